@@ -1,4 +1,4 @@
-//! A service cleans up half-made accounts. What does a second request for the same e-mail address get meanwhile?
+//! A service cleans up unfinished accounts; a second request for the same e-mail address is refused meanwhile.
 //!
 //! `cargo run --example account_cleanup` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`. It starts the
 //! service on a free port and sends it requests. Look at `Accounts::clean_up`; `error` turns its errors into statuses.

@@ -1,4 +1,4 @@
-//! Payments between two accounts in both directions at once: is money lost, without a lock and with one?
+//! Payments between two accounts in both directions at once: without a lock, money is lost.
 //!
 //! `cargo run --example balance_payment` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
 //! Look at `pay`; `pay_without_lock` is the same without the attribute.
@@ -59,7 +59,7 @@ async fn pay_without_lock(
         .await
 }
 
-/// Looks, decides, writes.
+/// Reads, decides, writes.
 async fn move_money(
     conn: &mut AsyncPgConnection,
     from: i64,

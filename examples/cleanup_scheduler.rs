@@ -1,5 +1,4 @@
-//! Ten instances of a service have the same timer. Which of them cleans up when it fires, and what do the others do, also one that is
-//! late?
+//! Ten instances of a service have the same timer; one of them cleans up at each tick, also when one is late.
 //!
 //! `cargo run --example cleanup_scheduler` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
 //! Look at `clean_up`: one instance runs it, and for the others it returns `None`.
@@ -10,7 +9,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use advisory_runtime::lease::Table;
 use advisory_tests::Database;
 use diesel::dsl::now;
@@ -45,9 +44,8 @@ impl Instance {
     /// A session-level lock would be free again as soon as this returns, and an instance whose timer is late would clean up once more.
     /// The lease has the tick in its key, and keeps the key when the work is done. If the instance dies, the next tick cleans up, so
     /// `on_held` may return the same as `on_done`.
-    #[advisory_lock(
+    #[advisory_lease(
         key = "idempotency-cleanup:<tick>",
-        scope = "lease",
         pool = self.pool,
         keep = "1h",
         wait = "never",

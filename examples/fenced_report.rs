@@ -1,4 +1,4 @@
-//! A stopped process loses its lease without noticing, wakes up, and writes. What refuses the write?
+//! A stopped process loses its lease without noticing, wakes up, and writes. The fence refuses the write.
 //!
 //! `cargo run --example fenced_report` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the stopped process is
 //! this program too. Look at `publish` and `write` in `reports`; this file stops and resumes the process.
@@ -10,8 +10,8 @@ use std::env;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use advisory_runtime::lease::Table;
-use advisory_runtime::{Error, Pool as _};
+use advisory_runtime::Pool as _;
+use advisory_runtime::lease::{Error, Table};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -24,7 +24,7 @@ mod reports;
 
 use reports::Reports;
 
-/// Tells a process that it is the first one, and where the database is.
+/// The variable that tells a process that it is the first one, and the address of the database.
 const URL: &str = "REPORT_DATABASE_URL";
 
 const SCHEMA: &str = "
@@ -109,10 +109,7 @@ async fn publish(pool: Pool<AsyncPgConnection>, author: &'static str) -> Outcome
 }
 
 fn is_lost(error: &anyhow::Error) -> bool {
-    matches!(
-        Error::find(&**error).as_deref(),
-        Some(Error::LockLost { .. })
-    )
+    matches!(Error::find(&**error).as_deref(), Some(Error::Lost { .. }))
 }
 
 /// Killed when it is dropped, also if it is stopped.

@@ -1,4 +1,4 @@
-//! Requests that find no events all generate them. How does only one do so, while the others wait without a connection?
+//! Requests that find no events all generate them; with a lock only one does, while the others wait without a connection.
 //!
 //! `cargo run --example generate_events` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
 //! Look at `generate`, which is refused at once while another request generates, and `list_patiently`, which asks again later.

@@ -45,7 +45,7 @@ struct SlotLock {
     date: NaiveDate,
 }
 
-/// Books the slot if it is free, under its lock. The other client writes at the worst moment: between the look and the write.
+/// Books the slot if it is free, under its lock. The other client writes at the worst moment: between the read and the write.
 #[advisory_lock(key = slot)]
 async fn book(
     conn: &mut AsyncPgConnection,
@@ -62,7 +62,7 @@ async fn book(
     Ok(false)
 }
 
-/// The same, written without knowing of the lock.
+/// The same, written by somebody who did not know about the lock.
 async fn book_without_lock(
     conn: &mut AsyncPgConnection,
     slot: &SlotLock,

@@ -1,4 +1,4 @@
-//! How does a hot key slow down calls on other keys, without a queue in the process and with one?
+//! How a hot key slows down calls on other keys, without a queue in the process and with one.
 //!
 //! `cargo run --example hot_key` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
 //! A pool of 8 connections; 64 clients make 1,000 calls on one key, each of which holds it for two milliseconds; meanwhile one

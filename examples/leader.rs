@@ -11,15 +11,15 @@ use std::env;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use advisory_runtime::lease::{self, Lease, Leases, Request, Table};
-use advisory_runtime::{Error, Pool as _};
+use advisory_runtime::Pool as _;
+use advisory_runtime::lease::{self, Error, Lease, Leases, Request, Table};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 
-/// Tell a process its name, and where the database is.
+/// The variables that tell a process its name, and the address of the database.
 const NAME: &str = "LEADER_NAME";
 const URL: &str = "LEADER_DATABASE_URL";
 
@@ -95,7 +95,7 @@ async fn main() -> Outcome<()> {
 async fn lead(pool: Pool<AsyncPgConnection>, name: String) -> Outcome<()> {
     let leases = Leases::new(pool.clone());
     let campaign = Request::text("cleanup").ttl(TTL);
-    let ended: Result<_, Error> = lease::lead(&leases, campaign, async |term| {
+    let ended: Result<_, anyhow::Error> = lease::lead(&leases, campaign, async |term| {
         // An error, such as a lost connection, ends the term: then any process can lead.
         if let Err(error) = announce(&pool, &name, &term).await {
             eprintln!("{name:<7} resigned: {error}");
@@ -103,8 +103,7 @@ async fn lead(pool: Pool<AsyncPgConnection>, name: String) -> Outcome<()> {
         }
         // On its own task, which is not dropped with the body, so that only the fence stops it. Many programs work like this.
         let work = tokio::spawn(work(pool.clone(), name.clone(), term));
-        work.await
-            .map_err(|panicked| Error::Pool(Box::new(panicked)))?;
+        work.await?;
         Ok(())
     })
     .await;
@@ -119,7 +118,7 @@ async fn announce(pool: &Pool<AsyncPgConnection>, name: &str, term: &Lease) -> R
     Ok(())
 }
 
-/// Writes again and again, and prints whether each write was committed.
+/// Writes repeatedly, and prints whether each write was committed.
 async fn work(pool: Pool<AsyncPgConnection>, name: String, term: Lease) {
     let mut pause = tokio::time::interval(Duration::from_millis(50));
     loop {
@@ -131,7 +130,7 @@ async fn work(pool: Pool<AsyncPgConnection>, name: String, term: Lease) {
             term.fence(conn).await?;
             note(conn, &name, &term, "written").await
         });
-        if let Err(Error::LockLost { .. }) = written.await {
+        if let Err(Error::Lost { .. }) = written.await {
             drop(note(&mut conn, &name, &term, "refused").await);
             return;
         }

@@ -1,4 +1,5 @@
-//! Ten processes start at once against an empty database. One runs the migrations, and nine wait and go on. Then the same again, and
+//! Ten processes start at once against an empty database. One runs the migrations, and nine wait and then continue. Then the same
+//! again, and
 //! the one that runs them is killed halfway: another finishes.
 //!
 //! `cargo run --example migrate` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the processes are this
@@ -22,11 +23,11 @@ const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
 const MIGRATIONS_HERE: u64 = 4;
 const PROCESSES: usize = 10;
 
-/// Tell a process where the database is, and what it is called there.
+/// The variables that tell a process the address of the database, and its name there.
 const URL: &str = "MIGRATE_DATABASE_URL";
 const NAME: &str = "MIGRATE_NAME";
 
-/// What a service does when it starts.
+/// The start of a service.
 async fn migrate(url: &str) -> Outcome<()> {
     let mut done = 0;
     let report = Migrator::new(MIGRATIONS).on_step(move |step| {
@@ -88,7 +89,7 @@ struct Outcomes {
     went_on: usize,
 }
 
-/// Reads what the processes say until they have ended, and kills the first one that runs its second migration.
+/// Reads the output of the processes until they have ended, and kills the first one that runs its second migration.
 fn watch(processes: &mut [Process], told: &Receiver<Line>, mut kills: bool) -> Outcome<Outcomes> {
     let mut outcomes = Outcomes::default();
     let mut waiting = [false; PROCESSES];

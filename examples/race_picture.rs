@@ -1,7 +1,7 @@
 //! Draws the booking race over time, without the lock and with it: the picture at the top of the README.
 //!
 //! `cargo run --example race_picture -- docs/race.svg` measures five calls that want one slot, each way, and writes the file.
-//! Without a file name it prints the picture. The times are those of the run; only the work between look and write is
+//! Without a file name it prints the picture. The times are those of the run; only the work between read and write is
 //! stretched, to 20 ms, so that the bars can be seen.
 
 #![allow(clippy::print_stdout, reason = "the picture is the output")]

@@ -1,4 +1,4 @@
-//! Several processes sync the chunks of a matrix, and one of them is killed. Who syncs its chunk?
+//! Several processes sync the chunks of a matrix, one of them is killed, and another takes over its chunk.
 //!
 //! `cargo run --example sync_workers` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the workers are this
 //! program too. Look at `worker`; this file starts the workers, kills one, and counts.
@@ -17,7 +17,7 @@ use diesel_async::SimpleAsyncConnection;
 #[path = "sync_workers/worker.rs"]
 mod worker;
 
-/// What tells a process that it is a worker.
+/// The variable that tells a process that it is a worker.
 const WORKER: &str = "SYNC_WORKER";
 const URL: &str = "SYNC_DATABASE_URL";
 
@@ -38,7 +38,7 @@ const SCHEMA: &str = "
     INSERT INTO sync_checkpoints SELECT 7, md5(chunk::text) FROM generate_series(1, 12) AS chunk;
     INSERT INTO source SELECT chunk_hash, cell FROM sync_checkpoints, generate_series(1, 100) AS cell";
 
-/// Notes the first claims, before they are renewed.
+/// Records the first claims, before they are renewed.
 const FIRST: &str =
     "CREATE TABLE first AS SELECT * FROM sync_checkpoints WHERE locked_until IS NOT NULL";
 
@@ -46,7 +46,7 @@ const FIRST: &str =
 const NOT_RENEWED: &str = "SELECT chunk_hash FROM sync_checkpoints
     WHERE locked_until IN (SELECT locked_until FROM first)";
 
-/// Notes the claims at the moment of the kill.
+/// Records the claims at the moment of the kill.
 const LAST: &str =
     "CREATE TABLE last AS SELECT * FROM sync_checkpoints WHERE locked_until > clock_timestamp()";
 

@@ -1,13 +1,21 @@
-//! Was the runtime built with the back end that a function needs?
+//! The error for a function whose back end the runtime was built without.
 //!
 //! `advisory-runtime` switches the features of these names on here, so that a feature that is off is one error, and not one for each
 //! item that the expansion would name.
 
+use crate::attribute::Attribute;
 use crate::errors::Errors;
 use crate::function::Function;
 
-pub(crate) fn check(function: &Function, errors: &mut Errors) {
-    let (is_on, message) = if function.is_blocking() {
+pub(crate) fn check(function: &Function, attribute: Attribute, errors: &mut Errors) {
+    let (is_on, message) = if attribute == Attribute::Lease {
+        // A plain `fn` has another error.
+        (
+            cfg!(feature = "diesel-async") || function.is_blocking(),
+            "a lease needs the feature `diesel-async` of `advisory-runtime`, which is on by default: remove \
+             `default-features = false` in `Cargo.toml`, or write `features = [\"diesel-async\"]`",
+        )
+    } else if function.is_blocking() {
         (
             cfg!(feature = "postgres"),
             "a lock on a plain `fn` needs the feature `postgres` of `advisory-runtime`: write `features = [\"postgres\"]` in \

@@ -7,7 +7,7 @@ use crate::args::duration::Duration;
 use crate::args::runtime;
 use crate::derive_input;
 use crate::errors::Errors;
-use crate::tokens::span_of;
+use crate::tokens::{first_span, span_of};
 use args::{MaybeColumn, Order};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -22,7 +22,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     Some(quote!(#found #claim))
 }
 
-/// The terminal columns that the table has under their default names. A name in the inner block hides that of the outer block,
+/// The columns that the table has under their default names. A name in the inner block hides that of the outer block,
 /// where every default name means an absent column.
 fn found_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
@@ -34,6 +34,8 @@ fn found_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
             const _: () = {
                 use #table::columns::*;
                 impl #generics #private::claim::Found for #name #arguments #bounds {
+                    type LockedUntil = locked_until;
+                    type LockedBy = locked_by;
                     type CompletedAt = completed_at;
                     type FailedAt = failed_at;
                     type ErrorMessage = error_message;
@@ -49,15 +51,24 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let (name, table, args) = (&row.input.ident, &row.table, &row.args);
     // The compiler reports a column that the table lacks at the table's name.
     let at = span_of(table.clone().into_iter().last().as_ref());
-    let column = |given: &Option<Ident>, default: &str| {
-        let column = given.clone().unwrap_or_else(|| Ident::new(default, at));
-        path(table, &column)
+    let given = |column: &Option<Ident>| Some(path(table, column.as_ref()?));
+    let column = |given: Option<TokenStream>, of: &str| {
+        let of = Ident::new(of, here);
+        given.unwrap_or_else(|| quote_spanned!(here=> #claim::#of<Self, #table::table>))
     };
-    let locked_until = column(&args.locked_until, "locked_until");
-    let locked_by = column(&args.locked_by, "locked_by");
+    let locked_until = column(given(&args.locked_until), "ExpiryOf");
+    let locked_by = column(given(&args.locked_by), "HolderOf");
+    let checked = |given: Option<TokenStream>, found: &str| {
+        let at = at.resolved_at(here);
+        let found = Ident::new(found, at);
+        given.unwrap_or_else(|| quote_spanned!(at=> <Self as #claim::Found>::#found))
+    };
+    let until = checked(given(&args.locked_until), "LockedUntil");
+    let by = checked(given(&args.locked_by), "LockedBy");
     let maybe = |given: &Option<MaybeColumn>, found: &str| match given {
         Some(MaybeColumn::Column(column)) => path(table, column),
         Some(MaybeColumn::None) => quote_spanned!(here=> #claim::Absent),
+        Some(MaybeColumn::Delete) => quote_spanned!(here=> #claim::Deleted),
         None => {
             let found = Ident::new(found, here);
             quote_spanned!(here=> <Self as #claim::Found>::#found)
@@ -66,6 +77,8 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let completed_at = maybe(&args.completed_at, "CompletedAt");
     let failed_at = maybe(&args.failed_at, "FailedAt");
     let error_message = maybe(&args.error_message, "ErrorMessage");
+    let queue = Queue::of(row, private, &maybe(&args.failed_at, "FailedAt"));
+    let (queue_columns, queue_consts, last) = (queue.columns, queue.consts, queue.check);
     let columns = row.key.iter().map(|(column, _)| path(table, column));
     let types = row.key.iter().map(|(_, field)| &field.ty);
     let members = row.key.iter().map(|(_, field)| &field.ident);
@@ -104,11 +117,15 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
             type CompletedAt = #completed_at;
             type FailedAt = #failed_at;
             type ErrorMessage = #error_message;
+            #queue_columns
             type Selection = #claim::SelectionOf<Self>;
             const ORDER: &'static [#claim::Order<Self::Table>] = &[#(#order),*];
             #ttl
             #renew
+            #queue_consts
             fn selection() -> Self::Selection {
+                #claim::check_columns::<#until, #by>();
+                #last
                 #claim::selection::<Self>()
             }
             fn from_row<'a>(row: &impl #claim::Row<'a, #claim::Pg>) -> #claim::Result<Self> {
@@ -119,6 +136,47 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
             }
         }
     )
+}
+
+/// What `run_at`, `attempts`, `max_attempts` and `backoff` say.
+struct Queue {
+    columns: TokenStream,
+    consts: TokenStream,
+    /// Refuses a last attempt that cannot fail.
+    check: Option<TokenStream>,
+}
+
+impl Queue {
+    fn of(row: &Row<'_>, private: &TokenStream, failed_at: &TokenStream) -> Self {
+        let here = Span::mixed_site();
+        let claim = quote_spanned!(here=> #private::claim);
+        let args = &row.args;
+        let column = |given: &Option<Ident>| {
+            given.as_ref().map_or_else(
+                || quote_spanned!(here=> #claim::Absent),
+                |column| path(&row.table, column),
+            )
+        };
+        let (run_at, attempts) = (column(&args.run_at), column(&args.attempts));
+        let option = quote_spanned!(here=> #private::core::option::Option);
+        let most = args.max_attempts.as_ref().map(
+            |most| quote_spanned!(here=> const MAX_ATTEMPTS: #option<u32> = #option::Some(#most);),
+        );
+        let check = args.max_attempts.as_ref().map(|most| {
+            let at = first_span(most).resolved_at(here);
+            quote_spanned!(at=> #claim::check_last_attempt::<#failed_at>();)
+        });
+        let backoff = args.backoff.as_ref().map(|[first, longest]| {
+            let (first, longest) = (first.expression(private), longest.expression(private));
+            let time = quote_spanned!(here=> #private::core::time::Duration);
+            quote_spanned!(here=> const BACKOFF: [#time; 2] = [#first, #longest];)
+        });
+        Self {
+            columns: quote_spanned!(here=> type RunAt = #run_at; type Attempts = #attempts;),
+            consts: quote_spanned!(here=> #most #backoff),
+            check,
+        }
+    }
 }
 
 /// A column of the table. The compiler reports errors at the column's name.

@@ -4,10 +4,10 @@
 //! complete. An editor's process outlives edits, and merged doctests are many programs in one crate: there nothing is compared, to
 //! avoid false errors. This is early feedback; the complete check reads the artifact.
 
-use crate::args::Args;
+use crate::args::SiteArgs;
 use crate::errors::Errors;
 use crate::site_facts::SiteFacts;
-use advisory_pattern::{Guess, Lock, LockForm, LockedKey, Part, Side, advice};
+use advisory_pattern::{Guess, Lock, LockForm, LockedKey, Part, Permits, Side, advice};
 use proc_macro2::Span;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -23,7 +23,7 @@ struct SiteLock {
     guesses: Vec<Guess>,
     /// The word with which a message suggests to start the key.
     word: Option<String>,
-    /// Set if a collision was reported here: what it said is true of every site of this form.
+    /// Set if a collision was reported here; the report applies to every site of this form.
     reported: Option<LockForm>,
 }
 
@@ -42,8 +42,8 @@ struct Place {
 
 static SITE_LOCKS: Mutex<Vec<SiteLock>> = Mutex::new(Vec::new());
 
-/// Reports the site's locks that can collide with those of an earlier site, and adds them to the table.
-pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
+/// Reports the site's locks, each with this many permits, that can collide with those of an earlier site, and adds them to the table.
+pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors: &mut Errors) {
     let Some(place) = Place::of(site.span(), site.item()) else {
         return;
     };
@@ -58,7 +58,7 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
         let prefix = prefix(&key);
         let lock = Lock::new(key, site.derivation, name.clone(), args.allowed_overlaps())
             .within(site.key_space())
-            .with_permits(args.permits().unwrap_or(1));
+            .with_permits(permits.clone());
         let mut site_lock = SiteLock {
             place: place.clone(),
             lock,
@@ -118,8 +118,8 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
     }
 }
 
-/// The message for another site of a key that has collided: without proof and advice, so that many sites are not more to read, and to
-/// compile, than one.
+/// The message for another site of a key that has collided: without proof and advice, so that many sites cost no more
+/// to read and to compile than one.
 fn repeated(first: &SiteLock, again: &SiteLock, count: usize) -> String {
     let Place {
         file,

@@ -1,4 +1,4 @@
-//! The mistakes of one attribute, collected so that one compile reports all of them.
+//! The errors of one attribute, collected so that one compilation reports all of them.
 
 use proc_macro2::{Span, TokenStream};
 

@@ -1,10 +1,13 @@
-//! Does the guide's page about the expansion show what the attribute emits?
+//! Tests that the guide's page about the expansion shows what the attribute emits.
 //!
 //! The page is the snapshot: each pair of its examples is an annotated function and its expansion. A doctest compiles both.
 
-use crate::args::{self, Args};
+use crate::args::{lease, lock};
+use crate::attribute::Attribute;
 use crate::errors::Errors;
-use crate::site::Site;
+use crate::site::lease::LeaseSite;
+use crate::site::lock::LockSite;
+use crate::tokens::is_word;
 use crate::{expand, function};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::path::Path;
@@ -22,26 +25,48 @@ fn examples(page: &str) -> Vec<TokenStream> {
         .collect()
 }
 
-/// The expansion of `#[advisory_lock(…)]` and the function below it, without the record.
+/// The expansion of an attribute and the function below it, without the record.
 fn expanded(annotated: &TokenStream) -> TokenStream {
     let mut tokens = annotated.clone().into_iter().skip(1);
-    let args = match tokens.next() {
-        Some(TokenTree::Group(attribute)) => attribute.stream().into_iter().nth(1),
-        _ => None,
+    let Some(TokenTree::Group(written)) = tokens.next() else {
+        unreachable!("an annotated function: {annotated}")
     };
+    let mut written = written.stream().into_iter();
+    let (name, args) = (written.next(), written.next());
     let Some(TokenTree::Group(args)) = args else {
         unreachable!("an annotated function: {annotated}")
     };
     assert_eq!(args.delimiter(), Delimiter::Parenthesis);
+    let is_lease = name.is_some_and(|name| is_word(&name, "advisory_lease"));
+    let attribute = if is_lease {
+        Attribute::Lease
+    } else {
+        Attribute::Lock
+    };
     let mut errors = Errors::default();
-    let args = Args::parse(args.stream(), &args::ADVISORY_LOCK, &mut errors);
-    let function = function::parse(tokens.collect(), &mut errors);
-    let site = Site::new(args, function, &mut errors);
-    let Ok(mut site) = errors.finish(site) else {
+    let function = function::parse(tokens.collect(), attribute, &mut errors);
+    let expansion = match attribute {
+        Attribute::Lock => {
+            let args = lock::parse(args.stream(), &mut errors);
+            let site = LockSite::new(args, function, &mut errors);
+            site.map(|mut lock| {
+                lock.site.record = TokenStream::new();
+                expand::lock::expand(&lock)
+            })
+        }
+        Attribute::Lease => {
+            let args = lease::parse(args.stream(), &mut errors);
+            let site = LeaseSite::new(args, function, &mut errors);
+            site.map(|mut lease| {
+                lease.site.record = TokenStream::new();
+                expand::lease::expand(&lease)
+            })
+        }
+    };
+    let Ok(expansion) = errors.finish(expansion) else {
         unreachable!("an example without a mistake: {annotated}")
     };
-    site.record = TokenStream::new();
-    expand::expand(&site)
+    expansion
 }
 
 #[test]

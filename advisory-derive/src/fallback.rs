@@ -1,24 +1,53 @@
 //! The function as it is emitted together with the errors, so that neither its callers nor its body fail too.
 
+use crate::args::SiteArgs;
+use crate::args::call::CallArgs;
 use crate::args::key::KeyArg;
-use crate::args::{ADVISORY_LOCK, Args};
+use crate::args::{lease, lock};
+use crate::attribute::Attribute;
 use crate::errors::Errors;
 use crate::function::{self, Form, mentions};
 use crate::site::connection::{is_place, names_pool, pool_of, without_borrow};
+use crate::site::lease::body::{NAMES, unbound};
 use crate::tokens::is_word;
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 
 /// The function without a lock. `pool`, `conn = <expression>` and `handle` still bind their names, and a parameter that only the key uses
 /// causes no warning.
-pub(crate) fn unlocked(args: TokenStream, item: TokenStream) -> TokenStream {
-    // The mistakes in it are reported already.
+pub(crate) fn unlocked(attribute: Attribute, args: TokenStream, item: TokenStream) -> TokenStream {
+    // Its errors have been reported already.
     let mut reported = Errors::default();
-    let args = Args::parse(args, &ADVISORY_LOCK, &mut reported);
-    let Some((head, body, form)) = parts(&item, &mut reported) else {
+    let Some((head, body, form)) = parts(&item, attribute, &mut reported) else {
         return item;
     };
-    let (bindings, body) = (bindings(&args, &body, form), body.stream());
+    let bindings = match attribute {
+        Attribute::Lock => {
+            let (site, call, lock) = lock::parse(args, &mut reported);
+            let given = (lock.conn.as_ref(), call.pool.as_ref());
+            let mut bindings = connection_binding(&site, given, form);
+            let acquired = match form {
+                Form::Async | Form::BoxedFuture => quote!(Acquired),
+                Form::Blocking => quote!(blocking::Acquired),
+            };
+            let key = match lock.keys.as_deref() {
+                Some([key]) => Some(key),
+                _ => None,
+            };
+            bindings.extend(handle_binding(&site, &call, key, &acquired, &body));
+            bindings
+        }
+        Attribute::Lease => {
+            let (site, call, lease) = lease::parse(args, &mut reported);
+            let acquired = quote!(lease::Lease);
+            let mut bindings = handle_binding(&site, &call, lease.key.as_ref(), &acquired, &body);
+            if let Some(function) = function::parse(item, attribute, &mut reported) {
+                bindings.extend(missing(&site, &call, &function));
+            }
+            bindings
+        }
+    };
+    let body = body.stream();
     let body = if form == Form::BoxedFuture {
         quote!(::std::boxed::Box::pin(async move { #bindings #body }))
     } else {
@@ -30,9 +59,13 @@ pub(crate) fn unlocked(args: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-/// What is before the body, the body, and how the function runs; `None` if the item is not a function with a body.
-fn parts(item: &TokenStream, reported: &mut Errors) -> Option<(TokenStream, Group, Form)> {
-    if let Some(function) = function::parse(item.clone(), reported) {
+/// The part before the body, the body, and how the function runs; `None` if the item is not a function with a body.
+fn parts(
+    item: &TokenStream,
+    attribute: Attribute,
+    reported: &mut Errors,
+) -> Option<(TokenStream, Group, Form)> {
+    if let Some(function) = function::parse(item.clone(), attribute, reported) {
         return Some((function.head, function.body, function.form));
     }
     let mut tokens: Vec<TokenTree> = item.clone().into_iter().collect();
@@ -50,55 +83,77 @@ fn parts(item: &TokenStream, reported: &mut Errors) -> Option<(TokenStream, Grou
     Some((tokens.into_iter().collect(), body, form))
 }
 
-/// Statements that bind the names that the attribute gives to the body.
-fn bindings(args: &Args, body: &Group, form: Form) -> TokenStream {
+/// Statements that bind the connection as `conn`, from the `conn` or the `pool` that is given.
+fn connection_binding(
+    site: &SiteArgs,
+    given: (Option<&TokenStream>, Option<&TokenStream>),
+    form: Form,
+) -> TokenStream {
     let here = Span::mixed_site();
-    let mut bindings = TokenStream::new();
     let is_async = form != Form::Blocking;
-    if !args.is_lease()
-        && let Some((pool, taken)) = connection(args, is_async)
-    {
-        let name = Ident::new("conn", Span::call_site());
-        let result = quote_spanned!(here=>
-            ::core::result::Result::<_, ::std::boxed::Box<dyn ::std::error::Error>>::Ok(#taken)
-        );
-        // Whatever the function returns, `?` is right in it.
-        let result = if is_async {
-            quote_spanned!(here=> async { #result }.await)
-        } else {
-            // A closure that is callable only once can return what it borrows mutably.
-            quote_spanned!(here=> {
-                let once = ::std::string::String::new();
-                (|| {
-                    ::core::mem::drop(once);
-                    #result
-                })()
-            })
+    let Some((pool, taken)) = connection(site, given, is_async) else {
+        return TokenStream::new();
+    };
+    let name = Ident::new("conn", Span::call_site());
+    let result = quote_spanned!(here=>
+        ::core::result::Result::<_, ::std::boxed::Box<dyn ::std::error::Error>>::Ok(#taken)
+    );
+    // Whatever the function returns, `?` compiles in it.
+    let result = if is_async {
+        quote_spanned!(here=> async { #result }.await)
+    } else {
+        // A closure that is callable only once can return what it borrows mutably.
+        quote_spanned!(here=> {
+            let once = ::std::string::String::new();
+            (|| {
+                ::core::mem::drop(once);
+                #result
+            })()
+        })
+    };
+    let borrow = pool
+        .as_ref()
+        .map(|_| quote_spanned!(here=> let mut #name = &mut #name;));
+    quote_spanned!(here=>
+        #pool
+        let mut #name = match #result {
+            ::core::result::Result::Ok(taken) => taken,
+            ::core::result::Result::Err(_) => loop {},
         };
-        let borrow = pool
-            .as_ref()
-            .map(|_| quote_spanned!(here=> let mut #name = &mut #name;));
-        bindings.extend(quote_spanned!(here=>
-            #pool
-            let mut #name = match #result {
-                ::core::result::Result::Ok(taken) => taken,
-                ::core::result::Result::Err(_) => loop {},
-            };
-            #borrow
-        ));
-    }
-    if let Some(handle) = &args.handle {
-        bindings.extend(handle_binding(args, handle, body));
-    }
-    bindings
+        #borrow
+    )
+}
+
+/// Statements that bind the names that a lease's body lacks: their own error is enough.
+fn missing(site: &SiteArgs, call: &CallArgs, function: &function::Function) -> TokenStream {
+    let here = Span::mixed_site();
+    let runtime = site.runtime();
+    let body = function.body.stream();
+    let bindings = NAMES.iter().filter_map(|word| {
+        let at = unbound(&body, word, function, call.handle.as_ref())?;
+        let name = Ident::new(word, at);
+        Some(if *word == "conn" {
+            quote_spanned!(here=>
+                let mut #name = #runtime::__private::never::<::diesel_async::AsyncPgConnection>();
+                let mut #name = &mut #name;
+            )
+        } else {
+            quote_spanned!(here=> let #name = #runtime::__private::never::<#runtime::lease::Lease>();)
+        })
+    });
+    bindings.collect()
 }
 
 /// A statement that borrows the pool, if there is one, and an expression that gives the connection, with what it lacks; `None` for a
 /// place, which has its own name.
-fn connection(args: &Args, is_async: bool) -> Option<(Option<TokenStream>, TokenStream)> {
-    let given = args.conn.as_ref().or(args.pool.as_ref())?;
+fn connection(
+    args: &SiteArgs,
+    (conn, pool): (Option<&TokenStream>, Option<&TokenStream>),
+    is_async: bool,
+) -> Option<(Option<TokenStream>, TokenStream)> {
+    let given = conn.or(pool)?;
     let written: String = given.to_string().split_whitespace().collect();
-    let is_connection = args.conn.is_some() || pool_of(&written).is_some();
+    let is_connection = conn.is_some() || pool_of(&written).is_some();
     if names_pool(given) || !is_connection {
         let is_text = syn::parse2::<Literal>(given.clone()).is_ok();
         let pool = without_borrow(given);
@@ -123,18 +178,23 @@ fn connection(args: &Args, is_async: bool) -> Option<(Option<TokenStream>, Token
     Some((None, quote!(#given #rest)))
 }
 
-/// A statement that binds the body's name for the lock.
-fn handle_binding(args: &Args, handle: &Ident, body: &Group) -> TokenStream {
+/// A statement that binds the body's name for the lock, whose type is `acquired`.
+fn handle_binding(
+    site: &SiteArgs,
+    call: &CallArgs,
+    key: Option<&KeyArg>,
+    acquired: &TokenStream,
+    body: &Group,
+) -> TokenStream {
     let here = Span::mixed_site();
-    let runtime = args.runtime();
-    let private = quote_spanned!(here=> #runtime::__private);
-    let acquired = if args.is_lease() {
-        quote_spanned!(here=> #runtime::lease::Lease)
-    } else {
-        quote_spanned!(here=> #runtime::Acquired)
+    let Some(handle) = &call.handle else {
+        return TokenStream::new();
     };
-    match args.keys.as_deref() {
-        Some([KeyArg::Expression(key)]) if mentions(&body.stream(), "holding") => {
+    let runtime = site.runtime();
+    let private = quote_spanned!(here=> #runtime::__private);
+    let acquired = quote_spanned!(here=> #runtime::#acquired);
+    match key {
+        Some(KeyArg::Expression(key)) if mentions(&body.stream(), "holding") => {
             let key = key.to_token_stream();
             quote_spanned!(here=>
                 fn handle<'k, K>(_: &'k K) -> #private::Handle<#acquired, &'k K> {

@@ -6,6 +6,7 @@
 pub(crate) mod async_trait;
 pub(crate) mod params;
 
+use crate::attribute::Attribute;
 use crate::errors::Errors;
 use crate::tokens::{is_punct, is_word, spelled, ungrouped};
 use params::{Param, Receiver};
@@ -36,27 +37,36 @@ pub(crate) enum Form {
     Blocking,
 }
 
-pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Option<Function> {
-    signature(item).map_err(|error| errors.push(error)).ok()
+pub(crate) fn parse(
+    item: TokenStream,
+    attribute: Attribute,
+    errors: &mut Errors,
+) -> Option<Function> {
+    signature(item, attribute)
+        .map_err(|error| errors.push(error))
+        .ok()
 }
 
-fn signature(item: TokenStream) -> Result<Function, Error> {
+fn signature(item: TokenStream, attribute: Attribute) -> Result<Function, Error> {
     let mut tokens: Vec<TokenTree> = item.into_iter().collect();
     let body = match tokens.pop().map(ungrouped) {
         Some(TokenTree::Group(body)) if body.delimiter() == Delimiter::Brace => body,
         Some(other) => {
             return Err(Error::new(
                 other.span(),
-                "`#[advisory_lock]` needs a function with a body: write it in the PostgreSQL implementation, not in the trait",
+                format_args!(
+                    "{} needs a function with a body: write it in the PostgreSQL implementation, not in the trait",
+                    attribute.name()
+                ),
             ));
         }
-        None => return Err(Error::new(Span::call_site(), NOT_A_FUNCTION)),
+        None => return Err(Error::new(Span::call_site(), expected_function(attribute))),
     };
     let head: TokenStream = tokens.iter().cloned().collect();
     let Some(keyword) = tokens.iter().position(|token| is_word(token, "fn")) else {
         return Err(Error::new(
             tokens.first().map_or_else(Span::call_site, TokenTree::span),
-            not_a_function(&tokens),
+            not_a_function(&tokens, attribute),
         ));
     };
     let is_async = tokens[..keyword]
@@ -66,22 +76,25 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
         .iter()
         .find(|token| is_word(token, "const"));
     if let Some(constant) = constant {
-        let message = "a `const fn` cannot take a lock: write `fn` or `async fn`";
+        let message = format_args!(
+            "a `const fn` cannot take a {}: write `fn` or `async fn`",
+            attribute.noun()
+        );
         return Err(Error::new(constant.span(), message));
     }
     let mut rest = tokens.drain(keyword..).skip(1);
     let Some(TokenTree::Ident(name)) = rest.next() else {
-        return Err(Error::new(Span::call_site(), NOT_A_FUNCTION));
+        return Err(Error::new(Span::call_site(), expected_function(attribute)));
     };
     let mut rest: Vec<TokenTree> = rest.collect();
     let Some(params) = params::position(&rest) else {
-        return Err(Error::new(name.span(), NOT_A_FUNCTION));
+        return Err(Error::new(name.span(), expected_function(attribute)));
     };
     // After `fn` and the name.
     let params_at = keyword + 2 + params;
     let after: Vec<TokenTree> = rest.split_off(params + 1);
     let Some(TokenTree::Group(params)) = rest.pop() else {
-        return Err(Error::new(name.span(), NOT_A_FUNCTION));
+        return Err(Error::new(name.span(), expected_function(attribute)));
     };
     let written = written_output(after);
     let future = if is_async {
@@ -91,13 +104,17 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
     };
     let (output, body, form) = match future {
         Some((output, body)) => (output, body, Form::BoxedFuture),
-        None if is_async => (output(written, name.span())?, body, Form::Async),
+        None if is_async => (output(written, name.span(), attribute)?, body, Form::Async),
         None => {
             if let Some(why) = hidden_async(&written, &params.stream()) {
                 let message = format_args!("`{name}` {why}: write `async fn {name}`");
                 return Err(Error::new(name.span(), message));
             }
-            (output(written, name.span())?, body, Form::Blocking)
+            (
+                output(written, name.span(), attribute)?,
+                body,
+                Form::Blocking,
+            )
         }
     };
     let (receiver, params) = params::parse(params.stream());
@@ -113,21 +130,27 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
     })
 }
 
-const NOT_A_FUNCTION: &str = "expected a function: `#[advisory_lock]` needs `fn`";
+fn expected_function(attribute: Attribute) -> String {
+    format!("expected a function: {} needs `fn`", attribute.name())
+}
 
-/// What to say of an item that is not a function, by its first keyword.
-fn not_a_function(tokens: &[TokenTree]) -> String {
+/// The message for an item that is not a function, by its first keyword.
+fn not_a_function(tokens: &[TokenTree], attribute: Attribute) -> String {
+    let expected = expected_function(attribute);
     let has = |word: &str| tokens.iter().any(|token| is_word(token, word));
     if has("impl") {
-        format!("{NOT_A_FUNCTION}; write it on each method that needs the lock")
+        format!(
+            "{expected}; write it on each method that needs the {}",
+            attribute.noun()
+        )
     } else if has("struct") {
-        format!("{NOT_A_FUNCTION}; to declare a lock as a type, write `#[derive(LockKey)]`")
+        format!("{expected}; to declare a lock as a type, write `#[derive(LockKey)]`")
     } else {
-        NOT_A_FUNCTION.to_owned()
+        expected
     }
 }
 
-/// What shows that a plain `fn` is asynchronous, in the words of a message.
+/// The sign that a plain `fn` is asynchronous, in the words of a message.
 fn hidden_async(output: &TokenStream, params: &TokenStream) -> Option<&'static str> {
     if mentions(output, "Future") || mentions(output, "BoxFuture") {
         return Some("returns a future");
@@ -147,18 +170,21 @@ fn written_output(tokens: Vec<TokenTree>) -> TokenStream {
         .collect()
 }
 
-fn output(written: TokenStream, name: Span) -> Result<Type, Error> {
+fn output(written: TokenStream, name: Span, attribute: Attribute) -> Result<Type, Error> {
+    let noun = attribute.noun();
     if written.is_empty() {
         return Err(Error::new(
             name,
-            "a locked function must return a `Result`, because acquiring the lock can fail: write `-> QueryResult<()>`, or a `Result` \
-             with your own error type",
+            format_args!(
+                "a locked function must return a `Result`, because acquiring the {noun} can fail: write \
+                 `-> QueryResult<()>`, or a `Result` with your own error type"
+            ),
         ));
     }
     let ty = syn::parse2(written)?;
     if cannot_be_result(&ty) {
         let message = format_args!(
-            "a locked function must return a `Result`, because acquiring the lock can fail: write `-> QueryResult<{}>`, or a `Result` \
+            "a locked function must return a `Result`, because acquiring the {noun} can fail: write `-> QueryResult<{}>`, or a `Result` \
              with your own error type",
             spelled(&ty.to_token_stream())
         );
@@ -216,6 +242,10 @@ impl Function {
             *params = with_mut;
         }
         head.into_iter().collect()
+    }
+
+    pub(crate) fn has_param(&self, name: &Ident) -> bool {
+        self.params.iter().any(|param| param.names.contains(name))
     }
 
     pub(crate) fn is_blocking(&self) -> bool {

@@ -1,6 +1,7 @@
 //! `#[derive(KeyPart)]`: a newtype, or an enum without fields, as a value in a key.
 
-use crate::args::{Args, runtime};
+use crate::args::argument::{Known, not_implemented};
+use crate::args::{SiteArgs, runtime};
 use crate::derive_input;
 use crate::errors::Errors;
 use crate::key_pattern::last_name;
@@ -18,7 +19,11 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let krate = match derive_input::attribute(&input.attrs, "key_part")
         .and_then(|attribute| attribute.meta.require_list().ok())
     {
-        Some(list) => Args::parse(list.tokens.clone(), &["crate"], errors).runtime(),
+        Some(list) => {
+            let known = Known::only(&["crate"]);
+            let read = |name: &Ident, _, errors: &mut Errors| not_implemented(name, errors);
+            SiteArgs::parse(list.tokens.clone(), known, errors, read).runtime()
+        }
         None => runtime(None),
     };
     let (generics, arguments, bounds) = input.generics.split_for_impl();

@@ -1,4 +1,4 @@
-//! One key pattern in the macro: is it right for the names at its site, and which code renders it?
+//! One key pattern in the macro: its check against the names at its site, and the code that renders it.
 
 mod names;
 
@@ -18,6 +18,36 @@ pub(crate) struct KeyPattern {
     /// The first half of a pair whose second half is derived from the pattern.
     first: Option<i32>,
     pattern: Pattern,
+}
+
+/// Whether different values may render one key.
+#[derive(Clone, Copy)]
+pub(crate) enum Ambiguity {
+    Accepted,
+    /// Not without the argument `allow_ambiguous`.
+    Refused,
+    /// Not at all: the macro has no such argument, but a declared lock has.
+    RefusedForLease,
+}
+
+impl Ambiguity {
+    pub(crate) const fn unless(is_accepted: bool) -> Self {
+        if is_accepted {
+            Self::Accepted
+        } else {
+            Self::Refused
+        }
+    }
+
+    const fn how_to_accept(self) -> Option<&'static str> {
+        match self {
+            Self::Accepted => None,
+            Self::Refused => Some("give a reason with `allow_ambiguous = \"…\"`"),
+            Self::RefusedForLease => Some(
+                "declare the lock with a reason, `#[lock_key(\"…\", allow_ambiguous = \"…\")]`, and write it as the `key`",
+            ),
+        }
+    }
 }
 
 impl KeyPattern {
@@ -101,7 +131,7 @@ impl KeyPattern {
     }
 
     /// Checks that placeholders name values, that filters fit, and that two lists of values never render one key.
-    pub(crate) fn check(&self, names: &Names<'_>, may_be_ambiguous: bool, errors: &mut Errors) {
+    pub(crate) fn check(&self, names: &Names<'_>, ambiguity: Ambiguity, errors: &mut Errors) {
         let span = self.literal.span();
         for placeholder in self.placeholders() {
             if let Some(odd) = placeholder.path.iter().find(|step| !is_step(step)) {
@@ -124,13 +154,12 @@ impl KeyPattern {
             }
         }
         if let Some(word) = self.names_value_in_text(names)
-            && !may_be_ambiguous
+            && let Some(reason) = ambiguity.how_to_accept()
         {
             errors.at(
                 span,
                 format_args!(
-                    "`{word}` is plain text in this key, so all values share one lock: write `<{word}>`, or give a reason with \
-                     `allow_ambiguous = \"…\"`"
+                    "`{word}` is plain text in this key, so all values share one lock: write `<{word}>`, or {reason}"
                 ),
             );
         }
@@ -138,15 +167,14 @@ impl KeyPattern {
             return;
         }
         let language = self.language(names);
-        if let Some(ambiguity) = advisory_pattern::ambiguity(&self.pattern, &language)
-            && !may_be_ambiguous
+        if let Some(reason) = ambiguity.how_to_accept()
+            && let Some(ambiguity) = advisory_pattern::ambiguity(&self.pattern, &language)
         {
             let help = &ambiguity.help;
             errors.at(
                 span,
                 format_args!(
-                    "different values can render the same key: {ambiguity}; {help}, which makes it another lock, or give a reason with \
-                     `allow_ambiguous = \"…\"`"
+                    "different values can render the same key: {ambiguity}; {help}, which makes it another lock, or {reason}"
                 ),
             );
         }
@@ -263,10 +291,6 @@ impl KeyPattern {
         } else {
             quote_spanned!(here=> key.into_text())
         }
-    }
-
-    pub(crate) fn is_pair(&self) -> bool {
-        self.first.is_some()
     }
 
     /// A statement that writes the text before a placeholder and its value.

@@ -1,30 +1,19 @@
 //! A key outside of the attribute: `#[derive(LockKey)]`, and `lock_key!`.
 
-use crate::args::Args;
+use crate::args::SiteArgs;
 use crate::args::key::{KeyArg, key};
+use crate::args::pattern::{self, PatternArgs};
 use crate::collisions;
 use crate::derive_input;
 use crate::errors::Errors;
-use crate::key_pattern::{KeyPattern, Names, check_with, writer};
+use crate::key_pattern::{Ambiguity, KeyPattern, Names, check_with, writer};
 use crate::record;
 use crate::site_facts::{Kind, SiteFacts, texts};
 use crate::tokens::{first_span, is_punct, is_word};
-use advisory_pattern::Derivation;
+use advisory_pattern::Permits;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::{Data, Fields, LitStr};
-
-/// The arguments after a pattern.
-const LOCK_KEY: [&str; 8] = [
-    "with",
-    "name",
-    "component",
-    "guards",
-    "derivation",
-    "allow_ambiguous",
-    "allow_overlap",
-    "crate",
-];
 
 /// `#[derive(LockKey)] #[lock_key("account:<id>")] struct AccountLock { id: AccountId }`.
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
@@ -39,7 +28,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         );
         return None;
     };
-    let lock = PatternAndArgs::parse(arguments.tokens.clone(), &LOCK_KEY, errors)?;
+    let lock = PatternAndArgs::parse(arguments.tokens.clone(), errors)?;
     let Data::Struct(data) = &input.data else {
         errors.at(
             name.span(),
@@ -97,7 +86,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     } else {
         TokenStream::new()
     };
-    let new = writer(lock.derivation(), &krate);
+    let new = writer(lock.own.derivation(), &krate);
     let text = lock.pattern.text();
     let (finish, into_text) = (lock.pattern.finish(), lock.pattern.rendered());
     let (generics, arguments, bounds) = input.generics.split_for_impl();
@@ -135,7 +124,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
 /// `lock_key!("account:<id>")`: the key of values whose names are in scope.
 pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     let here = Span::mixed_site();
-    let lock = PatternAndArgs::parse(input, &LOCK_KEY, errors)?;
+    let lock = PatternAndArgs::parse(input, errors)?;
     let names = Names {
         of: "name in scope".to_owned(),
         known: None,
@@ -155,13 +144,17 @@ pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
     let key = lock
         .pattern
-        .expression(&names, lock.derivation(), &lock.args.runtime());
+        .expression(&names, lock.own.derivation(), &lock.args.runtime());
     let (krate, text) = (lock.args.runtime(), lock.pattern.text());
     Some(quote_spanned!(here=> { #record #(#with)* #krate::__private::named(#key, #text) }))
 }
 
 /// A pattern, or a pair with one: its first half, and the pattern.
-fn pattern(first: TokenStream, at: Span, errors: &mut Errors) -> Option<(Option<i32>, LitStr)> {
+fn pattern_or_pair(
+    first: TokenStream,
+    at: Span,
+    errors: &mut Errors,
+) -> Option<(Option<i32>, LitStr)> {
     match key(first, errors) {
         Some(KeyArg::Pattern(literal)) => Some((None, literal)),
         Some(KeyArg::Pair(half, literal)) => Some((Some(half), literal)),
@@ -180,11 +173,12 @@ fn pattern(first: TokenStream, at: Span, errors: &mut Errors) -> Option<(Option<
 /// A pattern and the arguments after it.
 struct PatternAndArgs {
     pattern: KeyPattern,
-    args: Args,
+    args: SiteArgs,
+    own: PatternArgs,
 }
 
 impl PatternAndArgs {
-    fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Option<Self> {
+    fn parse(tokens: TokenStream, errors: &mut Errors) -> Option<Self> {
         let mut tokens = tokens.into_iter().peekable();
         let is_named = tokens
             .next_if(|first| is_word(first, "key") || is_word(first, "pattern"))
@@ -192,7 +186,7 @@ impl PatternAndArgs {
         let equals = tokens.next_if(|token| is_named && is_punct(token, '='));
         let first: TokenStream = tokens.next().into_iter().collect();
         let at = equals.map_or_else(|| first_span(&first), |equals| equals.span());
-        let (half, literal) = pattern(first, at, errors)?;
+        let (half, literal) = pattern_or_pair(first, at, errors)?;
         if is_named {
             let text = literal.value();
             let written = match half {
@@ -212,22 +206,21 @@ impl PatternAndArgs {
                 "expected `,` and an argument after the key pattern",
             );
         }
-        let args = Args::parse(tokens.collect(), known, errors);
+        let (args, own) = pattern::parse(tokens.collect(), errors);
         let pattern = KeyPattern::parse(literal, errors)?;
         let pattern = match half {
             Some(half) => pattern.in_pair(half),
             None => pattern,
         };
-        Some(Self { pattern, args })
+        Some(Self { pattern, args, own })
     }
 
     /// Checks the pattern, and that it gives one key; `instead` is what a slice would give.
     fn check(&self, names: &Names<'_>, instead: &str, errors: &mut Errors) {
-        let may_be_ambiguous = self.args.allow_ambiguous.is_some();
-        self.pattern.check(names, may_be_ambiguous, errors);
-        let args = &self.args;
-        self.pattern
-            .check_half(args.derivation, args.span("derivation"), errors);
+        let ambiguity = Ambiguity::unless(self.own.allow_ambiguous.is_some());
+        self.pattern.check(names, ambiguity, errors);
+        let span = self.args.span("derivation");
+        self.pattern.check_half(self.own.derivation, span, errors);
         if let Some(slice) = self.pattern.slice() {
             let span = self.pattern.literal.span();
             errors.at(
@@ -250,17 +243,19 @@ impl PatternAndArgs {
             kind,
             name,
             purpose,
-            derivation: self.derivation(),
+            derivation: self.own.derivation(),
             keys: vec![self.pattern.static_key(names)],
             with: texts(self.args.with.as_deref().unwrap_or_default()),
         };
         if errors.is_empty() {
-            collisions::check(&facts, &self.args, errors);
+            collisions::check(&facts, &self.args, &Permits::ONE, errors);
         }
-        record::emit(facts, &self.args)
-    }
-
-    fn derivation(&self) -> Derivation {
-        self.args.derivation.unwrap_or(Derivation::Sha256)
+        let reason = self.own.allow_ambiguous.as_ref();
+        let own = record::Own {
+            guards: self.own.guards.clone().unwrap_or_default(),
+            allow_ambiguous: reason.map(LitStr::value),
+            ..record::Own::default()
+        };
+        record::emit(facts, own, &self.args)
     }
 }

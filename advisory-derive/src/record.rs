@@ -1,9 +1,9 @@
 //! The record of a lock site in the program: a static of flat bytes in a separate section.
 
-use crate::args::Args;
+use crate::args::SiteArgs;
 use crate::args::duration::Duration;
 use crate::site_facts::SiteFacts;
-use advisory_pattern::{MODULE_PATH, Record, encode_key};
+use advisory_pattern::{MODULE_PATH, Permits, Record, encode_key};
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::LitStr;
@@ -11,11 +11,30 @@ use syn::LitStr;
 /// In characters: the purpose has to fit a table's cell, and a record's length is limited.
 const LONGEST_PURPOSE: usize = 500;
 
+/// What only some sites have, as their record writes it.
+#[derive(Default)]
+pub(crate) struct Own {
+    pub(crate) is_shared: bool,
+    pub(crate) wait: Option<String>,
+    pub(crate) poll: Option<String>,
+    pub(crate) permits: Option<Permits>,
+    pub(crate) max_hold: Option<String>,
+    pub(crate) isolation: Option<String>,
+    pub(crate) ttl: Option<String>,
+    pub(crate) renew: Option<String>,
+    pub(crate) keep: Option<String>,
+    pub(crate) guards: Vec<String>,
+    pub(crate) allow_ambiguous: Option<String>,
+}
+
+/// A time as it was written.
+pub(crate) fn time(time: Option<&Duration>) -> Option<String> {
+    time.map(|time| time.written.clone())
+}
+
 /// An item that the linker keeps, even if the function is never called.
-pub(crate) fn emit(site: SiteFacts, args: &Args) -> TokenStream {
+pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
     let here = Span::mixed_site();
-    let text = |literal: &Option<LitStr>| literal.as_ref().map(LitStr::value);
-    let time = |time: &Option<Duration>| time.as_ref().map(|time| time.written.clone());
     let (file, line) = place(site.span());
     let slim = cfg!(feature = "slim-inventory");
     let (written, keys) = site
@@ -23,36 +42,33 @@ pub(crate) fn emit(site: SiteFacts, args: &Args) -> TokenStream {
         .into_iter()
         .map(|known| (known.written, encode_key(known.key.as_ref())))
         .unzip();
+    let mode = if own.is_shared { "shared" } else { "exclusive" };
     let record = Record {
         kind: site.kind.name().to_owned(),
         name: args.name(),
-        component: text(&args.component),
+        component: args.component.as_ref().map(LitStr::value),
         purpose: site.purpose.filter(|_| !slim),
         written,
         keys,
         with: site.with,
         derivation: site.derivation.name().to_owned(),
         scope: site.kind.scope().to_owned(),
-        mode: if args.is_shared() {
-            "shared".to_owned()
-        } else {
-            "exclusive".to_owned()
-        },
-        wait: args.wait.as_ref().map(|wait| wait.written().to_owned()),
-        poll: time(&args.poll),
-        permits: args.permits(),
-        max_hold: time(&args.max_hold),
-        isolation: args.isolation.map(|level| level.name().to_owned()),
-        ttl: time(&args.ttl),
-        renew: time(&args.renew),
-        keep: time(&args.keep),
+        mode: mode.to_owned(),
+        wait: own.wait,
+        poll: own.poll,
+        permits: own.permits,
+        max_hold: own.max_hold,
+        isolation: own.isolation,
+        ttl: own.ttl,
+        renew: own.renew,
+        keep: own.keep,
         allow_overlap: args
             .allow_overlap
             .iter()
             .map(|(other, why)| (other.value(), why.value()))
             .collect(),
-        guards: args.guards.clone().unwrap_or_default(),
-        allow_ambiguous: text(&args.allow_ambiguous),
+        guards: own.guards,
+        allow_ambiguous: own.allow_ambiguous,
         module: MODULE_PATH.to_owned(),
         function: site.name,
         file: if slim { String::new() } else { file },

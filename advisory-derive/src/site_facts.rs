@@ -19,7 +19,8 @@ pub(crate) struct SiteFacts {
 /// What declares the lock.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    Function(Scope),
+    Lock(Scope),
+    Lease,
     Struct,
     Macro,
 }
@@ -44,7 +45,9 @@ impl SiteFacts {
     /// ``fn `book` ``
     pub(crate) fn item(&self) -> String {
         match self.kind {
-            Kind::Function(_) | Kind::Struct => format!("{} `{}`", self.kind.name(), self.name),
+            Kind::Lock(_) | Kind::Lease | Kind::Struct => {
+                format!("{} `{}`", self.kind.name(), self.name)
+            }
             Kind::Macro => format!("`{}`", self.name),
         }
     }
@@ -52,16 +55,16 @@ impl SiteFacts {
     /// The word with which a message suggests to start the key.
     pub(crate) fn key_prefix(&self) -> Option<&str> {
         match self.kind {
-            Kind::Function(_) | Kind::Struct => Some(&self.name),
+            Kind::Lock(_) | Kind::Lease | Kind::Struct => Some(&self.name),
             Kind::Macro => None,
         }
     }
 
     pub(crate) fn key_space(&self) -> KeySpace {
         match self.kind {
-            Kind::Function(scope) => scope.key_space(),
+            Kind::Lock(_) | Kind::Macro => KeySpace::Advisory,
+            Kind::Lease => KeySpace::Lease,
             Kind::Struct => KeySpace::Declared.under(self.derivation),
-            Kind::Macro => KeySpace::Advisory,
         }
     }
 }
@@ -69,7 +72,7 @@ impl SiteFacts {
 impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Function(_) => "fn",
+            Self::Lock(_) | Self::Lease => "fn",
             Self::Struct => "struct",
             Self::Macro => "macro",
         }
@@ -78,7 +81,8 @@ impl Kind {
     /// The scope in the site's record.
     pub(crate) const fn scope(self) -> &'static str {
         match self {
-            Self::Function(scope) => scope.name(),
+            Self::Lock(scope) => scope.name(),
+            Self::Lease => "lease",
             Self::Struct | Self::Macro => "none",
         }
     }

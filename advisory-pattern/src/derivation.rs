@@ -1,4 +1,4 @@
-//! Which number does a rendered key become?
+//! The derivations: how a rendered key becomes a number.
 //!
 //! Every derivation is fixed forever: a program of another release, or in another language, must lock the same number. A golden
 //! test compares them with the numbers in `tests/it/key-vectors.tsv`, which servers and other code computed.

@@ -1,12 +1,17 @@
-//! Which texts can a pattern render, in a form that a search can walk?
+//! The texts that a pattern can render, in a form that a search can walk.
 //!
 //! A chain of atoms, read from left to right, each marked with the part of the pattern that it belongs to. Every step goes forward,
 //! except that a star can stay at its position; this keeps the searches in `overlap` and `shortest_key` short.
 
-use crate::atom::{Atom, Repeat};
-use crate::char_set::CharSet;
+pub(crate) mod ambiguity;
+pub(crate) mod overlap;
+pub(crate) mod shortest_key;
+pub(crate) mod witness;
+
+use crate::pattern::atom::{Atom, Repeat};
+use crate::pattern::char_set::CharSet;
+use crate::pattern::shape::Shape;
 use crate::pattern::{Part, Pattern, Placeholder};
-use crate::shape::Shape;
 
 /// Names the set of keys that a pattern can render, with the pattern's part that each character belongs to.
 ///

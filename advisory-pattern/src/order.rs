@@ -1,4 +1,4 @@
-//! In which order are locks taken, and can two calls wait for each other?
+//! The order in which locks are taken, and the search for calls that can wait for each other.
 //!
 //! A program records each [`Edge`]: one lock held while another is requested. [`cycles`] finds those that lead back to their start.
 //! A file has a line for each edge, so that several processes can write to it.
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_that_one_site_leaves_to_the_type_is_the_one_that_another_writes() {
+    fn an_inferred_shape_equals_the_written_one_of_another_site() {
         let two = [
             ("night:<room: int>:<night>", "b"),
             ("b", "night:<a.room>:<nights*: date>"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_around_both_sides_rules_a_cycle_out_and_one_around_one_side_does_not() {
+    fn only_a_lock_around_both_sides_rules_a_cycle_out() {
         let [ab, ba] = [edge("a", "b"), edge("b", "a")];
         let both = [behind(&["g", "h"], ab.clone()), behind(&["g"], ba.clone())];
         assert!(cycles(&both).is_empty());
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_cycle_is_found_behind_a_shorter_one_that_is_ruled_out() {
+    fn a_longer_cycle_is_found_when_a_shorter_one_is_ruled_out() {
         let edges = [
             behind(&["g"], edge("a", "b")),
             behind(&["g"], edge("b", "a")),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_that_are_taken_one_under_another_are_searched_in_no_time() {
+    fn nested_locks_are_searched_quickly() {
         let lock = |number: usize| format!("lock-{number}");
         let mut edges = Vec::new();
         for asked in 0..60 {

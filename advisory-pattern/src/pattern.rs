@@ -1,11 +1,22 @@
-//! What does a key pattern consist of?
+//! A key pattern and its parts.
 //!
 //! Text and placeholders, as `parse` reads them, and their canonical form. `shaped` makes two ways to write a placeholder (white
 //! space, `|raw` or `: raw`, the order of filters) equal.
 
+pub(crate) mod atom;
+pub(crate) mod char_set;
+pub mod escape;
+pub(crate) mod key_space;
+pub(crate) mod locked_key;
+pub(crate) mod pair_text;
+pub(crate) mod parse;
+pub(crate) mod permit;
+pub(crate) mod shape;
+pub(crate) mod suggest;
+
 use std::fmt;
 
-use crate::shape::Shape;
+use crate::pattern::shape::Shape;
 
 /// Holds the parts of a key pattern, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

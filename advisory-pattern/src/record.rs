@@ -1,4 +1,4 @@
-//! How is a lock site written into a program, and read from its bytes?
+//! The record of a lock site: written into a program, and read from its bytes.
 //!
 //! The macro puts a record for each site into a separate section; the program's tests and the command read the records without
 //! running anything. A record is flat text between two control characters, so it needs no relocation and survives any linker.
@@ -8,14 +8,13 @@ mod format;
 mod key;
 
 use crate::derivation::Derivation;
-use crate::key_space::KeySpace;
-use crate::lock::Lock;
-use crate::permit::MOST_PERMITS;
+use crate::pattern::key_space::KeySpace;
+use crate::pattern::locked_key::HALF;
+use crate::pattern::permit::Permits;
 pub use error::RecordError;
 pub use format::RECORD_VERSION;
 use format::{END, FIELD, LONGEST, MAGIC, PART, START, clean, join_parts};
-use key::HALF;
-pub use key::{decode_key, encode_key};
+pub use key::decode_key;
 
 /// Holds one lock site as a program contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +44,7 @@ pub struct Record {
     /// How often it asks while it waits, if the site sets it.
     pub poll: Option<String>,
     /// How many may hold it at once, if the site sets it.
-    pub permits: Option<u32>,
+    pub permits: Option<Permits>,
     /// How long the body may run, if the site sets it.
     pub max_hold: Option<String>,
     /// The isolation level, if the site sets it.
@@ -141,8 +140,8 @@ impl Record {
                 .into_iter()
                 .filter_map(|(name, value)| Some((name, clean(value.as_ref()?)))),
         );
-        if let Some(permits) = self.permits {
-            fields.push(("permits", permits.to_string()));
+        if let Some(permits) = &self.permits {
+            fields.push(("permits", clean(&permits.to_string())));
         }
         for (placeholder, expression) in &self.with {
             fields.push(("with", join_parts([placeholder, expression])));
@@ -190,8 +189,7 @@ impl Record {
                 "poll" => record.poll = Some(text()),
                 "permits" => {
                     // Each permit has a key to compare.
-                    let permits = value.parse().ok();
-                    record.permits = permits.filter(|permits| (1..=MOST_PERMITS).contains(permits));
+                    record.permits = Permits::parse(&text());
                     if record.permits.is_none() {
                         return Err(RecordError::Malformed(format!("permits `{value}`")));
                     }
@@ -275,35 +273,5 @@ impl Record {
     pub fn key_space(&self) -> Result<KeySpace, RecordError> {
         KeySpace::of(&self.scope, &self.kind)
             .ok_or_else(|| RecordError::Malformed(format!("scope `{}`", self.scope)))
-    }
-
-    /// Gives the site's locks as they are compared, each with its key as written. Leaves out keys that are unknown before run time.
-    ///
-    /// # Errors
-    /// A key or a derivation that this version cannot read.
-    pub fn locks(&self) -> Result<Vec<(String, Lock)>, RecordError> {
-        let derivation = Derivation::from_name(&self.derivation)
-            .ok_or_else(|| RecordError::Malformed(format!("derivation `{}`", self.derivation)))?;
-        let space = self.key_space()?.under(derivation);
-        let allowed: Vec<String> = self
-            .allow_overlap
-            .iter()
-            .map(|(other, _)| other.clone())
-            .collect();
-        let mut locks = Vec::new();
-        for (index, key) in self.keys.iter().enumerate() {
-            let Some(locked) = decode_key(key)? else {
-                continue;
-            };
-            if locked.first_half().is_some() && derivation.bits() != 32 {
-                let field = format!("derivation `{}` of a pair", self.derivation);
-                return Err(RecordError::Malformed(field));
-            }
-            let written = self.written.get(index).unwrap_or(key).clone();
-            let lock = Lock::new(locked, derivation, self.name.clone(), allowed.clone());
-            let lock = lock.within(space).with_permits(self.permits.unwrap_or(1));
-            locks.push((written, lock));
-        }
-        Ok(locks)
     }
 }

@@ -1,8 +1,8 @@
-//! What does a key cost beside the hash that it needs? `cargo bench -p advisory-runtime --bench key`
+//! The cost of a key beside the hash that it needs. `cargo bench -p advisory-runtime --bench key`
 //!
-//! Rendering and hashing `<tenant>:<day>`, 47 bytes, of a UUID and a date and of two texts, against hashing the same 47
-//! bytes alone. A round measures both, each
-//! first in every second round, so that what else the machine does falls on both; the ratio is taken round by round.
+//! Compares rendering and hashing `<tenant>:<day>`, 47 bytes, of a UUID and a date and of two texts, with hashing the same
+//! 47 bytes. A round measures both, each first in every second round, so that other load of the machine affects both; the
+//! ratio is computed for each round.
 
 use advisory_runtime::{Key, LockKey};
 use chrono::NaiveDate;
@@ -36,7 +36,7 @@ fn hashed(text: &str) -> i64 {
         .fold(0, |number, &byte| number << 8 | i64::from(byte))
 }
 
-/// The nanoseconds that one call takes.
+/// The nanoseconds of one call.
 fn nanoseconds<T>(mut call: impl FnMut() -> T) -> f64 {
     let start = Instant::now();
     for _ in 0..KEYS {
@@ -45,7 +45,7 @@ fn nanoseconds<T>(mut call: impl FnMut() -> T) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / f64::from(KEYS)
 }
 
-/// The value that so many percent of the values are not above.
+/// The value at this percentile.
 fn quantile(values: &mut [f64], percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(values.len() - 1) * percent / 100]

@@ -7,8 +7,8 @@
 //! ```no_run
 //! # #[cfg(feature = "bb8")]
 //! # mod jobs {
-//! use advisory_runtime::claim::{self, Claim, OnErr};
-//! use advisory_runtime::{Error, Pool as _};
+//! use advisory_runtime::Pool as _;
+//! use advisory_runtime::claim::{self, Claim, Error, OnErr};
 //! use diesel::prelude::*;
 //! use diesel_async::AsyncPgConnection;
 //! use diesel_async::pooled_connection::bb8::Pool;
@@ -46,35 +46,68 @@
 //! # }
 //! ```
 //!
+//! [`blocking::claim`](crate::blocking::claim) has the same steps for Diesel's own connections.
+//!
 //! The guide's page on [claims](crate::guide::claims) has the columns in SQL, rows that are done over and over, and what keeps two
 //! workers apart.
 
 mod claimed;
+mod column_type;
 mod count;
 mod ending;
+mod error;
 mod finish;
 mod index;
+mod on_err;
 mod retry;
+#[cfg(feature = "diesel-async")]
 mod run;
 mod sql;
 mod state;
+#[cfg(feature = "diesel-async")]
+mod steps;
 mod table;
 mod take;
 mod time;
 
 pub use claimed::Claimed;
-#[cfg(feature = "postgres")]
-pub(crate) use count::counts_blocking;
-pub use count::{Counts, counts};
-pub use finish::{complete, complete_with, fail, release, renew};
+pub use count::Counts;
+pub use error::Error;
 pub use index::indexes;
-pub use run::{OnErr, keep, run};
-pub use state::{State, StateOf, state};
-pub use table::{Absent, Claim, Fails, KeyColumns, KeyValue, MaybeColumn, One, Order};
-pub use take::{by_key, next, next_batch};
-pub use time::{Now, now};
+pub use on_err::OnErr;
+pub use state::{State, state};
+pub use table::Claim;
+pub use time::now;
+#[cfg(feature = "postgres")]
+pub(crate) use {
+    count::counts_on,
+    ending::{Tries, finish_unless_ended},
+    finish::{finish, is_open_on, renew_on, renew_or_lose},
+    on_err::every,
+    sql::{How, Wanted, text},
+    take::{take_batch, take_by_key, take_first},
+};
+#[cfg(feature = "diesel-async")]
+pub use {
+    run::{keep, run},
+    steps::{
+        by_key, complete, complete_with, counts, delete, fail, next, next_batch, next_batch_where,
+        next_batch_with, next_where, next_with, release, renew, retry,
+    },
+};
 
 pub use advisory_derive::Claim;
 
+/// What the derive implements, and the bounds that follow from it.
 #[doc(hidden)]
-pub use table::{Found, SelectionOf, absent, from_row, selection};
+pub use {
+    column_type::{Count, HolderType, NullableTime, Time},
+    state::StateOf,
+    table::{
+        Absent, Deleted, ExpiryOf, Fails, Found, HolderOf, KeepsCompleted, KeyColumns, KeyValue,
+        MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, One, Order, Retries, SelectionOf,
+        TimeColumn, absent, check_columns, check_last_attempt, from_row, selection,
+    },
+    take::Condition,
+    time::{Now, NowInUtc},
+};

@@ -34,7 +34,7 @@ pub(crate) fn is_on() -> bool {
 
 /// The state of the checks for one call. Empty in a release build.
 #[derive(Debug, Default)]
-pub(crate) struct Call {
+pub(crate) struct Checks {
     /// Marks the call's transaction on the server; a number that no other transaction of the session has.
     token: u64,
     request: Option<Box<Request>>,
@@ -48,7 +48,7 @@ pub(crate) struct Call {
     pub(crate) statements: Statements,
 }
 
-impl Call {
+impl Checks {
     pub(crate) fn new(address: usize, request: &Request, needs_session: bool) -> Self {
         if !is_on() {
             return Self::default();
@@ -87,17 +87,17 @@ impl Call {
 /// Runs before a lock is asked for on the connection at this address, outside of a transaction or inside one of depth `outer`.
 pub(crate) async fn before_begin<D: Driver>(
     conn: &mut D,
-    call: &mut Call,
+    checks: &mut Checks,
     address: usize,
     outer: Option<NonZeroU32>,
 ) -> Result<(), Error> {
-    let Some(request) = call.request.as_deref() else {
+    let Some(request) = checks.request.as_deref() else {
         return Ok(());
     };
     let name = LockName::new(request.pattern, &request.keys);
     if outer.is_none()
         && let Err(error) = conn
-            .execute(&sql::probe::check_session(call.needs_session))
+            .execute(&sql::probe::check_session(checks.needs_session))
             .await
     {
         let lock = name.text();
@@ -109,13 +109,13 @@ pub(crate) async fn before_begin<D: Driver>(
             _ => {}
         }
     }
-    let waiting = before_wait(conn, call, address, request).await;
+    let waiting = before_wait(conn, checks, address, request).await;
     // Two orders are the cause of a deadlock of tasks.
     if matches!(waiting, Ok(_) | Err(Error::TaskDeadlock { .. })) {
-        note_order(conn, call, address, outer, request).await;
+        note_order(conn, checks, address, outer, request).await;
     }
-    call.waiting = waiting?;
-    call.process = conn.server_process().await;
+    checks.waiting = waiting?;
+    checks.process = conn.server_process().await;
     Ok(())
 }
 
@@ -123,7 +123,7 @@ pub(crate) async fn before_begin<D: Driver>(
 /// until the returned value is dropped.
 pub(crate) async fn before_wait<D: Driver>(
     conn: &mut D,
-    call: &Call,
+    checks: &Checks,
     address: usize,
     request: &Request,
 ) -> Result<Option<Waiting>, Error> {
@@ -131,7 +131,7 @@ pub(crate) async fn before_wait<D: Driver>(
     if self_deadlock::waits_forever(conn, address, request).await? {
         return Err(Error::SelfDeadlock { lock: lock() });
     }
-    let Some(locks) = call.locks.set() else {
+    let Some(locks) = checks.locks.set() else {
         return Ok(None);
     };
     match wait_graph::wait(conn, address, request, locks).await {
@@ -146,7 +146,7 @@ pub(crate) async fn before_wait<D: Driver>(
 /// Records under which locks this one is asked for.
 async fn note_order<D: Driver>(
     conn: &mut D,
-    call: &Call,
+    checks: &Checks,
     address: usize,
     outer: Option<NonZeroU32>,
     request: &Request,
@@ -164,7 +164,7 @@ async fn note_order<D: Driver>(
         left = held;
     }
     if request.budget() != Wait::Never
-        && let Some(locks) = call.locks.set()
+        && let Some(locks) = checks.locks.set()
     {
         order::asked(Some(address), &left, locks);
     }

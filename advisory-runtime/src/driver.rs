@@ -9,15 +9,24 @@ mod blocking_pg;
 pub mod cancel;
 #[cfg(feature = "diesel-async")]
 mod cancel_key;
+#[cfg(all(feature = "postgres", feature = "diesel-async"))]
+mod park;
+mod queries;
 #[cfg(feature = "diesel-async")]
-mod worker;
+mod timer_thread;
 
 #[cfg(feature = "diesel-async")]
 pub(crate) use async_pg::until_ended;
 #[cfg(feature = "postgres")]
 pub(crate) use blocking_pg::answered;
+pub(crate) use queries::Queries;
 #[cfg(feature = "diesel-async")]
-pub(crate) use worker::within;
+pub(crate) use timer_thread::within;
+#[cfg(all(feature = "postgres", feature = "diesel-async"))]
+pub(crate) use {
+    park::{wait, wait_at_most},
+    timer_thread::run,
+};
 
 use crate::sql::try_lock::TryLock;
 use diesel::QueryResult;

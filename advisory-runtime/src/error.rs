@@ -1,4 +1,4 @@
-//! The error of a locked call.
+//! The error of a locked call, and what the errors of all products share.
 
 mod answer;
 mod busy;
@@ -6,25 +6,28 @@ mod diesel_error;
 mod fallible;
 mod lock_name;
 mod message;
+mod pool_error;
+mod product;
 
 pub(crate) use answer::{
     Marker, is_connection_lost, is_deadlock, is_interrupted, is_same_answer,
     may_be_outside_transaction,
 };
-pub(crate) use busy::Busy;
 pub use busy::BusyLock;
 pub use diesel_error::ErrorRef;
+pub(crate) use diesel_error::{find, from_diesel, into_diesel};
 pub use fallible::{Fallible, never};
 pub(crate) use lock_name::LockName;
-#[cfg(feature = "diesel-async")]
-pub(crate) use message::LEASE;
-pub(crate) use message::Subject;
+pub(crate) use message::CommonMessage;
+pub use pool_error::PoolError;
+pub use product::ProductError;
+pub(crate) use product::{printed, product_error};
 
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Why a locked call failed, apart from the error of its own body.
+/// Why a call under an advisory lock failed, apart from the error of its own body.
 ///
 /// A function that returns its own error type receives this through `From<advisory_runtime::Error>`; one that only has
 /// `From<diesel::result::Error>`, such as a `QueryResult` function, receives one of Diesel's errors: for an answer of the database a
@@ -36,42 +39,37 @@ use std::time::Duration;
 pub enum Error {
     /// Another session holds the lock, and the call does not wait ([`Wait::Never`](crate::Wait::Never)). No SQLSTATE:
     /// `pg_try_advisory_*` answers `false`. The body did not run.
+    #[non_exhaustive]
     NotAvailable {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
-        /// For [`holders`](Self::holders).
+        /// For [`monitor::holders`](crate::monitor::holders).
         busy: BusyLock,
     },
     /// The lock was not granted within the call's `wait` or, if it has none, within the session's `lock_timeout` (SQLSTATE 55P03),
     /// which counts for each key of the call. The body did not run.
+    #[non_exhaustive]
     TimedOut {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
-        /// For [`holders`](Self::holders).
+        /// For [`monitor::holders`](crate::monitor::holders).
         busy: BusyLock,
         /// How long this process waited, by its own clock.
         waited: Duration,
         /// The server's answer; `None` if the wait ended in this process: in its queue, or between two tries of a call that polls.
         source: Option<DieselError>,
     },
-    /// The work under the key of a lease is done: a call with `keep` has returned `Ok`, or the transaction of
-    /// [`Lease::complete`](crate::lease::Lease::complete) was committed. No call waits for the end of that time, and a later try before
-    /// it gets the same answer. The body did not run.
-    Done {
-        /// The key pattern, or the key's hash.
-        lock: Cow<'static, str>,
-        /// How long the key stays done, by the server's clock when it answered.
-        remaining: Duration,
-    },
     /// More calls of this process wait for the key than `queue` allows. The body did not run.
+    #[non_exhaustive]
     QueueFull {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
         /// How many may wait.
         limit: usize,
     },
-    /// The call would wait forever for a lock that its own task holds on another connection, or for a lease that it holds. Found only
-    /// in debug builds, and only if the call is made inside the body that holds the lock. The body did not run.
+    /// The call would wait forever for a lock that its own task holds on another connection. Found only in debug builds, and only if
+    /// the call is made inside the body that holds the lock. The body did not run.
+    #[non_exhaustive]
     SelfDeadlock {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -79,6 +77,7 @@ pub enum Error {
     /// The call would wait forever: tasks of this process wait for each other's locks on connections of their own, where the server sees
     /// no deadlock. Found only in debug builds, only among bodies under the attribute, and only if none of the waits has a limit. The
     /// body did not run.
+    #[non_exhaustive]
     TaskDeadlock {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -88,6 +87,7 @@ pub enum Error {
     /// The server ended the wait early: by a cancel request (`pg_cancel_backend`) or the session's
     /// `statement_timeout` (SQLSTATE 57014). The source says which, in the server's language. The body did not run. A session-level
     /// call, and one with [`isolation`](crate::Request::isolation), closes its connection, since the lock may have been granted.
+    #[non_exhaustive]
     Cancelled {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -96,6 +96,7 @@ pub enum Error {
     },
     /// The body held the lock for longer than `max_hold`. It was dropped, or its result was refused; its transaction was
     /// rolled back. What the body of a session-level lock has committed stays.
+    #[non_exhaustive]
     HoldExceeded {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -103,44 +104,43 @@ pub enum Error {
         max_hold: Duration,
     },
     /// A session-level lock was no longer held when the body returned `Ok`: the connection was lost, or the lock was released.
-    /// For a lease: a renewal was refused, or the server could not be reached before it expired; the body was dropped.
-    /// For a [`claim`](crate::claim): it had expired, was taken over, or was already finished, and nothing was changed. What the
-    /// body committed stays committed.
+    /// What the body committed stays committed.
+    #[non_exhaustive]
     LockLost {
-        /// The key pattern, or the key; for a claim the table, and the value of `locked_by`.
+        /// The key pattern, or the key.
         lock: Cow<'static, str>,
         /// The error that showed it.
         source: Option<DieselError>,
     },
     /// A transaction is open, and the call must be outside of one: a session-level lock would be released before the commit,
-    /// a rollback would undo a step of a lease or the renewal of a claim, `isolation` cannot change an open transaction, or the
-    /// call has `nested = "refuse"`. No SQL was sent.
+    /// `isolation` cannot change an open transaction, or the call has `nested = "refuse"`. No SQL was sent.
+    #[non_exhaustive]
     InTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
     /// The server is a standby, and sessions on the primary do not see its locks. Found by
     /// [`session::verify`](crate::session::verify), and in debug builds by every call outside of a transaction.
+    #[non_exhaustive]
     Standby {
-        /// The key pattern, or the key.
+        /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify), which is not about one lock.
         lock: Cow<'static, str>,
     },
     /// The connection does not have a session of its own, or is not known to have one: [`session::verify`](crate::session::verify) or the
     /// setting `advisory.pooler` has found a pooler in transaction mode; or the process id that the connection was told is not the
     /// server's, or is missing, as behind a pooler, and neither has shown that the pooler is in session mode. Transaction-level locks under READ COMMITTED work there;
     /// session-level ones, and the stricter levels, do not.
+    #[non_exhaustive]
     PooledSession {
-        /// The key pattern, or the key.
+        /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify), which is not about one lock.
         lock: Cow<'static, str>,
     },
-    /// The server granted the lock to two sessions at once.
-    UnsupportedServer {
-        /// The key.
-        lock: Cow<'static, str>,
-    },
+    /// The server granted one lock to two sessions at once. Found by [`session::verify`](crate::session::verify).
+    UnsupportedServer,
     /// The pool could not provide a connection.
-    Pool(Box<dyn std::error::Error + Send + Sync>),
+    Pool(PoolError),
     /// The server ended this call to resolve a deadlock (SQLSTATE 40P01). The body did not run.
+    #[non_exhaustive]
     Deadlock {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -148,8 +148,8 @@ pub enum Error {
         source: DieselError,
     },
     /// The body returned `Ok` after a statement of its transaction had failed, or after a locked call inside it was
-    /// dropped: nothing was committed (SQLSTATE 25P02 at the commit). For a lease: the transaction of
-    /// [`Lease::complete`](crate::lease::Lease::complete) was rolled back, and the key was released.
+    /// dropped: nothing was committed (SQLSTATE 25P02 at the commit).
+    #[non_exhaustive]
     RolledBack {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -159,6 +159,7 @@ pub enum Error {
     /// The body ended the transaction itself, by `COMMIT` or `ROLLBACK`: the lock was not held to the end of the body.
     /// What the body committed stays committed. A body that also began another transaction is found in debug builds only, where
     /// that transaction is rolled back.
+    #[non_exhaustive]
     TransactionEnded {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -166,9 +167,8 @@ pub enum Error {
     /// The connection was lost before the commit was answered, or a cancel request or `statement_timeout` (57014) interrupted it on a
     /// server that logs durations: it may or may not have happened. The call is not retried; look for the effect of the body before you
     /// run it again. A connection that was already lost in the body, such as by
-    /// `idle_in_transaction_session_timeout`, looks the same. For a lease: at the end of the call the server could not be reached to
-    /// say whether the transaction of [`Lease::complete`](crate::lease::Lease::complete) was committed, or the body did not return in
-    /// time after it.
+    /// `idle_in_transaction_session_timeout`, looks the same.
+    #[non_exhaustive]
     CommitUnknown {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -177,6 +177,7 @@ pub enum Error {
     },
     /// The call is inside a REPEATABLE READ or SERIALIZABLE transaction, whose snapshot is older than the lock: the body would not
     /// see what earlier holders wrote. The body did not run.
+    #[non_exhaustive]
     StaleSnapshot {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -184,12 +185,14 @@ pub enum Error {
     /// A transaction that Diesel does not know of is open on the connection, such as after a `BEGIN` sent as plain SQL (SQLSTATE
     /// 25001 if it has run a query). The body did not run, and that transaction can only be rolled back. One that has not run a
     /// query, and one around a session-level lock, are found only in debug builds.
+    #[non_exhaustive]
     ForeignTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
     /// An earlier statement of the open transaction failed, so the server refuses all others until it is rolled back (SQLSTATE
     /// 25P02). The body did not run.
+    #[non_exhaustive]
     InFailedTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -197,6 +200,7 @@ pub enum Error {
         source: DieselError,
     },
     /// A `<ids*>` or an expression for `keys` is empty. The body would have run without a lock, so it did not run.
+    #[non_exhaustive]
     NoKeys {
         /// The key pattern.
         lock: Cow<'static, str>,
@@ -205,6 +209,7 @@ pub enum Error {
     },
     /// A `<ids*>` or an expression for `keys` asks for more locks than `max_keys` allows. No SQL was sent. All sessions share the server's lock
     /// table: once it is full, no session gets a lock (SQLSTATE 53200).
+    #[non_exhaustive]
     TooManyKeys {
         /// The key pattern.
         lock: Cow<'static, str>,
@@ -213,72 +218,30 @@ pub enum Error {
         /// How many are allowed.
         max: usize,
     },
+    /// `permits` is not a number from 1 to 1,000. No SQL was sent.
+    InvalidPermits {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// What was asked for.
+        permits: i128,
+    },
     /// The connection is closed: an earlier locked call on it was dropped or panicked before its end, or the connection was lost.
     /// The body did not run. A pool replaces such a connection; open one of your own again.
+    #[non_exhaustive]
     BrokenConnection {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// A lease's key has more bytes than the lease table takes. No SQL was sent.
-    KeyTooLong {
-        /// The key pattern, or the key's hash.
-        lock: Cow<'static, str>,
-        /// The length of the rendered key in bytes.
-        bytes: usize,
-        /// The largest length in bytes.
-        max: usize,
-    },
-    /// The times or the key of a lease are not valid. No SQL was sent.
-    InvalidLease {
-        /// The key pattern, or the key's hash.
-        lock: Cow<'static, str>,
-        /// What is wrong, and what to write.
-        reason: &'static str,
-    },
-    /// The name for the holder of a lease is not valid. No SQL was sent.
-    InvalidHolder {
-        /// As it was given.
-        holder: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// A lease is renewed on a tokio runtime with a timer, and there is no such runtime. No SQL was sent.
-    NoRuntime {
-        /// The key pattern, or the key's hash.
-        lock: Cow<'static, str>,
-        /// What is missing.
-        reason: &'static str,
-    },
-    /// The name for the lease table is not valid. No SQL was sent.
-    InvalidTable {
-        /// As it was given.
-        table: String,
-        /// What is wrong, and what to write.
-        reason: &'static str,
-    },
-    /// The database has no lease table (SQLSTATE 42P01).
-    MissingTable {
-        /// The table, with its schema.
-        table: String,
-        /// The server's answer.
-        source: DieselError,
-    },
-    /// The role lacks a right that a grant of a lease needs (SQLSTATE 42501). `UPDATE` on the sequence is needed only if it is behind
-    /// the tokens in the table, such as after logical replication: then nothing is granted until it is moved past them.
-    MissingRights {
-        /// The table, with its schema.
-        table: String,
-        /// The server's answer.
-        source: DieselError,
-    },
-    /// The call needs an open transaction, and none is open: a write under a fencing token, which stays current until the
-    /// transaction ends, or [`xact::lock`](crate::xact::lock), whose lock would be released at once. No SQL was sent.
+    /// [`xact::lock`](crate::xact::lock) was called and no transaction is open, so the lock would be released at once. No SQL was
+    /// sent.
+    #[non_exhaustive]
     NotInTransaction {
-        /// The key pattern, the key, or the key's hash.
+        /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// [`Held::holding`](crate::Held::holding) was called with a lock that the guard does not hold, holds only in shared mode, or
+    /// [`LockGuard::holding`](crate::LockGuard::holding) was called with a lock that the guard does not hold, holds only in shared mode, or
     /// holds a permit of. No SQL was sent.
+    #[non_exhaustive]
     NotHeld {
         /// What was asked for: its key pattern.
         lock: Cow<'static, str>,
@@ -292,19 +255,13 @@ impl Error {
     /// Whether other sessions hold the lock or wait for it, so that a later try can succeed: [`Error::NotAvailable`],
     /// [`Error::TimedOut`], [`Error::QueueFull`].
     ///
-    /// Neither a deadlock nor an exhausted pool counts, nor does work that [is done](Self::is_done).
+    /// Neither a deadlock nor an exhausted pool counts.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         matches!(
             self,
             Self::NotAvailable { .. } | Self::TimedOut { .. } | Self::QueueFull { .. }
         )
-    }
-
-    /// Whether the work under the key of a lease is already done, so that nothing is left to do: [`Error::Done`].
-    #[must_use]
-    pub const fn is_done(&self) -> bool {
-        matches!(self, Self::Done { .. })
     }
 
     /// The database's error behind this one, if there is one: its kind, message and constraint.
@@ -315,8 +272,6 @@ impl Error {
             | Self::Deadlock { source, .. }
             | Self::Cancelled { source, .. }
             | Self::RolledBack { source, .. }
-            | Self::MissingTable { source, .. }
-            | Self::MissingRights { source, .. }
             | Self::InFailedTransaction { source, .. }
             | Self::CommitUnknown { source, .. } => Some(source),
             Self::TimedOut { source, .. } | Self::LockLost { source, .. } => source.as_ref(),
@@ -325,13 +280,4 @@ impl Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // They print these.
-            Self::Pool(error) => error.source(),
-            Self::Database(error) => error.source(),
-            error => error.database().map(|source| source as _),
-        }
-    }
-}
+product_error!(Error);

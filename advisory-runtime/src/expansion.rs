@@ -1,12 +1,16 @@
 //! What the attribute's expansion calls, as `advisory_runtime::__private`. Not part of the public interface: any release may change it.
 #![allow(missing_docs, reason = "for the expansion alone")]
 
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+mod calls;
 #[cfg(feature = "postgres")]
 mod connection_in;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod convert;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod key_slices;
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+pub mod request;
 
 pub use crate::__record as record;
 pub use crate::key::Displayed;
@@ -55,16 +59,53 @@ pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     }
 }
 
+/// The number of permits that an expression gives.
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+#[must_use]
+pub fn permits<N: PermitCount>(number: N) -> i128 {
+    number.count()
+}
+
+/// An integer.
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+#[diagnostic::on_unimplemented(
+    message = "`permits` takes an integer, and `{Self}` is not one",
+    label = "expected an integer from 1 to 1000, such as a `u32` or a `usize`"
+)]
+pub trait PermitCount {
+    fn count(self) -> i128;
+}
+
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+macro_rules! counts {
+    ($($int:ty)*) => { $(
+        impl PermitCount for $int {
+            fn count(self) -> i128 {
+                i128::try_from(self).unwrap_or(i128::MAX)
+            }
+        }
+
+        impl PermitCount for std::num::NonZero<$int> {
+            fn count(self) -> i128 {
+                self.get().count()
+            }
+        }
+    )* };
+}
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+counts!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
+
 /// A duration of an argument.
 #[must_use]
 pub const fn millis(milliseconds: u64) -> std::time::Duration {
     std::time::Duration::from_millis(milliseconds)
 }
 
-#[cfg(feature = "diesel-async")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub mod claim {
     pub use crate::claim::{
-        Absent, Claim, Found, One, Order, SelectionOf, absent, from_row, selection,
+        Absent, Claim, Deleted, ExpiryOf, Found, HolderOf, One, Order, SelectionOf, absent,
+        check_columns, check_last_attempt, from_row, selection,
     };
     pub use diesel::deserialize::Result;
     pub use diesel::pg::Pg;
@@ -72,12 +113,9 @@ pub mod claim {
 }
 #[cfg(feature = "postgres")]
 pub mod blocking {
+    pub use super::calls::blocking::*;
     pub use super::connection_in::{ConnectionIn, field};
     pub use super::convert::finish_blocking_at as finish_at;
-    pub use crate::blocking::{acquire_at, begin_at};
-    pub use crate::lock::{
-        pause_blocking as pause, queue_blocking as queue, try_blocking_at as try_at,
-    };
 
     /// As [`pg`](super::pg).
     pub fn pg<C: crate::blocking::Connection>(conn: &mut C) -> &mut diesel::PgConnection {
@@ -88,7 +126,7 @@ pub mod blocking {
     pub fn connection<P: crate::blocking::Pool + ?Sized>(
         pool: &P,
     ) -> Result<P::Connection, crate::Error> {
-        pool.connection()
+        Ok(pool.connection()?)
     }
 }
 /// A free function, because an unmet bound is one error here, and several for a trait's method.
@@ -98,26 +136,31 @@ pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut diesel_async::AsyncPgConne
 }
 /// As for [`pg`], a free function; the compiler reports at the expression of `pool` that it is not one.
 #[cfg(feature = "diesel-async")]
+#[expect(clippy::manual_async_fn, reason = "its future is `Send`")]
 pub fn connection<P: crate::Pool + ?Sized>(
     pool: &P,
 ) -> impl Future<Output = Result<P::Connection<'_>, crate::Error>> + Send {
-    pool.connection()
+    async { Ok(pool.connection().await?) }
+}
+/// What the expansion for a lease calls.
+#[cfg(feature = "diesel-async")]
+pub mod lease {
+    pub use super::convert::returns_leased as returns;
+    pub use crate::lease::Request;
+    pub use crate::lease::guard::finish_at;
+    pub use crate::lease::source::acquire_at;
+    pub use crate::lease::steps::Steps;
 }
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub use crate::error::{Fallible, never};
+pub use crate::error::{Fallible, ProductError, never};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::holding::{Handle, OfDeclaredLock};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::lock::Tries;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub use crate::request::{Isolation, Request, Wait, keyed};
+pub use crate::request::{Isolation, Wait, keyed};
 #[cfg(feature = "diesel-async")]
-pub use crate::{
-    lease,
-    lock::{pause, queue, try_at},
-    session::acquire_at,
-    xact::{begin_at, exceed},
-};
+pub use calls::*;
 #[cfg(feature = "diesel-async")]
 pub use convert::finish_async_at as finish_at;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]

@@ -44,8 +44,10 @@ pages! {
     testing = "testing";
     owned_locks = "owned-locks";
     leases = "leases";
+    lease_errors = "lease-errors";
     leadership = "leadership";
     claims = "claims";
+    claim_errors = "claim-errors";
     migrations = "migrations";
     holding = "holding";
     guarded_tables = "guarded-tables";
@@ -56,5 +58,6 @@ pages! {
     costs = "costs";
     comparison = "comparison";
     moving = "moving";
+    upgrading = "upgrading";
     expansion = "expansion";
 }

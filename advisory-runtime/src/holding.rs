@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 /// Shows that a declared lock is held: a function that takes one cannot be called without the lock.
 ///
 /// In the body of a function with `#[advisory_lock(key = SlotLock { … }, handle = lock)]`, `lock.holding()` gives one. Without the
-/// attribute [`Held::holding`](crate::Held::holding) does, and in a unit test [`testing::holding`](crate::testing::holding). It
+/// attribute [`LockGuard::holding`](crate::LockGuard::holding) does, and in a unit test [`testing::holding`](crate::testing::holding). It
 /// cannot outlive the body, and each type of lock has its own type of witness. Under `mode = "shared"` it is
 /// a `Holding<'_, Shared<SlotLock>>`. See [`guide::holding`](crate::guide::holding).
 ///

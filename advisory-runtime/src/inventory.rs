@@ -19,8 +19,8 @@
 //! Sites do not tell in which order they are called. Debug builds record the order, and a test that calls [`assert_lock_order`] fails
 //! if two calls could wait for each other.
 
-pub use advisory_pattern::Record as Site;
 use advisory_pattern::SiteCollision;
+pub use advisory_pattern::{Permits, Record as Site};
 use std::fmt;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {

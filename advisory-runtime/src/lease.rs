@@ -1,9 +1,9 @@
 //! Leases: locks that expire, with fencing tokens.
 //!
 //! A lease is a row of a table. No connection or transaction holds it; it lasts until it is released or its ttl is over. Use it for
-//! work that outlives a transaction, such as a payout run or a report, and [`xact`](crate::xact) for a single transaction. Without
-//! the attribute's `scope = "lease"`, [`Leases::acquire`] renews in the background and releases on drop, [`lead`] elects a leader,
-//! and [`Table`] has each step as one round trip.
+//! work that outlives a transaction, such as a payout run or a report, and [`xact`](crate::xact) for a single transaction. Without the
+//! attribute [`advisory_lease`](macro@crate::advisory_lease), [`Leases::acquire`] renews in the background and releases on drop,
+//! [`lead`] elects a leader, and [`Table`] has each step as one round trip.
 //!
 //! The guide explains [leases](crate::guide::leases), what they promise and their table, and
 //! [leader election](crate::guide::leadership).
@@ -11,11 +11,11 @@
 //! ```
 //! # #[cfg(feature = "deadpool")]
 //! # mod reports {
-//! use advisory_runtime::{Error, advisory_lock};
+//! use advisory_runtime::{advisory_lease, lease::Error};
 //! use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
 //!
 //! /// Sends the month's report. Instances that start during the day after it do nothing.
-//! #[advisory_lock(key = "report:<month>", scope = "lease", pool = pool, keep = "24h", on_done = Ok(()))]
+//! #[advisory_lease(key = "report:<month>", pool = pool, keep = "24h", on_done = Ok(()))]
 //! async fn send_report(pool: &Pool<AsyncPgConnection>, month: &str) -> Result<(), Error> {
 //!     // After `Ok` the key is done for a day; after an error it is free for the next try.
 //!     Ok(())
@@ -26,12 +26,13 @@
 //! This is *at least once*: if the process dies between the work and the end of the call, the work runs again after the ttl.
 //! [`Lease::complete`] makes it *once* for work that ends in a transaction of this database.
 
-mod backoff;
+pub(crate) mod backoff;
 mod body_leases;
+mod error;
 mod event;
 mod fence;
 mod grant;
-mod held;
+pub(crate) mod guard;
 mod holding;
 mod lead;
 mod leases;
@@ -40,28 +41,25 @@ mod memory;
 mod queries;
 mod request;
 mod row;
-mod source;
+pub(crate) mod source;
 mod sql;
 mod statement;
-mod steps;
-mod store;
+pub(crate) mod steps;
+pub(crate) mod store;
 mod table;
 mod task;
 
+pub use error::{BusyKey, Error};
 pub use event::Event;
 pub use fence::IsCurrent;
 pub use grant::{FencingToken, Lease};
-pub use held::Held;
-#[doc(hidden)]
-pub use held::finish_at;
+pub use guard::LeaseGuard;
 pub use lead::{lead, lead_until};
 pub use leases::Leases;
 #[cfg(feature = "testing")]
 pub use memory::InMemory;
 pub use request::Request;
 pub use row::Row;
-#[doc(hidden)]
-pub use source::acquire_at;
 pub use source::{Source, sweep};
 pub use store::Store;
 pub use table::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Table};

@@ -31,7 +31,7 @@
 //! | lock a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
 //! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], with a [`Request`] |
 //! | store a lock, or move it to a task | [`session::acquire_owned`] |
-//! | hold a key without a connection | [`lease`]: expires unless it is renewed, and has a fencing token |
+//! | hold a key without a connection, or do work once | [`macro@advisory_lease`], and [`lease`] without the attribute: expires unless it is renewed, and has a fencing token |
 //! | require the lock in a function that writes | [`Holding`]: without the lock the call does not compile; see [`guide::holding`] |
 //! | share the rows of a job table between workers | [`claim`]: one worker at a time has a row, for a time |
 //! | run Diesel's migrations in one process at a time | [`migrations`] |
@@ -52,7 +52,7 @@
 //! | --- | --- |
 //! | `diesel-async` (on by default) | the attribute on `async fn`, [`xact`], [`session`], [`lease`], [`claim`] and [`Connection`], over `diesel_async::AsyncPgConnection` |
 //! | `bb8`, `deadpool` | [`Connection`] for the connections of these pools |
-//! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
+//! | `postgres` | the attribute on `fn` and [`blocking`], [`blocking::claim`] included, over Diesel's `PgConnection` |
 //! | `r2d2` | [`blocking::Connection`] for the connections of its pools |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
 //! | `migrations` | [`migrations`]: Diesel's migrations, run by one process at a time |
@@ -79,7 +79,7 @@
 
 #[cfg(feature = "postgres")]
 pub mod blocking;
-#[cfg(feature = "diesel-async")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub mod claim;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod connection;
@@ -114,7 +114,14 @@ mod observe;
 mod pool;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod query_comment;
-#[cfg(feature = "diesel-async")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+#[cfg_attr(
+    not(feature = "diesel-async"),
+    allow(
+        dead_code,
+        reason = "blocking work is not dropped, so nothing watches it"
+    )
+)]
 mod renewal;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod request;
@@ -127,7 +134,7 @@ pub mod testing;
 #[cfg(feature = "diesel-async")]
 pub mod xact;
 
-pub use advisory_derive::{KeyPart, LockKey, advisory_lock, lock_key};
+pub use advisory_derive::{KeyPart, LockKey, advisory_lease, advisory_lock, lock_key};
 pub use holding::{DeclaredLock, DeclaredLocks, Holding, Shared};
 pub use key::{Key, KeyPart, KeyText, LockKey, shape, well_known};
 
@@ -135,8 +142,8 @@ pub use key::{Key, KeyPart, KeyText, LockKey, shape, well_known};
 pub use {connection::Connection, driver::cancel, pool::Pool};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
-    error::{BusyLock, Error, ErrorRef},
-    lock::{Acquired, Held, OwnedLock, OwnedLockError},
+    error::{BusyLock, Error, ErrorRef, PoolError},
+    lock::{Acquired, LockGuard, OwnedLockError, OwnedLockGuard},
     request::{Isolation, Mode, Request, Wait},
 };
 

@@ -1,50 +1,43 @@
 //! How a lock is held, whatever carries it: begin, body, finish.
 //!
-//! `begin` and `finish` are what every call goes through; `xact`, `nested`, `hand_over` and `session` have the two ends of one way
-//! of holding a lock each.
+//! `call` has the request and the state of one call, and `guard` and `owned` a connection with its call. `begin` and `finish` are what
+//! every call goes through, and `way` has a file for each way of holding a lock.
 
 mod acquired;
 mod begin;
 mod body;
+mod call;
 mod check;
 mod finish;
 mod guard;
-mod hand_over;
 mod holding;
-mod nested;
 mod owned;
 mod pauses;
 mod poll;
 mod queue;
-mod refusal;
-mod session;
 mod tries;
 mod verify;
-mod xact;
+mod way;
 
 pub use acquired::Acquired;
 pub(crate) use begin::{acquire, begin, lock, try_lock};
 #[cfg(feature = "diesel-async")]
-pub(crate) use finish::exceed;
-pub(crate) use finish::finish;
-pub use guard::Held;
-pub(crate) use guard::Place;
-pub(crate) use owned::acquire_from;
-pub(crate) use owned::acquire_owned;
+use finish::exceed;
+use finish::finish;
+pub(crate) use guard::ConnAccessor;
+pub use guard::LockGuard;
 #[cfg(feature = "migrations")]
 pub(crate) use owned::try_owned;
-pub use owned::{OwnedLock, OwnedLockError};
+pub use owned::{OwnedLockError, OwnedLockGuard};
+pub(crate) use owned::{acquire_from, acquire_owned};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pauses::chance;
+pub(crate) use queue::Turn;
 #[cfg(feature = "diesel-async")]
-pub use queue::queue;
+pub(crate) use queue::queue;
 #[cfg(feature = "postgres")]
-pub use queue::queue_blocking;
+pub(crate) use queue::queue_on_thread;
 pub use tries::Tries;
-#[cfg(feature = "diesel-async")]
-pub use tries::{pause, try_at};
-#[cfg(feature = "postgres")]
-pub use tries::{pause_blocking, try_blocking_at};
 #[cfg(feature = "migrations")]
 pub(crate) use verify::check_pooler;
 #[cfg(all(feature = "migrations", feature = "diesel-async"))]

@@ -28,15 +28,15 @@
 //! [migrations](crate::guide::migrations).
 
 mod apply;
-#[cfg(feature = "postgres")]
-pub mod blocking;
 mod error;
 mod run;
 mod session;
 mod sources;
+mod sql;
 mod step;
 
 pub use error::Error;
+pub(crate) use run::migrate;
 pub use step::{Holder, Step};
 
 use crate::{Key, LockKey, Request};
@@ -201,7 +201,8 @@ impl Migrator {
 
     /// Runs the pending migrations, one process at a time.
     ///
-    /// The connection is opened for the run, without TLS, and closed at its end. With TLS use [`run_on`](Self::run_on).
+    /// The connection is opened for the run, without TLS, and closed at its end. With TLS use [`run_on`](Self::run_on). With blocking
+    /// Diesel, [`blocking::migrations::run`](crate::blocking::migrations::run) takes a migrator.
     ///
     /// # Locking
     ///
@@ -221,7 +222,7 @@ impl Migrator {
     /// the wait for the lock leaves nothing behind.
     #[cfg(feature = "diesel-async")]
     pub async fn run(self, url: &str) -> Result<Report, Error> {
-        let (report, _) = run::migrate(run::connect(url).await?, self).await?;
+        let (report, _) = migrate(run::connect(url).await?, self).await?;
         Ok(report)
     }
 
@@ -244,7 +245,14 @@ impl Migrator {
         self,
         conn: diesel_async::AsyncPgConnection,
     ) -> Result<(Report, diesel_async::AsyncPgConnection), Error> {
-        run::migrate(conn, self).await
+        migrate(conn, self).await
+    }
+}
+
+/// A run with the defaults.
+impl<S: MigrationSource<Pg> + Send + 'static> From<S> for Migrator {
+    fn from(migrations: S) -> Self {
+        Self::new(migrations)
     }
 }
 

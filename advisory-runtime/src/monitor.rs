@@ -53,7 +53,7 @@
 //! is among the tries, not among the waiters.
 //!
 //! The comment has the pattern, not the rendered key, which can contain personal data: queries are also written to the server's log.
-//! [`show`] changes that, with [`Shown::Key`] or [`Shown::Nothing`]. A lock that is a plain number has no comment. Any program can name
+//! [`show`] changes that, with [`Shown::Key`] or [`Shown::Nothing`]; `cargo advisory key --find` finds the values behind a number. A lock that is a plain number has no comment. Any program can name
 //! its locks in this way.
 //!
 //! # What it costs
@@ -64,8 +64,6 @@
 //! The same functions for blocking connections are in [`blocking::monitor`](crate::blocking::monitor).
 
 mod backend;
-#[cfg(feature = "postgres")]
-pub(crate) mod blocking;
 #[cfg(feature = "diesel-async")]
 mod claimed;
 mod comment;
@@ -78,24 +76,30 @@ mod row;
 mod signal;
 mod sql;
 
+pub use crate::claim::Counts as Claims;
 #[cfg(feature = "diesel-async")]
-pub use crate::claim::{Counts as Claims, counts as claims};
+pub use crate::claim::counts as claims;
 pub use crate::query_comment::{Shown, show, shown};
 pub use backend::{Activity, Backend, State};
 pub use comment::{Comment, keys_of};
-pub use holders::{HeldBy, LockHolder};
+#[cfg(feature = "diesel-async")]
+pub use holders::holders;
+pub use holders::{HeldBy, LockHolder, Refused};
 pub use locks::{Holder, HolderId, Lock, Locks, Scope, Try, Waiter};
 pub use names::{Certainty, Name, Names};
 pub use signal::Signal;
 #[cfg(feature = "diesel-async")]
 pub use {
     claimed::{ClaimedRow, claimed_rows},
-    leases::{Lease, LeaseCount, LeaseSummary, lease_summary, leases},
+    leases::{Lease, LeaseCount, LeaseSummary, lease, lease_summary, leases},
 };
 
 use crate::Error;
-use crate::driver::{Driver, depth};
-use row::ReadRows;
+use crate::driver::{Driver, Queries, depth};
+#[cfg(feature = "postgres")]
+pub(crate) use holders::holders_on;
+#[cfg(all(feature = "postgres", feature = "diesel-async"))]
+pub(crate) use leases::named;
 
 /// Lists the advisory locks of the connection's database, in both key spaces.
 ///
@@ -162,7 +166,7 @@ pub async fn cancel<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    signal(conn.pg(), sql::cancel(backend)).await
+    cancel_on(conn.pg(), backend).await
 }
 
 /// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits for the end for up to five seconds.
@@ -189,13 +193,24 @@ pub async fn terminate<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    signal(conn.pg(), sql::terminate(backend)).await
+    terminate_on(conn.pg(), backend).await
 }
 
-async fn read<D: ReadRows>(conn: &mut D, names: &Names) -> Result<Locks, Error> {
+pub(crate) async fn read<D: Queries>(conn: &mut D, names: &Names) -> Result<Locks, Error> {
     refresh(conn).await?;
-    let rows = conn.read_locks().await.map_err(Error::Database)?;
+    let rows = row::read(conn).await.map_err(Error::Database)?;
     Ok(Locks::of(rows, names))
+}
+
+pub(crate) async fn cancel_on<D: Driver>(conn: &mut D, backend: &Backend) -> Result<Signal, Error> {
+    signal(conn, sql::cancel(backend)).await
+}
+
+pub(crate) async fn terminate_on<D: Driver>(
+    conn: &mut D,
+    backend: &Backend,
+) -> Result<Signal, Error> {
+    signal(conn, sql::terminate(backend)).await
 }
 
 async fn signal<D: Driver>(conn: &mut D, statement: String) -> Result<Signal, Error> {

@@ -10,6 +10,83 @@ pub(crate) use silent::Telemetry;
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 pub(crate) use telemetry::Telemetry;
 
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+use crate::error::Error;
+#[cfg(feature = "tracing")]
+use std::time::Duration;
+
+/// A product's error, as spans and metrics show it.
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+pub(crate) trait Observed: std::fmt::Display {
+    /// A label: one of few.
+    fn word(&self) -> &'static str;
+
+    #[cfg(feature = "tracing")]
+    fn severity(&self) -> Severity;
+
+    /// How long the call waited, if the error says so.
+    #[cfg(feature = "tracing")]
+    fn waited(&self) -> Option<Duration>;
+}
+
+/// How loudly an error is reported.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// Others hold what was asked for.
+    Contention,
+    /// The work is done already.
+    Done,
+    /// The body has ignored an error of its own.
+    Ignored,
+    /// What the body relied on was lost.
+    Lost,
+    Other,
+}
+
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+impl Observed for Error {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::NotAvailable { .. } => "not_available",
+            Self::TimedOut { .. } => "timed_out",
+            Self::QueueFull { .. } => "queue_full",
+            Self::SelfDeadlock { .. } => "self_deadlock",
+            Self::TaskDeadlock { .. } => "task_deadlock",
+            Self::Cancelled { .. } => "cancelled",
+            Self::HoldExceeded { .. } => "hold_exceeded",
+            Self::LockLost { .. } => "lost",
+            Self::Deadlock { .. } => "deadlock",
+            Self::RolledBack { .. } => "rolled_back",
+            Self::TransactionEnded { .. } => "transaction_ended",
+            Self::CommitUnknown { .. } => "commit_unknown",
+            Self::InFailedTransaction { .. } => "in_failed_transaction",
+            Self::Pool(_) => "pool",
+            Self::BrokenConnection { .. } => "broken_connection",
+            Self::Database(_) => "database",
+            _ => "misused",
+        }
+    }
+
+    #[cfg(feature = "tracing")]
+    fn severity(&self) -> Severity {
+        match self {
+            Self::RolledBack { .. } | Self::TransactionEnded { .. } => Severity::Ignored,
+            Self::LockLost { .. } => Severity::Lost,
+            error if error.is_busy() => Severity::Contention,
+            _ => Severity::Other,
+        }
+    }
+
+    #[cfg(feature = "tracing")]
+    fn waited(&self) -> Option<Duration> {
+        match self {
+            Self::TimedOut { waited, .. } => Some(*waited),
+            _ => None,
+        }
+    }
+}
+
 /// How a lock ended that was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {

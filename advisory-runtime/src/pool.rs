@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::driver::within;
-use crate::error::Error;
+use crate::error::PoolError;
 use diesel_async::AsyncPgConnection;
 use std::fmt;
 use std::sync::Arc;
@@ -33,23 +33,23 @@ pub trait Pool: Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Pool`] with the pool's own error.
-    fn connection(&self) -> impl Future<Output = Result<Self::Connection<'_>, Error>> + Send;
+    /// [`PoolError::new`] of the pool's own error.
+    fn connection(&self) -> impl Future<Output = Result<Self::Connection<'_>, PoolError>> + Send;
 
     /// Gets a connection that does not borrow the pool, for a lock that is stored: see
     /// [`session::acquire_from`](crate::session::acquire_from).
     ///
     /// # Errors
     ///
-    /// [`Error::Pool`] with the pool's own error. The default implementation always fails.
+    /// [`PoolError::new`] of the pool's own error. The default implementation always fails.
     fn owned_connection(
         &self,
-    ) -> impl Future<Output = Result<Self::Connection<'static>, Error>> + Send
+    ) -> impl Future<Output = Result<Self::Connection<'static>, PoolError>> + Send
     where
         Self: 'static,
     {
         let none = "this pool hands out no connection that does not borrow it";
-        std::future::ready(Err(Error::Pool(none.into())))
+        std::future::ready(Err(PoolError::new(none)))
     }
 
     /// Opens a connection like the pool's that the pool does not count. A lease or a claim is renewed on it while bodies hold all of
@@ -57,10 +57,10 @@ pub trait Pool: Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Pool`]. The default implementation always fails.
-    fn dedicated(&self) -> impl Future<Output = Result<AsyncPgConnection, Error>> + Send {
+    /// [`PoolError::dedicated`] of the pool's own error. The default implementation always fails.
+    fn dedicated(&self) -> impl Future<Output = Result<AsyncPgConnection, PoolError>> + Send {
         let none = "this pool opens no connection beside its own";
-        std::future::ready(Err(Error::Pool(none.into())))
+        std::future::ready(Err(PoolError::dedicated(none)))
     }
 }
 
@@ -73,18 +73,18 @@ macro_rules! behind {
             where
                 Self: 'p;
 
-            async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+            async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
                 P::connection(self).await
             }
 
-            async fn owned_connection(&self) -> Result<Self::Connection<'static>, Error>
+            async fn owned_connection(&self) -> Result<Self::Connection<'static>, PoolError>
             where
                 Self: 'static,
             {
                 P::owned_connection(self).await
             }
 
-            async fn dedicated(&self) -> Result<AsyncPgConnection, Error> {
+            async fn dedicated(&self) -> Result<AsyncPgConnection, PoolError> {
                 P::dedicated(self).await
             }
         }
@@ -99,30 +99,29 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Two connections at once.
 pub(crate) async fn two<P: Pool + ?Sized>(
     pool: &P,
-) -> Result<(P::Connection<'_>, P::Connection<'_>), Error> {
+) -> Result<(P::Connection<'_>, P::Connection<'_>), PoolError> {
     let Some(first) = within(LIMIT, pool.connection()).await else {
         let none = format!("it gave none within {LIMIT:?}");
-        return Err(Error::Pool(none.into()));
+        return Err(PoolError::new(none));
     };
     let first = first?;
     let failed = match within(LIMIT, pool.connection()).await {
         Some(Ok(second)) => return Ok((first, second)),
-        Some(Err(Error::Pool(error))) => Some(error),
-        Some(Err(error)) => return Err(error),
+        Some(Err(error)) => Some(error),
         None => None,
     };
-    Err(Error::Pool(Box::new(NoSecond(failed))))
+    Err(PoolError::new(NoSecond(failed)))
 }
 
 /// The pool gave only one connection where two are needed, because of its own error or not in time.
 #[derive(Debug)]
-struct NoSecond(Option<Box<dyn std::error::Error + Send + Sync>>);
+struct NoSecond(Option<PoolError>);
 
 impl fmt::Display for NoSecond {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("it must give two connections at once, so its maximum size must be at least 2; for the second one ")?;
         match &self.0 {
-            Some(error) => write!(f, "it reported: {error}"),
+            Some(error) => write!(f, "it reported: {}", error.get_ref()),
             None => write!(f, "it did not answer within {LIMIT:?}"),
         }
     }
@@ -130,13 +129,8 @@ impl fmt::Display for NoSecond {
 
 impl std::error::Error for NoSecond {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.as_ref()?.source()
+        std::error::Error::source(self.0.as_ref()?)
     }
-}
-
-#[cfg(any(feature = "bb8", feature = "deadpool"))]
-fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Pool(Box::new(error))
 }
 
 #[cfg(feature = "bb8")]
@@ -146,16 +140,82 @@ where
 {
     type Connection<'p> = bb8::PooledConnection<'p, M>;
 
-    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
-        self.get().await.map_err(failed)
+    async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
+        match self.get().await {
+            Err(bb8::RunError::TimedOut) => Err(Bb8TimedOut::of(self).await),
+            got => got.map_err(PoolError::new),
+        }
     }
 
-    async fn owned_connection(&self) -> Result<Self::Connection<'static>, Error> {
-        self.get_owned().await.map_err(failed)
+    async fn owned_connection(&self) -> Result<Self::Connection<'static>, PoolError> {
+        match self.get_owned().await {
+            Err(bb8::RunError::TimedOut) => Err(Bb8TimedOut::of(self).await),
+            got => got.map_err(PoolError::new),
+        }
     }
 
-    async fn dedicated(&self) -> Result<AsyncPgConnection, Error> {
-        self.dedicated_connection().await.map_err(failed)
+    async fn dedicated(&self) -> Result<AsyncPgConnection, PoolError> {
+        self.dedicated_connection()
+            .await
+            .map_err(PoolError::dedicated)
+    }
+}
+
+/// How long to look for the reason why bb8 has no connection.
+#[cfg(feature = "bb8")]
+const REASON: Duration = Duration::from_secs(2);
+
+/// A pool of bb8 gave no connection within its `connection_timeout`. bb8 repeats a connection attempt until then and keeps the error to
+/// itself, so a pool that has no connection opens one more, outside of its count, to learn why it fails.
+#[cfg(feature = "bb8")]
+#[derive(Debug)]
+struct Bb8TimedOut {
+    /// How many connections the pool had, all of them in use.
+    connections: u32,
+    /// Why another could not be opened.
+    reason: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+#[cfg(feature = "bb8")]
+impl Bb8TimedOut {
+    async fn of<M>(pool: &bb8::Pool<M>) -> PoolError
+    where
+        M: bb8::ManageConnection<Error: std::error::Error + Sync>,
+    {
+        let connections = pool.state().connections;
+        let opened = match connections {
+            0 => within(REASON, pool.dedicated_connection()).await,
+            _ => None,
+        };
+        let reason = opened.and_then(Result::err);
+        PoolError::new(Self {
+            connections,
+            reason: reason.map(|reason| Box::new(reason) as _),
+        })
+    }
+}
+
+#[cfg(feature = "bb8")]
+impl fmt::Display for Bb8TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bb8 gave none within its `connection_timeout`; ")?;
+        match (&self.reason, self.connections) {
+            (Some(reason), _) => write!(f, "a new connection fails: {reason}"),
+            (None, 0) => f.write_str(
+                "it has no connection, and an `error_sink` of its builder would show why none could be opened",
+            ),
+            (None, connections) => write!(
+                f,
+                "connections in use: {connections}; raise `max_size`, or use them for a shorter time"
+            ),
+        }
+    }
+}
+
+#[cfg(feature = "bb8")]
+impl std::error::Error for Bb8TimedOut {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.reason.as_ref()?.source()
     }
 }
 
@@ -167,15 +227,15 @@ where
 {
     type Connection<'p> = deadpool::managed::Object<M>;
 
-    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
-        self.get().await.map_err(failed)
+    async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
+        self.get().await.map_err(PoolError::new)
     }
 
-    async fn owned_connection(&self) -> Result<Self::Connection<'static>, Error> {
-        self.get().await.map_err(failed)
+    async fn owned_connection(&self) -> Result<Self::Connection<'static>, PoolError> {
+        self.get().await.map_err(PoolError::new)
     }
 
-    async fn dedicated(&self) -> Result<AsyncPgConnection, Error> {
-        self.manager().create().await.map_err(failed)
+    async fn dedicated(&self) -> Result<AsyncPgConnection, PoolError> {
+        self.manager().create().await.map_err(PoolError::dedicated)
     }
 }

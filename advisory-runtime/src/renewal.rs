@@ -6,21 +6,24 @@
 mod boot_clock;
 mod expiry;
 mod hold;
+#[cfg(feature = "diesel-async")]
 mod round_trip;
+#[cfg(feature = "diesel-async")]
 mod task;
+#[cfg(feature = "diesel-async")]
 mod watch;
 
 pub(crate) use expiry::{Expiry, Sent};
 pub(crate) use hold::{End, Hold};
-pub(crate) use round_trip::{Borrowed, Dedicated, Step, UNANSWERED, round_trip};
-pub(crate) use task::{Renew, renew_until_lost};
-pub(crate) use watch::{Stop, watch};
+#[cfg(feature = "diesel-async")]
+pub(crate) use {
+    round_trip::{Borrowed, Dedicated, Step, round_trip},
+    task::{Renew, renew_until_lost},
+    watch::watch,
+};
 
-use crate::Error;
 use crate::driver::{Driver, depth};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel_async::AsyncPgConnection;
-use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -28,6 +31,9 @@ use std::time::Duration;
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(60);
 /// The shortest ttl that a busy machine can renew in time.
 pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(100);
+
+/// Without an answer after this time, the server counts as unreachable.
+pub(crate) const UNANSWERED: Duration = Duration::from_secs(10);
 
 /// A column that makes the commit wait for the disk, whatever the session's `synchronous_commit` is.
 pub(crate) const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) \
@@ -54,14 +60,31 @@ pub(crate) const fn is_conflict(error: &DieselError) -> bool {
     )
 }
 
+/// Why work was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The row was lost, or is about to expire.
+    Lost,
+    /// The statement that ends the hold, or the transaction that it is in, was not answered in time.
+    Unanswered,
+    /// The work reached its limit.
+    Exceeded,
+}
+
+/// Why a step is not sent on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// A transaction is open, which could undo the step.
+    InTransaction,
+    /// The connection is closed.
+    Broken,
+}
+
 /// Refuses a transaction, which could undo the step, unless it is a test's.
-pub(crate) fn require_no_transaction(
-    conn: &mut AsyncPgConnection,
-    lock: impl Fn() -> Cow<'static, str>,
-) -> Result<(), Error> {
+pub(crate) fn require_no_transaction<D: Driver>(conn: &mut D) -> Result<(), Unusable> {
     match depth(conn) {
         Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),
-        Ok(Some(_)) => Err(Error::InTransaction { lock: lock() }),
-        _ => Err(Error::BrokenConnection { lock: lock() }),
+        Ok(Some(_)) => Err(Unusable::InTransaction),
+        _ => Err(Unusable::Broken),
     }
 }

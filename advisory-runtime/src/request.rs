@@ -1,25 +1,15 @@
 //! A request for locks: which keys, in which mode, and how long to wait.
 
-mod attempt;
-mod isolation;
-mod keys;
-mod mode;
 mod origin;
-mod wait;
 
 use crate::error::Error;
 use crate::key::{Key, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
 use advisory_pattern::MOST_PERMITS;
-pub use isolation::Isolation;
-pub(crate) use keys::Keys;
-pub use keys::keyed;
-pub use mode::Mode;
-pub(crate) use origin::{Origin, Place};
+pub(crate) use origin::{CallSite, Origin};
 use std::borrow::Cow;
 use std::time::Duration;
-pub use wait::Wait;
 
 /// The poll interval of a request that has to poll, unless it gives one.
 pub(crate) const POLL: Duration = Duration::from_millis(250);
@@ -48,6 +38,8 @@ pub struct Request {
     pub(crate) poll_max: Option<Duration>,
     /// The keys of its permits, one of which is taken; empty for a lock without permits.
     pub(crate) permits: Vec<Key>,
+    /// A number of permits that no lock can have. The call is refused.
+    pub(crate) refused_permits: Option<i128>,
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -77,9 +69,8 @@ impl Request {
     }
 
     /// For the declared locks that the expression `written` gives: at least one, and at most `max`.
-    #[doc(hidden)]
     #[cfg_attr(debug_assertions, track_caller)]
-    pub fn counted<K: LockKey>(
+    pub(crate) fn counted<K: LockKey>(
         keys: impl IntoIterator<Item = K>,
         written: &'static str,
         max: usize,
@@ -99,16 +90,14 @@ impl Request {
         }
     }
 
-    #[doc(hidden)]
     #[cfg_attr(debug_assertions, track_caller)]
-    pub fn one(lock: &'static str, key: Key) -> Self {
+    pub(crate) fn one(lock: &'static str, key: Key) -> Self {
         Self::with(lock, Keys::One([key]))
     }
 
     /// For several patterns, joined by `, `, with their keys in the same order.
-    #[doc(hidden)]
     #[cfg_attr(debug_assertions, track_caller)]
-    pub fn many(lock: &'static str, keys: impl Into<Vec<Key>>) -> Self {
+    pub(crate) fn many(lock: &'static str, keys: impl Into<Vec<Key>>) -> Self {
         let mut keys = keys.into();
         let mut origin = Origin::here();
         if cfg!(debug_assertions) && lock.split(", ").count() == keys.len() {
@@ -123,9 +112,8 @@ impl Request {
     }
 
     /// For keys that each know their pattern.
-    #[doc(hidden)]
     #[cfg_attr(debug_assertions, track_caller)]
-    pub fn each<const N: usize>(keys: [(Key, &'static str); N]) -> Self {
+    pub(crate) fn each<const N: usize>(keys: [(Key, &'static str); N]) -> Self {
         let lock = keys.first().map_or("", |(_, pattern)| pattern);
         let is_one = keys.iter().all(|(_, pattern)| *pattern == lock);
         Self::patterned(if is_one { lock } else { "" }, &keys)
@@ -152,6 +140,7 @@ impl Request {
             poll: None,
             poll_max: None,
             permits: Vec::new(),
+            refused_permits: None,
             isolation: Isolation::ReadCommitted,
             refuses_nested: false,
             max_hold: None,
@@ -176,7 +165,8 @@ impl Request {
         self
     }
 
-    /// Lets this many sessions hold the lock at once. Zero counts as one, and more than 1,000 as 1,000.
+    /// Lets this many sessions hold the lock at once: an integer from 1 to 1,000. Another number is refused
+    /// ([`Error::InvalidPermits`]).
     ///
     /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first permit is the key itself, and the
     /// others are computed from it: see [`keys`](crate::guide::keys#permits). A program with three permits and one with five
@@ -188,10 +178,16 @@ impl Request {
     /// A request with permits has one key; several are refused ([`Error::TooManyKeys`]). Its guard gives no
     /// [`Holding`](crate::Holding), since several holders can be in their bodies at the same time.
     ///
+    /// [`Error::InvalidPermits`]: crate::Error::InvalidPermits
     /// [`Error::TooManyKeys`]: crate::Error::TooManyKeys
-    pub fn permits(mut self, permits: u32) -> Self {
-        if let (2.., Some(key)) = (permits, self.keys.first()) {
-            self.permits = key.permits(permits.min(MOST_PERMITS));
+    pub fn permits(mut self, permits: impl TryInto<i128>) -> Self {
+        // No other integer is so large that it does not fit.
+        let permits = permits.try_into().unwrap_or(i128::MAX);
+        let number = u32::try_from(permits).ok();
+        let number = number.filter(|number| (1..=MOST_PERMITS).contains(number));
+        self.refused_permits = number.is_none().then_some(permits);
+        if let (Some(number @ 2..), Some(key)) = (number, self.keys.first()) {
+            self.permits = key.permits(number);
             self.mode = Mode::Exclusive;
             self.poll = self.poll.or(Some(POLL));
         }
@@ -307,4 +303,116 @@ impl<K: LockKey> From<K> for Request {
             ..request
         }
     }
+}
+
+/// What one try asks the server for: how much of the wait is left, and which permits in which order.
+impl Request {
+    /// What is left of the wait for the server.
+    pub(crate) fn budget(&self) -> Wait {
+        match self.wait {
+            Wait::For(wait) if wait.is_zero() => Wait::Never,
+            Wait::For(wait) => Wait::For(wait.saturating_sub(self.queued)),
+            // `lock_timeout` bounds waits at the server.
+            Wait::Session if self.poll.is_some() => Wait::Forever,
+            wait => wait,
+        }
+    }
+
+    /// The same request for the key of one permit.
+    pub(crate) fn of_permit(&self, permit: Key) -> Self {
+        Self {
+            keys: Keys::One([permit]),
+            ..self.clone()
+        }
+    }
+
+    /// One try of a request that polls. Its permits start at this one, which should be random, so that calls do not all compete for the
+    /// first.
+    pub(crate) fn attempt(&self, from: u32) -> Self {
+        let mut permits = self.permits.clone();
+        if !permits.is_empty() {
+            let from = usize::try_from(from).unwrap_or(0) % permits.len();
+            permits.rotate_left(from);
+        }
+        Self {
+            wait: Wait::Never,
+            poll: None,
+            permits,
+            ..self.clone()
+        }
+    }
+}
+
+/// The keys of one request. One key, the common case, needs no allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    One([Key; 1]),
+    Many(Vec<Key>),
+}
+
+impl std::ops::Deref for Keys {
+    type Target = [Key];
+
+    fn deref(&self) -> &[Key] {
+        match self {
+            Self::One(key) => key,
+            Self::Many(keys) => keys,
+        }
+    }
+}
+
+/// One of several keys, with its pattern.
+#[doc(hidden)]
+pub fn keyed<K: LockKey + ?Sized>(key: &K) -> (Key, &'static str) {
+    (key.key(), key.pattern())
+}
+
+/// Whether other sessions may hold the lock at the same time. `pg_locks` shows `ExclusiveLock` and `ShareLock`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// No other session holds the lock.
+    #[default]
+    Exclusive,
+    /// Other sessions may hold it, also shared.
+    Shared,
+}
+
+impl Mode {
+    pub(crate) fn excludes(self, other: Self) -> bool {
+        self == Self::Exclusive || other == Self::Exclusive
+    }
+}
+
+/// How long to wait for a lock that another session holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// As long as the session's own `lock_timeout` allows, which counts for each key. With [`Request::poll`](crate::Request::poll), forever.
+    #[default]
+    Session,
+    /// Not at all: `pg_try_advisory_*`. [`Error::NotAvailable`](crate::Error::NotAvailable) when it is held.
+    Never,
+    /// At most this long for all keys together, by the server's clock, rounded up to whole milliseconds. Zero is
+    /// [`Wait::Never`]; more than 24 days count as 24 days.
+    For(Duration),
+    /// Forever, whatever the session's `lock_timeout` is. Its `statement_timeout` still ends the wait.
+    Forever,
+}
+
+impl From<Duration> for Wait {
+    fn from(wait: Duration) -> Self {
+        Self::For(wait)
+    }
+}
+
+/// The isolation level of the transaction that a lock is taken for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// Every statement of the body sees what earlier holders have committed.
+    #[default]
+    ReadCommitted,
+    /// One snapshot for the whole body, taken after the lock.
+    RepeatableRead,
+    /// As [`Isolation::RepeatableRead`], and the server aborts transactions that could not have run one after another.
+    Serializable,
 }

@@ -3,16 +3,9 @@
 //! The body is not in a transaction, so it can run several, or none. What it commits is visible while the lock is still held. For a
 //! lock that guards a single transaction use [`xact`](crate::xact), which releases the lock with the commit.
 //!
-//! `#[advisory_lock(…, scope = "session")]` expands to these functions.
+//! `#[advisory_lock(…, scope = "session")]` expands to the same calls.
 
-pub use crate::lock::OwnedLockError;
-use crate::lock::{self, Place};
-pub use crate::xact::Held;
-use crate::{Connection, Error, Request};
-use diesel_async::AsyncPgConnection;
-
-/// One session-level lock or several, and the connection of diesel-async that holds them.
-pub type OwnedLock<C> = lock::OwnedLock<C, AsyncPgConnection>;
+use crate::{Connection, Error, LockGuard, OwnedLockError, OwnedLockGuard, Request, lock};
 
 /// Takes the session-level advisory lock on a key, or on several.
 ///
@@ -20,7 +13,7 @@ pub type OwnedLock<C> = lock::OwnedLock<C, AsyncPgConnection>;
 ///
 /// One round trip: `SELECT pg_advisory_lock(key)`, which compares process ids while it computes its argument. Several keys are taken
 /// for the message's own transaction first (`SELECT pg_advisory_xact_lock(a), pg_advisory_xact_lock(b)`), which waits, and then for the
-/// session, so that a refused wait leaves none of them held. Held until [`release`], or until the session ends. The server counts: a
+/// session, so that a refused wait leaves none of them held. Held until [`LockGuard::finish`], or until the session ends. The server counts: a
 /// session that already holds the lock gets it at once, and must release it as often.
 ///
 /// If the server's process id (`pg_backend_pid()`) is not the one that the connection was told at its start, there is a pooler. The
@@ -46,9 +39,9 @@ pub type OwnedLock<C> = lock::OwnedLock<C, AsyncPgConnection>;
 /// use diesel_async::AsyncPgConnection;
 ///
 /// # async fn f(conn: &mut AsyncPgConnection) -> Result<(), Error> {
-/// let mut held = session::acquire(conn, Request::new(42).wait(Wait::Never)).await?;
-/// let result: Result<(), Error> = work(held.conn()).await;
-/// session::release(held, result).await
+/// let mut guard = session::acquire(conn, Request::new(42).wait(Wait::Never)).await?;
+/// let result: Result<(), Error> = work(guard.conn()).await;
+/// guard.finish(result).await
 /// # }
 /// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
 /// ```
@@ -56,8 +49,8 @@ pub type OwnedLock<C> = lock::OwnedLock<C, AsyncPgConnection>;
 pub fn acquire<C: Connection>(
     conn: &mut C,
     request: impl Into<Request>,
-) -> impl Future<Output = Result<Held<'_, C>, Error>> {
-    acquire_at(conn, C::pg, request.into().with_origin())
+) -> impl Future<Output = Result<LockGuard<'_, C>, Error>> {
+    lock::acquire(conn, C::pg, request.into().with_origin())
 }
 
 /// Takes session-level locks with a guard that owns its connection, and can be stored or moved to a task.
@@ -69,7 +62,7 @@ pub fn acquire<C: Connection>(
 ///
 /// # Locking
 ///
-/// As [`acquire`]. Held until [`release`](crate::OwnedLock::release), until the guard is dropped, or until the session ends.
+/// As [`acquire`]. Held until [`finish`](crate::OwnedLockGuard::finish), until the guard is dropped, or until the session ends.
 ///
 /// # Errors
 ///
@@ -82,11 +75,11 @@ pub fn acquire<C: Connection>(
 /// # Examples
 ///
 /// ```no_run
-/// use advisory_runtime::{Error, Request, Wait, session};
+/// use advisory_runtime::{Error, OwnedLockGuard, Request, Wait, session};
 /// use diesel_async::AsyncPgConnection;
 ///
 /// struct Importer {
-///     lock: session::OwnedLock<AsyncPgConnection>,
+///     lock: OwnedLockGuard<AsyncPgConnection>,
 /// }
 ///
 /// impl Importer {
@@ -100,7 +93,8 @@ pub fn acquire<C: Connection>(
 ///     }
 ///
 ///     async fn stop(self) -> Result<AsyncPgConnection, Error> {
-///         Ok(self.lock.release().await?)
+///         let (conn, ()) = self.lock.finish(Ok::<_, Error>(())).await?;
+///         Ok(conn)
 ///     }
 /// }
 /// ```
@@ -108,7 +102,7 @@ pub fn acquire<C: Connection>(
 pub fn acquire_owned<C: Connection>(
     connection: C,
     request: impl Into<Request>,
-) -> impl Future<Output = Result<OwnedLock<C>, OwnedLockError<C>>> {
+) -> impl Future<Output = Result<OwnedLockGuard<C>, OwnedLockError<C>>> {
     lock::acquire_owned(connection, C::pg, request.into().with_origin())
 }
 
@@ -125,7 +119,7 @@ pub fn acquire_owned<C: Connection>(
 ///
 /// `SELECT pg_try_advisory_lock(key)` on a connection from the pool, which it returns if the lock is held elsewhere; then a pause, and
 /// again. The pauses are those of [`Request::poll`], from 250 ms if the request does not say. A request without a wait polls until the
-/// lock is free; with [`Wait::Never`](crate::Wait::Never) it tries once. Held until [`release`](crate::OwnedLock::release), until the
+/// lock is free; with [`Wait::Never`](crate::Wait::Never) it tries once. Held until [`finish`](crate::OwnedLockGuard::finish), until the
 /// guard is dropped, or until the session ends.
 ///
 /// The time in which the pool has no connection counts as part of the wait, but only the pool's own timeout bounds it.
@@ -155,6 +149,7 @@ pub fn acquire_owned<C: Connection>(
 ///         () = work() => {}
 ///         () = lock.lost() => {}
 ///     }
+///     lock.finish(Ok::<_, Error>(())).await?;
 ///     Ok(())
 /// }
 /// # async fn work() {}
@@ -164,7 +159,7 @@ pub fn acquire_owned<C: Connection>(
 pub fn acquire_from<P>(
     pool: &P,
     request: impl Into<Request>,
-) -> impl Future<Output = Result<OwnedLock<P::Connection<'static>>, Error>>
+) -> impl Future<Output = Result<OwnedLockGuard<P::Connection<'static>>, Error>>
 where
     P: crate::Pool + 'static,
 {
@@ -174,45 +169,6 @@ where
         P::Connection::<'static>::pg,
         request,
     )
-}
-
-/// [`acquire`] for a connection inside another value.
-#[doc(hidden)]
-pub async fn acquire_at<O: ?Sized>(
-    owner: &mut O,
-    place: Place<O, AsyncPgConnection>,
-    request: Request,
-) -> Result<Held<'_, O>, Error> {
-    lock::acquire(owner, place, request).await
-}
-
-/// Releases the locks, whatever the result is.
-///
-/// # Locking
-///
-/// One round trip: a `SELECT` of `pg_advisory_unlock(key)` that fails unless the lock was held. A transaction that the body left
-/// open through Diesel is rolled back first.
-///
-/// # Errors
-///
-/// The body's own error as it is. For an `Ok`: [`Error::LockLost`] if a lock was no longer held, as after a lost
-/// connection or a `pg_advisory_unlock_all` in the body; [`Error::HoldExceeded`]; [`Error::RolledBack`] and
-/// [`Error::ForeignTransaction`] if the body left a transaction open. One that was begun by SQL and has not failed is found only in
-/// debug builds.
-///
-/// # Cancel safety
-///
-/// Dropping the future closes the connection, which releases the locks.
-///
-/// # Examples
-///
-/// See [`acquire`].
-pub async fn release<T, E, O>(held: Held<'_, O>, result: Result<T, E>) -> Result<T, E>
-where
-    E: From<Error>,
-    O: ?Sized,
-{
-    crate::xact::finish(held, result).await
 }
 
 /// Checks with two connections of a pool that session-level locks exclude each other. Call it when the program starts.

@@ -1,8 +1,8 @@
-//! Every statement that this crate sends for a lock. Only these files contain `pg_advisory_*`.
+//! What the statements about locks are made of, and those that belong to no way of holding one. `lock::way` has the others.
 //!
 //! Functions, operators and types are qualified with `pg_catalog.`, so that neither the `search_path` nor a function of the same
 //! name can change what runs. Statements contain only numbers and text made here; [`query_comment`](crate::query_comment) makes the
-//! comment in front safe. There is one file for each way of holding a lock.
+//! comment in front safe.
 
 /// Appends formatted text.
 macro_rules! put {
@@ -12,81 +12,82 @@ macro_rules! put {
     };
 }
 
-pub(crate) mod hand_over;
-mod held;
-mod message;
-#[cfg(feature = "migrations")]
-pub(crate) mod migrations;
-pub(crate) mod nested;
+pub(crate) use put;
+
+pub(crate) mod own_locks;
 pub(crate) mod probe;
-pub(crate) mod session;
 pub(crate) mod try_lock;
-pub(crate) mod xact;
 
-use crate::error::Marker;
-use std::borrow::Cow;
+use crate::{Key, Mode};
+use std::fmt;
+use std::num::NonZeroU32;
 
-/// A message, and perhaps a question, that takes locks.
-#[derive(Debug)]
-pub(crate) struct Acquisition {
-    /// Waits for the locks, or prepares for the question; can be empty.
-    pub(crate) message: Cow<'static, str>,
-    /// For a try.
-    pub(crate) question: Option<Question>,
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Xact,
+    Session,
 }
 
-/// A question that takes locks without waiting, as a prepared statement, so that a miss does not write an error into the server's
-/// log. It returns a row if it took them.
-#[derive(Debug)]
-pub(crate) struct Question {
-    pub(crate) sql: String,
-    /// Undoes the message in front of it.
-    pub(crate) undo: Option<Cow<'static, str>>,
-}
-
-impl Question {
-    /// The comment that names the lock, and the `SELECT`.
-    fn split(&self) -> (&str, &str) {
-        let behind_comment = self.sql.find("*/;").map_or(0, |end| end + 3);
-        self.sql.split_at(behind_comment)
-    }
-
-    /// The message and the question as one text, which fails with [`Marker::NotAvailable`] if a key is held. For a server that
-    /// could not prepare the question: behind a pooler that does not track prepared statements, its name can be taken.
-    pub(crate) fn by_text(&self, message: &str) -> String {
-        let (comment, select) = self.split();
-        let missed = Marker::NotAvailable.text();
-        format!(
-            "{comment}{message};SELECT CAST(CASE WHEN EXISTS({select}) THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
-        )
-    }
-
-    /// Undoes the message after a miss. Comments repeat the lock's name and its first keys: as the session's last query they show what a
-    /// call that polls waits for.
-    pub(crate) fn undo_miss(&self) -> Option<String> {
-        let undo = self.undo.as_deref()?;
-        let (comment, select) = self.split();
-        let mut ends = select.match_indices(')').map(|(end, _)| end);
-        let keys = ends.nth(KEYS_SHOWN).and_then(|end| select.get(..end));
-        let keys = keys.unwrap_or(select);
-        Some(format!("{comment}/*{keys}*/;{undo}"))
+pub(crate) const fn lock_function(scope: Scope, mode: Mode) -> &'static str {
+    match (scope, mode) {
+        (Scope::Xact, Mode::Exclusive) => "pg_catalog.pg_advisory_xact_lock",
+        (Scope::Xact, Mode::Shared) => "pg_catalog.pg_advisory_xact_lock_shared",
+        (Scope::Session, Mode::Exclusive) => "pg_catalog.pg_advisory_lock",
+        (Scope::Session, Mode::Shared) => "pg_catalog.pg_advisory_lock_shared",
     }
 }
 
-/// How many keys a missed try shows at most.
-const KEYS_SHOWN: usize = 8;
+pub(crate) const fn try_function(scope: Scope, mode: Mode) -> &'static str {
+    match (scope, mode) {
+        (Scope::Xact, Mode::Exclusive) => "pg_catalog.pg_try_advisory_xact_lock",
+        (Scope::Xact, Mode::Shared) => "pg_catalog.pg_try_advisory_xact_lock_shared",
+        (Scope::Session, Mode::Exclusive) => "pg_catalog.pg_try_advisory_lock",
+        (Scope::Session, Mode::Shared) => "pg_catalog.pg_try_advisory_lock_shared",
+    }
+}
 
-impl From<String> for Acquisition {
-    fn from(message: String) -> Self {
-        Self {
-            message: message.into(),
-            question: None,
+pub(crate) const fn unlock_function(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "pg_catalog.pg_advisory_unlock",
+        Mode::Shared => "pg_catalog.pg_advisory_unlock_shared",
+    }
+}
+
+/// A key as the arguments of a `pg_advisory_*` function. It needs no cast: the functions have one form with one argument, and each
+/// half of a pair is an `int4` literal.
+pub(crate) struct Arguments(pub(crate) Key);
+
+impl fmt::Display for Arguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Key::BigInt(key) => write!(f, "{key}"),
+            Key::IntInt(first, second) => write!(f, "{first},{second}"),
         }
+    }
+}
+
+/// A condition: this process is the backend. A negative number is not one.
+pub(crate) struct IsBackend(pub(crate) i32);
+
+impl fmt::Display for IsBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {}",
+            self.0
+        )
     }
 }
 
 /// Ends any open transaction; the server warns if none is open.
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
+
+/// Undoes what was done since the savepoint of a call in the transaction of this depth, and releases the keys that were taken under it.
+pub(crate) fn rollback_to_savepoint(outer: NonZeroU32) -> String {
+    format!(
+        "ROLLBACK TO SAVEPOINT advisory_savepoint_{outer};RELEASE SAVEPOINT advisory_savepoint_{outer}"
+    )
+}
 
 /// Ends the transaction and the session. If the role must not end its own session, as after a `SET ROLE`, the session is left in a
 /// failed transaction: it holds no lock and refuses every statement. The level is named because a role's defaults can make a statement

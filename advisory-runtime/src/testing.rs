@@ -7,9 +7,11 @@
 //! on [testing](crate::guide::testing) has the rest: test transactions, mocks, and the assertions that every program should have.
 
 mod calls;
+mod errors;
 mod observer;
 mod pool;
 
+pub use errors::{claim_errors, lease_errors, lock_errors};
 pub use observer::Observer;
 #[cfg(feature = "r2d2")]
 pub use pool::assert_r2d2_replaces_broken;

@@ -1,17 +1,12 @@
 //! Transaction-level locks, without the attribute.
 //!
-//! [`begin`] opens a transaction that holds the lock, the caller works on [`Held::conn`](crate::Held::conn), and [`finish`] commits or
+//! [`begin`] opens a transaction that holds the lock, the caller works on [`LockGuard::conn`], and [`LockGuard::finish`] commits or
 //! rolls back. [`lock`] takes a lock in a transaction that is already open.
 //!
-//! `#[advisory_lock(…, scope = "xact")]` expands to these functions. They are two calls instead of one with a closure, because the
+//! `#[advisory_lock(…, scope = "xact")]` expands to the same calls. They are two instead of one with a closure, because the
 //! future of a generic function that takes an async closure is not `Send`.
 
-use crate::lock::{self, Place};
-use crate::{Acquired, Connection, Error, Request};
-use diesel_async::AsyncPgConnection;
-
-/// One lock or several, held on a connection of diesel-async.
-pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
+use crate::{Acquired, Connection, Error, LockGuard, Request, lock};
 
 /// Opens a transaction that holds the advisory lock on a key, or on several.
 ///
@@ -52,9 +47,9 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 /// use diesel_async::AsyncPgConnection;
 ///
 /// # async fn f(conn: &mut AsyncPgConnection) -> Result<(), Error> {
-/// let mut held = xact::begin(conn, Request::new(42).wait(Wait::Never)).await?;
-/// let result: Result<(), Error> = work(held.conn()).await;
-/// xact::finish(held, result).await
+/// let mut guard = xact::begin(conn, Request::new(42).wait(Wait::Never)).await?;
+/// let result: Result<(), Error> = work(guard.conn()).await;
+/// guard.finish(result).await
 /// # }
 /// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
 /// ```
@@ -67,60 +62,8 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 pub fn begin<C: Connection>(
     conn: &mut C,
     request: impl Into<Request>,
-) -> impl Future<Output = Result<Held<'_, C>, Error>> {
-    begin_at(conn, C::pg, request.into().with_origin())
-}
-
-/// [`begin`] for a connection inside another value.
-#[doc(hidden)]
-pub async fn begin_at<O: ?Sized>(
-    owner: &mut O,
-    place: Place<O, AsyncPgConnection>,
-    request: Request,
-) -> Result<Held<'_, O>, Error> {
-    lock::begin(owner, place, request).await
-}
-
-/// Commits if the result is `Ok`, rolls back if it is `Err`, and releases the lock.
-///
-/// # Locking
-///
-/// One round trip: `SAVEPOINT`, which fails unless the transaction is alive, and `COMMIT`; or `ROLLBACK`. The server releases the
-/// lock after the commit is visible. Inside an outer transaction: `RELEASE SAVEPOINT`, which keeps the lock, or
-/// `ROLLBACK TO SAVEPOINT`, which releases it.
-///
-/// # Errors
-///
-/// The body's own error as it is, also when the rollback fails. For an `Ok` that could not be committed:
-/// [`Error::RolledBack`] (25P02), [`Error::TransactionEnded`] (25P01), [`Error::HoldExceeded`], [`Error::CommitUnknown`], or
-/// [`Error::Database`], such as a deferred constraint.
-///
-/// # Cancel safety
-///
-/// Not cancel safe: after a drop it is not known whether the commit happened. The connection is closed, as for [`begin`].
-///
-/// # Examples
-///
-/// See [`begin`].
-pub async fn finish<T, E, O>(held: Held<'_, O>, result: Result<T, E>) -> Result<T, E>
-where
-    E: From<Error>,
-    O: ?Sized,
-{
-    match finish_at(held, result.is_ok()).await {
-        Ok(()) => result,
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[doc(hidden)]
-pub async fn finish_at<O: ?Sized>(held: Held<'_, O>, is_ok: bool) -> Result<(), Error> {
-    lock::finish(held, is_ok).await
-}
-
-#[doc(hidden)]
-pub async fn exceed<O: ?Sized>(held: Held<'_, O>) -> Error {
-    lock::exceed(held).await
+) -> impl Future<Output = Result<LockGuard<'_, C>, Error>> {
+    lock::begin(conn, C::pg, request.into().with_origin())
 }
 
 /// Takes the advisory lock on a key, or on several, in the middle of an open transaction, which holds it until its end.

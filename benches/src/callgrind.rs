@@ -1,4 +1,4 @@
-//! How many instructions does a program run? `valgrind` counts those of user space, in a server's session and in its client.
+//! The instructions that a program runs. `valgrind` counts those of user space, in a server's session and in its client.
 
 use advisory_tests::OwnServer;
 use std::collections::BTreeSet;
@@ -13,27 +13,27 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 const SERVER: &str = "valgrind --tool=callgrind --quiet";
-/// What a process's number follows, in the name of the file that it writes.
+/// The part of the file's name before the process id.
 const OUT: &str = "callgrind.out.";
-/// How long a session may take to end and to write what it counted.
+/// How long a session may take to end and to write its counts.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that counts, session by session.
+/// A server that counts instructions for each session.
 pub(crate) struct Counting {
     server: OwnServer,
-    /// Where its sessions write.
+    /// The folder for the counts.
     folder: PathBuf,
     seen: BTreeSet<PathBuf>,
 }
 
-/// What one run of a client cost, from its start to its end.
+/// The instructions of one run of a client, from start to end.
 #[derive(Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) server: i64,
     pub(crate) client: i64,
 }
 
-/// Whether there is a valgrind to count with.
+/// Whether valgrind is installed.
 pub(crate) fn is_installed() -> io::Result<bool> {
     let mut version = Command::new("valgrind");
     version.arg("--version").stdout(Stdio::null());
@@ -61,7 +61,7 @@ impl Counting {
         self.server.url()
     }
 
-    /// Waits until these processes of the server have ended, and forgets what all cost that have ended so far.
+    /// Waits until these processes of the server have ended, and discards the counts of all that have ended so far.
     pub(crate) async fn forget(&mut self, processes: &[i32]) -> Result<(), Box<dyn Error>> {
         let start = Instant::now();
         for process in processes {
@@ -75,7 +75,7 @@ impl Counting {
         Ok(())
     }
 
-    /// Runs this program with `words`, under valgrind; it opens one session, and nobody else opens any.
+    /// Runs this program with `words`, under valgrind. It opens one session; no other program opens one.
     pub(crate) async fn totals(&mut self, words: Vec<String>) -> Result<Totals, Box<dyn Error>> {
         let file = env::temp_dir().join(format!("advisory-benches-{}.out", std::process::id()));
         let mut client = Command::new("valgrind");
@@ -118,14 +118,14 @@ impl Counting {
     }
 }
 
-/// Runs this program with `words` as it is.
+/// Runs this program with `words`, without valgrind.
 pub(crate) async fn call(words: Vec<String>) -> Result<(), Box<dyn Error>> {
     let mut client = Command::new(env::current_exe()?);
     client.args(words);
     run(client).await
 }
 
-/// The runtime goes on meanwhile: a proxy may be on it.
+/// The runtime keeps running meanwhile: a proxy may be on it.
 async fn run(mut command: Command) -> Result<(), Box<dyn Error>> {
     let Output { status, stderr, .. } = spawn_blocking(move || command.output()).await??;
     if status.success() {
@@ -147,7 +147,7 @@ async fn wait(start: Instant) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// `None` while it is not written to its end.
+/// `None` until it is completely written.
 fn total(file: &Path) -> io::Result<Option<i64>> {
     let text = fs::read_to_string(file)?;
     let total = text.lines().find_map(|line| line.strip_prefix("totals: "));

@@ -5,28 +5,28 @@ use crate::side::Side;
 use crate::spread::{median, spread};
 use std::fmt;
 
-/// What is compared with what.
+/// The two sides that are compared.
 pub(crate) struct Case {
     pub(crate) what: &'static str,
-    /// What the setting does not say.
+    /// Details that the setting does not include.
     pub(crate) note: &'static str,
     pub(crate) setting: Setting,
     pub(crate) rival: &'static str,
 }
 
-/// A case, and what came out.
+/// A case, and its results.
 pub(crate) struct Measured {
     case: Case,
-    /// Ours in each round, operations a second, sorted.
+    /// The speed of ours in each round, in operations a second, sorted.
     ours: Vec<f64>,
-    /// Ours over the rival's in each round, sorted.
+    /// The ratio of ours to the rival in each round, sorted.
     ratios: Vec<f64>,
 }
 
 impl Case {
     pub(crate) const HEAD: &'static str = "case                       note             on    conns keys      delay   ops/s  against                         ratio";
 
-    /// What `--only` looks into.
+    /// The text that `--only` searches.
     pub(crate) fn label(&self) -> String {
         format!(
             "{} {} {} {}",
@@ -34,7 +34,7 @@ impl Case {
         )
     }
 
-    /// Measures both, round after round; the first round warms them up.
+    /// Measures both sides in rounds; the first round is a warm-up.
     pub(crate) async fn measure(
         self,
         rounds: usize,
@@ -48,7 +48,7 @@ impl Case {
             case: self,
         };
         for round in 0..=measured.case.setting.rounds(rounds) {
-            // The second one finds warmer caches.
+            // The second side finds warmer caches.
             let (our, their) = if round % 2 == 0 {
                 let our = ours.run(half).await;
                 (our, theirs.run(half).await)

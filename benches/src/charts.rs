@@ -1,6 +1,6 @@
-//! The two charts of the page: operations a second by connections, and how long the calls take.
+//! The two charts of the page: operations a second by connections, and the times of the calls.
 //!
-//! Nothing is behind them, and each colour has contrast enough on white and on black: a page may be either.
+//! The background is transparent, and each colour has enough contrast on white and on black.
 
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
@@ -12,10 +12,10 @@ use std::path::Path;
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const SIZE: (u32, u32) = (860, 420);
-/// For the names of the lines.
+/// For the labels of the lines.
 const RIGHT: u32 = 250;
 const GREY: RGBColor = RGBColor(128, 136, 147);
-/// Distinguishable without red and green; ours is the first.
+/// Distinguishable without red and green; the first is ours.
 const COLOURS: [RGBColor; 5] = [
     RGBColor(47, 129, 247),
     RGBColor(217, 119, 6),
@@ -26,7 +26,7 @@ const COLOURS: [RGBColor; 5] = [
 
 struct Line<'c> {
     name: &'c str,
-    /// One for each place.
+    /// One for each position.
     values: Vec<f64>,
 }
 
@@ -151,7 +151,7 @@ impl Chart<'_> {
             chart.draw_series(dots)?;
             chart.draw_series(LineSeries::new(points, style))?;
         }
-        // From the top down as the lines end.
+        // From top to bottom, in the order of the lines' ends.
         let mut order: Vec<usize> = (0..self.lines.len()).collect();
         let last = |index: &usize| self.lines[*index].values.last().copied().unwrap_or(0.0);
         order.sort_by(|one, other| last(other).total_cmp(&last(one)));

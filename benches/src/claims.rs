@@ -1,4 +1,4 @@
-//! Claim the next row and give it back, in tables of different sizes: what a claim costs must not grow with the table.
+//! Claims the next row and gives it back, in tables of different sizes: the cost of a claim must not grow with the table.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;
@@ -71,7 +71,7 @@ macro_rules! side {
                     let claimed = claim::next::<$row, _>(&mut self.conn, "bench").await;
                     self.times.push(start.elapsed());
                     let claimed = claimed.expect("the server answers").expect("a row");
-                    // Given back, so that there is always one.
+                    // Given back, so that there is always a free row.
                     let done = claim::release(&mut self.conn, &claimed).await;
                     done.expect("it is held");
                     operations += 1;
@@ -84,7 +84,7 @@ macro_rules! side {
 side!(Few);
 side!(Many);
 
-/// The median of one claim in the large table.
+/// The median time of one claim in the large table.
 pub(crate) async fn run(
     db: &Database,
     flags: &Flags,

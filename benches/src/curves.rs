@@ -1,4 +1,4 @@
-//! How does throughput grow with connections, and how long do the slowest calls take? What the charts are drawn from.
+//! Throughput as connections grow, and the time of the slowest calls. The charts are drawn from this.
 
 use crate::ours::Xact;
 use crate::rivals::{diesel_async, sqlx, tokio_postgres};
@@ -14,14 +14,14 @@ const CONNECTIONS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 const SHARES: [usize; 6] = [500, 750, 900, 950, 990, 999];
 const AT_ONCE: usize = 16;
 const SIDES: usize = 5;
-/// How often each side has its turn, and for how long: so long that the thousandth call says something.
+/// How many turns each side has, and how long a turn is: long enough for the 99.9th percentile.
 const SPEED: (usize, Duration) = (5, Duration::from_millis(150));
 const LATENCY: (usize, Duration) = (5, Duration::from_millis(700));
-/// The first calls of a turn. On a new session they load the server's caches and prepare statements, and later ones find the
-/// processor's caches full of what the side before them did.
+/// The warm-up calls of a turn. On a new session they load the server's caches and prepare statements; later they refill the
+/// processor's caches after the other side's turn.
 const WARM_UP: Duration = Duration::from_millis(50);
 
-/// Measures both; the times of calls are told as they come.
+/// Measures both sides, and prints the times of calls as they arrive.
 pub(crate) async fn run(server: &Server) -> Value {
     let mut speeds = NAMES.map(|name| (name, Vec::new()));
     for connections in CONNECTIONS {
@@ -57,17 +57,17 @@ const NAMES: [&str; SIDES] = [
     "tokio-postgres, 3 round trips",
 ];
 
-/// What came of one side.
+/// The results of one side.
 struct Outcome {
     /// The median of its turns.
     speed: f64,
-    /// How long its calls took, sorted, but for those of the warm-ups.
+    /// The times of its calls, sorted, without warm-ups.
     times: Vec<Duration>,
-    /// How long the first call of its sessions took, the longest of them.
+    /// The longest first call of its sessions.
     first: Duration,
 }
 
-/// Measures each side, in turn, so that all have the same weather.
+/// Measures the sides in turn, so that other load affects all of them.
 async fn sides(
     server: &Server,
     connections: usize,
@@ -81,7 +81,7 @@ async fn sides(
     let mut three = open::<tokio_postgres::Three>(url, connections).await;
     let mut speeds: [Vec<f64>; SIDES] = Default::default();
     for turn in 0..turns {
-        // Nobody is always the first, or always behind the same one.
+        // The order changes, so that no side is always first or always after the same one.
         for side in 0..SIDES {
             let side = (side + turn) % SIDES;
             speeds[side].push(match side {
@@ -117,7 +117,7 @@ async fn open<O: Open + Operation + 'static>(url: &str, connections: usize) -> B
 }
 
 impl<O: Open + Operation + 'static> Beside<Timed<O>> {
-    /// Warms up, and forgets how long that took.
+    /// Runs the warm-up calls, and discards their times.
     async fn turn(&mut self, length: Duration) -> f64 {
         for one in &mut self.each {
             one.is_warm = false;
@@ -137,7 +137,7 @@ impl<O: Open + Operation + 'static> Beside<Timed<O>> {
     }
 }
 
-/// An operation, and how long it took each time that it was warm.
+/// An operation, and the times of its calls after the warm-up.
 struct Timed<O> {
     operation: O,
     is_warm: bool,

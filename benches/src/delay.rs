@@ -1,8 +1,8 @@
-//! What is a network between client and server? A forwarder that holds each direction's bytes back for a while.
+//! A simulated network between client and server: a forwarder that delays the bytes of each direction.
 //!
-//! It never waits for one packet before it takes the next, so it costs time and no throughput. Its threads are the operating
-//! system's: their timer is finer than the runtime's milliseconds, and a runtime that a blocking side holds up would hold up
-//! the network too.
+//! It never waits for one packet before it takes the next, so it adds time and does not reduce throughput. Its threads are the
+//! operating system's: their timer is finer than the runtime's milliseconds, and a blocking side that occupies the runtime would
+//! delay the network too.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -14,14 +14,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where the server listens: the folder of its socket, and its port.
+/// The server's address: the folder of its socket, and its port.
 #[derive(Clone)]
 pub(crate) struct Origin {
     pub(crate) folder: PathBuf,
     pub(crate) port: u16,
 }
 
-/// A folder for a socket, removed with this value.
+/// A folder for a socket. Dropping this removes it.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -35,12 +35,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder for temporary files: what stays there harms nobody.
+        // It is a temporary folder, so leftovers do no harm.
         drop(fs::remove_dir_all(&self.0));
     }
 }
 
-/// Forwards from a socket in `folder` to the server's.
+/// Forwards from a socket in `folder` to the server's socket.
 pub(crate) fn unix(folder: &Path, server: Origin, each_way: Duration) -> io::Result<()> {
     let name = format!(".s.PGSQL.{}", server.port);
     let listener = UnixListener::bind(folder.join(&name))?;
@@ -54,7 +54,7 @@ pub(crate) fn unix(folder: &Path, server: Origin, each_way: Duration) -> io::Res
     Ok(())
 }
 
-/// Forwards from a port of this machine, which it says, to the server's.
+/// Forwards from a port of this machine, which it returns, to the server's port.
 pub(crate) fn tcp(server: u16, each_way: Duration) -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
@@ -107,7 +107,7 @@ impl Socket {
 }
 
 fn both_ways(client: Socket, server: Socket, each_way: Duration) {
-    // A connection that cannot be shared is closed, which both ends see.
+    // If the connection cannot be cloned, it is closed, which both ends see.
     let (Ok(from_client), Ok(from_server)) = (client.try_clone(), server.try_clone()) else {
         return;
     };
@@ -134,7 +134,7 @@ fn forward(mut from: Socket, mut to: Socket, delay: Duration) {
                 break;
             }
         }
-        // It is closed at the other end already, or will be by this.
+        // The other end has closed it already, or this closes it.
         drop(to.shutdown(Shutdown::Write));
     });
 }

@@ -1,18 +1,18 @@
-//! What is written behind the command.
+//! The flags of the command line.
 
 use lexopt::Arg::Long;
 use lexopt::ValueExt;
 use std::path::PathBuf;
 
-/// What to do.
+/// The task of one run of the program.
 pub(crate) enum Task {
-    /// Measure by the clock.
+    /// Measures times.
     Clock,
-    /// Count instructions.
+    /// Counts instructions.
     Instructions,
-    /// Write the tables and charts from the recorded runs.
+    /// Writes the tables and charts from the recorded runs.
     Publish,
-    /// Call one way to lock again and again, and measure nothing: `instructions` does, from outside.
+    /// Calls one way to lock repeatedly, and measures nothing: `instructions` measures this process from outside.
     Call {
         way: String,
         times: u32,
@@ -24,24 +24,24 @@ pub(crate) struct Flags {
     pub(crate) task: Task,
     /// How many pairs are measured.
     pub(crate) rounds: usize,
-    /// Where the figures go as JSON.
+    /// The JSON file for the figures.
     pub(crate) json: Option<PathBuf>,
-    /// What a case's line has to contain.
+    /// Text that the line of a case must contain.
     pub(crate) only: Option<String>,
-    /// Whether the figures are kept in the repository, and published.
+    /// Whether the figures are stored in the repository, and published.
     pub(crate) record: bool,
 }
 
 pub(crate) const HELP: &str = "\
-Ours beside the rivals, on servers that this starts itself.
+Benchmarks against the rivals, on servers that this starts itself.
 
-  (nothing)            measures by the clock, about four minutes
-  --instructions       counts instructions instead, by valgrind
+  (nothing)            measures times; takes about four minutes
+  --instructions       counts instructions instead, with valgrind
   --publish            writes docs/benchmarks.md and its charts from the runs in benches/runs
-  --only TEXT          what a line has to contain
-  --rounds N           how many pairs are measured by the clock: 10
-  --json FILE          writes the figures there too
-  --record             keeps the figures in benches/runs, and publishes";
+  --only TEXT          only cases whose line contains this text
+  --rounds N           how many pairs are measured (default 10)
+  --json FILE          also writes the figures to this file
+  --record             stores the figures in benches/runs, and publishes";
 
 impl Flags {
     pub(crate) fn parse() -> Result<Self, lexopt::Error> {

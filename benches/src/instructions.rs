@@ -1,7 +1,7 @@
-//! What does a call of each way cost in instructions, on the server and on the client?
+//! What a call of each kind costs in instructions, on the server and on the client.
 //!
-//! The difference between many calls and few, so neither the connection nor the first call of a session is in it. A busy machine
-//! changes nothing: each way is counted twice, and what is printed says by how much the two counts differ.
+//! Each figure is the difference between many calls and few, so it contains neither the connection nor the first call of a session.
+//! A busy machine changes nothing. Each way is counted twice, and the output says by how much the two counts differ.
 
 use crate::callgrind::{self, Counting, Totals};
 use crate::flags::Flags;
@@ -12,7 +12,7 @@ use std::fmt;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Config, NoTls};
 
-/// A client's start varies by some 200,000 instructions, so the difference is of enough calls to hide it.
+/// A client's start varies by about 200,000 instructions, so there are enough calls to make that negligible.
 const FEW: u32 = 100;
 const MANY: u32 = 500;
 const TRIPS: u32 = 10;
@@ -21,10 +21,10 @@ const TRIPS: u32 = 10;
 pub(crate) const NO_VALGRIND: &str = "instructions are counted by valgrind, which is not installed here (`apt-get install valgrind`, \
      `dnf install valgrind`); without it, `--only \"processor time\"` is the closest";
 
-/// What one call of a way costs.
+/// The cost of one call of a way.
 pub(crate) struct Counted {
     way: &'static Way,
-    /// Each count.
+    /// Both counts.
     server: [i64; 2],
     client: [i64; 2],
     round_trips: f64,
@@ -59,7 +59,7 @@ pub(crate) async fn count(flags: &Flags) -> Result<Vec<Counted>, Box<dyn Error>>
     Ok(all)
 }
 
-/// Nothing but our sessions, whose first one writes a cache for the others.
+/// Only our sessions; the first one writes a cache for the others.
 async fn quiet(counting: &mut Counting) -> Result<(), Box<dyn Error>> {
     let (client, connection) = tokio_postgres::connect(counting.url(), NoTls).await?;
     let driven = tokio::spawn(connection);
@@ -91,7 +91,7 @@ async fn totals(counting: &mut Counting, way: &Way, times: u32) -> Result<Totals
 }
 
 async fn round_trips(proxy: &Proxy, way: &Way) -> Result<f64, Box<dyn Error>> {
-    // Not every way understands the address as the proxy gives it.
+    // Not every way accepts the form of the proxy's address.
     let config: Config = proxy.url().parse()?;
     let (Some(Host::Tcp(host)), Some(port), Some(user), Some(database)) = (
         config.get_hosts().first(),
@@ -111,7 +111,7 @@ async fn round_trips(proxy: &Proxy, way: &Way) -> Result<f64, Box<dyn Error>> {
     Ok((f64::from(seen[1]) - f64::from(seen[0])) / f64::from(TRIPS))
 }
 
-/// What `--call` is called with.
+/// The argument of `--call`.
 fn words(way: &Way, url: &str, times: u32) -> Vec<String> {
     let times = times.to_string();
     ["--call", way.name, "--times", &times, "--url", url]
@@ -122,7 +122,7 @@ fn words(way: &Way, url: &str, times: u32) -> Vec<String> {
 impl Counted {
     const HEAD: &'static str = "way                              server    client  round trips";
 
-    /// By how many per cent of the call its two counts differ, on the side where it is more.
+    /// By how many per cent of the call the two counts differ, on the side where they differ more.
     fn apart(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a number of instructions")]
         let apart = |[one, other]: [i64; 2]| 100.0 * (one - other).abs() as f64 / one as f64;

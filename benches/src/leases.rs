@@ -1,4 +1,4 @@
-//! Acquire and release a lease nobody else wants: one row and two statements, against two tables and seven.
+//! Acquires and releases a lease without contention: one row and two statements, compared with two tables and seven statements.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;
@@ -6,6 +6,7 @@ use crate::rivals::diesel_async::connect;
 use crate::rivals::two_tables::TwoTables;
 use crate::setting::{Keys, Setting};
 use crate::side::{Beside, Open, Operation};
+use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
@@ -17,7 +18,7 @@ pub(crate) async fn run(
     flags: &Flags,
     tell: &mut dyn FnMut(Measured),
 ) -> Result<(), Box<dyn Error>> {
-    // What it is for a program whose server is its own: the harness turns it off, for its server is gone at the end.
+    // As on a production server. The harness turns it off, since its server is deleted at the end.
     for (fsync, note) in [("off", "fsync off"), ("on", "fsync on")] {
         db.run(&format!("ALTER SYSTEM SET fsync = {fsync}")).await;
         db.run("SELECT pg_reload_conf()").await;
@@ -63,7 +64,7 @@ async fn measure(
     Ok(case.measure(rounds, &mut ours, &mut theirs).await)
 }
 
-/// A lease that nobody else wants.
+/// A lease without contention.
 pub(crate) struct Ours {
     table: Table,
     conn: AsyncPgConnection,

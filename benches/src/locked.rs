@@ -1,4 +1,4 @@
-//! A lock, one query, and the end of the lock: ours against each rival, in every setting.
+//! A lock, one query, and the release: ours compared with each rival, in every setting.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;
@@ -12,7 +12,7 @@ const XACT: &str = "lock, query, commit";
 const SESSION: &str = "session: lock, query";
 const BLOCKING: &str = "blocking: lock, query";
 
-/// One server, one setting, and what was measured so far.
+/// One server, one setting, and the results so far.
 struct Pairs<'r> {
     server: &'r Server,
     flags: &'r Flags,

@@ -1,4 +1,4 @@
-//! What was measured, when, where, and how busy was it there?
+//! What was measured, when, on which machine, and how busy that machine was.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 const LOCK_FILE: &str = include_str!("../../Cargo.lock");
-/// Those whose speed is measured.
+/// The crates whose speed is measured.
 const LIBRARIES: [&str; 4] = ["diesel", "diesel-async", "sqlx", "tokio-postgres"];
 
-/// What every run says of itself.
+/// The description in every run.
 pub(crate) fn describe() -> Value {
     let libraries = LIBRARIES.map(|name| format!("{name} {}", version(name).unwrap_or("?")));
     json!({
@@ -39,7 +39,7 @@ fn output(program: &str, words: &[&str]) -> Option<String> {
 }
 
 fn version(library: &str) -> Option<&'static str> {
-    // The newest, which is ours: one rival brings an older sqlx.
+    // The newest, which is ours: one rival depends on an older sqlx.
     let (_, package) = LOCK_FILE.rsplit_once(&format!("\nname = \"{library}\"\nversion = \""))?;
     package.split('"').next()
 }
@@ -59,14 +59,14 @@ fn processors() -> Option<usize> {
     )
 }
 
-/// What others do on this machine: the time that the processors other than ours were busy.
+/// Other load of this machine: the time that the processors other than ours were busy.
 pub(crate) struct Others {
     busy: u64,
     all: u64,
 }
 
 impl Others {
-    /// `None` where the system does not say, or has one processor.
+    /// `None` if the system does not report it, or has only one processor.
     pub(crate) fn now() -> Option<Self> {
         let text = fs::read_to_string("/proc/stat").ok()?;
         let (mut busy, mut all) = (0, 0);
@@ -77,7 +77,7 @@ impl Others {
                 continue;
             }
             let times: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-            // The fourth is idle, the fifth waits for a disk.
+            // The fourth is idle time, the fifth waiting for a disk.
             let idle: u64 = times.iter().skip(3).take(2).sum();
             let total: u64 = times.iter().take(8).sum();
             busy += total - idle;

@@ -1,10 +1,10 @@
-//! Ours beside the rivals: `cargo run --release -p advisory-benches -- --help`.
+//! Benchmarks against the rivals: `cargo run --release -p advisory-benches -- --help`.
 //!
-//! By the clock, on servers that it starts itself: each case is measured in pairs, ours and then the rival, round after round; what
-//! is printed is the median of the pairs' ratios, and in brackets between which two it lies with 95 %. Client and server are pinned
-//! to one processor, where `taskset` is there: unpinned, the kernel's choice of a processor is a difference of three times.
-//! A delay is made by a forwarder in this process (`delay`), which both sides of a pair pay for alike. Or in instructions, which a
-//! busy machine does not change (`instructions`).
+//! Times are measured on servers that it starts itself. Each case is measured in pairs, ours and then the rival, in rounds. The
+//! output is the median of the pairs' ratios, with its 95 % interval in brackets. Client and server are pinned
+//! to one processor if `taskset` is available: without that, the kernel's choice of processors changes times by a factor of three.
+//! Delays are made by a forwarder in this process (`delay`), which costs both sides of a pair the same. Instructions
+//! (`instructions`) do not depend on the load of the machine.
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 
 mod callgrind;

@@ -1,10 +1,10 @@
 //! Ours: the attribute in each of its forms, around one cached query.
 
 use crate::rivals::diesel_async::{connect, one};
+use crate::rivals::diesel_blocking::one_blocking;
 use crate::side::{Blocking, Open, Operation};
 use advisory_runtime::advisory_lock;
-use diesel::sql_types::Integer;
-use diesel::{Connection, IntoSql, PgConnection, QueryResult, RunQueryDsl};
+use diesel::{Connection, PgConnection, QueryResult};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
 #[advisory_lock(key = "bench:<number>")]
@@ -87,11 +87,6 @@ async fn nested(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
         .await
 }
 
-/// What blocking sides do under the lock.
-pub(crate) fn one_blocking(conn: &mut PgConnection) -> QueryResult<i32> {
-    diesel::select(1.into_sql::<Integer>()).get_result(conn)
-}
-
 /// Sides that call a locked function on a connection of their own.
 macro_rules! sides {
     ($($(#[$doc:meta])* $side:ident awaits $function:ident;)*) => { $(
@@ -137,35 +132,35 @@ macro_rules! sides {
 sides! {
     /// A transaction that holds the lock.
     Xact awaits locked;
-    /// One with `max_hold`.
+    /// A transaction with `max_hold`.
     XactBounded awaits locked_bounded;
-    /// One with `wait`.
+    /// A transaction with `wait`.
     XactWait awaits locked_wait;
-    /// One that does not wait.
+    /// A transaction with `wait = "never"`.
     XactNever awaits locked_never;
-    /// One that asks again and again.
+    /// A transaction that polls.
     XactPoll awaits locked_poll;
-    /// One of three holders.
+    /// A transaction with one of three permits.
     XactPermits awaits locked_permits;
-    /// One that holds two locks.
+    /// A transaction that holds two locks.
     XactTwo awaits locked_two;
-    /// One with a snapshot for all of it.
+    /// A transaction at REPEATABLE READ.
     XactRepeatable awaits locked_repeatable;
     /// A lock inside the caller's transaction.
     Nested awaits nested;
-    /// A lock of the session.
+    /// A session-level lock.
     Session awaits locked_session;
-    /// One with `wait`.
+    /// A session-level lock with `wait`.
     SessionWait awaits locked_session_wait;
-    /// One that does not wait.
+    /// A session-level lock with `wait = "never"`.
     SessionNever awaits locked_session_never;
 }
 
 sides! {
-    /// A transaction that holds the lock, on a connection that blocks.
+    /// A transaction that holds the lock, on a blocking connection.
     XactBlocking blocks locked_blocking;
-    /// One with `wait`.
+    /// The same with `wait`.
     XactBlockingWait blocks locked_blocking_wait;
-    /// A lock of the session.
+    /// A session-level lock.
     SessionBlocking blocks locked_blocking_session;
 }

@@ -1,4 +1,4 @@
-//! One processor for the client and its server.
+//! Pinning of the client and its server to one processor.
 
 use std::env;
 use std::io;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 const IS_PINNED: &str = "ADVISORY_BENCHES_IS_PINNED";
 
-/// Runs this program once more on one processor, which what it starts inherits; `None` where it is so already, or cannot be.
+/// Restarts this program on one processor, which its children inherit; `None` if it is pinned already, or cannot be.
 pub(crate) fn again() -> io::Result<Option<i32>> {
     if env::var_os(IS_PINNED).is_some() {
         return Ok(None);

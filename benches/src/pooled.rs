@@ -1,4 +1,4 @@
-//! Calls that take their connection from a pool, with the queue before it and without.
+//! Calls that get their connection from a pool, with the queue and without.
 
 use crate::rivals::diesel_async::one;
 use advisory_runtime::advisory_lock;
@@ -20,7 +20,7 @@ pub(crate) async fn once(pool: &Pool, number: i64) -> Result<i32, Error> {
     Ok(one(conn).await?)
 }
 
-/// How long it took to hold the lock.
+/// The time until the lock was held.
 #[advisory_lock(key = "bench-hot", name = "hot", conn = pool.get().await?)]
 pub(crate) async fn hot(pool: &Pool, started: Instant) -> Result<Duration, Error> {
     let waited = started.elapsed();

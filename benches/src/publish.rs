@@ -1,9 +1,9 @@
-//! What do the recorded runs say together? Fills the tables of `docs/benchmarks.md`, and draws its charts.
+//! The page of results, written from the recorded runs: fills the tables of `docs/benchmarks.md`, and draws its charts.
 
 use crate::charts;
 use crate::machine::root;
 use crate::tables::{
-    cases, instructions, is_comparison, latency, processor_time, ratios, rows, text, waits,
+    cases, instructions, is_comparison, latency, origin, processor_time, ratios, rows, text, waits,
 };
 use serde_json::Value;
 use std::error::Error;
@@ -48,7 +48,7 @@ fn runs() -> Outcome<Vec<Value>> {
     files.into_iter().map(read).collect()
 }
 
-/// Puts a table between the comments that hold its place.
+/// Replaces the table between its two comments.
 fn fill(page: &str, name: &str, table: &str) -> Outcome<String> {
     let (begin, end) = (
         format!("<!-- {name}: written by `--publish` -->\n"),
@@ -60,7 +60,7 @@ fn fill(page: &str, name: &str, table: &str) -> Outcome<String> {
     Ok(format!("{before}{begin}\n{table}\n\n{end}{after}"))
 }
 
-/// Where and when each run by the clock was made, and of what.
+/// The place, the time and the versions of each timed run.
 fn list(runs: &[Value]) -> String {
     let clock = || runs.iter().filter(|run| !run["cases"].is_null());
     let mut lines: Vec<_> = clock().map(|run| format!("- {}.", origin(run))).collect();
@@ -76,28 +76,4 @@ fn list(runs: &[Value]) -> String {
         );
     }
     lines.join("\n")
-}
-
-pub(crate) fn origin(run: &Value) -> String {
-    let run = &run["run"];
-    let mut words = vec![
-        format!("{} UTC", text(run, "date")),
-        format!("commit {}", text(run, "commit")),
-    ];
-    if run["is_changed"] == true {
-        words.push("with changes".to_owned());
-    }
-    if let (Some(name), Some(count)) = (run["processor"].as_str(), run["processors"].as_u64()) {
-        words.push(format!("{count} × {name}"));
-    }
-    if let Some(server) = run["server"].as_str() {
-        words.push(format!("PostgreSQL {server}"));
-    }
-    let libraries = rows(run, "libraries").filter_map(Value::as_str);
-    words.extend(libraries.map(str::to_owned));
-    if let Some(busy) = run["others_busy"].as_u64() {
-        words.push(format!("{busy} % of the other processors' time used"));
-    }
-    words.extend(run["note"].as_str().map(str::to_owned));
-    words.join(", ")
 }

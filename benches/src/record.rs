@@ -1,4 +1,4 @@
-//! Where do the figures of a run go? Into a file, and with `--record` into the repository, from which the page is written.
+//! The figures of a run, as a file; with `--record` in the repository, from which the page is written.
 
 use crate::flags::Flags;
 use crate::machine::{self, Others, root};
@@ -10,10 +10,10 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Above this share of the time, in per cent, ratios by the clock say more about the others.
+/// Above this share of the time, in per cent, ratios of times depend too much on other load.
 const BUSY: u64 = 10;
 
-/// Refuses to record by the clock on a busy machine.
+/// Refuses to record times on a busy machine.
 pub(crate) fn quiet(flags: &Flags) -> Result<Option<Others>, Box<dyn Error>> {
     if flags.record {
         let before = Others::now();
@@ -33,7 +33,7 @@ fn refuse(busy: Option<u64>) -> Result<(), String> {
     }
 }
 
-/// Writes what `--json` and `--record` ask for.
+/// Writes the files of `--json` and `--record`.
 pub(crate) async fn keep(
     flags: &Flags,
     kind: &str,

@@ -1,4 +1,4 @@
-//! What ours is measured against, each as its users write it.
+//! The rivals, each as its users write it.
 
 pub(crate) mod diesel_async;
 pub(crate) mod diesel_blocking;

@@ -1,4 +1,4 @@
-//! Does a call cost the same when there are many: of calls at once, and of keys?
+//! The cost of a call when there are many calls at once, or many keys.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;
@@ -36,7 +36,7 @@ pub(crate) async fn run(
             pool: pool.clone(),
             tasks,
         };
-        // Each half is a second or so.
+        // Each half takes about a second.
         let rounds = flags.rounds.min(3);
         let (mut ours, mut theirs) = (at_once(CALLS), at_once(16));
         tell(case.measure(rounds, &mut ours, &mut theirs).await);
@@ -53,7 +53,7 @@ pub(crate) async fn run(
             conns.push(connect(url).await);
         }
         let next = 0;
-        // All of them by the end, whatever the number of rounds.
+        // All keys by the end, whatever the number of rounds.
         let a_round = KEYS.div_ceil(flags.rounds);
         let mut ours = Walk {
             conns,
@@ -66,7 +66,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// So many calls, each on a key of its own, by so many tasks.
+/// This many calls, each on a key of its own, by this many tasks.
 struct Calls {
     pool: Pool,
     tasks: i64,
@@ -91,7 +91,7 @@ impl Side for Calls {
     }
 }
 
-/// Each call on the next key, and none twice.
+/// Each call locks the next key; none is locked twice.
 struct Walk {
     conns: Vec<AsyncPgConnection>,
     next: i64,

@@ -1,4 +1,4 @@
-//! The server that the locks are measured on, and its addresses: two transports, with and without a network between.
+//! The server for the benchmarks, and its addresses: two transports, with and without a delay.
 
 use crate::delay::{self, Folder, Origin};
 use crate::setting::{Setting, Transport};
@@ -45,7 +45,7 @@ impl Server {
     }
 }
 
-/// Of the server that is started where nothing else is said; they are all of one version.
+/// The default server version.
 pub(crate) async fn version() -> Result<String, Box<dyn Error>> {
     let db = Database::try_create().await?;
     let (client, connection) = tokio_postgres::connect(db.url(), tokio_postgres::NoTls).await?;
@@ -53,7 +53,7 @@ pub(crate) async fn version() -> Result<String, Box<dyn Error>> {
     let version: String = client.query_one("SHOW server_version", &[]).await?.get(0);
     drop(client);
     driven.await??;
-    // Debian puts the package's version behind it.
+    // Debian appends the package's version.
     Ok(version.split(' ').next().unwrap_or_default().to_owned())
 }
 
@@ -68,7 +68,7 @@ fn origin(url: &str) -> Result<Origin, Box<dyn Error>> {
     }
 }
 
-/// As a host is written in an address.
+/// A host in the form that an address needs.
 fn escaped(folder: &Path) -> String {
     let folder = folder.display().to_string();
     folder.replace('%', "%25").replace('/', "%2F")

@@ -1,4 +1,4 @@
-//! Under which conditions is a pair measured?
+//! The conditions under which a pair is measured.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ pub(crate) enum Transport {
     Tcp,
 }
 
-/// Whether each connection locks a key of its own, or all the same one.
+/// Whether each connection locks a key of its own, or all lock the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
     Distinct,
@@ -26,7 +26,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// The plainest: on the server's socket, each connection with its own key.
+    /// The simplest: the server's socket, and a key for each connection.
     pub(crate) fn plain(connections: usize) -> Self {
         Self {
             transport: Transport::Unix,
@@ -36,8 +36,8 @@ impl Setting {
         }
     }
 
-    /// Those that the locks are measured in. A network is TCP; on one key with a delay, every holder holds it for two round
-    /// trips, and nothing else shows.
+    /// The settings for the locks. A delay needs TCP. On one key with a delay, every holder holds it for two round
+    /// trips, which hides everything else.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let (one, many, hot) = ((1, Keys::Distinct), (16, Keys::Distinct), (16, Keys::Hot));
         let near = [Transport::Unix, Transport::Tcp]
@@ -53,12 +53,12 @@ impl Setting {
             })
     }
 
-    /// How long each half of a pair runs.
+    /// The duration of each half of a pair.
     pub(crate) fn half(&self) -> Duration {
         Duration::from_millis(if self.delay_ms == 0 { 100 } else { 120 })
     }
 
-    /// How many pairs. With a delay the results hardly vary, and take long.
+    /// The number of pairs. With a delay the results vary little, and take long.
     pub(crate) fn rounds(&self, rounds: usize) -> usize {
         if self.delay_ms == 0 {
             rounds
@@ -69,7 +69,7 @@ impl Setting {
 }
 
 impl Keys {
-    /// What each connection locks.
+    /// The key of each connection.
     pub(crate) fn numbers(self, connections: usize) -> impl Iterator<Item = i64> {
         (1..).take(connections).map(move |number| match self {
             Self::Distinct => number,

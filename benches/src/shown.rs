@@ -1,4 +1,4 @@
-//! What it costs that a lock shows itself in the server's views: the same with and without.
+//! The cost of the comment that shows a lock in the server's views: the same call with and without it.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;

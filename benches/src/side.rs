@@ -1,4 +1,4 @@
-//! What can be measured: many operations, one after the other, on each of several connections.
+//! One side of a comparison: many operations, one after the other, on each of several connections.
 
 use crate::setting::Keys;
 use std::time::{Duration, Instant};
@@ -6,21 +6,21 @@ use tokio::task::LocalSet;
 
 /// One half of a pair.
 pub(crate) trait Side {
-    /// Runs for this long; how many operations a second it was.
+    /// Runs for this long, and returns the operations a second.
     async fn run(&mut self, length: Duration) -> f64;
 }
 
-/// One operation of a program that awaits.
+/// One operation of an async program.
 pub(crate) trait Operation {
     async fn operate(&mut self);
 }
 
-/// An operation that needs an address and a number to lock, and no more.
+/// An operation that needs only an address and a number to lock.
 pub(crate) trait Open: Sized {
     async fn open(url: &str, key: i64) -> Self;
 }
 
-/// One operation of a program whose threads block.
+/// One operation of a blocking program.
 pub(crate) trait Blocking: Sized + Send {
     fn open(url: &str, key: i64) -> Self;
 
@@ -88,7 +88,7 @@ impl<O: Operation + 'static> Side for Beside<O> {
 impl<O: Blocking> Side for Threads<O> {
     async fn run(&mut self, length: Duration) -> f64 {
         let start = Instant::now();
-        // Nothing else is on the runtime meanwhile.
+        // Nothing else uses the runtime meanwhile.
         let laps = std::thread::scope(|scope| {
             let each = self.each.iter_mut();
             let running: Vec<_> = each
@@ -111,7 +111,7 @@ impl<O: Blocking> Side for Threads<O> {
     }
 }
 
-/// What one connection did.
+/// The results of one connection.
 struct Lap {
     operations: u32,
     seconds: f64,
@@ -126,8 +126,8 @@ impl Lap {
         }
     }
 
-    /// Each connection ends with its last operation, so some end a little before the others. On keys of their own the speeds
-    /// add up. On one key the lock is never free until the last one ends, so that is when the time is over.
+    /// Each connection ends with its last operation, so some end a little before the others. With keys of their own the speeds
+    /// add up. With one key the lock is never free until the last one ends, which is then the end of the time.
     fn speed(laps: &[Self], keys: Keys) -> f64 {
         match keys {
             Keys::Distinct => laps

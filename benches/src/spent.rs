@@ -1,6 +1,6 @@
-//! Where does the time of one call go? The processor time that the server's backend and this process spend on it.
+//! The processor time that the server's backend and this process spend on one call.
 //!
-//! By Linux's account of each process (`/proc/PID/schedstat`), which waiting and a busy machine hardly change.
+//! From Linux's account of each process (`/proc/PID/schedstat`). Waiting, and other load, hardly change it.
 
 use crate::flags::Flags;
 use crate::ours::{Session, Xact, XactBounded};
@@ -13,7 +13,7 @@ use crate::side::{Open, Operation};
 use std::fmt;
 use std::fs;
 
-/// Microseconds a call, the least of the rounds.
+/// Microseconds a call, the minimum of the rounds.
 pub(crate) struct Spent {
     what: &'static str,
     server: f64,
@@ -48,7 +48,7 @@ pub(crate) async fn run(
     Ok(all)
 }
 
-/// `None` where the system keeps no such account.
+/// `None` if the system does not keep this account.
 async fn spent<O: Open + Operation>(
     what: &'static str,
     url: &str,
@@ -89,7 +89,7 @@ async fn spent<O: Open + Operation>(
     Ok(least)
 }
 
-/// The microseconds on a processor of a process's first thread.
+/// The processor time of a process's first thread, in microseconds.
 fn account(pid: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let nanoseconds: f64 = text.split(' ').next()?.parse().ok()?;

@@ -1,6 +1,6 @@
-//! The middle of what was measured, and how sure it is.
+//! The median of measurements, and its confidence interval.
 
-/// The median, and between which two values it lies with a probability of 95 %, by the sign test's order statistics.
+/// The median, and its 95 % interval by the order statistics of the sign test.
 pub(crate) fn spread(sorted: &[f64]) -> (f64, f64, f64) {
     let count = sorted.len();
     let low = lower_rank(count);
@@ -11,12 +11,12 @@ pub(crate) fn median(sorted: &[f64]) -> f64 {
     f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])
 }
 
-/// The value below which so many of a thousand lie.
+/// The value at this many thousandths.
 pub(crate) fn per_mille<T: Copy>(sorted: &[T], share: usize) -> T {
     sorted[((sorted.len() * share).div_ceil(1000)).clamp(1, sorted.len()) - 1]
 }
 
-/// The greatest rank below which, of so many tosses of a coin, at most 2.5 % fall
+/// The greatest rank that at most 2.5 % of the results of this many coin tosses are below
 /// (<https://en.wikipedia.org/wiki/Median#Sampling_distribution>).
 fn lower_rank(count: usize) -> usize {
     let mut below = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));

@@ -1,6 +1,5 @@
-//! What is in each table of the page: runs side by side, as ranges.
+//! The tables of the page: the runs next to each other, as ranges.
 
-use crate::publish::origin;
 use serde_json::Value;
 
 /// The transport, connections, keys and delay of each column.
@@ -27,7 +26,7 @@ fn head(lines: &str) -> Vec<String> {
     vec![lines.to_owned()]
 }
 
-/// From the newest run that counted.
+/// From the newest run that counted instructions.
 pub(crate) fn instructions(runs: &[Value]) -> String {
     let Some(run) = runs.iter().rev().find(|run| !run["instructions"].is_null()) else {
         return "Not recorded yet.".to_owned();
@@ -91,7 +90,7 @@ fn thousands(count: f64) -> String {
     text
 }
 
-/// The least and the greatest of all runs.
+/// The minimum and the maximum of all runs.
 fn range(values: &[f64], decimals: usize) -> String {
     let (low, high) = values
         .iter()
@@ -106,7 +105,7 @@ fn range(values: &[f64], decimals: usize) -> String {
     }
 }
 
-/// Whether it is a lock of ours over a rival's.
+/// Whether a lock of ours is compared with a rival's.
 pub(crate) fn is_comparison(case: &Value) -> bool {
     text(case, "case").contains("lock, query")
 }
@@ -136,7 +135,7 @@ pub(crate) fn ratios(runs: &[Value]) -> String {
     table.join("\n")
 }
 
-/// Each text that there is, in the order in which it comes first.
+/// Each different text, in the order of its first occurrence.
 fn distinct<'v>(values: impl Iterator<Item = &'v Value>, of: &str) -> Vec<&'v str> {
     let mut seen = Vec::new();
     for value in values {
@@ -167,7 +166,7 @@ pub(crate) fn processor_time(runs: &[Value]) -> String {
     table.join("\n")
 }
 
-/// The cases that are not our lock over a rival's.
+/// The cases that do not compare our lock with a rival's.
 pub(crate) fn cases(runs: &[Value]) -> String {
     let mut table = head(
         "| case | connections | operations a second | over | ratio |\n| --- | ---: | ---: | --- | ---: |",
@@ -253,4 +252,28 @@ pub(crate) fn waits(runs: &[Value]) -> String {
         ));
     }
     table.join("\n")
+}
+
+pub(crate) fn origin(run: &Value) -> String {
+    let run = &run["run"];
+    let mut words = vec![
+        format!("{} UTC", text(run, "date")),
+        format!("commit {}", text(run, "commit")),
+    ];
+    if run["is_changed"] == true {
+        words.push("with changes".to_owned());
+    }
+    if let (Some(name), Some(count)) = (run["processor"].as_str(), run["processors"].as_u64()) {
+        words.push(format!("{count} × {name}"));
+    }
+    if let Some(server) = run["server"].as_str() {
+        words.push(format!("PostgreSQL {server}"));
+    }
+    let libraries = rows(run, "libraries").filter_map(Value::as_str);
+    words.extend(libraries.map(str::to_owned));
+    if let Some(busy) = run["others_busy"].as_u64() {
+        words.push(format!("{busy} % of the other processors' time used"));
+    }
+    words.extend(run["note"].as_str().map(str::to_owned));
+    words.join(", ")
 }

@@ -1,5 +1,5 @@
-//! How is waiting shared out under load? Many callers of one key through a small pool, with the queue and without, and beside
-//! them somebody who wants another key.
+//! The distribution of waiting times under load: many callers of one key through a small pool, with the queue and without, and
+//! a caller of another key at the same time.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;
@@ -15,17 +15,17 @@ use tokio::task::JoinSet;
 
 const CALLERS: usize = 64;
 const CONNECTIONS: usize = 16;
-/// Long enough for each caller to have many turns.
+/// Long enough for each caller to get the lock many times.
 const LENGTH: Duration = Duration::from_millis(500);
 
-/// What the callers of one key saw.
+/// The times of the callers of one key.
 pub(crate) struct Waits {
     is_queued: bool,
     /// How long each call waited, sorted.
     calls: Vec<Duration>,
     /// How long the calls for another key took, sorted.
     others: Vec<Duration>,
-    /// How often each caller had its turn, sorted.
+    /// How often each caller got the lock, sorted.
     turns: Vec<usize>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn run(
 struct Load {
     pool: Pool,
     is_queued: bool,
-    /// Of each caller.
+    /// The results of each caller.
     waits: Vec<Vec<Duration>>,
     others: Vec<Duration>,
 }

@@ -1,4 +1,4 @@
-//! Which ways to lock are there? Each is a word of `--call`, which calls it again and again for `instructions` to count.
+//! The ways to lock. Each is a word of `--call`, which calls it repeatedly for `instructions` to count.
 
 use crate::leases;
 use crate::ours::{
@@ -13,7 +13,7 @@ use std::pin::Pin;
 
 /// One way to lock.
 pub(crate) struct Way {
-    /// What it is compared with has the same part.
+    /// Ways with the same part are compared.
     pub(crate) part: &'static str,
     pub(crate) name: &'static str,
     pub(crate) is_ours: bool,
@@ -27,13 +27,13 @@ impl Way {
         ALL.iter().find(|way| way.name == name)
     }
 
-    /// Connects, and calls it so many times.
+    /// Connects, and makes this many calls.
     pub(crate) async fn call(&self, url: &str, times: u32) {
         (self.call)(url.to_owned(), times).await;
     }
 }
 
-/// What each side locks; nobody else wants it.
+/// The key of each side, which is not contended.
 const KEY: i64 = 7;
 
 async fn awaits<O: Open + Operation>(url: String, times: u32) {

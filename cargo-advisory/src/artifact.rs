@@ -1,4 +1,4 @@
-//! Which lock sites does a file contain?
+//! The lock sites in a file.
 //!
 //! Nothing is run: the records are flat bytes in a separate section. The file can contain anything.
 

@@ -1,4 +1,4 @@
-//! How does `cargo advisory build` put an inventory beside each artifact?
+//! `cargo advisory build`: an inventory next to each artifact.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Which files does `cargo build` produce?
+//! The files that `cargo build` produces.
 //!
 //! Cargo itself lists them, including those that are up to date, so nothing is guessed from directories.
 

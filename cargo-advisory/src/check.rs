@@ -1,13 +1,17 @@
 //! `cargo advisory check`: collisions, and differences from a registry, an earlier release or a database.
 
+mod advice;
 pub(crate) mod collisions;
 mod guards;
-mod key_changes;
-mod registry;
+pub(crate) mod key_changes;
+pub(crate) mod registry;
+
+use std::collections::BTreeMap;
 
 use clap::ArgMatches;
 
 use crate::failure::Failure;
+use crate::finding::ADVICE;
 use crate::{cli, finding, json, screen, selection};
 
 /// Runs `cargo advisory check`; returns whether nothing was found.
@@ -33,8 +37,26 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     }
     if let Some(address) = matches.get_one::<String>("database-url") {
         findings.extend(guards::find(&inventory, address)?);
+        findings.extend(advice::find(&inventory, address, &kept(matches)?)?);
     }
     let text = finding::write(&findings, &inventory.summary(), cli::format_of(matches));
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
-    Ok(findings.is_empty())
+    Ok(findings.iter().all(|finding| finding.kind == ADVICE))
+}
+
+/// The locks of `--keep-lock`, each with its reason.
+fn kept(matches: &ArgMatches) -> Result<BTreeMap<String, String>, Failure> {
+    let given = matches
+        .get_many::<String>("keep-lock")
+        .into_iter()
+        .flatten();
+    let kept = given.map(|given| match given.split_once('=') {
+        Some((lock, reason)) if !reason.trim().is_empty() => {
+            Ok((lock.to_owned(), reason.to_owned()))
+        }
+        _ => Err(Failure::Input(format!(
+            "`--keep-lock {given}` has no reason: write `--keep-lock 'LOCK=why the lock is needed'`"
+        ))),
+    });
+    kept.collect()
 }

@@ -1,4 +1,4 @@
-//! Which arguments do several subcommands share, and how are they read?
+//! The arguments that several subcommands share.
 
 use std::path::PathBuf;
 

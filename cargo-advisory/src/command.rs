@@ -1,4 +1,4 @@
-//! Which subcommands are there, which arguments do they take, and which function runs each?
+//! The subcommands: their arguments, and the functions that run them.
 
 mod build;
 mod check;
@@ -7,9 +7,12 @@ mod doctor;
 mod dump;
 mod graph;
 mod key;
+mod lease;
 mod locks;
 mod log;
+mod manual;
 mod migration;
+mod report;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgMatches, Command};
@@ -23,17 +26,20 @@ struct Subcommand {
     run: fn(&ArgMatches) -> Result<bool, Failure>,
 }
 
-const SUBCOMMANDS: [Subcommand; 10] = [
+const SUBCOMMANDS: [Subcommand; 13] = [
     subcommand("dump", dump::define, crate::dump::run),
     subcommand("check", check::define, crate::check::run),
     subcommand("build", build::define, crate::build::run),
     subcommand("key", key::define, crate::key::run),
     subcommand("locks", locks::define, crate::locks::run),
+    subcommand("lease", lease::define, crate::lease::run),
     subcommand("log", log::define, crate::log::run),
     subcommand("doctor", doctor::define, crate::doctor::run),
     subcommand("graph", graph::define, crate::graph::run),
+    subcommand("report", report::define, crate::report::run),
     subcommand("migration", migration::define, crate::migration::run),
     subcommand("completions", completions::define, completions::run),
+    subcommand("manual", manual::define, manual::run),
 ];
 
 const fn subcommand(
@@ -48,7 +54,8 @@ const CODES: &str = "\
 Exit codes:
     0  nothing was found
     1  `check` or `build` found something; `graph` found several orders; `locks --older-than` found a lock;
-       `cancel` or `terminate` did nothing; `doctor` found a problem
+       `cancel`, `terminate`, `release` or `resign` did nothing; `doctor` found a problem, or `doctor --strict`
+       anything that is not fine; `key --find` found no key
     2  wrong use, a file that cannot be read, or a database that cannot be reached; `locks` could not read the
        leases, or `locks --older-than` does not know how old a lock is
   101  `cargo build` failed";

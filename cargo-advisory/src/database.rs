@@ -12,7 +12,6 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use advisory_runtime::Error;
 use tokio::time::interval;
 
 use crate::failure::Failure;
@@ -55,7 +54,7 @@ pub(crate) async fn unless<T>(
 }
 
 /// The server's message with its causes, made safe for a terminal.
-pub(crate) fn failure(error: &Error) -> Failure {
+pub(crate) fn failure(error: &dyn std::error::Error) -> Failure {
     Failure::Input(one_line(&chain(error)))
 }
 

@@ -1,4 +1,4 @@
-//! What do the settings of a server and a role mean for locks, and which statement corrects them?
+//! `doctor`: what the settings of a server and a role mean for locks, and the statements that correct them.
 //!
 //! `facts` asks the server, `timeouts`, `server`, `pooler`, `access` and `sequence` judge, and `report` writes it. Everything is asked in the simple
 //! protocol, so that it works behind every pooler.
@@ -65,7 +65,7 @@ impl Finding {
     }
 }
 
-/// Runs `cargo advisory doctor`; `false` if there is a problem.
+/// Runs `cargo advisory doctor`; `false` if there is a problem, or with `--strict` anything that is not fine.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let address = database::find(matches.get_one::<String>("database-url"))?;
     let mut table = Table::new();
@@ -79,14 +79,25 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         let (client, connection) = connect(&address).await?;
         // An error of the connection reaches the queries too.
         let connection = tokio::spawn(async move { drop(connection.await) });
-        let examined = examine(&client, &table, named.is_some(), idle).await;
+        let options = Options {
+            table: &table,
+            is_table_named: named.is_some(),
+            idle,
+            is_pooled: pooler.shares_sessions(),
+        };
+        let examined = examine(&client, &options).await;
         connection.abort();
         let (facts, mut findings) = examined?;
         findings.push(pooler::judge(&facts, pooler));
         Ok((facts, findings))
     })?;
     findings.sort_by_key(|finding| finding.level);
-    let is_in_order = findings.iter().all(|found| found.level != Level::Problem);
+    let is_strict = matches.get_flag("strict");
+    let is_in_order = findings.iter().all(|found| match found.level {
+        Level::Problem => false,
+        Level::Advice | Level::Unknown => !is_strict,
+        Level::Fine => true,
+    });
     let text = match cli::format_of(matches) {
         Format::Json => report::json(&facts, &findings),
         _ => report::text(&facts, &findings),
@@ -95,20 +106,27 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     Ok(is_in_order)
 }
 
-async fn examine(
-    client: &Client,
-    table: &Table,
+/// What the examination depends on.
+struct Options<'o> {
+    table: &'o Table,
     is_table_named: bool,
+    /// How long a session may be idle in a transaction that holds a lock.
     idle: Duration,
-) -> Result<(Facts, Vec<Finding>), Failure> {
+    /// Whether a pooler gives one session to several clients.
+    is_pooled: bool,
+}
+
+async fn examine(client: &Client, options: &Options<'_>) -> Result<(Facts, Vec<Finding>), Failure> {
+    let table = options.table;
     let facts = Facts::ask(client).await?;
     let mut findings = vec![server::version(&facts), server::standby(&facts)];
     findings.extend(timeouts::judge(&facts));
     findings.push(server::lock_table(client, &facts).await?);
-    findings.push(access::lease_table(client, &facts, table, is_table_named).await?);
+    findings.push(access::lease_table(client, &facts, table, options.is_table_named).await?);
     findings.push(sequence::judge(client, &facts, table).await?);
     findings.push(access::live_view(&facts));
-    findings.push(access::idle_sessions(client, &facts, idle).await?);
+    findings.push(access::idle_sessions(client, &facts, options.idle).await?);
+    findings.push(access::stranded_locks(client, &facts, options.is_pooled).await?);
     Ok((facts, findings))
 }
 

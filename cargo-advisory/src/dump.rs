@@ -1,4 +1,4 @@
-//! Which lock sites are there?
+//! `dump`: a list of the lock sites.
 
 use clap::ArgMatches;
 

@@ -1,4 +1,4 @@
-//! How is a duration read and written?
+//! Reading and writing of durations.
 
 use std::time::Duration;
 

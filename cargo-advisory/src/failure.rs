@@ -1,4 +1,4 @@
-//! Why did the command fail, and with which exit code?
+//! Failures of the command, and their exit codes.
 
 use std::fmt;
 

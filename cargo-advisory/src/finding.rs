@@ -1,4 +1,4 @@
-//! What did a check find, and how is it written: like rustc's messages, and as JSON?
+//! A finding of a check, written like rustc's messages or as JSON.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,9 +11,12 @@ use crate::inventory::{file_line, path};
 use crate::json;
 use crate::screen::{BOLD, ERROR, FRAME, KEY, printable};
 
-/// One mistake.
+/// The kind of a finding that is not a mistake.
+pub(crate) const ADVICE: &str = "advice";
+
+/// One mistake, or advice.
 pub(crate) struct Finding {
-    /// `collision`, `drift`, `key-change` or `guard`.
+    /// `collision`, `drift`, `key-change`, `guard` or `advice`.
     pub(crate) kind: &'static str,
     pub(crate) message: String,
     pub(crate) places: Vec<Place>,
@@ -23,7 +26,7 @@ pub(crate) struct Finding {
 
 /// The place of a mistake.
 pub(crate) struct Place {
-    text: String,
+    pub(crate) text: String,
     site: Option<Value>,
 }
 
@@ -71,8 +74,12 @@ pub(crate) fn write(findings: &[Finding], summary: &str, format: Format) -> Stri
         write_text(&mut text, finding);
     }
     let summary = printable(summary);
+    let mistakes = findings.iter().filter(|found| found.kind != ADVICE);
     // Writing to a `String` cannot fail.
-    let _ = match findings.len() {
+    let _ = match mistakes.count() {
+        0 if !findings.is_empty() => {
+            writeln!(text, "{KEY}ok{KEY:#}: nothing found but advice; {summary}")
+        }
         0 => writeln!(text, "{KEY}ok{KEY:#}: nothing found; {summary}"),
         1 => writeln!(text, "{ERROR}error{ERROR:#}: 1 finding; {summary}"),
         count => writeln!(text, "{ERROR}error{ERROR:#}: {count} findings; {summary}"),
@@ -82,7 +89,11 @@ pub(crate) fn write(findings: &[Finding], summary: &str, format: Format) -> Stri
 
 fn write_text(text: &mut String, finding: &Finding) {
     let message = printable(&finding.message);
-    let _ = writeln!(text, "{ERROR}error{ERROR:#}{BOLD}: {message}{BOLD:#}");
+    let _ = if finding.kind == ADVICE {
+        writeln!(text, "{FRAME}advice{FRAME:#}{BOLD}: {message}{BOLD:#}")
+    } else {
+        writeln!(text, "{ERROR}error{ERROR:#}{BOLD}: {message}{BOLD:#}")
+    };
     for place in &finding.places {
         let _ = writeln!(text, "  {FRAME}-->{FRAME:#} {}", printable(&place.text));
     }

@@ -1,4 +1,4 @@
-//! How is the recorded order of locks drawn as a graph, for Graphviz or for Mermaid?
+//! The recorded lock order as a graph, for Graphviz or for Mermaid.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,17 +30,35 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
              target/lock-order`"
         )));
     }
+    let edges = read(&files)?;
+    if edges.is_empty() {
+        note("note: the record is empty: no lock was asked for while another was held\n");
+    }
+    let cycles = cycles(&edges);
+    let to = cli::path(matches, "output").map(AsRef::as_ref);
+    let graph = Graph::new(&edges, &cycles);
+    let drawn = screen::printable(&graph.draw(cli::format_of(matches)));
+    screen::write(to, &drawn)?;
+    for message in messages(&edges, &cycles) {
+        let message = screen::printable(&message);
+        note(&format!("{ERROR}error{ERROR:#}: {message}\n"));
+    }
+    Ok(cycles.is_empty())
+}
+
+/// Reads records. Of the same edge at several places only the first is kept.
+pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>, Failure> {
     let mut edges = Vec::new();
     for file in files {
-        let text = fs::read_to_string(&file).map_err(|error| match error.kind() {
+        let text = fs::read_to_string(file).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
                 let why = format!(
                     "there is no such record: `{ORDER_FILE}=\"$PWD/target/lock-order\" cargo test` writes it, if a test of a debug \
                      build takes a lock that it can wait for"
                 );
-                Failure::file(&file, why)
+                Failure::file(file, why)
             }
-            _ => Failure::unread(&file, error),
+            _ => Failure::unread(file, error),
         })?;
         for (at, line) in text.lines().enumerate() {
             let Some(edge) = Edge::decode(line) else {
@@ -48,35 +66,29 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
                 let why = format!(
                     "line {at} is not a recorded edge: name the file that `{ORDER_FILE}` named"
                 );
-                return Err(Failure::file(&file, why));
+                return Err(Failure::file(file, why));
             };
             edges.push(edge);
         }
     }
-    if edges.is_empty() {
-        note("note: the record is empty: no lock was asked for while another was held\n");
-    }
     let names = LockNames::of(&edges);
     let mut first = BTreeMap::new();
     for edge in edges {
-        // Of the same edge at several places only the first is drawn.
         match first.entry(identity(&edge, &names)) {
             Entry::Vacant(entry) => drop(entry.insert(edge)),
             Entry::Occupied(mut entry) => drop(entry.get_mut().narrow_gates(&edge.gates)),
         }
     }
-    let edges: Vec<Edge> = first.into_values().collect();
-    let cycles = cycles(&edges);
-    let to = cli::path(matches, "output").map(AsRef::as_ref);
-    let graph = Graph::new(&edges, &cycles);
-    let drawn = screen::printable(&graph.draw(cli::format_of(matches)));
-    screen::write(to, &drawn)?;
-    for cycle in &cycles {
+    Ok(first.into_values().collect())
+}
+
+/// What each cycle means.
+pub(crate) fn messages(edges: &[Edge], cycles: &[Vec<usize>]) -> Vec<String> {
+    let of_cycle = |cycle: &Vec<usize>| {
         let cycle: Vec<&Edge> = cycle.iter().filter_map(|at| edges.get(*at)).collect();
-        let message = screen::printable(&message(&cycle));
-        note(&format!("{ERROR}error{ERROR:#}: {message}\n"));
-    }
-    Ok(cycles.is_empty())
+        message(&cycle)
+    };
+    cycles.iter().map(of_cycle).collect()
 }
 
 /// A lock, independent of its placeholders' names: its name, and whether it is a lease.
@@ -91,23 +103,23 @@ fn identity(edge: &Edge, names: &LockNames) -> [(Node, bool); 2] {
 }
 
 /// The locks as boxes, and the edges as arrows between them.
-struct Graph<'e> {
+pub(crate) struct Graph<'e> {
     /// In the order in which they are drawn, each with its number.
-    boxes: Vec<(usize, &'e End)>,
-    arrows: Vec<Arrow>,
+    pub(crate) boxes: Vec<(usize, &'e End)>,
+    pub(crate) arrows: Vec<Arrow>,
 }
 
-struct Arrow {
-    from: usize,
-    to: usize,
+pub(crate) struct Arrow {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
     /// Where each lock was asked for.
-    label: String,
+    pub(crate) label: String,
     /// Part of a cycle.
-    is_red: bool,
+    pub(crate) is_red: bool,
 }
 
 impl<'e> Graph<'e> {
-    fn new(edges: &'e [Edge], cycles: &[Vec<usize>]) -> Self {
+    pub(crate) fn new(edges: &'e [Edge], cycles: &[Vec<usize>]) -> Self {
         let names = LockNames::of(edges);
         let mut nodes: BTreeMap<Node, (usize, &End)> = BTreeMap::new();
         for end in edges.iter().flat_map(|edge| [&edge.held, &edge.asked]) {
@@ -194,5 +206,5 @@ fn escaped(text: &str) -> String {
     letters.collect()
 }
 
-const LEGEND: &str = "An arrow goes from a lock that was held to the one that was asked for. Red arrows form a cycle: a deadlock that \
+pub(crate) const LEGEND: &str = "An arrow goes from a lock that was held to the one that was asked for. Red arrows form a cycle: a deadlock that \
      can happen.";

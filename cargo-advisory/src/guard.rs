@@ -116,6 +116,27 @@ impl Guard {
         format!("written.{}", identifier(column_name(placeholder)))
     }
 
+    /// The columns, or expressions over the row, from which the key is computed, in the order of the placeholders.
+    pub(crate) fn expressions(&self) -> Vec<String> {
+        let Some(pattern) = self.key.derived() else {
+            return Vec::new();
+        };
+        let mut all: Vec<String> = Vec::new();
+        for placeholder in pattern.placeholders() {
+            let expression = match self.columns.get(&placeholder.name()) {
+                Some(expression) if expression.chars().all(|c| c.is_alphanumeric() || c == '_') => {
+                    expression.clone()
+                }
+                Some(expression) => format!("({expression})"),
+                None => identifier(column_name(placeholder)),
+            };
+            if !all.contains(&expression) {
+                all.push(expression);
+            }
+        }
+        all
+    }
+
     /// The first lines of the function, from which `read` restores the guard.
     fn marks(&self) -> String {
         let mut marks = format!(

@@ -1,4 +1,4 @@
-//! Which lock sites do some files contain together, and how are a site and its keys named to people?
+//! The lock sites of several files together, and the names of a site and its keys for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! How is an inventory written as JSON, and read from it?
+//! An inventory as JSON, written and read.
 //!
 //! `docs/json.md` documents the schema. The reader refuses a newer version and skips unknown members.
 
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use advisory_pattern::{Derivation, LockedKey, MOST_PERMITS, Record};
+use advisory_pattern::{Derivation, LockedKey, MOST_PERMITS, Permits, Record};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -70,7 +70,7 @@ pub(crate) fn site(site: &Record) -> Value {
         "mode": site.mode,
         "wait": site.wait,
         "poll": site.poll,
-        "permits": site.permits,
+        "permits": site.permits.as_ref().map(permits_value),
         "max_hold": site.max_hold,
         "isolation": site.isolation,
         "ttl": site.ttl,
@@ -158,6 +158,13 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
     Ok(Inventory::of(sites?))
 }
 
+fn permits_value(permits: &Permits) -> Value {
+    match permits {
+        Permits::Number(number) => json!(number),
+        Permits::Expression(expression) => json!(expression),
+    }
+}
+
 fn record(value: &Value) -> Result<Record, String> {
     let site = value.as_object().ok_or("not an object")?;
     let line = match site.get("line") {
@@ -166,11 +173,9 @@ fn record(value: &Value) -> Result<Record, String> {
     };
     let permits = match site.get("permits") {
         None | Some(Value::Null) => Some(None),
-        Some(permits) => permits
-            .as_u64()
-            .map(u32::try_from)
-            .and_then(Result::ok)
-            .filter(|permits| (1..=MOST_PERMITS).contains(permits))
+        Some(Value::String(text)) => Permits::parse(&text.replace(char::is_control, " ")).map(Some),
+        Some(permits) => Permits::parse(&permits.to_string())
+            .filter(|permits| matches!(permits, Permits::Number(_)))
             .map(Some),
     };
     let mut record = Record {
@@ -184,8 +189,9 @@ fn record(value: &Value) -> Result<Record, String> {
         mode: text(site, "mode")?.unwrap_or_default(),
         wait: text(site, "wait")?,
         poll: text(site, "poll")?,
-        permits: permits
-            .ok_or_else(|| format!("`permits` is not a number from 1 to {MOST_PERMITS}"))?,
+        permits: permits.ok_or_else(|| {
+            format!("`permits` is neither a number from 1 to {MOST_PERMITS} nor an expression")
+        })?,
         max_hold: text(site, "max_hold")?,
         isolation: text(site, "isolation")?,
         ttl: text(site, "ttl")?,

@@ -1,4 +1,8 @@
-//! Which numbers can a rendered key become, which tool takes a number, and which query shows who holds it?
+//! The numbers that a rendered key can become, the tool that takes a number, and the query that shows who holds it. `find` goes the other
+//! way: from a number to the text, by trying values.
+
+mod days;
+mod find;
 
 use std::fmt::Write;
 
@@ -23,6 +27,9 @@ struct Number {
 
 /// Runs `cargo advisory key`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
+    if let Some(number) = matches.get_one::<String>("find") {
+        return find::run(matches, number);
+    }
     let text = matches.get_one::<String>("text").map_or("", String::as_str);
     let database = matches.get_one::<String>("database").map(String::as_str);
     let plain: Option<i64> = text.parse().ok();
@@ -100,6 +107,12 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
                 "\n{number} can be the lock of {BOLD}{name}{BOLD:#}, and of anybody else."
             )
         };
+    }
+    if let Some(number) = plain {
+        let _ = writeln!(
+            table,
+            "\n{DIM}-- Which key has this number:{DIM:#}\ncargo advisory key --find={number} --pattern 'booking:<id>' --values id=1..100000"
+        );
     }
     let _ = write!(
         table,

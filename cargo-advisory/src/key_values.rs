@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_one_call_are_compared_by_place_and_fields_by_name() {
+    fn arguments_are_compared_by_position_and_fields_by_name() {
         for (old, new, is_rearranged) in [
             ("Slot(a, b)", "Slot (b , a)", true),
             ("Slot { a, b }", "Slot { b, a }", false),

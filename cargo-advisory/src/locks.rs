@@ -1,26 +1,29 @@
 //! Shows who holds which lock now, and who waits.
 //!
 //! The runtime's monitor reads the locks, and `pooled` removes this command's own traces. `tree` puts them in order, `view`, with its
-//! `cells`, and `live_json` write them, `age` tells how old they are, and `end` cancels a statement or terminates a session.
+//! `cells` and the `causes` below it, and `live_json` write them, `age` tells how old they are, `renewal` when a lease was renewed, and `end` cancels a statement or terminates a session.
 
 mod age;
+mod causes;
 mod cells;
 mod end;
 mod live_json;
 mod pooled;
+mod renewal;
 mod tree;
 mod view;
 
 pub(crate) use crate::json::visible;
-pub(crate) use cells::{hex, label};
-pub(crate) use live_json::{key_json, millis, name_json};
+pub(crate) use cells::{DONE, OVERDUE, hex, label, lease as lease_cells, lease_label};
+pub(crate) use end::confirm;
+pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
+pub(crate) use renewal::{UNKNOWN as UNKNOWN_RENEWAL, is_unknown as is_renewal_unknown};
 
 use std::fmt::Write;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use advisory_runtime::Error;
-use advisory_runtime::lease::Table;
+use advisory_runtime::lease::{Error, Table};
 use advisory_runtime::monitor::{self, ClaimedRow, HolderId, LeaseSummary, Lock, Locks, Names};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -82,12 +85,16 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
             Some((word @ ("cancel" | "terminate"), to)) => {
                 let mut session = Session::open(&address).await?;
                 let snapshot = options.snapshot(&mut session, 0).await?;
-                end::run(&mut session, &snapshot.locks, end::Action::of(word), to).await
+                let action = end::Action::of(word);
+                let ended = end::run(&mut session, &snapshot.locks, action, to).await;
+                session.close().await;
+                ended
             }
             _ if matches.get_flag("watch") => watch(matches, &options, &address).await,
             _ => {
                 let mut session = Session::open(&address).await?;
                 let snapshot = options.snapshot(&mut session, LOOKS).await?;
+                session.close().await;
                 show(&snapshot, matches.get_flag("json"))?;
                 outcome(snapshot)
             }
@@ -101,7 +108,11 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
     if let Some(why) = snapshot.unread {
         return Err(why);
     }
-    let is_found = snapshot.older_than.is_some() && snapshot.wanted.len() > snapshot.unknown.len();
+    let leases = snapshot.leases.as_ref();
+    let has_row =
+        leases.is_some_and(|summary| !summary.leases.is_empty()) || !snapshot.claims.is_empty();
+    let has_lock = snapshot.wanted.len() > snapshot.unknown.len();
+    let is_found = snapshot.older_than.is_some() && (has_lock || has_row);
     match unknown {
         Some(why) if !is_found => Err(Failure::Input(why)),
         why => {
@@ -239,6 +250,16 @@ impl Options {
         if let Some(filter) = &self.filter {
             let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
             claims.retain(|(table, row)| has(&cells::claim(table, row)[..3]));
+        }
+        let mut leases = leases;
+        if let Some(bound) = self.older_than {
+            if let Some(summary) = &mut leases {
+                summary
+                    .leases
+                    .retain(|lease| renewal::is_older(lease, bound));
+                summary.counts.clear();
+            }
+            claims.retain(|(_, row)| row.remaining.is_zero() && row.expired >= bound);
         }
         Ok(Snapshot {
             locks,

@@ -17,11 +17,13 @@ mod time;
 mod waits;
 mod waits_json;
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
 use clap::ArgMatches;
 use tokio::time::{MissedTickBehavior, interval};
+use tokio_postgres::SimpleQueryMessage;
 
 use crate::cli::{self, Format};
 use crate::failure::Failure;
@@ -36,6 +38,9 @@ const INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let follows = matches.get_flag("follow");
     let mut waits = Waits::new(names::read(matches)?);
+    if let Some(address) = matches.get_one::<String>("database-url") {
+        waits.databases = databases(&database::find(Some(address))?)?;
+    }
     let mut sources = source::open(&cli::paths(matches, "file"), follows)?;
     let format = cli::format_of(matches);
     if follows {
@@ -50,12 +55,39 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         let why = "no message of a PostgreSQL server: name its log, in the format stderr, csvlog or jsonlog";
         return Err(Failure::Input(why.to_owned()));
     }
+    if let Some(said) = report::foreign(&waits) {
+        if waits.locks.is_empty() {
+            return Err(Failure::Input(said));
+        }
+        if format == Format::Json {
+            screen::note(&format!("{said}\n"));
+        }
+    }
     let text = match format {
         Format::Json => waits_json::write(&waits),
         _ => report::table(&waits, screen::width(None)),
     };
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
     Ok(true)
+}
+
+/// The names of a server's databases, by their numbers.
+fn databases(address: &str) -> Result<BTreeMap<u32, String>, Failure> {
+    const DATABASES: &str = "SELECT d.oid, d.datname FROM pg_catalog.pg_database AS d";
+    database::block_on(async {
+        let (client, connection) = database::connect(address).await?;
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        let answer = database::with_timeout(client.simple_query(DATABASES)).await?;
+        let answer = answer.map_err(|error| database::failure(&error))?;
+        connection.abort();
+        let databases = answer.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((row.get(0)?.parse().ok()?, row.get(1)?.to_owned()))
+            }
+            _ => None,
+        });
+        Ok(databases.collect())
+    })
 }
 
 /// Prints incidents as they are logged, until Ctrl-C, the end of standard input, or the end of what reads the output.
@@ -67,6 +99,7 @@ async fn follow(
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ended = pin!(database::ended());
+    let mut is_noted = false;
     loop {
         let mut text = String::new();
         for source in &mut *sources {
@@ -87,6 +120,10 @@ async fn follow(
                 source.pause(&mut take);
                 source.rotate(&mut take)?;
             }
+        }
+        if let Some(said) = report::foreign(waits).filter(|_| !is_noted) {
+            is_noted = true;
+            screen::note(&format!("{said}\n"));
         }
         if !text.is_empty() && !screen::is_read(&text)? {
             return Ok(true);

@@ -1,8 +1,8 @@
-//! The `cargo advisory` command: what does a program lock, can its locks collide, and who holds them now?
+//! The `cargo advisory` command: what a program locks, whether its locks can collide, and who holds them now.
 //!
 //! `command` describes the command line and runs the subcommand. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one
-//! file and `inventory` collects the lock sites; `table`, `json` and `markdown` write them. `check` looks for `finding`s, `graph` draws
-//! what tests have recorded, and `locks` and `doctor` look at a `database`, and
+//! file and `inventory` collects the lock sites; `table`, `json`, `markdown` and `report` write them. `check` looks for `finding`s, `graph` draws
+//! what tests have recorded, `locks`, `lease` and `doctor` look at a `database`, and
 //! `log` reads what its server has logged. `migration` prints SQL, such as the trigger of a `guard`.
 #![forbid(unsafe_code)]
 
@@ -27,11 +27,13 @@ mod inventory;
 mod json;
 mod key;
 mod key_values;
+mod lease;
 mod locks;
 mod log;
 mod markdown;
 mod migration;
 mod names;
+mod report;
 mod screen;
 mod selection;
 mod table;

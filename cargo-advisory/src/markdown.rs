@@ -6,7 +6,7 @@ mod collision_odds;
 
 use std::fmt::Write;
 
-use advisory_pattern::{LockedKey, Part, Record};
+use advisory_pattern::{LockedKey, Part, Permits, Record};
 
 use crate::declared_locks::DeclaredLocks;
 use crate::inventory::{Inventory, Key, file_line, keys, path};
@@ -264,8 +264,14 @@ fn lock_type(site: &Record) -> String {
             let _ = write!(text, ", {what} {value}");
         }
     }
-    if let Some(permits) = site.permits {
-        let _ = write!(text, ", at most {permits} at once");
+    match &site.permits {
+        Some(Permits::Number(permits)) => {
+            let _ = write!(text, ", at most {permits} at once");
+        }
+        Some(Permits::Expression(permits)) => {
+            let _ = write!(text, ", at most {} at once", code(permits));
+        }
+        None => {}
     }
     if !site.guards.is_empty() {
         let tables: Vec<String> = site.guards.iter().map(|table| code(table)).collect();

@@ -1,4 +1,4 @@
-//! Which SQL is a migration of this project's: the lease table, the functions that compute keys, the trigger that guards a table?
+//! This project's migrations: the lease table, the functions that compute keys, the trigger that guards a table.
 
 mod require;
 

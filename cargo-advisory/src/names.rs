@@ -1,4 +1,4 @@
-//! Which lock sites give numbers their names?
+//! The lock sites that give numbers their names.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Where does the answer go, how wide can it be, and does it have colours?
+//! The output: where it goes, how wide it can be, and whether it has colours.
 //!
 //! Styles are always written; `anstream` removes them in a pipe, in a file, or with `NO_COLOR`.
 
@@ -41,6 +41,15 @@ pub(crate) fn steers(letter: char) -> bool {
 /// A text from outside of this program, in which nothing controls a terminal: unlike [`one_line`], with all its spaces and lines.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(|letter| letter != '\n' && steers(letter), " ")
+}
+
+/// A word for a shell, in a command that people copy.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ":_-./@".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// `1 lock`, `2 locks`.
@@ -152,7 +161,15 @@ pub(crate) fn height() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{one_line, printable};
+    use super::{one_line, printable, shell_word};
+
+    #[test]
+    fn what_others_wrote_is_one_word_of_a_command() {
+        assert_eq!(shell_word("webhook:42"), "webhook:42");
+        assert_eq!(shell_word("<id>"), "'<id>'");
+        assert_eq!(shell_word("a'; rm -rf ."), "'a'\\''; rm -rf .'");
+        assert_eq!(shell_word(""), "''");
+    }
 
     #[test]
     fn what_others_wrote_steers_no_terminal() {

@@ -1,4 +1,4 @@
-//! Which artifacts does a subcommand read: those that are named, or those that `cargo build` makes with which flags?
+//! The artifacts that a subcommand reads: those that are named, or those that `cargo build` makes.
 //!
 //! The flags are passed to `cargo build` unchanged; flags that are not in this list go after `--`.
 

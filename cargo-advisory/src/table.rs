@@ -1,4 +1,4 @@
-//! How is an inventory written as a table on a terminal?
+//! An inventory as a table on a terminal.
 //!
 //! Each key has a row, or a paragraph if the terminal is too narrow.
 

@@ -1,4 +1,4 @@
-//! Which status does a clean-up that fails have?
+//! Errors of a clean-up, and their HTTP statuses.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Why is a payment not made?
+//! Errors of a payment.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Which flags does the booking race take, and which numbers make sense?
+//! The flags of the booking race, and their limits.
 
 pub(crate) const HELP: &str = "\
 Clients fight for slots: first without a lock, then with one.
@@ -22,7 +22,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// `None` asks for help.
+    /// `None` means help.
     pub(crate) fn parse() -> Result<Option<Self>, lexopt::Error> {
         use lexopt::prelude::*;
         let mut flags = Self {

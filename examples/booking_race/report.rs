@@ -1,4 +1,4 @@
-//! What are the results of the two runs, and do they prove what they should?
+//! The results of the two runs, and the check that they prove what they should.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ pub(crate) struct Run {
     pub(crate) seconds: f64,
 }
 
-/// Prints both runs, and says whether they prove what they should.
+/// Prints both runs, and returns whether they prove what they should.
 pub(crate) fn report(flags: &Flags, without: &Run, with: &Run) -> ExitCode {
     if flags.json {
         let (without, with) = (without.json(), with.json());

@@ -1,7 +1,7 @@
-//! How is a report written under a lease, so that a process that has lost the lease cannot write it?
+//! A report that is written under a lease: a process that has lost the lease cannot write it.
 
-use advisory_runtime::lease::Lease;
-use advisory_runtime::{Error, Pool as _, advisory_lock};
+use advisory_runtime::lease::{Error, Lease};
+use advisory_runtime::{Pool as _, advisory_lease};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
@@ -35,10 +35,9 @@ pub(crate) struct Reports {
 
 impl Reports {
     /// Writes a report under the lease's fencing token: if another process was granted the lease since, nothing is written.
-    #[advisory_lock(
+    #[advisory_lease(
         key = "report:<month>",
         name = "report",
-        scope = "lease",
         pool = self.pool,
         ttl = "5s",
         wait = "30s",
@@ -49,10 +48,9 @@ impl Reports {
     }
 
     /// Writes a report without a check of the lease.
-    #[advisory_lock(
+    #[advisory_lease(
         key = "report:<month>",
         name = "report",
-        scope = "lease",
         pool = self.pool,
         ttl = "5s",
         wait = "30s",

@@ -1,4 +1,4 @@
-//! Why are there no events to list?
+//! Errors of listing events.
 
 use std::error::Error;
 use std::fmt;

@@ -6,7 +6,7 @@ use svg::node::element::{Circle, Group, Line, Rectangle, Style, Text};
 /// One call, in milliseconds since the first of its race.
 pub(crate) struct Call {
     pub(crate) asked: f64,
-    /// The body begins: the transaction is open, and the lock is held where there is one.
+    /// The body begins: the transaction is open, and the lock is held if there is one.
     pub(crate) began: f64,
     pub(crate) ended: f64,
     pub(crate) booked: bool,
@@ -14,7 +14,7 @@ pub(crate) struct Call {
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 24.0;
-/// Room for the words behind the bars.
+/// Room for the words after the bars.
 const RIGHT: f64 = 190.0;
 const ROW: f64 = 22.0;
 const HEAD: f64 = 34.0;
@@ -143,7 +143,7 @@ fn text(words: impl Into<String>, x: f64, y: f64, class: &str) -> Text {
         .set("class", class)
 }
 
-/// To a tenth of a unit: no reader sees more.
+/// To a tenth of a unit, which is exact enough.
 fn round(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

@@ -1,9 +1,9 @@
-//! What does a worker do? It claims a chunk that is not synced yet, syncs it, and takes the next.
+//! A worker: it claims a chunk that is not synced yet, syncs it, and takes the next.
 
 use std::time::Duration;
 
-use advisory_runtime::claim::{self, Claim, Claimed};
-use advisory_runtime::{Error, Pool as _};
+use advisory_runtime::claim::{self, Claim, Claimed, Error};
+use advisory_runtime::{Pool as _, PoolError};
 use chrono::{DateTime, Utc};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -49,7 +49,7 @@ struct Checkpoint {
 pub(crate) async fn run(url: &str, worker: &str, matrix_id: i64) -> Result<(), Error> {
     let manager = AsyncDieselConnectionManager::new(url);
     let pool = Pool::builder(manager).max_size(2).build();
-    let pool = pool.map_err(|error| Error::Pool(Box::new(error)))?;
+    let pool = pool.map_err(PoolError::new)?;
     loop {
         let chunks = unsynced(&pool, matrix_id).await?;
         if chunks.is_empty() {
@@ -58,7 +58,7 @@ pub(crate) async fn run(url: &str, worker: &str, matrix_id: i64) -> Result<(), E
         for chunk in chunks {
             match sync(&pool, worker, matrix_id, &chunk).await {
                 // It was stopped for too long: another worker syncs the chunk.
-                Err(Error::LockLost { .. }) => {}
+                Err(Error::Lost { .. }) => {}
                 synced => synced?,
             }
         }

@@ -1,20 +1,20 @@
-//! What is one worker told to do? Written as the arguments of its process, and read there.
+//! The task of one worker, passed as the arguments of its process.
 
 use crate::bug::Bug;
 use std::path::PathBuf;
 
-/// The word by which the program knows that it is a worker.
+/// The first argument that makes the program a worker.
 pub(crate) const WORKER: &str = "--be-a-worker";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Assignment {
-    /// Unique in its run: the first half of the numbers of its operations.
+    /// Unique within a run: the first half of the number of each of its operations.
     pub(crate) number: i64,
-    /// The address of the database, through what is in front of it.
+    /// The address of the database, through the proxy or pooler in front of it.
     pub(crate) url: String,
     pub(crate) log: PathBuf,
     pub(crate) seed: u64,
-    /// Whether a pooler is in front of the server, where bodies have no prepared statements.
+    /// Whether a pooler is in front of the server; bodies then use no prepared statements.
     pub(crate) is_pooled: bool,
     pub(crate) bug: Option<Bug>,
 }
@@ -32,7 +32,7 @@ impl Assignment {
         ]
     }
 
-    /// `None` where the program is not a worker.
+    /// `None` if the program is not a worker.
     pub(crate) fn of_this_process() -> Option<Self> {
         let mut arguments = std::env::args().skip(1);
         if arguments.next()? != WORKER {

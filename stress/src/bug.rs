@@ -1,11 +1,11 @@
-//! Which bugs can be put into the programs, so that the checker is seen to fail?
+//! The bugs that can be put into the programs, so that the checker is seen to fail.
 
 use crate::job::TTL;
 use crate::violation::Rule;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A bug that locks written by hand are known for; `rival` has the code.
+/// A common bug of locks written by hand; `rival` has the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     LockOut,
@@ -94,7 +94,7 @@ impl Bug {
         }
     }
 
-    /// Which rule it breaks; it may break others too.
+    /// The rule that it breaks; it may break others too.
     pub(crate) const fn rule(self) -> Rule {
         match self {
             Self::LockOut | Self::CountedPermits | Self::Now => Rule::TooMany,
@@ -110,7 +110,7 @@ impl Bug {
         }
     }
 
-    /// Whether visits of slots are made by hand. With the other bugs they are ours.
+    /// Whether it replaces the visits of slots. With the other bugs visits use our lock.
     pub(crate) const fn is_of_visits(self) -> bool {
         !self.is_of_leases()
             && !matches!(
@@ -119,12 +119,12 @@ impl Bug {
             )
     }
 
-    /// Whether leases are taken by hand.
+    /// Whether it replaces our leases.
     pub(crate) const fn is_of_leases(self) -> bool {
         matches!(self, Self::Now | Self::SweptToken)
     }
 
-    /// How long it takes for the bug to show: some leases have to expire first.
+    /// How long the bug takes to show: some leases have to expire first.
     pub(crate) const fn time(self) -> Duration {
         match self {
             Self::Now | Self::UnfencedLeader => TTL.saturating_mul(4),

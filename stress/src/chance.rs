@@ -1,6 +1,6 @@
-//! What is drawn next? Numbers that look random and are the same for the same seed.
+//! Pseudo-random numbers, the same for the same seed.
 
-/// `splitmix64`: small, and good enough to mix operations.
+/// `splitmix64`: small, and random enough to mix operations.
 /// <https://prng.di.unimi.it/splitmix64.c>
 pub(crate) struct Chance(pub(crate) u64);
 
@@ -13,7 +13,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
         u32::try_from(self.next() % u64::from(end)).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Was a rule broken? Found in the evidence of one run, after the load has stopped; it knows nothing of how the load was made.
+//! The checker: finds broken rules in the evidence of one run, after the load has stopped. It does not depend on how the load was made.
 
 use crate::evidence::{Evidence, Granted, Written};
 use crate::migration::is_in_transaction;
@@ -8,7 +8,7 @@ use crate::way::Subject;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
-/// Every breach of a rule that the evidence shows.
+/// Every violation that the evidence shows.
 pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Found(Vec::new());
     found.too_many_holders(evidence);
@@ -19,7 +19,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
     found.0
 }
 
-/// From one tick to another somebody was inside.
+/// The time that one operation spent inside a critical section, as two ticks.
 #[derive(Clone, Copy)]
 struct Stay {
     from: i64,
@@ -34,7 +34,7 @@ impl fmt::Display for Stay {
     }
 }
 
-/// Who has been inside, by what was locked and by operation.
+/// The stays of each subject, by operation.
 #[derive(Default)]
 struct Stays(BTreeMap<(Subject, i64), HashMap<i64, Stay>>);
 
@@ -52,8 +52,8 @@ impl Found {
         self.0.push(Violation::new(rule, what));
     }
 
-    /// Stays of one subject, one after the other, or as many at once as there are permits. What was rolled back counts too: both ticks
-    /// were drawn by a session that had the lock, as far as its client has heard them.
+    /// Stays of one subject must not overlap, or at most as many as there are permits. Operations that were rolled back count too:
+    /// both of their ticks were drawn by a session that held the lock.
     fn too_many_holders(&mut self, evidence: &Evidence) {
         let mut stays = Stays::default();
         for (op, told) in &evidence.history.told {
@@ -70,7 +70,7 @@ impl Found {
         for (op, claim) in &evidence.history.claims {
             stays.add(Subject::Job, claim.job, *op, (claim.from, claim.to));
         }
-        // All versions are under one lock. One operation can migrate to several.
+        // One lock protects all versions. One operation can apply several.
         let mut versions: Vec<Stay> = Vec::new();
         for migrated in &evidence.migrated {
             let (from, to, op) = (migrated.entered, migrated.departed, migrated.op);
@@ -186,7 +186,7 @@ impl Found {
                 self.add(Rule::Lost, what);
             }
         }
-        // Those in a transaction are recorded as applied in the same one.
+        // Migrations in a transaction are recorded as applied in the same transaction.
         let mut versions = HashSet::new();
         for row in migrated.iter().filter(|row| is_in_transaction(row.version)) {
             if !versions.insert(row.version) {
@@ -236,7 +236,7 @@ impl Found {
     }
 }
 
-/// Whether something may be there of an operation that came to this.
+/// Whether writes of an operation with this outcome may exist.
 const fn may_be(outcome: Outcome) -> bool {
     matches!(
         outcome,

@@ -1,6 +1,6 @@
-//! What time is it, for all processes of the house? They share one machine, and so one clock.
+//! The clock of all processes of the run: they share one machine.
 //!
-//! Only recovery times are measured with it: the database's ticks order the events.
+//! It is used for recovery times only. The database's ticks order the events.
 
 use std::future::pending;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ pub(crate) fn micros() -> i64 {
     })
 }
 
-/// Lets a fault last, or a body think: what has to take time, and waits for nothing.
+/// Sleeps: for the duration of a fault, or the work of a body.
 pub(crate) async fn pass(time: Duration) {
     drop(tokio::time::timeout(time, pending::<()>()).await);
 }

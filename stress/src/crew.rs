@@ -1,4 +1,4 @@
-//! Which processes run the load, and how are they reached?
+//! The processes that run the load, and the connections to them.
 
 use crate::assignment::Assignment;
 use crate::clock::pass;
@@ -13,16 +13,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The workers of one run; killed with this value.
+/// The workers of one run. Dropping this kills them.
 pub(crate) struct Crew {
-    /// The orders of each, without its number and its file.
+    /// The arguments of each, without its number and its file.
     order: Assignment,
     workers: Vec<Worker>,
     size: usize,
     logs: Vec<PathBuf>,
-    /// Whether each worker reaches the server over a network of its own.
+    /// Whether each worker reaches the server through its own proxy.
     has_networks: bool,
-    /// What those have counted that were killed.
+    /// The counts of workers that were killed.
     past: Tally,
 }
 
@@ -34,7 +34,7 @@ struct Worker {
     network: Option<Proxy>,
 }
 
-/// What a worker has said last.
+/// The last report of a worker.
 #[derive(Default)]
 struct Said {
     last_success: AtomicI64,
@@ -44,7 +44,7 @@ struct Said {
 }
 
 impl Crew {
-    /// In `order` the log is the folder of the logs.
+    /// `log` in `order` is the folder of the logs.
     pub(crate) async fn start(
         order: Assignment,
         size: usize,
@@ -62,7 +62,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Starts a worker for each that is missing.
+    /// Starts a worker for each missing one.
     pub(crate) async fn fill_up(&mut self) -> Result<(), Failure> {
         let there = self.workers.len();
         while self.workers.len() < self.size {
@@ -95,7 +95,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Kills one, and waits until it is gone.
+    /// Kills a worker, and waits until it has exited.
     pub(crate) fn kill(&mut self, round: usize) -> Result<(), Failure> {
         let mut worker = self.workers.remove(round % self.workers.len());
         worker.child.kill()?;
@@ -104,8 +104,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Cuts one off: what it and the server send each other is lost, and no connection is closed. Says by which name the server knows
-    /// its sessions. They end when it is killed, as when the server's TCP gives up.
+    /// Cuts off a worker: all traffic between it and the server is lost, but no connection is closed. Returns the name by which the
+    /// server knows its sessions. They end when the worker is killed, as they would when the server's TCP gives up.
     pub(crate) fn vanish(&self, round: usize) -> Result<String, Failure> {
         let worker = &self.workers[round % self.workers.len()];
         let network = worker
@@ -116,7 +116,7 @@ impl Crew {
         Ok(application_name(worker.number))
     }
 
-    /// Lets the load begin again, once it is quiet.
+    /// Starts the load again after it has stopped.
     pub(crate) fn resume(&mut self) {
         for worker in &self.workers {
             worker.said.is_quiet.store(false, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Crew {
         self.tell_all("go");
     }
 
-    /// Sends a signal to one.
+    /// Sends a signal to one worker.
     pub(crate) fn signal(&self, round: usize, signal: &str) -> Result<(), Failure> {
         let worker = &self.workers[round % self.workers.len()];
         let id = worker.child.id().to_string();
@@ -138,23 +138,23 @@ impl Crew {
 
     pub(crate) fn tell_all(&mut self, order: &str) {
         for worker in &mut self.workers {
-            // Who is gone is missed where the load is looked at.
+            // Missing workers are detected by the progress check.
             drop(writeln!(worker.orders, "{order}"));
         }
     }
 
-    /// Which workers are there.
+    /// The numbers of the running workers.
     pub(crate) fn numbers(&self) -> Vec<i64> {
         self.workers.iter().map(|worker| worker.number).collect()
     }
 
-    /// Whether each worker that is there has had a success since then.
+    /// Whether each running worker has succeeded since then.
     pub(crate) fn have_succeeded_since(&self, then: i64) -> bool {
         let mut each = self.workers.iter();
         each.all(|worker| worker.said.last_success.load(Ordering::Relaxed) > then)
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub(crate) fn tally(&self) -> Tally {
         let mut all = self.past.clone();
         for worker in &self.workers {
@@ -163,18 +163,18 @@ impl Crew {
         all
     }
 
-    /// Whether the load of each has ended.
+    /// Whether the load of each worker has ended.
     pub(crate) fn is_quiet(&self) -> bool {
         let mut each = self.workers.iter();
         each.all(|worker| worker.said.is_quiet.load(Ordering::Relaxed))
     }
 
-    /// The files of all that there were.
+    /// The history files of all workers, also of those that were killed.
     pub(crate) fn logs(&self) -> &[PathBuf] {
         &self.logs
     }
 
-    /// How many have ended without being killed.
+    /// How many workers have exited without being killed.
     pub(crate) fn count_lost(&mut self) -> usize {
         let each = self.workers.iter_mut();
         each.filter_map(|worker| worker.child.try_wait().ok().flatten())
@@ -182,7 +182,7 @@ impl Crew {
     }
 }
 
-/// By which the server knows the sessions of a worker with a network of its own.
+/// The `application_name` of a worker with its own proxy.
 fn application_name(number: i64) -> String {
     format!("worker-{number}")
 }
@@ -233,7 +233,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may be stopped: a kill ends it all the same.
+        // A stopped process can be killed too.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,11 +1,11 @@
-//! What is there to be judged? What the clients have recorded, and what the database has.
+//! The evidence for the checker: what the clients recorded, and what the database contains.
 
 use crate::history::History;
 use crate::server::{Failure, Row, Server};
 use crate::way::Subject;
 use std::path::PathBuf;
 
-/// A visit of a slot or a room that was committed.
+/// A committed visit of a slot or a room.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visited {
     pub(crate) number: i64,
@@ -15,7 +15,7 @@ pub(crate) struct Visited {
     pub(crate) departed: i64,
 }
 
-/// A write under a lease that was committed.
+/// A committed write under a lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
     pub(crate) job: i64,
@@ -24,7 +24,7 @@ pub(crate) struct Written {
     pub(crate) tick: i64,
 }
 
-/// A migration that was committed.
+/// A committed migration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Migrated {
     pub(crate) version: i64,
@@ -33,12 +33,12 @@ pub(crate) struct Migrated {
     pub(crate) departed: i64,
 }
 
-/// A grant of a lease, as its table's trigger saw it.
+/// A grant of a lease, as the trigger of its table recorded it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     pub(crate) job: i64,
     pub(crate) token: i64,
-    /// Whether the one before had expired, by the server's clock.
+    /// Whether the previous grant had expired, by the server's clock.
     pub(crate) was_free: bool,
     pub(crate) tick: i64,
 }
@@ -49,13 +49,13 @@ pub(crate) struct Evidence {
     pub(crate) visited: Vec<Visited>,
     pub(crate) written: Vec<Written>,
     pub(crate) granted: Vec<Granted>,
-    /// Work that was completed, by number, and the operations that did it.
+    /// Completed work, by number, and the operations that completed it.
     pub(crate) completed: Vec<(i64, i64)>,
     pub(crate) migrated: Vec<Migrated>,
 }
 
 impl Evidence {
-    /// What an operation had to itself. One that nobody began is a violation by itself.
+    /// The subject of an operation. An operation that no client began is a violation by itself.
     pub(crate) fn subject(&self, op: i64) -> Subject {
         let told = self.history.told.get(&op);
         told.map_or(Subject::Slot, |told| told.way.subject())
@@ -68,7 +68,7 @@ impl Evidence {
     ) -> Result<Self, Failure> {
         let mut evidence = Self::default();
         for log in logs {
-            // Who was killed before it could begin has none.
+            // A worker that was killed before it began has no history.
             if log.exists() {
                 evidence.history.read(log)?;
             }
@@ -119,7 +119,7 @@ const VISITED: &str = "SELECT slot, op, booked, entered, departed FROM stress.vi
 const WRITTEN: &str = "SELECT job, token, op, tick FROM stress.written";
 const COMPLETED: &str = "SELECT number, op FROM stress.completed";
 const MIGRATED: &str = "SELECT version, op, entered, departed FROM stress.migrated";
-/// The table of leases has hashes alone.
+/// The table of leases contains only hashes.
 const GRANTED: &str = "SELECT job, token, was_free, granted.tick FROM stress.granted, generate_series(0, 99) AS job \
      WHERE key_hash = sha256(convert_to('job:' || job, 'UTF8'))";
 

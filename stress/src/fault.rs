@@ -1,4 +1,4 @@
-//! What goes wrong, and how does it run its course?
+//! The faults, and how each is applied and ended.
 
 use crate::clock::pass;
 use crate::crew::Crew;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// None: nothing goes wrong.
+    /// No fault.
     Calm,
     KillClient,
     StopClient,
@@ -19,7 +19,7 @@ pub(crate) enum Fault {
     RestartImmediate,
     DropPackets,
     CutConnections,
-    /// The machine of a process is cut off for good, and no connection is closed.
+    /// The machine of a process is cut off permanently, and no connection is closed.
     Vanish,
     /// A pooler in transaction mode is in front of the server; it reconnects.
     Pooler,
@@ -28,19 +28,19 @@ pub(crate) enum Fault {
     CommitHeldUp,
 }
 
-/// What a fault can get at.
+/// What a fault can act on.
 pub(crate) struct Site<'r> {
     pub(crate) server: &'r Server,
-    /// The run's database, without anything between.
+    /// The run's database, directly.
     pub(crate) url: &'r str,
     pub(crate) crew: &'r mut Crew,
     pub(crate) between: &'r Between,
     pub(crate) hold: Duration,
-    /// The how-many-th time it is.
+    /// How many times the fault was applied before.
     pub(crate) round: usize,
 }
 
-/// What is between the workers and the server.
+/// The proxies or the pooler between the workers and the server.
 pub(crate) enum Between {
     Nothing,
     Proxy(Proxy),
@@ -84,8 +84,8 @@ impl Fault {
         }
     }
 
-    /// Puts up what the fault needs between the workers and this database, and says by which address they go; else why it cannot
-    /// be had here.
+    /// Starts what the fault needs between the workers and this database, and returns the address that the workers use; or the
+    /// reason why it is not available here.
     pub(crate) async fn between(
         self,
         url: &str,
@@ -106,12 +106,12 @@ impl Fault {
         })
     }
 
-    /// Whether each process reaches the server over a network of its own.
+    /// Whether each process reaches the server through its own proxy.
     pub(crate) fn has_networks(self) -> bool {
         self == Self::Vanish
     }
 
-    /// Runs its course once; returns at its end. Whether it has hit anything.
+    /// Applies the fault once, and returns when it is over: whether it had an effect.
     pub(crate) async fn course(self, site: &mut Site<'_>) -> Result<bool, Failure> {
         let Site {
             server, url, hold, ..
@@ -137,7 +137,7 @@ impl Fault {
                     return Err("there is no pooler".into());
                 };
                 let console = bouncer.address("pgbouncer");
-                // From here on each backend is closed when its transaction is over.
+                // From now on each backend is closed when its transaction has ended.
                 server.rows(&console, "RECONNECT").await?;
             }
             Self::RestartFast => server.restart("fast").await,
@@ -146,7 +146,7 @@ impl Fault {
                 let Between::Proxy(proxy) = site.between else {
                     return Err("there is no proxy".into());
                 };
-                // It notes what crosses it, and nobody reads that here.
+                // The proxy records all traffic, which nobody reads here.
                 proxy.reset();
                 if self == Self::CutConnections {
                     proxy.cut_all();
@@ -159,7 +159,7 @@ impl Fault {
             Self::Vanish => {
                 let name = site.crew.vanish(site.round)?;
                 pass(hold.max(OUTLIVED)).await;
-                // Nobody has told the server: its sessions are there, and what they have locked is locked.
+                // The server does not know yet: the sessions exist, and hold their locks.
                 let held = HELD.replace("$name", &name);
                 let held = server.rows(url, &held).await?;
                 site.crew.kill(site.round)?;
@@ -168,7 +168,7 @@ impl Fault {
             }
             Self::LockTableFull => {
                 let client = server.connect(url).await?;
-                // It fails once there is no room, and keeps what it has got.
+                // This fails when the table is full, and keeps the locks that it has.
                 if rows(&client, FILL).await.is_ok() {
                     return Err("the lock table was not filled".into());
                 }
@@ -191,24 +191,24 @@ impl Fault {
     }
 }
 
-/// What the sessions of a process hold.
+/// The locks of the sessions of one process.
 const HELD: &str = "SELECT l.pid FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_activity AS a USING (pid) \
      WHERE l.locktype = 'advisory' AND l.granted AND a.application_name = '$name' \
      AND a.datname = pg_catalog.current_database()";
 
-/// A few backends of the run, whatever they do.
+/// Some backends of the run, in any state.
 const TERMINATE: &str = "SELECT pg_catalog.pg_terminate_backend(pid) FROM (SELECT pid FROM pg_catalog.pg_stat_activity \
      WHERE datname = pg_catalog.current_database() AND backend_type = 'client backend' \
      AND pid <> pg_catalog.pg_backend_pid() ORDER BY pg_catalog.random() LIMIT 5) AS backends";
 
-/// More locks than a lock table has room for, one after the other, in the key space that nobody else uses.
+/// More locks than the lock table has room for, in a key space that nothing else uses.
 const FILL: &str = "SELECT count(*) FROM \
      (SELECT pg_catalog.pg_advisory_lock(7, pg_catalog.generate_series(1, 1000000)) OFFSET 0) AS taken";
 
-/// Who is stopped or cut off finds its lease expired.
+/// A process that is stopped or cut off for this long finds its lease expired.
 const OUTLIVED: Duration = TTL.saturating_add(Duration::from_millis(150));
 
-/// A synchronous standby that is not there: each commit waits for it.
+/// A synchronous standby that does not exist: each commit waits for it.
 const NOBODY_ANSWERS: &str = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
 const AS_BEFORE: &str = "ALTER SYSTEM RESET synchronous_standby_names";
 const RELOAD: &str = "SELECT pg_catalog.pg_reload_conf()";

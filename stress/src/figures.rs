@@ -1,31 +1,36 @@
-//! What did a run come to, in numbers?
+//! The figures of a run.
 
 use crate::bug::Bug;
 use crate::fault::Fault;
 use crate::history::History;
 use crate::outcome::Outcome;
-use crate::run::Ended;
 use crate::violation::{Rule, Violation};
 use crate::way::Way;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+/// The end of a fault, and the workers that were running then.
+pub(crate) struct Ended {
+    pub(crate) at: i64,
+    pub(crate) workers: Vec<i64>,
+}
+
 pub(crate) struct Figures {
     pub(crate) fault: Fault,
     pub(crate) bug: Option<Bug>,
-    /// Why the run was left out.
+    /// Why the run was skipped.
     pub(crate) left_out: Option<&'static str>,
     pub(crate) operations: usize,
-    /// How often the load has stopped for the checker.
+    /// How often the load was stopped for the checker.
     pub(crate) episodes: usize,
-    /// How many operations of each way there were, and how many of them have held their lock to the end.
+    /// For each way: the operations, and those that held their lock to the end.
     pub(crate) ways: [(usize, usize); Way::ALL.len()],
     pub(crate) outcomes: HashMap<Option<Outcome>, usize>,
-    /// What refused and failed operations were told.
+    /// The messages of refused and failed operations.
     pub(crate) reasons: BTreeMap<String, usize>,
     pub(crate) injected: usize,
-    /// From the end of a fault to the next success of each worker, sorted.
+    /// The times from the end of a fault to the next success of each worker, sorted.
     pub(crate) recoveries: Vec<Duration>,
     pub(crate) violations: Vec<Violation>,
     pub(crate) took: Duration,
@@ -91,7 +96,7 @@ impl Figures {
         self.count(Outcome::Confirmed) + self.count(Outcome::Taken)
     }
 
-    /// With those that were under way when their process was killed.
+    /// Includes operations that were under way when their process was killed.
     pub(crate) fn unknown(&self) -> usize {
         let killed = self.outcomes.get(&None).copied().unwrap_or(0);
         self.count(Outcome::Unknown) + killed
@@ -125,7 +130,7 @@ impl Figures {
                 (way.name(), json!({"operations": all, "granted": granted}))
             })
             .collect();
-        // Of a run with a bug there can be thousands.
+        // A run with a bug can have thousands.
         let shown: Vec<String> = self
             .violations
             .iter()
@@ -155,7 +160,7 @@ impl Figures {
     }
 }
 
-/// The first success of each worker behind the end of each fault.
+/// The first success of each worker after the end of each fault.
 fn recoveries(history: &History, ended: &[Ended]) -> Vec<Duration> {
     let mut successes: HashMap<i64, Vec<i64>> = HashMap::new();
     for (op, told) in &history.told {

@@ -1,4 +1,4 @@
-//! Which flags does the house take, and which values make sense?
+//! The flags of the stress test, and their limits.
 
 use crate::bug::Bug;
 use crate::fault::Fault;
@@ -6,33 +6,33 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 pub(crate) const HELP: &str = "\
-Bookings and leases under load from several processes, while faults run their course on a server of the house's own.
+Bookings and leases under load from several processes, while faults happen on a server of its own.
 
-Without flags: each fault, then each bug without a fault. A run goes on until it has shown enough: bookings, slots taken, faults, and
-each way to hold a lock. With a bug the load stops now and then for the checker, until the bug is found.
+Without flags: each fault, then each bug without a fault. A run continues until it has shown enough: bookings, slots found booked, faults,
+and each way to hold a lock. With a bug the load stops repeatedly for the checker, until the bug is found.
 
 Usage: cargo run --release -p advisory-stress -- [FLAGS]
 
-      --operations N   how many operations over all runs without a bug (default 130000)
+      --operations N   operations in all runs without a bug together (default 130000)
       --long           the long form: 1040000 operations
       --only FAULT     run this fault and no bug; may be given again; `all` is every fault
-      --bug BUG        put this bug into the programs: the checker has to find it; may be given again; `all` is every bug
+      --bug BUG        replace the lock by this bug, which the checker has to find; may be given again; `all` is every bug
       --within S       how long a run may take until it has shown enough, in seconds (default 1200)
       --workers N      how many processes run the load (default 3)
       --hold MS        how long a fault lasts (default 1500)
-      --seed N         what the workers draw their numbers from (default 1)
-      --json FILE      write the figures, and each violation, to this file
+      --seed N         the seed of the workers' random numbers (default 1)
+      --json FILE      write the figures and the violations to this file
   -h, --help           print this
 
 Faults: {faults}
 Bugs: {bugs}
 
-Exit status: 0 when no rule was broken, and with each bug the rule that it breaks; else 1; 2 for a wrong flag.
+Exit status: 0 if no rule was broken, and each bug was found; 1 otherwise; 2 for a wrong flag.
 ";
 
 pub(crate) struct Flags {
     pub(crate) operations: u64,
-    /// Each run: its fault, and its bug. None is the program as it should be.
+    /// The fault and the bug of each run; without a bug, the correct program.
     pub(crate) runs: Vec<(Fault, Option<Bug>)>,
     pub(crate) within: u64,
     pub(crate) workers: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// `None` asks for help.
+    /// `None` means help.
     pub(crate) fn parse() -> Result<Option<Self>, lexopt::Error> {
         use lexopt::prelude::*;
         let mut flags = Self {
@@ -103,7 +103,7 @@ fn add<T: Copy + FromStr<Err = String>>(
     Ok(())
 }
 
-/// Each fault with each bug.
+/// Each fault, then each bug.
 fn runs(faults: &[Fault], bugs: &[Bug]) -> Vec<(Fault, Option<Bug>)> {
     let bugs: Vec<Option<Bug>> = match bugs {
         [] => vec![None],

@@ -1,9 +1,11 @@
-//! What does a client record? One line for each step of an operation, in a file that outlives its process.
+//! The history that a client records: a line for each step of an operation, in a file that outlives its process.
 //!
-//! A line is one write, into the operating system's memory: what a process has written before it was killed is there to be read.
-//! - `? OP WAY NUMBER` it begins; `@ OP TICK` the database says that it is inside; `! OP OUTCOME DEPARTED AT WHY` it is over,
-//! - `+ OP VERSION` it has applied a migration,
-//! - `= OP JOB TOKEN FROM TO` the holder of a lease was inside from one tick to another, and still believed in it after that.
+//! Each line is one write to the operating system's memory, so what a process wrote before it was killed can be read.
+//! - `? OP WAY NUMBER`: it begins; `@ OP TICK`: the database confirms that it is inside; `! OP OUTCOME DEPARTED AT WHY`: it has
+//!   ended,
+//! - `+ OP VERSION`: it has applied a migration,
+//! - `= OP JOB TOKEN FROM TO`: the holder of a lease was inside from one tick to the other, and still held the lease after that, as
+//!   far as it knew.
 
 use crate::outcome::Outcome;
 use crate::way::Way;
@@ -23,7 +25,7 @@ impl Log {
 
     /// # Panics
     ///
-    /// When the disk is full: a history with holes would prove nothing.
+    /// If the disk is full: a history with gaps would prove nothing.
     fn line(&self, line: &str) {
         (&self.0)
             .write_all(line.as_bytes())
@@ -43,7 +45,7 @@ impl Log {
         self.line(&format!("@ {op} {tick}\n"));
     }
 
-    /// `departed` is 0 where the database has not said so.
+    /// `departed` is 0 if the database has not confirmed it.
     pub(crate) fn ended(&self, op: i64, outcome: Outcome, departed: i64, at: i64, why: &str) {
         let outcome = outcome.letter();
         self.line(&format!("! {op} {outcome} {departed} {at} {why}\n"));
@@ -60,21 +62,21 @@ impl Log {
     }
 }
 
-/// An operation as its client knows it.
+/// An operation, as its client knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) way: Way,
-    /// Of the slot, the room, the job or the work.
+    /// The number of the slot, the room, the job or the work.
     pub(crate) number: i64,
     pub(crate) entered: Option<i64>,
     pub(crate) departed: Option<i64>,
-    /// `None` where the client was killed before it knew.
+    /// `None` if the client was killed before it knew.
     pub(crate) outcome: Option<Outcome>,
     pub(crate) at: i64,
     pub(crate) why: String,
 }
 
-/// A holder of a lease was inside from one tick to another.
+/// The time that a holder of a lease was inside, as two ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub(crate) job: i64,
@@ -83,19 +85,19 @@ pub(crate) struct Claim {
     pub(crate) to: i64,
 }
 
-/// What the clients of one run have recorded.
+/// The records of all clients of one run.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) told: HashMap<i64, Told>,
     pub(crate) claims: Vec<(i64, Claim)>,
-    /// Operations, and the versions that they have migrated to.
+    /// Operations, and the versions that they have applied.
     pub(crate) applied: Vec<(i64, i64)>,
 }
 
 impl History {
     pub(crate) fn read(&mut self, path: &Path) -> io::Result<()> {
         let text = fs::read_to_string(path)?;
-        // Who was killed in the middle of a line did not finish its last one.
+        // The last line of a killed process can be incomplete.
         let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
         for line in whole.lines() {
             if self.take(line).is_none() {

@@ -1,10 +1,10 @@
-//! What happens under a lease? Ticks that say when its holder was inside, and a write under its fencing token.
+//! The work under a lease: ticks, which show when its holder was inside, and a write under its fencing token.
 
 use crate::clock::pass;
 use crate::history::{Claim, Log};
 use crate::visit::{connection, tick};
-use advisory_runtime::lease::{Lease, Leases};
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::advisory_lease;
+use advisory_runtime::lease::{Error, Lease, Leases};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::PoolableConnection;
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long a grant lasts: shorter than a fault, so that stopped and cut-off holders outlive their leases.
+/// The duration of a grant: shorter than a fault, so that stopped and cut-off holders outlive their leases.
 pub(crate) const TTL: Duration = Duration::from_millis(600);
 
 diesel::table! {
@@ -25,17 +25,17 @@ diesel::table! {
     }
 }
 
-/// One piece of work under a lease, as it goes.
+/// One operation under a lease.
 pub(crate) struct Job<'w> {
     pub(crate) op: i64,
     pub(crate) number: i64,
-    /// How long the holder thinks between its first tick and its write.
+    /// How long the holder pauses between its first tick and its write.
     pub(crate) thought: Duration,
     pub(crate) log: &'w Log,
-    /// With a bug: whether the call must be dropped in the middle of its work, and that it is there.
+    /// With a bug: the call must be dropped during its work, and has reached that point.
     pub(crate) is_dropped: bool,
     pub(crate) hangs: Notify,
-    /// Whether the body has come to its write's commit.
+    /// Whether the body has reached the commit of its write.
     pub(crate) has_ended: AtomicBool,
 }
 
@@ -58,8 +58,8 @@ impl Job<'_> {
         written.await
     }
 
-    /// Thinks between two ticks. Who still believes in its lease once it has been told the second one has held it up to that
-    /// tick, also where it was stopped since.
+    /// Pauses between two ticks. A holder that still holds its lease after the second tick held it up to that tick, even if it was
+    /// stopped in between.
     pub(crate) async fn stay(
         &self,
         conn: &mut AsyncPgConnection,
@@ -89,7 +89,7 @@ impl Job<'_> {
         conn.batch_execute(&insert).await
     }
 
-    /// In a transaction that keeps the token current.
+    /// Writes in a transaction that keeps the token current.
     pub(crate) async fn write(&self, conn: &mut AsyncPgConnection, token: i64) -> QueryResult<()> {
         let row = (
             written::job.eq(self.number),
@@ -103,7 +103,7 @@ impl Job<'_> {
     }
 }
 
-#[advisory_lock(key = "job:<number>", name = "job", scope = "lease", pool = leases, ttl = TTL, wait = "never", handle = lease)]
+#[advisory_lease(key = "job:<number>", name = "job", pool = leases, ttl = TTL, wait = "never", handle = lease)]
 pub(crate) async fn never_wait(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
@@ -113,7 +113,7 @@ pub(crate) async fn never_wait(
     job.work(pool, &lease).await
 }
 
-#[advisory_lock(key = "job:<number>", name = "job", scope = "lease", pool = leases, ttl = TTL, wait = "2s", handle = lease)]
+#[advisory_lease(key = "job:<number>", name = "job", pool = leases, ttl = TTL, wait = "2s", handle = lease)]
 pub(crate) async fn wait(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
@@ -123,8 +123,8 @@ pub(crate) async fn wait(
     job.work(pool, &lease).await
 }
 
-/// Work that is done once, whatever dies: its mark and the lease's end are in one commit.
-#[advisory_lock(key = "once:<number>", name = "once", scope = "lease", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
+/// Work that is done once, even if the process dies: its mark and the end of the lease are in one commit.
+#[advisory_lease(key = "once:<number>", name = "once", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
 pub(crate) async fn once(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
@@ -145,8 +145,8 @@ pub(crate) async fn once(
     done.await
 }
 
-/// A connection that is closed where its body is dropped inside the transaction, which is Diesel's own. deadpool looks at a connection
-/// no sooner than somebody gets it again; until then the session would be idle in transaction.
+/// A connection that is closed when its body is dropped inside the transaction, which is Diesel's own. deadpool checks a connection
+/// only when it hands it out again; until then the session would stay idle in transaction.
 struct Pooled(Option<Object<AsyncPgConnection>>);
 
 impl Drop for Pooled {

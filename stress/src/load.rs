@@ -1,7 +1,7 @@
-//! Which operation comes next, and what is recorded of it?
+//! The choice of the next operation, and what is recorded of it.
 //!
-//! `load::bookings` has visits of slots and rooms, `load::leases` what is done under a lease, `load::migrations` the migrations; with a
-//! bug instead of the lock they have the code of `rival`.
+//! `load::bookings` contains visits of slots and rooms, `load::leases` the work under a lease, and `load::migrations` the
+//! migrations. With a bug they use the code of `rival` instead of the lock.
 
 mod bookings;
 mod leases;
@@ -22,7 +22,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many slots are fought for at a time, and how many ticks are drawn before the next one takes the place of the first: each visit
+/// How many slots are contended at a time, and after how many ticks the next one replaces the first: each visit
 /// draws two.
 const SLOTS: u32 = 12;
 const TICKS_A_SLOT: i64 = 10;
@@ -56,12 +56,12 @@ impl Load {
         })
     }
 
-    /// Has each task end behind its operation.
+    /// Makes each task end after its operation.
     pub(crate) fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the tasks begin, also again.
+    /// Starts the tasks, also again.
     pub(crate) fn resume(&self) {
         self.is_over.store(false, Ordering::Relaxed);
     }
@@ -70,7 +70,7 @@ impl Load {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// The time of the last success, and what was counted.
+    /// The time of the last success, and the counts.
     pub(crate) fn progress(&self) -> (i64, Tally) {
         let success = self.last_success.load(Ordering::Relaxed);
         (success, self.tally().clone())
@@ -80,7 +80,7 @@ impl Load {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One operation after the other, until the load is over.
+    /// Runs operations until the load ends.
     pub(crate) async fn task(&self, mut chance: Chance) {
         while !self.is_over() {
             match self.told.bug {
@@ -91,8 +91,8 @@ impl Load {
                     self.lease(Way::Complete, &mut chance).await;
                 }
                 Some(_) => self.book(&mut chance).await,
-                // Leases are prepared statements, which pgbouncer before 1.21 does not track; the others need sessions or have too
-                // many connections.
+                // Leases use prepared statements, which pgbouncer before 1.21 does not track; the others need sessions or too many
+                // connections.
                 None if self.told.is_pooled => self.book(&mut chance).await,
                 None => match chance.below(12) {
                     0 => self.lease(Way::Lease, &mut chance).await,
@@ -124,18 +124,18 @@ impl Load {
             let is_of_slot = way.subject() == Subject::Slot;
             tally.booked += i64::from(is_of_slot && outcome == Outcome::Confirmed);
             tally.taken += i64::from(is_of_slot && outcome == Outcome::Taken);
-            // A run that found no migration pending has taken no lock.
+            // A run that found no pending migration took no lock.
             let held = is_of_slot || outcome == Outcome::Confirmed;
             tally.granted[way.index()] += i64::from(held);
         }
     }
 
-    /// One of the slots that are fought for.
+    /// One of the contended slots.
     fn slot(&self, chance: &mut Chance) -> i64 {
         self.stage(TICKS_A_SLOT) + i64::from(chance.below(SLOTS))
     }
 
-    /// How far the load has come, by the ticks: they, and no clock, move it from one slot to the next, on a slow machine too.
+    /// The progress of the load in ticks. Ticks, not a clock, move it from one slot to the next, so it works on a slow machine too.
     fn stage(&self, ticks: i64) -> i64 {
         self.ticks.load(Ordering::Relaxed) / ticks
     }

@@ -1,10 +1,10 @@
-//! Do bookings stay single, and leases exclusive, while everything around them fails?
+//! The stress test: bookings stay single, and leases exclusive, while faults happen all around.
 //!
-//! `cargo run --release -p advisory-stress` starts a server of its own and several processes that fight for slots and leases
-//! (`crew`, `worker`, `load`, `visit`, `job`, `migration`), has a fault run its course again and again (`fault`) until enough was shown
-//! (`run`, `tally`), and judges afterwards (`checker`) what the clients (`history`) and the database (`schema`) have recorded. With
-//! `--bug` the programs have a known bug instead of our lock (`rival`), and the checker has to find it. What it shows, and what not, is
-//! in `docs/stress.md`.
+//! `cargo run --release -p advisory-stress` starts a server of its own and several processes that contend for slots and leases
+//! (`crew`, `worker`, `load`, `visit`, `job`, `migration`), applies a fault repeatedly (`fault`) until enough has been shown
+//! (`run`, `tally`), and then checks (`checker`) what the clients (`history`) and the database (`schema`) have recorded. With
+//! `--bug` a known bug replaces our lock (`rival`), and the checker has to find it. `docs/stress.md` says what this shows, and what
+//! it does not.
 
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 
@@ -84,17 +84,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// A folder for the histories, removed with this value.
+/// A folder for the histories. Dropping this removes it.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder for temporary files: what stays there harms nobody.
+        // It is a temporary folder, so leftovers do no harm.
         drop(fs::remove_dir_all(&self.0));
     }
 }
 
-/// Runs every fault, and says whether what should be found was.
+/// Runs every fault, and returns whether the results are as expected.
 async fn all(flags: &Flags) -> Result<bool, Failure> {
     let folder = format!("advisory-stress-{}", std::process::id());
     let folder = Folder(std::env::temp_dir().join(folder));
@@ -129,7 +129,7 @@ async fn all(flags: &Flags) -> Result<bool, Failure> {
         fs::write(file, format!("{:#}\n", json!({"runs": runs})))?;
     }
     let mut made = all.iter().filter(|figures| figures.left_out.is_none());
-    // Where a bug was put in, its finding is what is asked for.
+    // With a bug, finding it is the expected result.
     Ok(made.all(|figures| match figures.bug {
         None => figures.violations.is_empty(),
         Some(bug) => figures.broken(bug.rule()) > 0,

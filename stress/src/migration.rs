@@ -1,4 +1,4 @@
-//! What do the load's migrations do? Each notes from when to when it ran.
+//! The migrations of the load. Each records when it started and ended.
 
 use diesel::connection::BoxableConnection;
 use diesel::migration::{
@@ -7,12 +7,12 @@ use diesel::migration::{
 use diesel::pg::Pg;
 use std::fmt;
 
-/// Every other migration runs outside of a transaction, as one that builds an index concurrently does.
+/// Every second migration runs outside a transaction, like one that builds an index concurrently.
 pub(crate) const fn is_in_transaction(version: i64) -> bool {
     version % 2 == 0
 }
 
-/// What a migration does. Its row is there when it is committed, which takes a moment.
+/// The work of a migration. Its row is committed after a moment.
 pub(crate) fn sql(version: i64, op: i64) -> String {
     format!(
         "WITH entered AS MATERIALIZED (SELECT stress.tick() AS tick), \
@@ -21,12 +21,12 @@ pub(crate) fn sql(version: i64, op: i64) -> String {
     )
 }
 
-/// As Diesel orders and stores it.
+/// The version in the form that Diesel orders and stores.
 pub(crate) fn name(version: i64) -> String {
     format!("{version:010}")
 }
 
-/// The newest migrations, as an operation knows them.
+/// The newest migrations that an operation knows.
 pub(crate) struct Migrations {
     pub(crate) op: i64,
     pub(crate) versions: Vec<i64>,
@@ -67,7 +67,7 @@ impl Migration<Pg> for One {
     }
 
     fn revert(&self, _: &mut dyn BoxableConnection<Pg>) -> Result<()> {
-        Err("nobody reverts a migration here".into())
+        Err("migrations are not reverted here".into())
     }
 
     fn metadata(&self) -> &dyn MigrationMetadata {

@@ -1,6 +1,7 @@
-//! What did an operation come to, as its caller was told?
+//! The outcome of an operation, as its caller saw it.
 
-use advisory_runtime::Error;
+use advisory_runtime::{Error, lease};
+use diesel::result::Error as DieselError;
 
 /// What the caller may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,9 +10,9 @@ pub(crate) enum Outcome {
     Confirmed,
     /// `Ok`: it held the lock, and the slot was booked already.
     Taken,
-    /// Somebody else holds the key, or no connection was available. Nothing happened.
+    /// Another process holds the key, or no connection was available. Nothing happened.
     Refused,
-    /// An error that says that nothing happened.
+    /// An error that guarantees that nothing happened.
     Failed,
     /// The call was dropped before its body had ended. Nothing happened.
     Dropped,
@@ -51,22 +52,31 @@ impl Outcome {
     }
 }
 
-/// What an error tells the caller of a transaction-level lock.
+/// The outcome that an error of a transaction-level lock means.
 pub(crate) fn of_error(error: &Error) -> Outcome {
     match error {
-        error if error.is_busy() || error.is_done() => Outcome::Refused,
+        error if error.is_busy() => Outcome::Refused,
         Error::CommitUnknown { .. } => Outcome::Unknown,
         _ => Outcome::Failed,
     }
 }
 
-/// The name of the error's variant, and of a statement's error the beginning of what the database said.
-pub(crate) fn name(error: &Error) -> String {
+/// The outcome that an error of a lease means.
+pub(crate) fn of_lease_error(error: &lease::Error) -> Outcome {
+    match error {
+        error if error.is_held() || error.is_done() => Outcome::Refused,
+        lease::Error::CommitUnknown { .. } => Outcome::Unknown,
+        _ => Outcome::Failed,
+    }
+}
+
+/// The name of the error's variant, with the beginning of the database's message if a statement failed.
+pub(crate) fn name(error: &impl std::fmt::Debug, database: Option<&DieselError>) -> String {
     let name = format!("{error:?}");
     let end = name.find(|letter: char| !letter.is_alphanumeric());
     let name = &name[..end.unwrap_or(name.len())];
-    match error {
-        Error::Database(said) | Error::Cancelled { source: said, .. } => {
+    match database {
+        Some(said) if matches!(name, "Database" | "Cancelled") => {
             let said = said.to_string();
             let words = said
                 .split(' ')

@@ -1,4 +1,4 @@
-//! How are the figures shown? In Markdown: a table of the faults, one of the ways to hold a lock, and one of the bugs.
+//! The figures as Markdown: a table of the faults, one of the ways to hold a lock, and one of the bugs.
 
 use crate::figures::Figures;
 use crate::outcome::Outcome;
@@ -17,7 +17,7 @@ pub(crate) const BUGS: &str = "\
 /// How many violations of a run are printed.
 const SHOWN: usize = 5;
 
-/// A line of the table of faults or of bugs, and what should not have been found.
+/// A line of the table of faults or of bugs, and the violations that were not expected.
 pub(crate) fn line(figures: &Figures) -> String {
     let fault = figures.fault.name();
     if let Some(why) = figures.left_out {
@@ -78,7 +78,7 @@ fn shown(time: Option<Duration>) -> String {
     time.map_or("-".to_owned(), |time| format!("{} ms", time.as_millis()))
 }
 
-/// The table of the ways, of all runs without a bug together.
+/// The table of the ways, over all runs without a bug.
 pub(crate) fn ways(all: &[Figures]) -> String {
     let mut lines = vec!["| way | operations | granted |".to_owned()];
     lines.push("| --- | ---: | ---: |".to_owned());
@@ -90,7 +90,7 @@ pub(crate) fn ways(all: &[Figures]) -> String {
     lines.join("\n")
 }
 
-/// The last line: all runs without a bug together.
+/// The last line: the sum of all runs without a bug.
 pub(crate) fn total(all: &[Figures]) -> String {
     let sum = |count: fn(&Figures) -> usize| all.iter().map(count).sum::<usize>();
     let (runs, took) = (

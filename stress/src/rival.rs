@@ -1,4 +1,4 @@
-//! How are the same operations made with each bug instead of our lock? Do not imitate anything here.
+//! The same operations, made with each bug instead of our lock. Do not copy anything from here.
 
 mod lease;
 mod migration;
@@ -15,7 +15,7 @@ pub(crate) use lease::{job, once, term, write};
 pub(crate) use migration::migrate;
 use std::time::Duration;
 
-/// A visit of a slot by hand.
+/// A visit of a slot, locked by hand.
 pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'_>) -> Booked {
     let slot = visit.number;
     let lock = format!("SELECT pg_advisory_xact_lock({slot})");
@@ -66,7 +66,7 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
             });
             booked.await
         }
-        // The `?` behind the body.
+        // The early return of a `?` after the body.
         Bug::EarlyReturn => {
             if !is_locked(conn, "pg_try_advisory_lock", slot).await? {
                 return Err(DieselError::NotFound.into());
@@ -78,7 +78,7 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
             conn.batch_execute(&unlock).await?;
             Ok(booked)
         }
-        // In plain SQL, as through a helper: nobody ends the transaction where the call is dropped, and no pool knows of it.
+        // In plain SQL, as in a helper function: nothing ends the transaction when the call is dropped, and no pool knows about it.
         Bug::GuardOff => {
             conn.batch_execute("BEGIN").await?;
             let booked = async {
@@ -90,7 +90,7 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
             conn.batch_execute(end).await?;
             booked
         }
-        // Diesel's transaction, with a body that returns `Ok` over a failed statement now and then.
+        // Diesel's transaction, with a body that sometimes returns `Ok` after a failed statement.
         Bug::SwallowedError => {
             let booked = conn.transaction(async |conn| {
                 conn.batch_execute(&lock).await?;
@@ -102,7 +102,7 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
             });
             booked.await
         }
-        // Of leases, leaders or migrations: visits are ours then.
+        // The bugs of leases, leaders and migrations use our visits.
         _ => visit::wait(conn, slot, visit).await,
     }
 }
@@ -128,7 +128,7 @@ struct Count {
     count: i64,
 }
 
-/// The lock is waited for inside the statement, and what is counted was there before the wait.
+/// The statement waits for the lock, and counts rows that existed before the wait.
 const LOCK_AND_LOOK: &str = "WITH locked AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock($slot)) \
      SELECT stress.tick() AS entered, \
      (SELECT count(*) FROM locked, stress.visit WHERE slot = $slot AND booked) AS taken";

@@ -1,4 +1,4 @@
-//! What is one run? Load on a database of its own, one kind of fault again and again, silence, and the checker.
+//! One run: load on a database of its own, one kind of fault repeatedly, a quiet phase, and the checker.
 
 use crate::assignment::Assignment;
 use crate::bug::Bug;
@@ -7,7 +7,7 @@ use crate::clock::{self, pass};
 use crate::crew::Crew;
 use crate::evidence::Evidence;
 use crate::fault::{Between, Fault, Site};
-use crate::figures::Figures;
+use crate::figures::{Ended, Figures};
 use crate::server::{Failure, Server};
 use crate::tally::Tally;
 use crate::violation::{Rule, Violation};
@@ -16,36 +16,30 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is the same in all runs.
+/// The settings of all runs.
 pub(crate) struct Plan {
-    /// How many operations a run makes at least.
+    /// The minimum of operations in a run.
     pub(crate) operations: i64,
-    /// In which time a run has to show enough.
+    /// The time limit for a run to show enough.
     pub(crate) within: Duration,
     pub(crate) workers: usize,
     pub(crate) hold: Duration,
     pub(crate) seed: u64,
 }
 
-/// How long workers may take to begin, to go on when a fault is over, and to end.
+/// How long workers may take to start, to continue after a fault, and to end.
 const fn patience(bug: Option<Bug>) -> Duration {
-    // With a bug they may never, and it is soon enough seen.
+    // With a bug they may never do so, which shows soon enough.
     match bug {
         Some(_) => Duration::from_secs(10),
         None => Duration::from_secs(30),
     }
 }
 
-/// When a fault was over, and who was there to go on.
-pub(crate) struct Ended {
-    pub(crate) at: i64,
-    pub(crate) workers: Vec<i64>,
-}
-
-/// How often a fault has to hit something in each run.
+/// How often a fault must have an effect in each run.
 const FAULTS: usize = 2;
 
-/// A bug is searched for in so many episodes at most: the load stops after each, and the checker judges. Some operations are in each.
+/// The maximum of episodes in the search for a bug: the load stops after each, and the checker runs. Each has some operations.
 const EPISODES: usize = 30;
 const EPISODE: i64 = 300;
 
@@ -122,7 +116,7 @@ pub(crate) async fn run(
     })
 }
 
-/// One run, as it goes.
+/// One run in progress.
 struct Run<'r> {
     server: &'r Server,
     url: &'r str,
@@ -132,14 +126,14 @@ struct Run<'r> {
     bug: Option<Bug>,
     plan: &'r Plan,
     start: Instant,
-    /// How often the fault has run its course, and where it has hit something.
+    /// How often the fault was applied, and when it had an effect.
     rounds: usize,
     ended: Vec<Ended>,
     violations: Vec<Violation>,
 }
 
 impl Run<'_> {
-    /// Runs faults until the load has shown enough, and has the load end.
+    /// Applies faults until the load has shown enough, then ends the load.
     async fn load(&mut self) -> Result<(), Failure> {
         let patience = patience(self.bug);
         let (before, first) = (self.crew.tally(), self.rounds);
@@ -149,7 +143,7 @@ impl Run<'_> {
         while goes_on {
             let operations = self.missing_operations(&before, first);
             if operations.is_empty() {
-                // Some ways to hold a lock take their time: they get more of it between two faults.
+                // Some ways to hold a lock are slow, and get more time between two faults.
                 between += self.plan.hold / 2;
             }
             let missing = [operations, self.missing_ways()].concat();
@@ -179,7 +173,7 @@ impl Run<'_> {
                 self.ended.push(Ended { at, workers });
             }
             goes_on = self.goes_on(at).await;
-            // Time without a fault, for what it has left behind to show itself.
+            // A time without faults, so that anything left behind shows.
             pass(between).await;
         }
         self.crew.tell_all("stop");
@@ -189,13 +183,13 @@ impl Run<'_> {
         }
         let lost = self.crew.count_lost();
         if lost > 0 {
-            let what = format!("{lost} workers have ended by themselves");
+            let what = format!("{lost} workers have exited by themselves");
             self.violations.push(Violation::new(Rule::Stuck, what));
         }
         Ok(())
     }
 
-    /// Which operations and faults there have not been yet.
+    /// The operations and faults that are still missing.
     fn missing_operations(&self, before: &Tally, first: usize) -> Vec<String> {
         let begun = self.crew.tally().begun - before.begun;
         let (operations, rounds, least) = match self.bug {
@@ -212,7 +206,7 @@ impl Run<'_> {
         missing
     }
 
-    /// What else a run has to show, and has not yet. With a bug it need not.
+    /// Everything else that a run still has to show; nothing with a bug.
     fn missing_ways(&self) -> Vec<String> {
         match self.bug {
             Some(_) => Vec::new(),
@@ -220,7 +214,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the clients and the database have recorded, once the load has ended, and which rules it shows to be broken.
+    /// Collects what the clients and the database have recorded, once the load has ended, and checks it.
     async fn judge(&mut self) -> Result<Evidence, Failure> {
         let patience = match self.bug {
             Some(_) => Duration::from_secs(1),
@@ -238,7 +232,7 @@ impl Run<'_> {
         violations.any(|violation| violation.rule == rule)
     }
 
-    /// Whether each worker has a success after `since`, which is a violation when not.
+    /// Whether each worker has succeeded after `since`; a violation if not.
     async fn goes_on(&mut self, since: i64) -> bool {
         let goes_on = until(patience(self.bug), || self.crew.have_succeeded_since(since)).await;
         if !goes_on {
@@ -249,7 +243,7 @@ impl Run<'_> {
     }
 }
 
-/// Looks until it is so, and says whether it is.
+/// Polls until true or timed out.
 async fn until(patience: Duration, is_so: impl Fn() -> bool) -> bool {
     let end = Instant::now() + patience;
     while !is_so() {
@@ -261,7 +255,7 @@ async fn until(patience: Duration, is_so: impl Fn() -> bool) -> bool {
     true
 }
 
-/// What is left once the load has stopped: nothing, after a moment.
+/// Everything that is left once the load has stopped; after a moment that must be nothing.
 const LEFT: &str = "SELECT pid, mode, CASE WHEN granted THEN 'held' ELSE 'waited for' END FROM pg_catalog.pg_locks \
      WHERE locktype = 'advisory' \
      AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) \

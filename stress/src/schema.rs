@@ -1,15 +1,15 @@
-//! What does the database record? Every visit of a critical section, every grant of a lease, every write under one, every migration.
+//! The tables of the database: every visit of a critical section, every grant of a lease, every write under one, every migration.
 //!
-//! Ticks order the events, and not a clock: a sequence is counted outside of transactions, and a session that draws a tick
-//! while a lock is held draws it between the ticks of the holders before and after. A crash may take back the last numbers of a
-//! sequence, so those of each start of the server are above all that came before.
+//! Ticks, not a clock, order the events: a sequence counts outside of transactions, and a session that draws a tick
+//! while it holds a lock draws it between the ticks of the holders before and after. A crash may reset the last numbers of a
+//! sequence, so those of each start of the server are above all earlier ones.
 
 use crate::clock;
 
-/// By how much the ticks of a server's later start are larger. What is left of a tick divided by it is how many were drawn.
+/// How much larger the ticks are after each start of the server. A tick modulo this is how many were drawn.
 pub(crate) const START: i64 = 1_000_000_000;
 
-/// What makes the tables of one run.
+/// The SQL that creates the tables of one run.
 pub(crate) fn up() -> String {
     let base = clock::micros() / 1_000;
     format!(
@@ -22,7 +22,7 @@ pub(crate) fn up() -> String {
 
 const TICK: &str = "CREATE SCHEMA stress; CREATE SEQUENCE stress.number;";
 
-/// Nothing is unique, so that what should not be can be. A visit with `booked` is a booking.
+/// There are no unique constraints, so that violations can happen. A visit with `booked` is a booking.
 const SCHEMA: &str = "
 CREATE FUNCTION stress.tick() RETURNS int8 LANGUAGE sql VOLATILE AS $$
     SELECT pg_catalog.nextval('stress.number')

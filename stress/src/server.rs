@@ -1,4 +1,4 @@
-//! Which server is all this done to? One that the house has started itself, and no other: faults know no address but this.
+//! The test's own server; faults never touch another.
 
 use crate::clock::pass;
 use crate::schema;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-/// How long the server may take to let us in.
+/// How long the server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Server {
     own: OwnServer,
 }
 
-/// A row as text; what is null is empty.
+/// A row as text; NULL is empty.
 pub(crate) type Row = Vec<String>;
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -26,7 +26,7 @@ impl Server {
         Self { own }
     }
 
-    /// A database of a run's own, with what records its history.
+    /// A database for one run, with the tables that record its history.
     pub(crate) async fn create(&self, name: &str) -> Result<String, Failure> {
         let create = format!("CREATE DATABASE {name} TEMPLATE template0");
         self.rows(&self.url("postgres"), &create).await?;
@@ -53,19 +53,19 @@ impl Server {
         self.own.start_again().await;
     }
 
-    /// What statements answer, on a connection of their own.
+    /// The rows that statements return, on a connection of their own.
     pub(crate) async fn rows(&self, url: &str, sql: &str) -> Result<Vec<Row>, Failure> {
         let client = self.connect(url).await?;
         rows(&client, sql).await
     }
 
-    /// Again and again: it may be about to start, or have no room.
+    /// Retries: the server may be starting, or have no room.
     pub(crate) async fn connect(&self, url: &str) -> Result<Client, Failure> {
         let end = Instant::now() + PATIENCE;
         loop {
             match timeout(PATIENCE, tokio_postgres::connect(url, NoTls)).await? {
                 Ok((client, connection)) => {
-                    // Its errors reach the client's calls too.
+                    // The proxy's errors also reach the calls of its client.
                     drop(tokio::spawn(async move { drop(connection.await) }));
                     return Ok(client);
                 }

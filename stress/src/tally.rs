@@ -1,9 +1,9 @@
-//! How much has the load come to so far, and is it enough to show something?
+//! Progress of a run, and its minimum.
 
 use crate::way::Way;
 use std::fmt;
 
-/// What workers have counted.
+/// The counts of workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Operations that were begun.
@@ -12,11 +12,11 @@ pub(crate) struct Tally {
     pub(crate) booked: i64,
     /// Slots that were found booked.
     pub(crate) taken: i64,
-    /// Operations that have held their lock to the end, by [`Way::index`].
+    /// Operations that held their lock to the end, by [`Way::index`].
     pub(crate) granted: [i64; Way::ALL.len()],
 }
 
-/// What each run has to show at least. A run goes on until it has.
+/// The minimum that each run has to show. A run continues until then.
 const BOOKED: i64 = 10;
 const TAKEN: i64 = 10;
 const GRANTED: i64 = 2;
@@ -31,7 +31,7 @@ impl Tally {
         }
     }
 
-    /// From what [`Display`](fmt::Display) has written.
+    /// Parses the output of [`Display`](fmt::Display).
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split(' ').map(|word| word.parse().ok());
         let mut next = || numbers.next()?;
@@ -47,7 +47,7 @@ impl Tally {
         Some(tally)
     }
 
-    /// What is missing before a run shows something.
+    /// What is missing for a run to count.
     pub(crate) fn missing(&self, is_pooled: bool) -> Vec<String> {
         let ways = Way::ALL.into_iter();
         let ways = ways.filter(|way| !is_pooled || way.is_for_poolers());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_says_is_what_the_house_reads() {
+    fn a_tally_is_read_as_a_worker_prints_it() {
         let tally = enough();
         assert_eq!(Tally::parse(&tally.to_string()), Some(tally));
         assert_eq!(Tally::parse("7 1"), None);

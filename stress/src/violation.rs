@@ -1,23 +1,23 @@
-//! Which rules are there to break?
+//! The rules that a run can break.
 
-/// A rule that was broken.
+/// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Rule {
-    /// Never two holders of one key at once, and never more than there are permits.
+    /// No two holders of one key at once, and no more than there are permits.
     TooMany,
-    /// What was confirmed is there.
+    /// Confirmed writes exist.
     Lost,
-    /// A slot is booked once, and a booking is there once.
+    /// A slot is booked once, and each booking is recorded once.
     Doubled,
-    /// What a caller was told did not happen did not, and what is there somebody has begun.
+    /// A call that reported no effect has none, and everything written was begun by a client.
     Ghost,
-    /// Tokens grow; a lease is granted when it is free; no write under an older token comes after a newer grant.
+    /// Tokens grow; a lease is granted only when it is free; no write under an older token comes after a newer grant.
     Token,
-    /// Once the load has stopped no lock, no waiter and no open transaction is left.
+    /// Once the load has stopped, no lock, no waiter and no open transaction is left.
     Left,
-    /// Each worker goes on when the fault is over, and ends when it has to.
+    /// Each worker continues after a fault, and exits when it has to.
     Stuck,
-    /// Each run goes on until it has shown enough.
+    /// Each run continues until it has shown enough.
     Incomplete,
 }
 
@@ -47,7 +47,7 @@ impl Rule {
     }
 }
 
-/// One breach of a rule, and what shows it.
+/// One violation of a rule, and its evidence.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
     pub(crate) rule: Rule,

@@ -1,11 +1,11 @@
-//! What happens under the lock of a slot? A look, a thought, and a booking where it is free. In a room there is nothing to book.
+//! The work under the lock of a slot: read it, wait a moment, and book it if it is free. In a room there is nothing to book.
 //!
-//! Each function is one way to hold the lock; those of a slot share the key, and the body.
+//! Each function is one way to hold the lock. Those of a slot share the key and the body.
 
 use crate::clock::pass;
 use crate::history::Log;
 use crate::schema::START;
-use advisory_runtime::{Error, LockKey, Request, advisory_lock, session};
+use advisory_runtime::{Error, LockKey, PoolError, Request, advisory_lock, session};
 use diesel::dsl::count_star;
 use diesel::prelude::*;
 use diesel::result::Error as DieselError;
@@ -35,24 +35,24 @@ mod function {
 }
 pub(crate) use function::tick;
 
-/// Whether the slot was booked by this call.
+/// Whether this call booked the slot.
 pub(crate) type Booked = Result<bool, Error>;
 
-/// What else the body does.
+/// Additional behaviour of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Plain,
-    /// Takes its time between the look and the booking.
+    /// Sleeps between the read and the booking.
     Thinks,
-    /// Fails when it has booked.
+    /// Fails after its booking.
     Fails,
-    /// Has a statement fail, says nothing of it, and returns `Ok`.
+    /// Runs a statement that fails, ignores the error, and returns `Ok`.
     Swallows,
-    /// Never ends when it has booked: its call is dropped there.
+    /// Never returns after its booking: its call is dropped there.
     Hangs,
 }
 
-/// One visit of a slot, as it goes.
+/// One visit of a slot in progress.
 pub(crate) struct Visit<'w> {
     pub(crate) op: i64,
     /// The slot, or the room.
@@ -63,11 +63,11 @@ pub(crate) struct Visit<'w> {
     pub(crate) log: &'w Log,
     /// How many ticks were drawn, as far as this process knows.
     pub(crate) ticks: &'w AtomicI64,
-    /// Notified where the call must be dropped, behind its booking.
+    /// Notified when the call must be dropped, after its booking.
     pub(crate) hangs: Notify,
-    /// The last tick that the database has told, or 0.
+    /// The last tick that the database returned, or 0.
     pub(crate) departed: AtomicI64,
-    /// Whether the body has come to its end, so that a commit may have been sent.
+    /// Whether the body has ended, so that a commit may have been sent.
     pub(crate) has_ended: AtomicBool,
     /// Behind a pooler: the slot was booked already, which is an error.
     pub(crate) is_taken: AtomicBool,
@@ -153,14 +153,14 @@ impl Visit<'_> {
     }
 }
 
-/// What is booked once.
+/// A thing that is booked once.
 #[derive(LockKey)]
 #[lock_key("slot:<slot>")]
 pub(crate) struct SlotLock {
     pub(crate) slot: i64,
 }
 
-/// What a few may be in at once.
+/// A thing that a few may use at once.
 #[derive(LockKey)]
 #[lock_key("room:<room>")]
 pub(crate) struct RoomLock {
@@ -229,7 +229,7 @@ pub(crate) async fn permits(conn: &mut AsyncPgConnection, room: i64, visit: &Vis
     visit.sit(conn).await
 }
 
-/// By a guard that owns its connection. Another task has it for a while, and asks whether the lock is still held.
+/// With a guard that owns its connection. Another task has the guard for a while, and checks that the lock is still held.
 pub(crate) async fn owned(
     pool: &Pool<AsyncPgConnection>,
     request: Request,
@@ -253,15 +253,13 @@ pub(crate) async fn owned(
     });
     if let Ok((lock, is_held)) = checked.await {
         is_held?;
-        drop(lock.release().await?);
+        drop(lock.finish(Ok::<_, Error>(())).await?);
     }
     Ok(booked)
 }
 
 pub(crate) async fn connection(
     pool: &Pool<AsyncPgConnection>,
-) -> Result<Object<AsyncPgConnection>, Error> {
-    pool.get()
-        .await
-        .map_err(|error| Error::Pool(Box::new(error)))
+) -> Result<Object<AsyncPgConnection>, PoolError> {
+    pool.get().await.map_err(PoolError::new)
 }

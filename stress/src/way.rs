@@ -1,4 +1,4 @@
-//! Which kinds of operation does the load consist of? Each is one way to hold a lock.
+//! The kinds of operation of the load. Each is one way to hold a lock.
 
 use std::str::FromStr;
 
@@ -38,23 +38,23 @@ pub(crate) enum Way {
     Migrate,
 }
 
-/// What an operation has to itself; keys of different subjects never meet.
+/// What an operation locks; keys of different subjects never collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
-    /// Is booked once.
+    /// Booked once.
     Slot,
-    /// Has [`PERMITS`] seats.
+    /// Has [`PERMITS`] permits.
     Room,
-    /// Is held by lease.
+    /// Held by lease.
     Job,
-    /// Is done once.
+    /// Done once.
     Work,
     /// A version of the schema.
     Version,
     Nothing,
 }
 
-/// How many may be in a room at once.
+/// How many operations may be in a room at once.
 pub(crate) const PERMITS: usize = 3;
 
 impl Subject {
@@ -69,7 +69,7 @@ impl Subject {
         }
     }
 
-    /// How many holders there may be at once.
+    /// The maximum of holders at once.
     pub(crate) const fn capacity(self) -> usize {
         match self {
             Self::Room => PERMITS,
@@ -119,7 +119,7 @@ impl Way {
         }
     }
 
-    /// Whether it works behind a pooler in transaction mode that tracks no prepared statements.
+    /// Whether it works behind a pooler in transaction mode that does not track prepared statements.
     pub(crate) const fn is_for_poolers(self) -> bool {
         matches!(self, Self::Wait | Self::Never | Self::Bounded | Self::Poll)
     }
@@ -135,7 +135,7 @@ impl Way {
         }
     }
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Its index in [`ALL`](Self::ALL).
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

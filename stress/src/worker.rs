@@ -1,9 +1,9 @@
-//! What does one process do? It puts the database under load, and listens to the house.
+//! One worker process: it puts the database under load, and obeys the controller.
 //!
-//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for that long, `stop` ends the load until the next
-//! `go`, and the end of the input, as when the house is gone, ends the process. On standard output: `open` once it can begin, then the
-//! time of the last success and the tally, and `quiet` once the load has ended. The pool stays open until the process ends: what a broken
-//! guard leaves in it must show.
+//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for that long, and `stop` ends the load
+//! until the next `go`. The end of the input, for example when the controller has exited, ends the process. On standard output:
+//! `open` once it can begin, then the time of the last success and the tally, and `quiet` once the load has ended. The pool stays
+//! open until the process exits, so that what a broken guard leaves in it shows.
 
 use crate::assignment::Assignment;
 use crate::chance::Chance;
@@ -25,14 +25,14 @@ use tokio::time::timeout;
 /// More of them than connections.
 const TASKS: u32 = 10;
 const CONNECTIONS: usize = 7;
-/// Behind a pooler so few that no connection is opened, or closed, while others are at work; see [`open_all`].
+/// Behind a pooler: few enough that no connection is opened, or closed, while others work; see [`open_all`].
 const POOLED_TASKS: u32 = 3;
 
-/// Runs until the house is gone.
+/// Runs until the controller has exited.
 pub(crate) fn run(told: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
     let mut config = ManagerConfig::default();
     if told.is_pooled {
-        // The other way to look at a connection is a prepared statement.
+        // The other way to check a connection is a prepared statement.
         config.recycling_method = RecyclingMethod::Fast;
     }
     let manager = AsyncDieselConnectionManager::new_with_config(&told.url, config);
@@ -79,9 +79,9 @@ pub(crate) fn run(told: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Opens all connections before anybody works. diesel-async sets one up with prepared statements, sent without waiting in
-/// between; where that fails, or where it is closed soon after, pgbouncer before 1.21 gives the backend to another client while
-/// its answers are still to come, and that client takes them for its own.
+/// Opens all connections before any work starts. diesel-async sets up a connection with prepared statements, which it sends without
+/// waiting in between. If that fails, or the connection is closed soon after, pgbouncer before 1.21 gives the backend to another
+/// client while answers are still outstanding, and that client reads them as its own.
 async fn open_all(pool: &Pool<AsyncPgConnection>) {
     let mut connections = Vec::new();
     while connections.len() < CONNECTIONS {
@@ -116,7 +116,7 @@ async fn work(load: &Arc<Load>, told: &Assignment, round: u64) {
     let mut ended = tokio::spawn(async move {
         while let Some(ended) = tasks.join_next().await {
             if ended.is_err() {
-                // A panic, which the house sees by the end of the process.
+                // A panic, which the controller detects by the end of the process.
                 exit(1);
             }
         }
@@ -137,7 +137,7 @@ fn say(line: &str) {
     let mut stdout = io::stdout().lock();
     let said = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     if said.is_err() {
-        // Nobody listens any more.
+        // The controller has stopped reading.
         exit(1);
     }
 }

@@ -1,11 +1,11 @@
-//! The short form: each fault runs its course and no rule is broken; each known bug breaks the rule that it is known for.
+//! A short stress test: no fault breaks a rule, and each known bug breaks the rule that it is known for.
 
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
-/// The runs of the house with these flags, whether it says that all is as it should be, and what it prints.
-fn house(name: &str, flags: &[&str]) -> (Vec<Value>, bool, String) {
+/// Runs the stress test with these flags: whether it succeeded, and what it printed.
+fn run(name: &str, flags: &[&str]) -> (Vec<Value>, bool, String) {
     let file = format!("{name}-{}.json", std::process::id());
     let file = std::env::temp_dir().join(file);
     let output = Command::new(env!("CARGO_BIN_EXE_advisory-stress"))
@@ -29,7 +29,7 @@ fn house(name: &str, flags: &[&str]) -> (Vec<Value>, bool, String) {
 #[test]
 fn no_rule_is_broken_whatever_fails() {
     let flags = ["--only", "all", "--operations", "5200"];
-    let (runs, is_sound, _) = house("faults", &flags);
+    let (runs, is_sound, _) = run("faults", &flags);
     assert!(is_sound, "a rule was broken, or a run failed");
     assert_eq!(runs.len(), 13);
     for run in &runs {
@@ -40,7 +40,7 @@ fn no_rule_is_broken_whatever_fails() {
         for (rule, broken) in run["violations"].as_object().unwrap() {
             assert_eq!(broken, 0, "{rule}: {run:#}");
         }
-        // A run goes on until it has shown so much.
+        // A run continues until it has shown this much.
         assert!(run["operations"].as_u64().unwrap() >= 400, "{run:#}");
         assert!(run["confirmed"].as_u64().unwrap() >= 10, "{run:#}");
         assert!(run["taken"].as_u64().unwrap() >= 10, "{run:#}");
@@ -74,7 +74,7 @@ fn each_known_bug_breaks_its_rule() {
         ("unfenced-leader", "token"),
         ("unlocked-migrations", "doubled"),
     ];
-    let (runs, are_found, _) = house("bugs", &["--bug", "all"]);
+    let (runs, are_found, _) = run("bugs", &["--bug", "all"]);
     assert_eq!(runs.len(), bugs.len());
     for ((bug, rule), run) in bugs.into_iter().zip(&runs) {
         assert_eq!(run["bug"], *bug);
@@ -86,7 +86,7 @@ fn each_known_bug_breaks_its_rule() {
 #[test]
 fn an_incomplete_run_fails_and_says_what_is_missing() {
     let flags = ["--only", "kill-client", "--within", "0"];
-    let (runs, is_sound, said) = house("little", &flags);
+    let (runs, is_sound, said) = run("little", &flags);
     assert!(!is_sound);
     assert_eq!(runs[0]["violations"]["incomplete"], 1, "{runs:#?}");
     let what = "incomplete: after 0 s: operations: ";

@@ -1,4 +1,4 @@
-//! Which user runs the server? PostgreSQL refuses to run as root.
+//! The user that runs the server. PostgreSQL refuses to run as root.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use crate::HarnessError;
 
-/// The user that the server's programs run as: ourselves, or another one when we are root.
+/// The user that the server's programs run as: this user, or another one if this is root.
 #[derive(Clone, Copy)]
 pub(crate) struct Account {
     other: Option<(u32, u32)>,
 }
 
 impl Account {
-    /// Ourselves; as root, `postgres`, else `nobody`.
+    /// This user; as root, `postgres`, else `nobody`.
     pub(crate) fn find() -> Result<Self, HarnessError> {
         if id(&["-u"]) != Some(0) {
             return Ok(Self { other: None });
@@ -34,18 +34,18 @@ impl Account {
         self.other.is_some()
     }
 
-    /// A command run as this user.
+    /// A command that runs as this user.
     pub(crate) fn command(self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         if let Some((uid, gid)) = self.other {
             command.uid(uid).gid(gid);
         }
-        // The current folder may be closed to the other user.
+        // The other user may not have access to the current folder.
         command.current_dir("/").stdin(Stdio::null());
         command
     }
 
-    /// Whether this user may make files in `folder`.
+    /// Whether this user may create files in `folder`.
     pub(crate) fn can_write(self, folder: &Path) -> bool {
         let test = "test -d \"$0\" && test -w \"$0\" && test -x \"$0\"";
         self.command("sh")

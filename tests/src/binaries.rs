@@ -1,4 +1,4 @@
-//! Where are the server's programs on this system?
+//! The server's programs on this system.
 //!
 //! `PATH`, `pg_config --bindir`, then the places where packagers put them, newest major version first.
 
@@ -13,7 +13,7 @@ use crate::account::Account;
 #[derive(Clone, Debug)]
 pub(crate) struct Binaries {
     pub(crate) bin: PathBuf,
-    /// For `LD_LIBRARY_PATH`: the libraries that a relocated build brings along.
+    /// For `LD_LIBRARY_PATH`: the libraries that come with a relocated build.
     pub(crate) lib: Option<PathBuf>,
     /// The server's major version.
     pub(crate) version: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Binaries {
 /// The oldest server that the library supports.
 const OLDEST: u32 = 14;
 
-/// `(folder, how the names below it begin, what follows the name)`, the name ending in a version.
+/// `(folder, the start of the names below it, the rest of the path)`; the name ends in a version.
 const PLACES: &[(&str, &str, &str)] = &[
     ("/usr/lib/postgresql", "", "bin"),         // Debian, Ubuntu
     ("/usr", "pgsql-", "bin"),                  // PostgreSQL's own RPMs
@@ -37,11 +37,11 @@ const PLACES: &[(&str, &str, &str)] = &[
     ("/Library/PostgreSQL", "", "bin"),         // EnterpriseDB's installer
 ];
 
-/// Fedora, Arch and FreeBSD: in `PATH` as a rule, but not in that of every `cron` and `sudo`.
+/// Fedora, Arch and FreeBSD: usually in `PATH`, but not always in that of `cron` and `sudo`.
 const PLAIN: &[&str] = &["/usr/bin", "/usr/local/bin"];
 
 impl Binaries {
-    /// The programs in `bin`, when they are all there, of a supported version, and `account` can run them.
+    /// The programs in `bin`, if they are all there, of a supported version, and `account` can run them.
     pub(crate) fn at(bin: &Path, lib: Option<&Path>, account: Account) -> Option<Self> {
         if !["initdb", "pg_ctl", "postgres"]
             .iter()
@@ -64,13 +64,13 @@ impl Binaries {
         (version >= OLDEST).then_some(Self { bin, lib, version })
     }
 
-    /// The programs of a build that was unpacked somewhere, with its libraries beside them.
+    /// The programs of a build that was unpacked into a folder, with its libraries.
     pub(crate) fn unpacked_at(bin: &Path, account: Account) -> Option<Self> {
         let bin = bin.canonicalize().ok()?;
         Self::at(&bin, Some(&bin.parent()?.join("lib")), account)
     }
 
-    /// The first of this system's folders that will do.
+    /// The first usable folder of this system.
     pub(crate) fn find(account: Account) -> Option<Self> {
         candidates()
             .iter()
@@ -105,7 +105,7 @@ fn candidates() -> Vec<PathBuf> {
     folders
 }
 
-/// The first number in `text`: 17 of `17.2`, `postgresql@17` and `pgsql-17`; 0 when there is none.
+/// The first number in `text`: 17 of `17.2`, `postgresql@17` and `pgsql-17`; 0 if there is none.
 fn major(text: &str) -> u32 {
     let digits = text
         .chars()

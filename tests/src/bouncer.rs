@@ -14,14 +14,14 @@ use crate::account::Account;
 use crate::lifeline::Lifeline;
 use crate::server::{owns_server, temp_folder};
 
-/// The program, if it is not the `pgbouncer` that is installed.
+/// The program to use instead of the installed `pgbouncer`.
 const PROGRAM: &str = "ADVISORY_TEST_PGBOUNCER";
 
-/// A pgbouncer in front of the process's own server; stopped with this value.
+/// A pgbouncer in front of the process's own server. Dropping this stops it.
 pub struct Bouncer(Lifeline);
 
 impl Bouncer {
-    /// [`start`](Self::start), if the program tracks prepared statements, which pgbouncer does since 1.21.
+    /// [`start`](Self::start), if the program tracks prepared statements, as pgbouncer does since 1.21.
     ///
     /// # Panics
     ///
@@ -35,12 +35,12 @@ impl Bouncer {
         Self::start(database, settings).await
     }
 
-    /// Starts one with these lines in its settings, such as `pool_mode = transaction`; else the reason why not: it is not
+    /// Starts one with these lines in its settings, such as `pool_mode = transaction`; or returns why not: it is not
     /// installed, or the server is not ours.
     ///
     /// # Panics
     ///
-    /// When it is installed and does not start.
+    /// If it is installed and does not start.
     pub async fn start(database: &Database, settings: &str) -> Result<Self, &'static str> {
         if !owns_server() {
             return Err("the server is not our own, so its password is unknown");
@@ -48,11 +48,11 @@ impl Bouncer {
         Self::before(database.url(), settings).await
     }
 
-    /// As [`start`](Self::start), in front of a server that a test started itself: the one behind this address.
+    /// Like [`start`](Self::start), in front of a server that a test started itself: the one at this address.
     ///
     /// # Panics
     ///
-    /// When it is installed and does not start, or the server does not listen on a socket.
+    /// If it is installed and does not start, or the server does not listen on a socket.
     pub async fn before(url: &str, settings: &str) -> Result<Self, &'static str> {
         let socket = socket_of(url);
         let settings = settings.to_owned();
@@ -64,13 +64,13 @@ impl Bouncer {
         }
     }
 
-    /// The address of a database through it.
+    /// The address of a database through the pooler.
     #[must_use]
     pub fn url(&self, database: &Database) -> String {
         self.address(database.name())
     }
 
-    /// The address of the database of this name through it.
+    /// The address of the database of this name through the pooler.
     #[must_use]
     pub fn address(&self, name: &str) -> String {
         self.0.url(name, None)
@@ -90,7 +90,7 @@ fn program() -> OsString {
     env::var_os(PROGRAM).unwrap_or_else(|| "pgbouncer".into())
 }
 
-/// The 25 of `PgBouncer 1.25.2`.
+/// The minor version: the 25 of `PgBouncer 1.25.2`.
 fn minor_version() -> Option<u32> {
     let path = env::var("PATH").unwrap_or_default();
     let mut asked = Command::new("sh");
@@ -103,7 +103,7 @@ fn minor_version() -> Option<u32> {
 }
 
 fn start(socket: PathBuf, settings: String) -> Result<Lifeline, String> {
-    // It refuses to run as root, as the server does.
+    // Like the server, it refuses to run as root.
     let account = Account::find().map_err(|error| error.to_string())?;
     let folder = temp_folder(account).map_err(|error| error.to_string())?;
     let mut shell = account.command("sh");

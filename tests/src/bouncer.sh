@@ -1,5 +1,5 @@
-# Runs pgbouncer for as long as standard input stays open: sh -c "…" NAME TEMP SERVER SETTINGS PROGRAM
-# Says "ready FOLDER" (settings, log and socket are in it), "missing", or what went wrong, on standard output.
+# Runs pgbouncer as long as standard input stays open: sh -c "…" NAME TEMP SERVER SETTINGS PROGRAM
+# Prints "ready FOLDER" (settings, log and socket are in it), "missing", or what failed, on standard output.
 trap '' HUP INT PIPE QUIT TERM
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 command -v "$4" >/dev/null || { echo missing; exit 1; }

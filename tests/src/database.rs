@@ -1,4 +1,4 @@
-//! What is a test's own database, and how is it connected to?
+//! A test's own database, and the connections to it.
 
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,10 +19,10 @@ use crate::HarnessError;
 use crate::observe::PATIENCE;
 use crate::server::Server;
 
-/// How long dropping a database may hold up its test.
+/// How long dropping a database may delay its test.
 const FAREWELL: Duration = Duration::from_secs(30);
 
-/// One fresh database, dropped with this value, and an observer: a connection of its own beside those under test.
+/// One fresh database, dropped with this value, and an observer: a separate connection that tests do not use otherwise.
 pub struct Database {
     name: String,
     url: String,
@@ -33,11 +33,11 @@ pub struct Database {
 }
 
 impl Database {
-    /// Makes a fresh database, and starts the process's server if this is its first.
+    /// Creates a fresh database, and starts the process's server if this is its first.
     ///
     /// # Panics
     ///
-    /// When no server is available: the text says what to do. For tests; examples use [`Self::try_create`].
+    /// If no server is available: the text says what to do. For tests; examples use [`Self::try_create`].
     pub async fn create() -> Self {
         match Self::try_create().await {
             Ok(database) => database,
@@ -45,7 +45,7 @@ impl Database {
         }
     }
 
-    /// Makes a fresh database, and starts the process's server if this is its first.
+    /// Creates a fresh database, and starts the process's server if this is its first.
     pub async fn try_create() -> Result<Self, HarnessError> {
         let server = spawn_blocking(Server::shared)
             .await
@@ -64,14 +64,14 @@ impl Database {
         })
     }
 
-    /// How long its `until_…` wait, instead of half a minute: for a state that must not occur.
+    /// How long its `until_…` methods wait, instead of half a minute: for a state that must not occur.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// The address of this database, as `AsyncPgConnection::establish`, pools and `psql` take it.
+    /// The address of this database, in the form that `AsyncPgConnection::establish`, pools and `psql` accept.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -81,18 +81,18 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When the server refuses it.
+    /// If the server refuses it.
     pub async fn connect(&self) -> AsyncPgConnection {
         AsyncPgConnection::establish(&self.url)
             .await
             .expect("a connection to the test's database")
     }
 
-    /// A pool of at most `size` connections; none is opened yet.
+    /// A pool of at most `size` connections; none is open yet.
     ///
     /// # Panics
     ///
-    /// Never: the builder asks for no timeouts, so it needs no runtime.
+    /// Never: the builder sets no timeouts, so it needs no runtime.
     #[must_use]
     pub fn deadpool(&self, size: usize) -> deadpool::Pool<AsyncPgConnection> {
         let manager = AsyncDieselConnectionManager::new(&self.url);
@@ -106,7 +106,7 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When the server refuses a connection.
+    /// If the server refuses a connection.
     pub async fn bb8(&self, size: u32) -> bb8::Pool<AsyncPgConnection> {
         let manager = AsyncDieselConnectionManager::new(&self.url);
         bb8::Pool::builder()
@@ -120,17 +120,17 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When the server refuses it.
+    /// If the server refuses it.
     #[must_use]
     pub fn establish(&self) -> PgConnection {
         PgConnection::establish(&self.url).expect("a connection to the test's database")
     }
 
-    /// A pool of at most `size` connections of blocking Diesel; none is opened yet.
+    /// A pool of at most `size` connections of blocking Diesel; none is open yet.
     ///
     /// # Panics
     ///
-    /// Never: it waits for no connection.
+    /// Never: it does not wait for a connection.
     #[must_use]
     pub fn r2d2(&self, size: u32) -> r2d2::Pool<ConnectionManager<PgConnection>> {
         let manager = ConnectionManager::new(&self.url);
@@ -155,12 +155,12 @@ impl Database {
 }
 
 impl Drop for Database {
-    /// Drops the database, with whatever is still connected to it. Best effort: our own server goes with the process.
+    /// Drops the database, also if connections are still open. Best effort: our own server is deleted with the process.
     fn drop(&mut self) {
         self.connection.abort();
         let farewell = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
         let url = self.server.url();
-        // A thread of its own, because the test's runtime may be a single thread, and that is this one.
+        // A thread of its own, because the test's runtime may have only this thread.
         let dropping = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -177,7 +177,7 @@ impl Drop for Database {
 ///
 /// # Panics
 ///
-/// When the connection cannot answer.
+/// If the connection cannot answer.
 pub async fn pid_of(conn: &mut AsyncPgConnection) -> i32 {
     diesel::select(sql::<Integer>("pg_catalog.pg_backend_pid()"))
         .get_result(conn)
@@ -197,7 +197,7 @@ async fn open(url: &str) -> Result<(Client, JoinHandle<()>), HarnessError> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(|error| {
         HarnessError::new(format!("connecting to PostgreSQL: {}", chain(&error)))
     })?;
-    // The connection's errors reach the client's calls too, where they are reported.
+    // The connection's errors also reach the client's calls, which report them.
     Ok((client, tokio::spawn(async move { drop(connection.await) })))
 }
 
@@ -210,7 +210,7 @@ fn chain(error: &dyn std::error::Error) -> String {
         .join(": ")
 }
 
-/// Unique on the server too: with a shared one, other processes make databases beside us.
+/// Unique on the server too: other processes may create databases on the same server.
 fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let started = SystemTime::now()
@@ -223,7 +223,7 @@ fn unique_name() -> String {
     )
 }
 
-/// `url` with another database: a later key wins in a key-value string, and a URL has one place for it.
+/// `url` with another database: in a key-value string a later key wins, and a URL has one place for it.
 fn with_database(url: &str, name: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return format!("{url} dbname={name}");

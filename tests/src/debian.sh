@@ -1,7 +1,7 @@
 # Fetches a program of a newer Debian than this machine's, with its libraries, into a folder where it runs:
 #   sh debian.sh PACKAGE FOLDER SUITE...
-# From the archive that this machine has its own packages of; the last suite wins. Needs no root, and installs nothing. Beside each
-# program of the package is the real one, which is started with the libraries that it was built for.
+# It uses the archive of this machine's own packages; the last suite wins. It needs no root, and installs nothing. Each
+# program of the package is a script that starts the real one with the libraries that it was built for.
 set -eu
 package=$1
 mkdir -p "$2"
@@ -28,7 +28,7 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 CONF
 export APT_CONFIG="$folder/apt/apt.conf"
 apt-get -qq update
-# Libraries, and what belongs to the package itself; not the programs that only its installation needs.
+# Libraries, and the package itself; not the programs that only its installation needs.
 apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances "$package" |
     grep -E "^(lib|postgresql-client-[0-9]+\$)" | grep -v -e perl -e '^libc-' -e ':' | sort -u >"$folder/apt/libraries"
 (cd "$folder/apt" && xargs apt-get -qq download "$package" <libraries)
@@ -41,7 +41,7 @@ loader=$(basename "$libraries"/ld-linux*)
 for program in "$folder"/usr/bin/* "$folder"/usr/sbin/* "$folder"/usr/lib/postgresql/*/bin/*; do
     [ -f "$program" ] && [ ! -h "$program" ] && [ "$(head -c 4 "$program" | tail -c 3)" = ELF ] || continue
     mv "$program" "$program.real"
-    # By its own place, since the folder may be moved.
+    # Relative to its own folder, since that may be moved.
     cat >"$program" <<WRAPPER
 #!/bin/sh
 libraries=\${0%/*}/$(realpath --relative-to "$(dirname "$program")" "$libraries")

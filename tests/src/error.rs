@@ -1,8 +1,8 @@
-//! Why is there no database, and what should the reader do about it?
+//! Why there is no database, and what the reader should do about it.
 
 use std::fmt;
 
-/// There is no database to run on. The text says why, and what to do.
+/// No database is available. The text says why, and what to do.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HarnessError(String);
 
@@ -18,7 +18,7 @@ impl fmt::Display for HarnessError {
     }
 }
 
-/// The text itself, so that `main` returning this error prints it readably.
+/// The text itself, so that returning this error from `main` prints it readably.
 impl fmt::Debug for HarnessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -1,21 +1,21 @@
-//! Ends another process with this one, in whatever way this one ends: return, panic, Ctrl-C, `kill -9`.
+//! Ends another process when this one ends, in whatever way: return, panic, Ctrl-C, `kill -9`.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// A shell that reads from a pipe of which only this process has the other end. If the pipe closes before a line arrives, the shell
+/// A shell that reads from a pipe whose other end only this process has. If the pipe closes before a line arrives, the shell
 /// kills the process, even a stopped one.
 pub struct Guardian(Child);
 
 impl Guardian {
-    /// Guards a child of this process, until this value is dropped.
+    /// Guards a child of this process until this value is dropped.
     ///
     /// # Errors
     ///
-    /// Of starting the shell.
+    /// If the shell cannot be started.
     pub fn of(child: &Child) -> io::Result<Self> {
-        // A group of its own, as in `lifeline`: it outlives us by a moment.
+        // In a process group of its own, as in `lifeline`: it must outlive this process for a moment.
         let shell = Command::new("sh")
             .args([
                 "-c",
@@ -33,7 +33,7 @@ impl Guardian {
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        // Without a word it would kill what has the number by then.
+        // Without this line it would kill whichever process has the number by then.
         let told = self
             .0
             .stdin

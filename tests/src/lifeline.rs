@@ -1,27 +1,28 @@
-//! How does a program that we start vanish with the process?
+//! Programs that end with the process that started them.
 //!
-//! A small shell (`server.sh`, `bouncer.sh`) starts it and waits on a pipe that only we hold: once we are gone, in whatever
-//! way (return, panic, Ctrl-C, `kill -9`), the pipe closes and the shell stops the program and removes its folder.
+//! A small shell script (`server.sh`, `bouncer.sh`) starts it and waits on a pipe whose other end only this process has. When this
+//! process ends, in whatever way (return, panic, Ctrl-C, `kill -9`), the pipe closes and the shell stops the program and removes
+//! its folder.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
 
-/// A program that listens on a socket in a folder of its own, and the pipe whose end is its end.
+/// A program that listens on a socket in a folder of its own, and the pipe whose closing ends it.
 pub(crate) struct Lifeline {
     folder: String,
     _pipe: Option<ChildStdin>,
 }
 
 impl Lifeline {
-    /// Runs a shell's command that says `ready FOLDER` and stays. The error is what it says else.
+    /// Runs a shell command that prints `ready FOLDER` and keeps running. Any other output is the error.
     pub(crate) fn start(mut shell: Command) -> Result<Self, String> {
         for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG"))
         {
             shell.env_remove(name);
         }
-        // A group of its own: the terminal's Ctrl-C and a test runner's kill reach us, and it outlives us by a moment.
+        // In a process group of its own: the terminal's Ctrl-C or a test runner's kill must not end it before it has cleaned up.
         shell
             .process_group(0)
             .stdin(Stdio::piped())
@@ -45,12 +46,12 @@ impl Lifeline {
         })
     }
 
-    /// Where the program's files are.
+    /// The folder of the program's files.
     pub(crate) fn folder(&self) -> &str {
         &self.folder
     }
 
-    /// The address of a database behind the program's socket.
+    /// The address of a database through the program's socket.
     pub(crate) fn url(&self, database: &str, port: Option<u16>) -> String {
         let folder = self.folder.replace('%', "%25").replace('/', "%2F");
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is a database doing? Asked through the observer, waited for as a state and not for a time.
+//! The state of a database, read through the observer. Tests wait for a state, not for a time.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,20 +8,19 @@ use tokio_postgres::SimpleQueryMessage;
 
 use crate::Database;
 
-/// How long a waiter may take to show up, and what was given up to be gone: a guard against hanging, longer than a
-/// busy machine stalls.
+/// How long to wait for a state: a guard against hanging, longer than a busy machine stalls.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Between two poll at the server.
+/// Between two polls of the server.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// The advisory locks of this database, keys put together again: `bigint` keys have `objsubid` 1, pairs 2.
+/// The advisory locks of this database, with their keys put together again: `bigint` keys have `objsubid` 1, pairs 2.
 const LOCKS: &str = "SELECT CASE objsubid WHEN 1 THEN (classid::bigint << 32) | objid::bigint END AS bigint_key, \
      classid::bigint AS first, objid::bigint AS second, mode, granted, pid \
      FROM pg_catalog.pg_locks WHERE locktype = 'advisory' \
      AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())";
 
-/// Everybody else in this database.
+/// All other sessions of this database.
 const BACKENDS: &str = "SELECT pid, state, query FROM pg_catalog.pg_stat_activity \
      WHERE datname = pg_catalog.current_database() AND backend_type = 'client backend' \
      AND pid <> pg_catalog.pg_backend_pid()";
@@ -42,9 +41,9 @@ pub struct AdvisoryLock {
     pub key: LockedKey,
     /// `ExclusiveLock` or `ShareLock`.
     pub mode: String,
-    /// Whether it is held; else its backend waits for it.
+    /// Whether it is held; otherwise its backend waits for it.
     pub granted: bool,
-    /// The backend that holds it or waits.
+    /// The backend that holds it or waits for it.
     pub pid: i32,
 }
 
@@ -69,7 +68,7 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When the observer's connection is gone.
+    /// If the observer's connection is lost.
     pub async fn locks(&self) -> Vec<AdvisoryLock> {
         let rows = self
             .observer()
@@ -94,7 +93,7 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When none does within the database's patience.
+    /// If none does within the database's time limit.
     pub async fn until_waiting(&self, key: i64) {
         self.until_waiters(key, 1).await;
     }
@@ -103,7 +102,7 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When they do not within the database's patience.
+    /// If they do not within the database's time limit.
     pub async fn until_waiters(&self, key: i64, count: usize) {
         let claim = format!("{count} waiting for key {key}");
         let short = format!(
@@ -113,11 +112,11 @@ impl Database {
         self.until_empty(self.patience(), &claim, &short).await;
     }
 
-    /// Waits until no backend waits for the lock on this `bigint` key any more; who holds it may go on.
+    /// Waits until no backend waits for the lock on this `bigint` key; it may still be held.
     ///
     /// # Panics
     ///
-    /// When one is left after the database's patience.
+    /// If one is left after the database's time limit.
     pub async fn until_no_waiters(&self, key: i64) {
         let left = format!(
             "SELECT pid || ' waits' FROM ({LOCKS}) AS locks WHERE bigint_key = {key} AND NOT granted"
@@ -129,7 +128,7 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When none does within the database's patience.
+    /// If none does within the database's time limit.
     pub async fn until_active(&self, text: &str) {
         let claim = format!("a backend that runs {text}");
         let short = format!(
@@ -143,18 +142,18 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When some are left after the database's patience.
+    /// If some are left after the database's time limit.
     pub async fn until_no_locks(&self) {
         let left = format!("SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks");
         self.until_empty(self.patience(), "no advisory locks", &left)
             .await;
     }
 
-    /// Waits until nothing goes on: no advisory lock, no running statement, no open transaction.
+    /// Waits until the database is idle: no advisory lock, no running statement, no open transaction.
     ///
     /// # Panics
     ///
-    /// When something is left after the database's patience.
+    /// If something is left after the database's time limit.
     pub async fn until_quiet(&self) {
         let left = format!(
             "SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks UNION ALL \
@@ -167,12 +166,12 @@ impl Database {
 
     /// Runs statements on the observer's connection. (Not `execute`: that is a method of every type under `RunQueryDsl`.)
     ///
-    /// In a transaction that they begin, the observer sees `pg_stat_activity` as it was at its first look: what waits for a backend's
+    /// In a transaction that they begin, `pg_stat_activity` does not change after the first query, so waiting for a backend's
     /// state waits forever. Begin it on another connection.
     ///
     /// # Panics
     ///
-    /// When the server refuses them.
+    /// If the server refuses them.
     pub async fn run(&self, sql: &str) {
         self.observer()
             .batch_execute(sql)
@@ -180,11 +179,11 @@ impl Database {
             .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
 
-    /// The one number that a query gives, asked by the observer.
+    /// The number that a query returns, run by the observer.
     ///
     /// # Panics
     ///
-    /// When the query gives no row, or no whole number.
+    /// If the query returns no row, or no whole number.
     pub async fn count(&self, sql: &str) -> i64 {
         let rows = self.texts(sql).await;
         rows.first()
@@ -192,11 +191,11 @@ impl Database {
             .unwrap_or_else(|| panic!("no number: {sql} gives {rows:?}"))
     }
 
-    /// Ends a backend, as a failing network or an administrator would.
+    /// Terminates a backend, as an administrator would.
     ///
     /// # Panics
     ///
-    /// When there is no such backend.
+    /// If the backend does not exist.
     pub async fn terminate(&self, pid: i32) {
         let ended = self
             .texts(&format!(
@@ -206,12 +205,12 @@ impl Database {
         assert_eq!(ended, ["1"], "there is no backend {pid}");
     }
 
-    /// Asks until `sql` gives no row, for at most `bound`: for states that have no method of their own. What the last answer says
-    /// counts, also where it comes late.
+    /// Polls until `sql` returns no row, for at most `bound`: for states that have no method of their own. The last result
+    /// counts, even if it arrives late.
     ///
     /// # Panics
     ///
-    /// With the `claim` and the rows when some are left.
+    /// With the `claim` and the rows, if some are left.
     pub async fn until_empty(&self, bound: Duration, claim: &str, sql: &str) {
         let end = Instant::now() + bound;
         let mut poll = interval(INTERVAL);
@@ -236,7 +235,7 @@ impl Database {
         }
     }
 
-    /// The first column of what `sql` gives, as text.
+    /// The first column of the rows of `sql`, as text.
     async fn texts(&self, sql: &str) -> Vec<String> {
         let messages = self
             .observer()

@@ -1,4 +1,4 @@
-//! What is a server that a test may stop, in any way, and start again?
+//! A server that a test may stop, in any way, and start again.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use crate::HarnessError;
 use crate::server::Server;
 
-/// A server of a test's own; ended with this value.
+/// A server of a test's own. Dropping this ends it.
 pub struct OwnServer(Arc<Server>);
 
 impl OwnServer {
@@ -17,7 +17,7 @@ impl OwnServer {
     ///
     /// # Panics
     ///
-    /// When no server is available: the text says what to do.
+    /// If no server is available: the text says what to do.
     pub async fn start() -> Self {
         match blocking(|| Server::start("primary", None, None)).await {
             Ok(server) => Self(Arc::new(server)),
@@ -25,10 +25,10 @@ impl OwnServer {
         }
     }
 
-    /// Starts one that can be reached over TCP too; its address there is the second value.
+    /// Starts one that also listens on TCP; its address there is the second value.
     pub async fn start_on_a_port() -> Result<(Self, String), HarnessError> {
         blocking(|| {
-            // Free now; that it stays so for the blink of an eye is not promised.
+            // The port is free now; nothing guarantees that it stays free until the server uses it.
             let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
             let port = free.map_err(|error| HarnessError::new(format!("a free port: {error}")))?;
             let server = Server::start("primary", Some(port.port()), None)?;
@@ -55,11 +55,11 @@ impl OwnServer {
         self.0.url()
     }
 
-    /// What it has written into its log so far.
+    /// The server's log so far.
     ///
     /// # Panics
     ///
-    /// When the log cannot be read.
+    /// If the log cannot be read.
     #[must_use]
     pub fn log(&self) -> String {
         match self.0.log() {
@@ -81,21 +81,21 @@ impl OwnServer {
         }
     }
 
-    /// Stops it: `fast` ends every session and writes all to disk, `immediate` is as if it had crashed.
+    /// Stops it: `fast` ends every session and writes everything to disk, `immediate` is like a crash.
     ///
     /// # Panics
     ///
-    /// When it does not stop.
+    /// If it does not stop.
     pub async fn stop(&self, mode: &str) {
         self.control(vec!["stop".to_owned(), "-m".to_owned(), mode.to_owned()])
             .await;
     }
 
-    /// Starts it again, and has it recover where it has to.
+    /// Starts it again; it recovers if it has to.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// If it does not start.
     pub async fn start_again(&self) {
         self.control(vec!["start".to_owned()]).await;
     }
@@ -104,7 +104,7 @@ impl OwnServer {
     ///
     /// # Panics
     ///
-    /// When it does not stop or start.
+    /// If it does not stop or start.
     pub async fn become_standby(&self) {
         self.stop("fast").await;
         let server = Arc::clone(&self.0);
@@ -112,6 +112,30 @@ impl OwnServer {
             panic!("{error}");
         }
         self.start_again().await;
+    }
+
+    /// Starts a standby of it, which has everything committed so far and goes on following. Ends every session of this server, which is
+    /// stopped while it is copied.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub async fn follow(&self) -> Self {
+        let folder = self.file("");
+        let kind = format!("follows {}", folder.to_string_lossy().trim_end_matches('/'));
+        match blocking(move || Server::start(&kind, None, None)).await {
+            Ok(server) => Self(Arc::new(server)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Makes a primary of a standby: what it has received is all that it knows.
+    ///
+    /// # Panics
+    ///
+    /// When it is not one.
+    pub async fn promote(&self) {
+        self.control(vec!["promote".to_owned()]).await;
     }
 
     async fn control(&self, arguments: Vec<String>) {

@@ -1,4 +1,4 @@
-//! What gives each client a server session of its own, and sends what only reads to a standby: a real Pgpool-II.
+//! A real Pgpool-II, which gives each client a server session of its own, and sends statements that only read to a standby.
 
 use std::path::PathBuf;
 
@@ -10,15 +10,15 @@ use crate::lifeline::Lifeline;
 use crate::server::temp_folder;
 use crate::{Database, OwnServer, Standby, owns_server};
 
-/// A Pgpool-II in front of servers of our own; stopped with this value.
+/// A Pgpool-II in front of servers of our own. Dropping this stops it.
 pub struct Pgpool(Lifeline);
 
 impl Pgpool {
-    /// Starts one in front of the process's own server; else the reason why not: it is not installed, or the server is not ours.
+    /// Starts one in front of the process's own server; or returns why not: it is not installed, or the server is not ours.
     ///
     /// # Panics
     ///
-    /// When it is installed and does not start.
+    /// If it is installed and does not start.
     pub async fn start(database: &Database) -> Result<Self, &'static str> {
         if !owns_server() {
             return Err("the server is not our own");
@@ -26,11 +26,11 @@ impl Pgpool {
         Self::before(socket_of(database.url()), None).await
     }
 
-    /// Starts one that sends what only reads to a standby.
+    /// Starts one that sends statements that only read to a standby.
     ///
     /// # Panics
     ///
-    /// When it is installed and does not start.
+    /// If it is installed and does not start.
     pub async fn balancing(primary: &OwnServer, standby: &Standby) -> Result<Self, &'static str> {
         Self::before(socket_of(primary.url()), Some(socket_of(standby.url()))).await
     }
@@ -44,13 +44,13 @@ impl Pgpool {
         }
     }
 
-    /// The address of the database of this name through it.
+    /// The address of the database of this name through Pgpool-II.
     #[must_use]
     pub fn address(&self, name: &str) -> String {
         self.0.url(name, None)
     }
 
-    /// The address of a database through it.
+    /// The address of a database through Pgpool-II.
     #[must_use]
     pub fn url(&self, database: &Database) -> String {
         self.address(database.name())

@@ -1,6 +1,6 @@
-# Runs Pgpool-II for as long as standard input stays open: sh -c "…" NAME TEMP PRIMARY [STANDBY]
-# Says "ready FOLDER" (settings, log and socket are in it), "missing", or what went wrong, on standard output. With the folder
-# of a standby's socket, what only reads goes there.
+# Runs Pgpool-II as long as standard input stays open: sh -c "…" NAME TEMP PRIMARY [STANDBY]
+# Prints "ready FOLDER" (settings, log and socket are in it), "missing", or what failed, on standard output. With the folder
+# of a standby's socket, statements that only read go there.
 trap '' HUP INT PIPE QUIT TERM
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 command -v pgpool >/dev/null || { echo missing; exit 1; }

@@ -1,7 +1,8 @@
-//! What crosses the wire, and what if the wire breaks? A proxy in front of a test's database.
+//! A proxy in front of a test's database: it shows what crosses the wire, and breaks connections.
 //!
-//! It knows PostgreSQL's message framing and nothing else: it counts answers, notes simple queries, and can cut
-//! the connection before a message or before its answer, have a message cancelled, or hold everything back. `wire` reads the messages.
+//! It knows only PostgreSQL's message framing. It counts answers, records simple queries, and can cut
+//! the connection before a message or before its answer, have a message cancelled, or hold all traffic back. `wire` reads the
+//! messages.
 
 mod connection;
 
@@ -20,7 +21,7 @@ use tokio_postgres::Config;
 use crate::{Database, wire};
 use connection::accept;
 
-/// A proxy on a port of this machine, in front of one [`Database`]; gone, with its connections, when dropped.
+/// A proxy on a port of this machine, in front of one [`Database`]. Dropping this closes it and its connections.
 pub struct Proxy {
     url: String,
     address: SocketAddr,
@@ -28,7 +29,7 @@ pub struct Proxy {
     accepting: JoinHandle<()>,
 }
 
-/// What the connections of one proxy share.
+/// The state that the connections of one proxy share.
 struct Record {
     seen: Mutex<Seen>,
     flowing: watch::Sender<bool>,
@@ -46,15 +47,15 @@ enum Door {
     Open,
     /// The system refuses them.
     Closed,
-    /// Nobody accepts them: the system queues some, and does not answer the others.
+    /// They are not accepted: the system queues some, and does not answer the others.
     Unattended,
 }
 
-/// The process ids that sessions are told instead of their server's.
+/// The process ids that sessions see instead of their server's.
 #[derive(Default)]
 struct Numbers {
     next: Option<Box<dyn Iterator<Item = u32> + Send>>,
-    /// The server's own, by the one that was told.
+    /// The server's own number, by the one that the session sees.
     server: HashMap<u32, u32>,
 }
 
@@ -69,10 +70,10 @@ impl Numbers {
     }
 }
 
-/// How many connections the system accepts by itself for a proxy that accepts none.
+/// How many connections the system accepts by itself while the proxy accepts none.
 const QUEUE: u32 = 64;
 
-/// How long a connection to this machine may take, before the system is taken not to answer.
+/// How long a connection to this machine may take until the system is considered not to answer.
 const UNANSWERED: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
@@ -91,9 +92,9 @@ struct Fault {
 
 #[derive(Clone, Copy)]
 enum FaultKind {
-    /// The connection breaks, and the server never gets the message.
+    /// The connection is cut, and the server never gets the message.
     CutBefore,
-    /// The connection breaks when the server has carried the message out.
+    /// The connection is cut after the server has executed the message.
     CutAfter,
     /// The server cancels it.
     Cancel,
@@ -104,7 +105,7 @@ impl Proxy {
     ///
     /// # Panics
     ///
-    /// When this machine has no free port, or the database's address is not understood.
+    /// If this machine has no free port, or the database's address cannot be parsed.
     pub async fn start(database: &Database) -> Self {
         Self::before(database.url()).await
     }
@@ -113,7 +114,7 @@ impl Proxy {
     ///
     /// # Panics
     ///
-    /// As [`Self::start`].
+    /// Like [`Self::start`].
     #[expect(
         clippy::unused_async,
         reason = "what it registers needs the caller's runtime"
@@ -145,49 +146,49 @@ impl Proxy {
         }
     }
 
-    /// The address of the database by way of this proxy, for `AsyncPgConnection::establish` and pools.
+    /// The address of the database through this proxy, for `AsyncPgConnection::establish` and pools.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// How often the server said `ReadyForQuery` to all that the client had sent, since the start or [`Self::reset`], start-ups
-    /// not counted.
+    /// How often the server sent `ReadyForQuery` after everything that the client had sent, since the start or [`Self::reset`],
+    /// without start-ups.
     ///
-    /// One simple query or one `Sync` is one, however many statements are in it, and so are several that were sent without
-    /// waiting in between. It is counted before the answer is passed on. A client that drops a prepared statement tells the
-    /// server later, and nobody waits: that is not counted. Nor are the library's checks of debug builds.
+    /// One simple query or one `Sync` counts once, however many statements it contains, and so do several that were sent without
+    /// waiting in between. It is counted before the answer is forwarded. A client that drops a prepared statement tells the
+    /// server later without waiting, which is not counted. The library's checks of debug builds are not counted either.
     #[must_use]
     pub fn round_trips(&self) -> usize {
         self.record.seen().round_trips
     }
 
-    /// The texts of the simple queries since the start or [`Self::reset`], but for the library's checks of debug builds.
+    /// The texts of the simple queries since the start or [`Self::reset`], without the library's checks of debug builds.
     #[must_use]
     pub fn queries(&self) -> Vec<String> {
         self.record.seen().queries.clone()
     }
 
-    /// Forgets what was counted and noted. What was said about cutting stays.
+    /// Resets the counts and the recorded queries. Pending cuts stay.
     pub fn reset(&self) {
         let mut seen = self.record.seen();
         seen.round_trips = 0;
         seen.queries.clear();
     }
 
-    /// From here on accepts only what asks for TLS first, sessions and cancel requests alike, as some servers of clouds do. It
-    /// says yes and goes on in clear text: the client has to bring a TLS that does nothing.
+    /// From now on accepts only connections that request TLS first, sessions and cancel requests alike, as some cloud servers do.
+    /// It agrees and continues in clear text: the client has to use a TLS that does nothing.
     pub fn want_tls(&self) {
         self.record.wants_tls.store(true, Ordering::Relaxed);
     }
 
-    /// From here on tells new sessions no process id and no secret, as proxies do behind which nothing can be cancelled.
+    /// From now on sends new sessions no process id and no secret, like proxies behind which nothing can be cancelled.
     pub fn hide_cancel_keys(&self) {
         self.record.hides_cancel_keys.store(true, Ordering::Relaxed);
     }
 
-    /// From here on tells new sessions these process ids instead of the server's, as poolers do that number their clients. A cancel
-    /// request that names one of them is passed on with the server's.
+    /// From now on sends new sessions these process ids instead of the server's, like poolers that number their clients. A cancel
+    /// request with one of them is forwarded with the server's.
     pub fn renumber<N>(&self, numbers: N)
     where
         N: IntoIterator<Item = u32>,
@@ -196,24 +197,24 @@ impl Proxy {
         self.record.numbers().next = Some(Box::new(numbers.into_iter()));
     }
 
-    /// How many cancel requests have come, since the start.
+    /// How many cancel requests have arrived since the start.
     #[must_use]
     pub fn cancel_requests(&self) -> usize {
         self.record.seen().cancel_requests
     }
 
-    /// Breaks the next connection that sends a message with `text` in it, once; the server never gets the message.
+    /// Cuts the next connection that sends a message that contains `text`, once; the server never gets the message.
     pub fn cut_before(&self, text: &str) {
         self.fail(text, FaultKind::CutBefore);
     }
 
-    /// Breaks the next connection that sends a message with `text` in it, once, after the server has carried it out:
-    /// the client never hears.
+    /// Cuts the next connection that sends a message that contains `text`, once, after the server has executed it:
+    /// the client never gets the answer.
     pub fn cut_after_forwarding(&self, text: &str) {
         self.fail(text, FaultKind::CutAfter);
     }
 
-    /// Has the server cancel the next simple query with `text` in it, once, before it has done anything: SQLSTATE 57014.
+    /// Makes the server cancel the next simple query that contains `text`, once, before it has done anything: SQLSTATE 57014.
     pub fn cancel(&self, text: &str) {
         self.fail(text, FaultKind::Cancel);
     }
@@ -223,29 +224,30 @@ impl Proxy {
         self.record.seen().fault = Some(Fault { text, kind });
     }
 
-    /// Breaks every open connection, at any point; new ones are accepted.
+    /// Cuts every open connection, at any point; new ones are accepted.
     pub fn cut_all(&self) {
         self.record.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Holds everything back from now on, both ways, with the connections open: a network that drops packets.
+    /// Holds back all traffic from now on, in both directions, with the connections open: a network that drops packets.
     pub fn stop_forwarding(&self) {
         self.record.flowing.send_replace(false);
     }
 
-    /// Refuses new connections, cancel requests among them; those that there are go on.
+    /// Refuses new connections, including cancel requests; existing ones continue.
     pub async fn refuse_connections(&self) {
         self.record.door.send_replace(Door::Closed);
-        // The listener is gone once nobody looks at the door any more.
+        // The listener is closed after the accept loop ends.
         self.record.door.closed().await;
     }
 
-    /// Holds everything back from now on, as [`Self::stop_forwarding`] does, and answers no new connection, cancel requests among
-    /// them: a firewall that drops packets. The connections that fill the system's queue end with what is returned.
+    /// Holds back all traffic from now on, like [`Self::stop_forwarding`], and does not answer new connections, including cancel
+    /// requests: a firewall that drops packets. The connections that fill the system's queue end when the returned value is
+    /// dropped.
     ///
     /// # Panics
     ///
-    /// When this machine refuses a connection.
+    /// If this machine refuses a connection.
     pub async fn swallow_everything(&self) -> Vec<TcpStream> {
         self.stop_forwarding();
         self.record.door.send_replace(Door::Unattended);
@@ -256,7 +258,7 @@ impl Proxy {
         queued
     }
 
-    /// Passes on what was held back, and what follows.
+    /// Forwards what was held back, and everything after it.
     pub fn resume_forwarding(&self) {
         self.record.flowing.send_replace(true);
     }
@@ -264,7 +266,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // The connections are a set that the accepting task owns: they end with it.
+        // The accepting task owns the connections in a set, so they end with it.
         self.accepting.abort();
     }
 }

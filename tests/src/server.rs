@@ -1,4 +1,4 @@
-//! Which server do the tests of this process share, and how is it started?
+//! The server that the tests of this process share.
 //!
 //! Not the crate `pgtemp`: it needs `sudo` when run as root, listens on TCP and outlives Ctrl-C. Not
 //! `postgresql_embedded`: it needs a newer Rust than ours and downloads from release pages, not a registry.
@@ -19,29 +19,29 @@ use crate::lifeline::Lifeline;
 /// A server to use instead of our own: a URL or key-value string of a user who may create databases.
 const URL: &str = "ADVISORY_TEST_DATABASE_URL";
 
-/// Which binaries our own server runs: `download` for a registry's build, `download:16` for one of this major version, or the
-/// folder that they are in.
+/// The binaries for our own server: `download` for a registry's build, `download:16` for one of this major version, or
+/// their folder.
 const BINARIES: &str = "ADVISORY_TEST_SERVER";
 
-/// What a socket's path may have, less PostgreSQL's own `/.s.PGSQL.5432.lock` and our `/advisory-XXXXXX`.
+/// The maximum length of a socket's path, less PostgreSQL's own `/.s.PGSQL.5432.lock` and our `/advisory-XXXXXX`.
 const LONGEST_FOLDER: usize = 103 - 20 - 16;
 
 static IS_ON_DISK: AtomicBool = AtomicBool::new(false);
 
-/// Makes the servers that this process starts from now on keep their data on a disk, also if there is room in memory.
+/// Makes the servers that this process starts from now on keep their data on a disk, even if there is room in memory.
 pub fn keep_data_on_disk() {
     IS_ON_DISK.store(true, Ordering::Relaxed);
 }
 
-/// A server: where to connect, and for our own one what ends it with this value.
+/// A server: its address, and for our own one the value that ends it when dropped.
 pub(crate) struct Server {
     url: String,
-    /// What makes `CREATE DATABASE` quick.
+    /// The options that make `CREATE DATABASE` fast.
     strategy: &'static str,
     own: Option<Own>,
 }
 
-/// What our own server runs on.
+/// The binaries and the folder of our own server.
 struct Own {
     lifeline: Lifeline,
     binaries: Binaries,
@@ -49,7 +49,7 @@ struct Own {
 }
 
 impl Server {
-    /// The process's one server, started at the first call. Blocks meanwhile.
+    /// The process's one server, started at the first call, which blocks.
     pub(crate) fn shared() -> Result<&'static Self, HarnessError> {
         static SHARED: OnceLock<Result<Server, HarnessError>> = OnceLock::new();
         SHARED
@@ -58,14 +58,14 @@ impl Server {
             .map_err(Clone::clone)
     }
 
-    /// The address of a database that is there from the start, to create others through.
+    /// The address of a database that always exists, for creating others.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The statement that makes a database on this server.
+    /// The statement that creates a database on this server.
     pub(crate) fn create_database(&self, name: &str) -> String {
-        // Nobody is ever connected to template0, so that tests may copy it at the same time.
+        // No session is ever connected to template0, so tests may copy it at the same time.
         format!(
             "CREATE DATABASE {name} TEMPLATE template0 {}",
             self.strategy
@@ -83,7 +83,7 @@ impl Server {
         Self::start("primary", None, None)
     }
 
-    /// Starts a server of our own: a `primary`, or a `standby` of none. With a port it can be reached over TCP too. With a
+    /// Starts a server of our own: a `primary`, or a `standby` without a primary. With a port it also listens on TCP. With a
     /// command, that command runs it.
     pub(crate) fn start(
         kind: &str,
@@ -135,7 +135,7 @@ impl Server {
         })?;
         Ok(Self {
             url: lifeline.url("postgres", port),
-            // Since 15 the default spares the disk by writing a log instead; with `fsync = off` copying is ten times faster.
+            // Since 15 the default writes a log instead of the files; with `fsync = off` copying is ten times faster.
             strategy: if binaries.version >= 15 {
                 "STRATEGY file_copy"
             } else {
@@ -149,7 +149,7 @@ impl Server {
         })
     }
 
-    /// What our own server asks for where it is reached over TCP.
+    /// The password of our own server for TCP connections.
     pub(crate) fn password(&self) -> Result<String, HarnessError> {
         self.read("password")
     }
@@ -174,7 +174,7 @@ impl Server {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Says that our own server is a standby from its next start on.
+    /// Makes our own server a standby from its next start on.
     pub(crate) fn note_standby(&self) -> Result<(), HarnessError> {
         let Some(own) = &self.own else {
             return Err(HarnessError::new("the server is not our own"));
@@ -187,7 +187,7 @@ impl Server {
         }
     }
 
-    /// Has `pg_ctl` do something to our own server.
+    /// Runs an action of `pg_ctl` on our own server.
     pub(crate) fn control(&self, arguments: &[&str]) -> Result<(), HarnessError> {
         let Some(own) = &self.own else {
             return Err(HarnessError::new("the server is not our own"));
@@ -197,7 +197,7 @@ impl Server {
         if let Some(lib) = &own.binaries.lib {
             control.env("LD_LIBRARY_PATH", lib);
         }
-        // What it starts would keep a pipe open.
+        // The processes that it starts would keep a pipe open.
         control.stdout(Stdio::null()).stderr(Stdio::null());
         control.arg("-D").arg(folder.join("data"));
         control.arg("-l").arg(folder.join("log"));
@@ -211,13 +211,13 @@ impl Server {
     }
 }
 
-/// Whether the server is ours alone, so that a test may harm it.
+/// Whether only this process uses the server, so that a test may damage it.
 #[must_use]
 pub fn owns_server() -> bool {
     env::var_os(URL).is_none()
 }
 
-/// The first folder for temporary files that is open to `account` and short enough for a socket.
+/// The first folder for temporary files that `account` can use and that is short enough for a socket.
 pub(crate) fn temp_folder(account: Account) -> Result<PathBuf, HarnessError> {
     let mut folders = [env::temp_dir(), "/tmp".into(), "/var/tmp".into()].into_iter();
     folders

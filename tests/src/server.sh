@@ -1,10 +1,10 @@
-# Runs a PostgreSQL server for as long as standard input stays open: sh -c "…" NAME BIN TEMP KIND [PORT [COMMAND]]
-# Says "ready FOLDER" (data, log and socket are in it), or what went wrong, on standard output. With PORT it listens
-# on 127.0.0.1 too, and there asks for what is in FOLDER/password: a socket's folder is closed to others, a port is not.
-# With COMMAND, `postgres` is the last argument of that command, which runs in FOLDER.
+# Runs a PostgreSQL server as long as standard input stays open: sh -c "…" NAME BIN TEMP KIND [PORT [COMMAND]]
+# Prints "ready FOLDER" (data, log and socket are in it), or what failed, on standard output. With PORT it also listens
+# on 127.0.0.1, with the password in FOLDER/password: a socket's folder is closed to others, a port is not.
+# KIND `follows FOLDER` is a standby of the server in that folder. With COMMAND, `postgres` is the last argument of that command, which runs in FOLDER.
 trap '' HUP INT PIPE QUIT TERM
-bin=$1 temp=$2
-# In memory, if there is room and nobody has said where else: a database is made there in a tenth of the time.
+bin=$1 temp=$2 primary=${3#follows }
+# In memory, if there is room and no other folder was given: creating a database then takes a tenth of the time.
 if [ -z "$TMPDIR" ] && [ -w /dev/shm ]; then
     room=$(df -Pk /dev/shm | awk 'NR == 2 { print $4 }')
     [ "${room:-0}" -lt 4194304 ] || temp=/dev/shm
@@ -12,18 +12,26 @@ fi
 folder=$(mktemp -d "$temp/advisory-XXXXXX") || exit 1
 trap '"$bin/pg_ctl" -D "$folder/data" -m immediate stop >/dev/null 2>&1; rm -rf "$folder"' EXIT
 export HOME="$folder"
-# Messages in German, where this machine has them: no error may be known by its words. Nothing else of that locale is compiled,
-# which would take a second.
+# Messages are in German, if this machine has them: no error may be recognized by its text. Nothing else uses that locale,
+# since compiling it would take a second.
 printf 'LC_MESSAGES\ncopy "de_DE"\nEND LC_MESSAGES\n' >"$folder/german"
 localedef -c -i "$folder/german" -f ANSI_X3.4-1968 "$folder/de_DE" >/dev/null 2>&1
 if [ -e "$folder/de_DE/LC_MESSAGES" ]; then export LOCPATH="$folder"; fi
 {
     od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$folder/password" &&
-    # No crash of this machine is survived, so nothing need reach its disk; the rest stays as PostgreSQL ships it,
-    # but that transactions can be prepared, a lock that no session has, and that as many tests as a machine has
-    # processors find room for their connections.
-    "$bin/initdb" -D "$folder/data" -U postgres --auth-local=trust --auth-host=scram-sha-256 --pwfile="$folder/password" \
-        -E UTF8 --locale=C --no-sync --no-instructions &&
+    # The server need not survive a crash of this machine, so nothing has to reach its disk. Everything else is as PostgreSQL
+    # ships it, except for prepared transactions, locks without a session, and enough connections for as many tests as a
+    # machine has processors.
+    if [ "$primary" != "$3" ]; then
+        # Not by `pg_basebackup`, which servers from a registry do not have.
+        "$bin/pg_ctl" -D "$primary/data" -m fast -w stop && cp -Rp "$primary/data" "$folder/data" &&
+            LOCPATH="$primary" "$bin/pg_ctl" -D "$primary/data" -l "$primary/log" -w -t 60 start &&
+            echo "primary_conninfo = 'host=$primary user=postgres'" >>"$folder/data/postgresql.auto.conf" &&
+            touch "$folder/data/standby.signal"
+    else
+        "$bin/initdb" -D "$folder/data" -U postgres --auth-local=trust --auth-host=scram-sha-256 --pwfile="$folder/password" \
+            -E UTF8 --locale=C --no-sync --no-instructions
+    fi &&
     cat >>"$folder/data/postgresql.conf" <<CONF &&
 listen_addresses = '${4:+127.0.0.1}'
 unix_socket_directories = '$folder'

@@ -1,13 +1,13 @@
-//! What is a server that only follows another one?
+//! A standby: a server that follows another one.
 
 use tokio::task::spawn_blocking;
 
 use crate::HarnessError;
 use crate::server::Server;
 
-/// A server in recovery, which answers what only reads; stopped with this value.
+/// A server in recovery, which answers only queries. Dropping this stops it.
 ///
-/// An empty `standby.signal` is all it takes: it waits for the changes of a primary that it has none of.
+/// An empty `standby.signal` is enough: it waits for the changes of a primary that does not exist.
 pub struct Standby(Server);
 
 impl Standby {
@@ -15,7 +15,7 @@ impl Standby {
     ///
     /// # Panics
     ///
-    /// When no server is available: the text says what to do.
+    /// If no server is available: the text says what to do.
     pub async fn start() -> Self {
         let started = spawn_blocking(|| Server::start("standby", None, None)).await;
         match started.map_err(|error| HarnessError::new(format!("starting a standby: {error}"))) {

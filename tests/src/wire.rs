@@ -1,4 +1,4 @@
-//! How are PostgreSQL's messages distinguished? The framing of protocol version 3, and where it is spoken.
+//! PostgreSQL's messages: the framing of protocol version 3, and the sockets that speak it.
 //!
 //! <https://www.postgresql.org/docs/current/protocol-message-formats.html>
 
@@ -15,7 +15,7 @@ const CANCEL_REQUEST: u32 = 80_877_102;
 const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
 
-/// Both directions of a socket, of whichever kind.
+/// Both directions of a socket of any kind.
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
@@ -23,13 +23,13 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 /// The first packet of a connection, which has no tag.
 pub(crate) struct Opening {
     pub(crate) bytes: Vec<u8>,
-    /// Not a session, but the request to cancel what another one runs.
+    /// A request to cancel the statement of another session.
     pub(crate) is_cancel: bool,
 }
 
 impl Opening {
-    /// Reads it, and says no to encryption: the proxy has to read along. With `wants_tls` it says yes, and refuses who did not
-    /// ask; what follows is not encrypted either way.
+    /// Reads it, and refuses encryption, since the proxy has to read the messages. With `wants_tls` it agrees, and refuses clients
+    /// that did not ask; what follows is not encrypted either way.
     pub(crate) async fn read(
         client: &mut (impl AsyncRead + Unpin),
         answer: &mut (impl AsyncWrite + Unpin),
@@ -57,7 +57,7 @@ impl Opening {
     }
 }
 
-/// The next message: tag, length and content as they came; `None` at the end of the connection.
+/// The next message: tag, length and content unchanged; `None` at the end of the connection.
 pub(crate) async fn message(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
     let tag = match from.read_u8().await {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -70,7 +70,7 @@ pub(crate) async fn message(from: &mut (impl AsyncRead + Unpin)) -> io::Result<O
     Ok(Some(bytes))
 }
 
-/// Reads what is left of a packet of `length` bytes, `had` of which are read.
+/// Reads the rest of a packet of `length` bytes, `had` of which have been read.
 async fn read_rest(
     from: &mut (impl AsyncRead + Unpin),
     bytes: &mut Vec<u8>,
@@ -91,31 +91,31 @@ pub(crate) fn is_ready_for_query(answer: &[u8]) -> bool {
     answer.first() == Some(&b'Z')
 }
 
-/// Whether this is `BackendKeyData`: the process id and the secret that a cancel request names.
+/// Whether this is `BackendKeyData`: the process id and the secret for a cancel request.
 pub(crate) fn is_cancel_key(answer: &[u8]) -> bool {
     answer.first() == Some(&b'K')
 }
 
 /// Changes the process id of a `BackendKeyData` or a `CancelRequest`.
 pub(crate) fn renumber(message: &mut [u8], number: impl FnOnce(u32) -> u32) {
-    // Behind the tag and the length of the one; behind the length and the code of the other.
+    // After the tag and the length of the first; after the length and the code of the second.
     let at = if is_cancel_key(message) { 5 } else { 8 };
     if let Some(id) = message.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
         *id = number(u32::from_be_bytes(*id)).to_be_bytes();
     }
 }
 
-/// Whether this is an `ErrorResponse`: with `ReadyForQuery` or the end of the connection to follow.
+/// Whether this is an `ErrorResponse`, which `ReadyForQuery` or the end of the connection follows.
 pub(crate) fn is_error(answer: &[u8]) -> bool {
     answer.first() == Some(&b'E')
 }
 
-/// Whether the server will say `ReadyForQuery` to this: Query, Sync and `FunctionCall` of the client.
+/// Whether the server sends `ReadyForQuery` after this: Query, Sync and `FunctionCall` of the client.
 pub(crate) fn asks_for_ready(request: &[u8]) -> bool {
     matches!(request.first(), Some(b'Q' | b'S' | b'F'))
 }
 
-/// Whether this wants an answer for its own sake: anything but Sync and Close.
+/// Whether this asks for an answer by itself: anything except Sync and Close.
 pub(crate) fn is_wish(request: &[u8]) -> bool {
     !matches!(request.first(), Some(b'S' | b'C'))
 }
@@ -158,7 +158,7 @@ pub(crate) async fn connect(server: &Config) -> io::Result<Box<dyn Wire>> {
     }
 }
 
-/// The address of the database that `server` names, by way of `socket`.
+/// The address of the database in `server`, through `socket`.
 pub(crate) fn address(server: &Config, socket: SocketAddr) -> String {
     let password = server.get_password().map(String::from_utf8_lossy);
     let parts = [

@@ -1,12 +1,13 @@
-//! Colliding keys are an error of every command that compiles the crate, also after edits, and of none that compiles two.
+//! Colliding keys are an error of every command that compiles the crate, also after edits; crates that are compiled separately are
+//! not compared.
 //!
-//! The crates are made here, in one target directory that lasts, and use the parts of the runtime that need no database.
+//! The crates are generated here, in one target directory that is kept, and use the parts of the runtime that need no database.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A workspace of two crates, `ours` and `theirs`; their packages bear its name as well, since cargo tells packages of one
-/// target directory apart by their name and their place in the workspace alone.
+/// A workspace of two crates, `ours` and `theirs`. Their packages have the workspace's name too, since cargo distinguishes packages
+/// of one target directory only by their name and their path in the workspace.
 struct Workspace {
     name: &'static str,
     root: PathBuf,
@@ -25,7 +26,7 @@ const MEETS: &str = "
     }
 ";
 
-/// Never is.
+/// Never the same key.
 const APART: &str = "
     pub fn key(id: i64) -> advisory_runtime::Key {
         advisory_runtime::lock_key!(\"invoice:<id: int>\")
@@ -76,7 +77,7 @@ impl Workspace {
         std::fs::write(file, text).expect("the target folder is ours");
     }
 
-    /// Runs cargo: its errors, and nothing when it succeeds.
+    /// Runs cargo, and returns its errors; empty if it succeeds.
     fn cargo(&self, arguments: &[&str]) -> String {
         let package = format!("{}-ours", self.name);
         let named = |argument: &&str| match *argument {
@@ -133,9 +134,9 @@ fn every_command_that_compiles_the_crate_finds_a_collision() {
     }
 }
 
-/// Both back ends are off here. The error is the only one, of a program whose other code is right.
+/// Both back ends are off here. This is the only error, in a program that is otherwise correct.
 #[test]
-fn a_function_whose_back_end_is_off_is_told_which_feature_to_switch_on() {
+fn the_error_for_a_missing_back_end_names_its_feature() {
     let functions = "
         pub struct Connection;
         #[advisory_runtime::advisory_lock(key = \"account:<id>\", name = \"account\")]
@@ -167,7 +168,7 @@ fn an_edit_brings_a_collision_and_takes_it_away() {
         workspace.compiles(check);
         workspace.write("ours/src/other.rs", &format!("// {round}\n{MEETS}"));
         workspace.collides(check);
-        // The site that was there first is gone, so nothing is left to meet.
+        // The first site was removed, so nothing collides.
         workspace.write("ours/src/lib.rs", "pub mod other;");
         workspace.compiles(check);
         workspace.write("ours/src/lib.rs", &format!("{ACCOUNT}pub mod other;"));
@@ -176,13 +177,13 @@ fn an_edit_brings_a_collision_and_takes_it_away() {
 }
 
 #[test]
-fn two_crates_of_a_workspace_are_compared_in_a_program_and_not_while_they_compile() {
+fn crates_of_a_workspace_are_compared_only_in_a_program() {
     let workspace = Workspace::new("crates", ACCOUNT, MEETS);
     workspace.compiles(&["check", "--workspace"]);
 }
 
 #[test]
-fn what_is_not_compiled_does_not_collide_and_what_is_generic_does() {
+fn code_left_out_does_not_collide_but_generic_code_does() {
     let hidden = format!("{ACCOUNT}#[cfg(any())]\npub mod never {{ {MEETS} }}");
     Workspace::new("cfg", &hidden, "").compiles(&["check", "-p", "ours"]);
     let generic = format!("{ACCOUNT}pub struct S<T>(pub T);\nimpl<T: Clone> S<T> {{ {MEETS} }}");
@@ -207,9 +208,9 @@ fn doctests_do_not_collide_with_each_other() {
     workspace.compiles(&["test", "-p", "ours", "--doc"]);
 }
 
-/// The feature comes before all other advice, for the type has all that a key needs.
+/// The feature comes before all other advice, since the type has everything that a key needs.
 #[test]
-fn a_value_of_a_crate_whose_feature_is_off_names_the_feature_first() {
+fn the_error_for_a_value_of_a_disabled_crate_names_its_feature() {
     let source = "
         pub fn key(id: uuid::Uuid) -> advisory_runtime::Key {
             advisory_runtime::lock_key!(\"account:<id: uuid>\")
@@ -228,7 +229,7 @@ fn a_value_of_a_crate_whose_feature_is_off_names_the_feature_first() {
 }
 
 #[test]
-fn a_slim_inventory_keeps_the_keys_and_leaves_out_purpose_and_place() {
+fn a_slim_inventory_has_keys_without_purposes_and_places() {
     let documented = ACCOUNT.replace("#[derive", "/// Moves money.\n#[derive");
     let workspace = Workspace::new("slim", &documented, "");
     let built = target().join("compile/target/debug/libslim_ours.rlib");

@@ -1,4 +1,4 @@
-//! Does the harness keep its word: databases apart, states waited for, and nothing left behind?
+//! The harness itself: separate databases, waiting for states, and nothing left behind.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use advisory_tests::{AdvisoryLock, Database, Guardian, LockedKey, owns_server, p
 use diesel_async::SimpleAsyncConnection;
 use tokio::time::{interval, timeout};
 
-/// For what is not to go away.
+/// The time limit for a state that must not change.
 const SHORT: Duration = Duration::from_millis(100);
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn waiters_are_seen_and_so_is_their_end() {
 
 #[tokio::test]
 #[should_panic(expected = "has ExclusiveLock")]
-async fn a_lock_left_behind_is_named() {
+async fn a_leaked_lock_is_named() {
     let db = Database::create().await.with_patience(SHORT);
     db.run("SELECT pg_advisory_lock(7)").await;
     db.until_no_locks().await;
@@ -131,7 +131,7 @@ async fn a_killed_process_leaves_no_server() {
 
 #[tokio::test]
 async fn an_interrupted_process_leaves_no_server() {
-    // To the whole group, as a terminal does on Ctrl-C.
+    // To the whole process group, like Ctrl-C in a terminal.
     assert_vanishes(|child| signal("-INT", &format!("-{}", child.id()))).await;
 }
 
@@ -153,9 +153,9 @@ fn a_guardian_that_is_dropped_leaves_the_process_alone() {
     assert_eq!(state, None);
 }
 
-/// What CI fails for at its end.
+/// The check at the end of CI.
 #[test]
-fn a_process_that_a_run_left_behind_is_found() {
+fn a_process_left_by_a_run_is_found() {
     if !Path::new("/proc/self/fd").exists() {
         return;
     }
@@ -168,7 +168,7 @@ fn a_process_that_a_run_left_behind_is_found() {
         String::from_utf8(output.stdout).expect("text")
     };
     assert_eq!(search(), "");
-    // As an orphan whose parent was a shell.
+    // Like an orphan whose parent was a shell.
     let line = "sleep 600 <\"$0\" >/dev/null 2>&1 & echo $!";
     let started = Command::new("sh")
         .args(["-c", line])
@@ -181,17 +181,17 @@ fn a_process_that_a_run_left_behind_is_found() {
     assert_eq!(found.trim(), format!("{} sleep 600", pid.trim()));
 }
 
-/// Not a test: the process that the three above end.
+/// Not a test: the process that the three tests above end.
 #[tokio::test]
 #[ignore = "started by the tests of a process's end"]
 async fn child() {
     if env::var_os(CHILD).is_some() {
         let db = Database::create().await;
-        // Stopped, it notices nothing by itself.
+        // A stopped process cannot react by itself.
         let mut guarded = Command::new("sleep").arg("600").spawn().unwrap();
         let pid = guarded.id().to_string();
         signal("-STOP", &pid);
-        // Never dropped: only the end of this process ends the other.
+        // Never dropped: only the end of this process ends the server.
         std::mem::forget(Guardian::of(&guarded).unwrap());
         eprintln!("guarded {pid}");
         eprintln!("{}", db.url());
@@ -254,7 +254,7 @@ fn signal(signal: &str, target: &str) {
     );
 }
 
-/// A process that has ended but that nobody has asked about yet is not running.
+/// A zombie process is not running.
 fn is_running(pid: &str) -> bool {
     let output = Command::new("ps")
         .args(["-o", "stat=", "-p", pid])

@@ -1,5 +1,5 @@
-//! A session-level lock behind a pooler of which the process knows nothing. A binary of its own: what is found out counts for the
-//! process, so each test runs this binary once more for itself.
+//! A session-level lock behind an undetected pooler. A binary of its own: the result of the detection is kept for the
+//! process, so each test starts this binary again for itself.
 #![allow(
     clippy::unwrap_used,
     reason = "a helper of a test that cannot go on fails the test"
@@ -15,10 +15,10 @@ use diesel_migrations::EmbeddedMigrations;
 use std::process::Command;
 use std::time::Duration;
 
-/// Which test the process runs.
+/// The test that the process runs.
 const TEST: &str = "ADVISORY_TEST_OF_THIS_PROCESS";
 
-/// Whether this process is the one for this test; if not, runs one that is.
+/// Whether this process is the one for this test; if not, starts one.
 fn is_alone(test: &str) -> bool {
     if std::env::var(TEST).is_ok_and(|own| own == test) {
         return true;
@@ -41,7 +41,7 @@ async fn bouncer(db: &Database, mode: &str) -> Option<Bouncer> {
     }
 }
 
-/// Again where the set-up's prepared statements met another server session.
+/// Repeated if the set-up's prepared statements reached another server session.
 async fn connect(url: &str) -> AsyncPgConnection {
     for _ in 0..100 {
         if let Ok(conn) = AsyncPgConnection::establish(url).await {
@@ -56,7 +56,7 @@ async fn report(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(conn.batch_execute("SELECT 1").await?)
 }
 
-/// Every form of a session-level lock is refused, and nothing of it is left on the server.
+/// Every form of a session-level lock is refused, and leaves nothing on the server.
 async fn is_refused(db: &Database, url: &str) {
     let mut conn = connect(url).await;
     for wait in [Wait::Session, Wait::Never, Wait::Forever] {
@@ -72,7 +72,7 @@ async fn is_refused(db: &Database, url: &str) {
                 .unwrap_err();
             assert!(matches!(failed.error, Error::PooledSession { .. }));
             conn = *failed.connection;
-            // A stricter level takes a session-level lock first.
+            // A stricter level acquires a session-level lock first.
             for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
                 let strict = request.clone().isolation(isolation);
                 let error = xact::begin(&mut conn, strict).await.unwrap_err();
@@ -96,7 +96,7 @@ async fn is_refused(db: &Database, url: &str) {
     assert_eq!(db.locks().await, []);
 }
 
-/// One for each form of the statement that takes the lock.
+/// One for each form of the statement that acquires the lock.
 fn requests() -> Vec<Request> {
     let polls = Request::new(7).poll(Duration::from_millis(10));
     let bounded = Request::new(7).max_hold(Duration::from_secs(60));
@@ -121,18 +121,18 @@ async fn a_pooler_in_transaction_mode_is_refused_at_the_first_call() {
         return;
     };
     is_refused(&db, &bouncer.url(&db)).await;
-    // A first call without a pooler does not speak for the others.
+    // A first call without a pooler does not decide for the others.
     report(&mut db.connect().await).await.unwrap();
     session::verify(&db.deadpool(2)).await.unwrap();
     is_refused(&db, &bouncer.url(&db)).await;
-    // What needs no session goes on.
+    // Requests that need no session still work.
     let mut conn = connect(&bouncer.url(&db)).await;
     let held = xact::begin(&mut conn, 9).await.unwrap();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
-/// Process ids as poolers give them that count their clients.
+/// Process ids as from poolers that number their clients.
 #[tokio::test]
 async fn a_pooler_that_numbers_its_clients_from_one_is_refused() {
     if !is_alone("a_pooler_that_numbers_its_clients_from_one_is_refused") {
@@ -148,7 +148,7 @@ async fn a_pooler_that_numbers_its_clients_from_one_is_refused() {
     db.until_quiet().await;
 }
 
-/// Numbers that are process ids on the server, of sessions that do not answer.
+/// Numbers that are process ids on the server, of other sessions.
 #[tokio::test]
 async fn a_number_that_is_another_backends_process_id_is_refused() {
     if !is_alone("a_number_that_is_another_backends_process_id_is_refused") {
@@ -167,8 +167,8 @@ async fn a_number_that_is_another_backends_process_id_is_refused() {
 }
 
 #[tokio::test]
-async fn a_pooler_in_session_mode_that_renumbers_is_accepted_when_verified() {
-    if !is_alone("a_pooler_in_session_mode_that_renumbers_is_accepted_when_verified") {
+async fn a_renumbering_session_mode_pooler_is_accepted_when_verified() {
+    if !is_alone("a_renumbering_session_mode_pooler_is_accepted_when_verified") {
         return;
     }
     let db = Database::create().await;
@@ -201,16 +201,16 @@ async fn a_pooler_that_renumbers_is_accepted_by_its_setting() {
     db.until_no_locks().await;
 }
 
-/// Takes and releases a lock in each form.
+/// Acquires and releases a lock in each form.
 async fn are_taken(conn: &mut AsyncPgConnection) {
     for request in requests() {
         for wait in [Wait::Session, Wait::Never] {
             let request = request.clone().wait(wait);
             let held = session::acquire(conn, request.clone()).await.unwrap();
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             let strict = request.isolation(Isolation::Serializable);
             let held = xact::begin(conn, strict).await.unwrap();
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
     }
 }
@@ -234,7 +234,7 @@ async fn a_release_that_another_backend_answers_releases_nothing() {
     let proxy = Proxy::before(&bouncer.url(&db)).await;
     proxy.renumber(std::iter::repeat(own));
     let mut conn = connect(proxy.url()).await;
-    // The backend whose id the connection was told is the only one that is free.
+    // The backend whose id the connection was told is the only free one.
     second
         .batch_execute("BEGIN;SELECT pg_advisory_lock_shared(7)")
         .await
@@ -242,22 +242,20 @@ async fn a_release_that_another_backend_answers_releases_nothing() {
     first.batch_execute("ROLLBACK").await.unwrap();
     let request = Request::new(7).shared();
     let held = session::acquire(&mut conn, request).await.unwrap();
-    // From here on the other one is, which holds the lock for another client.
+    // From now on the other one is free, which holds the lock for another client.
     first.batch_execute("BEGIN").await.unwrap();
     assert_eq!(u32::try_from(pid_of(&mut first).await), Ok(own));
     second.batch_execute("COMMIT").await.unwrap();
-    let error = session::release(held, Ok::<_, Error>(()))
-        .await
-        .unwrap_err();
+    let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     assert_eq!(db.locks().await.len(), 2, "the other client's was released");
     first.batch_execute("ROLLBACK").await.unwrap();
 }
 
-/// A pooler passes a cancel request on to the session that serves its client.
+/// A pooler forwards a cancel request to the session that serves its client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_wait_is_cancelled_by_the_number_that_was_told() {
-    if !is_alone("a_dropped_wait_is_cancelled_by_the_number_that_was_told") {
+async fn a_dropped_wait_is_cancelled_by_its_reported_process_id() {
+    if !is_alone("a_dropped_wait_is_cancelled_by_its_reported_process_id") {
         return;
     }
     let db = Database::create().await;
@@ -272,7 +270,7 @@ async fn a_dropped_wait_is_cancelled_by_the_number_that_was_told() {
         () = db.until_waiting(7) => {}
     }
     db.until_no_waiters(7).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -294,8 +292,8 @@ async fn a_pooler_in_session_mode_is_accepted_once_it_was_verified() {
 }
 
 #[tokio::test]
-async fn a_pooler_is_accepted_where_the_database_says_that_it_is_in_session_mode() {
-    if !is_alone("a_pooler_is_accepted_where_the_database_says_that_it_is_in_session_mode") {
+async fn a_pooler_is_accepted_if_the_database_declares_session_mode() {
+    if !is_alone("a_pooler_is_accepted_if_the_database_declares_session_mode") {
         return;
     }
     let db = Database::create().await;
@@ -305,7 +303,7 @@ async fn a_pooler_is_accepted_where_the_database_says_that_it_is_in_session_mode
     say_session_mode(&db).await;
     report(&mut connect(&bouncer.url(&db)).await).await.unwrap();
     let lock = session::acquire_owned(connect(&bouncer.url(&db)).await, 7).await;
-    drop(lock.unwrap().release().await.unwrap());
+    drop(lock.unwrap().finish(Ok::<_, Error>(())).await.unwrap());
     db.until_no_locks().await;
 }
 
@@ -316,7 +314,7 @@ async fn say_session_mode(db: &Database) {
     .await;
 }
 
-/// Drops a call while it waits for a lock that somebody else holds; its wait ends while that is held.
+/// Drops a call while it waits for a lock that another session holds; its wait ends while that is held.
 async fn drop_a_wait(db: &Database, url: &str) {
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, 7).await.unwrap();
@@ -330,7 +328,7 @@ async fn drop_a_wait(db: &Database, url: &str) {
     let error = xact::begin(&mut conn, 8).await.unwrap_err();
     assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
     db.until_no_waiters(7).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[advisory_lock(key = "slow", max_hold = "100ms")]
@@ -338,13 +336,10 @@ async fn slow(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(conn.batch_execute("SELECT pg_sleep(600)").await?)
 }
 
-/// As behind a proxy that passes on no cancel request: none is sent, waits end by their budget, and it counts as a pooler.
+/// As behind a proxy that forwards no cancel requests: none is sent, waits end by their budget, and it counts as a pooler.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_the_server_tells_no_process_id_nothing_is_cancelled_and_sessions_have_to_be_verified()
- {
-    if !is_alone(
-        "where_the_server_tells_no_process_id_nothing_is_cancelled_and_sessions_have_to_be_verified",
-    ) {
+async fn without_process_ids_sessions_must_be_verified() {
+    if !is_alone("without_process_ids_sessions_must_be_verified") {
         return;
     }
     let db = Database::create().await;
@@ -360,11 +355,11 @@ async fn where_the_server_tells_no_process_id_nothing_is_cancelled_and_sessions_
     let error = report(&mut conn).await.unwrap_err();
     assert!(error.to_string().contains("process id"), "{error}");
     let held = xact::begin(&mut conn, 7).await.unwrap();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     drop_a_wait(&db, proxy.url()).await;
     let error = slow(&mut conn).await.unwrap_err();
     assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
-    // The server looks for its client while a call with `max_hold` runs.
+    // The server checks its client while a call with `max_hold` runs.
     drop(conn);
     db.until_quiet().await;
 
@@ -379,7 +374,7 @@ async fn where_the_server_tells_no_process_id_nothing_is_cancelled_and_sessions_
     assert_eq!(proxy.cancel_requests(), 0);
 }
 
-/// Pgpool-II tells a client the process id of the server session that it has for it.
+/// Pgpool-II tells a client the process id of the server session that it uses for it.
 #[tokio::test]
 async fn behind_pgpool_no_verification_is_needed() {
     if !is_alone("behind_pgpool_no_verification_is_needed") {

@@ -1,4 +1,4 @@
-//! Does the proxy count, note, cut and hold back as it says?
+//! The proxy counts, records, cuts and delays as documented.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn through(proxy: &Proxy) -> AsyncPgConnection {
         .expect("a connection through the proxy")
 }
 
-/// A database, a proxy in front of it, and a connection through that, counted from now on.
+/// A database, a proxy in front of it, and a connection through that; counting starts now.
 async fn counted() -> (Database, Proxy, AsyncPgConnection) {
     let db = Database::create().await;
     db.run("CREATE TABLE slots (id int)").await;
@@ -52,7 +52,7 @@ async fn a_cached_statement_is_one_round_trip_and_no_simple_query() {
 }
 
 #[tokio::test]
-async fn start_ups_are_no_round_trips() {
+async fn start_ups_are_not_round_trips() {
     let (_db, proxy, _conn) = counted().await;
     let (client, _connection) = tokio_postgres_client(&proxy).await;
     assert_eq!(proxy.round_trips(), 0);
@@ -79,7 +79,7 @@ async fn a_cut_before_commit_is_a_rollback() {
 }
 
 #[tokio::test]
-async fn a_cut_after_commit_is_a_commit_that_nobody_hears_of() {
+async fn a_cut_after_commit_loses_only_the_answer() {
     let (db, proxy, mut conn) = counted().await;
     proxy.cut_after_forwarding("COMMIT");
     conn.batch_execute("BEGIN; INSERT INTO slots VALUES (1)")
@@ -137,14 +137,14 @@ async fn a_cancel_request_gets_through() {
             .contains("canceling statement due to user request"),
         "{error}"
     );
-    // The proxy holds an error back until the round trip is over that it ends, so that going on at once is a second one.
+    // The proxy holds an error back until its round trip is over, so that continuing at once is a second one.
     assert_eq!(proxy.round_trips(), 1);
     conn.batch_execute("SELECT 1").await.unwrap();
     assert_eq!(proxy.round_trips(), 2);
 }
 
 #[tokio::test]
-async fn a_session_that_is_told_no_process_id_cannot_be_cancelled() {
+async fn a_session_without_a_process_id_cannot_be_cancelled() {
     let (db, proxy, _conn) = counted().await;
     proxy.hide_cancel_keys();
     let mut conn = through(&proxy).await;
@@ -180,7 +180,7 @@ async fn tokio_postgres_client(proxy: &Proxy) -> (tokio_postgres::Client, Driven
 }
 
 #[tokio::test]
-async fn what_is_swallowed_gets_no_answer_and_no_new_connection_is_made() {
+async fn swallowed_messages_and_new_connections_get_no_answer() {
     let (_db, proxy, mut conn) = counted().await;
     let _queued = proxy.swallow_everything().await;
     let bound = Duration::from_millis(50);

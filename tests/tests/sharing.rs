@@ -1,4 +1,4 @@
-//! Which locks may be side by side in one crate: that this file compiles is the test, as each pair that the macro takes for
+//! Locks that may be in one crate together. That this file compiles is the test: each pair that the macro considers
 //! a collision would be an error.
 #![allow(
     dead_code,
@@ -24,7 +24,7 @@ async fn cancel(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<()> {
     Ok(())
 }
 
-// One lock by type.
+// One lock, by type.
 #[derive(LockKey)]
 #[lock_key("account:<id>")]
 struct AccountLock {
@@ -67,7 +67,7 @@ async fn pair(conn: &mut AsyncPgConnection, tenant: i32) -> QueryResult<()> {
     Ok(())
 }
 
-// A constant's number is not known to the macro, so nothing is said of it.
+// The macro does not know a constant's number, so it reports nothing.
 const BOOKING: i32 = 1;
 const INVOICE: i32 = 2;
 
@@ -81,7 +81,7 @@ async fn invoice_pair(conn: &mut AsyncPgConnection, tenant: i32) -> QueryResult<
     Ok(())
 }
 
-// Said aloud.
+// Declared explicitly.
 #[advisory_lock(
     key = "<anything>",
     name = "legacy",
@@ -92,7 +92,7 @@ async fn legacy(conn: &mut AsyncPgConnection, anything: i64) -> QueryResult<()> 
     Ok(())
 }
 
-// One place, two keys of one form.
+// One location, two keys of one form.
 #[advisory_lock(keys = ["room:<from>", "room:<to>"])]
 async fn move_guest(conn: &mut AsyncPgConnection, from: i64, to: i64) -> QueryResult<()> {
     Ok(())
@@ -113,7 +113,7 @@ fn a_lock_declared_as_a_type_and_one_written_out_share_by_name() {
 }
 
 #[test]
-fn the_program_carries_every_site_also_of_functions_that_nobody_calls() {
+fn the_program_contains_the_sites_of_uncalled_functions_too() {
     let sites = advisory_runtime::inventory::sites().expect("this program's own file");
     let found: Vec<&str> = sites.iter().map(|site| site.function.as_str()).collect();
     for function in [

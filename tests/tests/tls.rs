@@ -1,4 +1,4 @@
-//! Cancel requests where the server accepts only TLS. A binary of its own: what is said with `use_tls` is said for a process.
+//! Cancel requests to a server that accepts only TLS. A binary of its own: `use_tls` applies to the whole process.
 #![allow(
     clippy::unwrap_used,
     reason = "a helper of a test that cannot go on fails the test"
@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 
-/// A TLS that encrypts nothing. What matters here is who asks for it.
+/// A TLS that encrypts nothing. This test is about who requests it.
 #[derive(Clone)]
 struct Clear;
 
@@ -90,9 +90,9 @@ async fn connect(url: &str) -> AsyncPgConnection {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancel_requests_travel_over_tls_where_the_server_accepts_nothing_else() {
+async fn cancel_requests_use_tls_if_the_server_requires_it() {
     let db = Database::create().await;
-    // What ends a wait whose client has gone and sent no cancel request.
+    // This ends a wait whose client has gone and sent no cancel request.
     db.run(
         "DO $$BEGIN EXECUTE pg_catalog.format('ALTER DATABASE %I SET client_connection_check_interval = 1000', \
          pg_catalog.current_database()); END$$",
@@ -104,7 +104,7 @@ async fn cancel_requests_travel_over_tls_where_the_server_accepts_nothing_else()
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, 7).await.unwrap();
 
-    // Nobody has said how: the wait cannot be ended, so nobody gets its connection.
+    // TLS is not set up: the wait cannot be ended, so its connection must not be reused.
     let mut conn = connect(proxy.url()).await;
     tokio::select! {
         biased;
@@ -113,11 +113,11 @@ async fn cancel_requests_travel_over_tls_where_the_server_accepts_nothing_else()
     }
     let error = xact::begin(&mut conn, 8).await.unwrap_err();
     assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
-    // The server sees that its client is gone.
+    // The server notices that its client has gone.
     drop(conn);
     db.until_no_waiters(7).await;
 
-    // Nor does a call wait for what it cannot end.
+    // And a call does not wait for a request that it cannot send.
     let mut conn = connect(proxy.url()).await;
     let mut outer = xact::begin(&mut conn, 8).await.unwrap();
     tokio::select! {
@@ -125,7 +125,7 @@ async fn cancel_requests_travel_over_tls_where_the_server_accepts_nothing_else()
         _ = xact::begin(outer.conn(), 7) => panic!("it did not wait"),
         () = db.until_waiting(7) => {}
     }
-    let error = xact::finish(outer, Ok::<_, Error>(())).await.unwrap_err();
+    let error = outer.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
     drop(conn);
     db.until_no_waiters(7).await;
@@ -146,10 +146,10 @@ async fn cancel_requests_travel_over_tls_where_the_server_accepts_nothing_else()
             _ = waiting => panic!("it did not wait"),
             () = db.until_waiting(7) => {}
         }
-        // Its client is still there: the request alone ends the wait.
+        // Its client still exists: only the request ends the wait.
         db.until_no_waiters(7).await;
         drop(conn);
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }

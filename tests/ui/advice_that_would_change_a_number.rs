@@ -28,7 +28,7 @@ run! {
     not_exclusive: (key = "a", exclusive = false)
     waits: (key = "a", nowait = false)
     permits: (key = "a", wait = "never", permits = "5")
-    permits_of_a_constant: (key = "a", wait = "never", permits = MOST)
+    permits_of_a_negative: (key = "a", wait = "never", permits = -1)
 }
 
 fn main() {}

@@ -1,5 +1,5 @@
 #![allow(unused)]
-use advisory_runtime::{LockKey, advisory_lock};
+use advisory_runtime::{LockKey, advisory_lease};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
@@ -10,7 +10,7 @@ struct ReportLock {
     day: i64,
 }
 
-#[advisory_lock(key = "report:<month>", scope = "lease", pool = pool)]
+#[advisory_lease(key = "report:<month>", pool = pool)]
 async fn send(pool: &Pool<AsyncPgConnection>, month: u32) -> QueryResult<()> {
     Ok(())
 }

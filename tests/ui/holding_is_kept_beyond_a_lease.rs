@@ -1,5 +1,5 @@
 #![allow(unused)]
-use advisory_runtime::{Holding, LockKey, Error, Pool, lease::Leases, advisory_lock};
+use advisory_runtime::{Holding, LockKey, Pool, lease::{Error, Leases}, advisory_lock};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 

@@ -17,7 +17,7 @@ async fn book(conn: &mut AsyncPgConnection) -> Result<i64, Error> {
     let slot = SlotLock { room: 7 };
     let mut held = xact::begin(conn, &slot).await?;
     let (_, slot) = held.holding(&slot)?;
-    xact::finish(held, Ok::<_, Error>(())).await?;
+    held.finish(Ok::<_, Error>(())).await?;
     Ok(slot.key().room)
 }
 

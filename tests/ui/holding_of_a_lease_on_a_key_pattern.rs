@@ -1,5 +1,5 @@
 #![allow(unused)]
-use advisory_runtime::{Holding, LockKey, advisory_lock};
+use advisory_runtime::{Holding, LockKey, advisory_lease};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
@@ -14,7 +14,7 @@ async fn insert(_: &mut AsyncPgConnection, _: Holding<'_, SlotLock>) -> QueryRes
     Ok(())
 }
 
-#[advisory_lock(key = "hall:<hall>", scope = "lease", pool = pool, handle = lock)]
+#[advisory_lease(key = "hall:<hall>", pool = pool, handle = lock)]
 async fn book(pool: &Pool<AsyncPgConnection>, conn: &mut AsyncPgConnection, hall: i64) -> QueryResult<()> {
     insert(conn, lock.holding()).await
 }

@@ -1,5 +1,5 @@
 #![allow(unused)]
-use advisory_runtime::{LockKey, advisory_lock, lock_key};
+use advisory_runtime::{LockKey, advisory_lease, advisory_lock, lock_key};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 
@@ -28,7 +28,11 @@ run! {
     without_a_name: (23_405, 7)
     several: (key = ("<a>", "<b>", "c"))
     list: (key = [7, "<b>"])
-    lease: (key = (23_405, "<b>"), scope = "lease", pool = pool)
+}
+
+#[advisory_lease(key = (23_405, "<b>"), pool = pool)]
+async fn leased(pool: &diesel_async::pooled_connection::bb8::Pool<AsyncPgConnection>, b: &str) -> QueryResult<()> {
+    Ok(())
 }
 
 #[derive(LockKey)]

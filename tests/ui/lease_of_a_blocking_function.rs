@@ -1,8 +1,8 @@
 #![allow(unused)]
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use diesel::QueryResult;
 
-#[advisory_lock(key = "job", scope = "lease", pool = pool)]
+#[advisory_lease(key = "job", pool = pool)]
 fn run(pool: &str) -> QueryResult<()> {
     Ok(())
 }

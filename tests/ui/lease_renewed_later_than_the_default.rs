@@ -1,10 +1,10 @@
 #![allow(unused)]
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
 
-#[advisory_lock(key = "job", scope = "lease", pool = pool, renew = "2m")]
+#[advisory_lease(key = "job", pool = pool, renew = "2m")]
 async fn run(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
     Ok(())
 }

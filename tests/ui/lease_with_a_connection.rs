@@ -1,10 +1,10 @@
 #![allow(unused)]
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
 
-#[advisory_lock(key = "job", scope = "lease", conn = pool.get().await?)]
+#[advisory_lease(key = "job", conn = pool.get().await?)]
 async fn run(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
     Ok(())
 }

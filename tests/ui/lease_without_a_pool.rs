@@ -1,10 +1,10 @@
 #![allow(unused)]
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
 
-#[advisory_lock(key = "job", scope = "lease")]
+#[advisory_lease(key = "job")]
 async fn run(conn: &mut AsyncPgConnection) -> QueryResult<()> {
     Ok(())
 }

@@ -1,11 +1,11 @@
 #![allow(unused)]
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use diesel::QueryResult;
 
 struct Jobs;
 
 impl Jobs {
-    #[advisory_lock(key = "job", scope = "lease")]
+    #[advisory_lease(key = "job")]
     async fn run(&self) -> QueryResult<()> {
         Ok(())
     }

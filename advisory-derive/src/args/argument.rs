@@ -1,52 +1,138 @@
 //! One argument `name = value`, whichever macro it belongs to.
 
 use super::value::listed;
+use crate::attribute::Attribute;
 use crate::errors::Errors;
 use crate::tokens::{is_punct, span_of, spelled};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
-/// The name of an argument, one of `known`; `value` is what follows its `=`.
+/// The names of a macro's arguments.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) names: &'a [&'a str],
+    /// The attribute that has them, if it may have been meant.
+    attribute: Option<Attribute>,
+}
+
+impl Known<'static> {
+    pub(crate) const fn of(attribute: Attribute) -> Self {
+        Self {
+            names: attribute.arguments(),
+            attribute: Some(attribute),
+        }
+    }
+}
+
+impl<'a> Known<'a> {
+    /// For a macro that is not an attribute of a function.
+    pub(crate) const fn only(names: &'a [&'a str]) -> Self {
+        Self {
+            names,
+            attribute: None,
+        }
+    }
+}
+
+/// The name of an argument, one of the known ones; `value` is what follows its `=`.
 pub(crate) fn name_of(
     first: Option<TokenTree>,
     value: &TokenStream,
-    known: &[&str],
+    known: Known<'_>,
     errors: &mut Errors,
 ) -> Option<Ident> {
     let Some(TokenTree::Ident(name)) = first else {
         errors.at(
             span_of(first.as_ref()),
-            format_args!("expected an argument: {}", listed(known)),
+            format_args!("expected an argument: {}", listed(known.names)),
         );
         return None;
     };
     let word = name.to_string();
-    if known.contains(&word.as_str()) {
+    if known.names.contains(&word.as_str()) {
         return Some(name);
     }
-    if word == "_conn" {
-        let hint = "to leave the connection unused, write `_ = conn;` in the body";
-        errors.at(
-            name.span(),
-            format_args!("unknown argument `{word}`: {hint}"),
-        );
+    // The site reports it, because it knows the function's pool.
+    if known.attribute == Some(Attribute::Lease) && word == "conn" {
         return None;
     }
-    let hint = match suggestion(&word).filter(|meant| known.contains(&first_word(meant))) {
-        // `shared = false` is not `mode = "shared"`.
-        Some(meant) if meant.contains(' ') && value.to_string() != "false" => {
-            format!("write `{meant}`")
-        }
-        Some(meant) => format!("did you mean `{}`?", first_word(meant)),
-        None => advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
-            || format!("expected {}", listed(known)),
-            |close| format!("did you mean `{close}`?"),
-        ),
-    };
+    if is_retry(&word) && known.names.contains(&"max_attempts") {
+        let wanted = format_args!("unknown argument `{word}`: did you mean `max_attempts`?");
+        errors.at(name.span(), wanted);
+        return None;
+    }
+    if is_retry(&word) {
+        let why = "a call is never repeated, because its body may have had effects: repeat the whole request, as \
+                   `advisory_runtime::guide::commits` shows, or write how long to wait for the lock, `wait = \"5s\"`";
+        let wanted = format_args!("unknown argument `{word}`: {why}");
+        errors.at(name.span(), wanted);
+        return None;
+    }
+    let hint = hint(&word, value, known);
     errors.at(
         name.span(),
         format_args!("unknown argument `{word}`: {hint}"),
     );
     None
+}
+
+/// What to write instead of an unknown argument.
+fn hint(word: &str, value: &TokenStream, known: Known<'_>) -> String {
+    if let Some(attribute) = known.attribute {
+        if let Some(hint) = instead(attribute, word, value) {
+            return hint.to_owned();
+        }
+        let other = attribute.other();
+        if other.arguments().contains(&word) {
+            return format!(
+                "it is an argument of {}, not of {}: leave it out, or write that attribute",
+                other.name(),
+                attribute.name()
+            );
+        }
+    }
+    let meant = suggestion(word);
+    match meant.filter(|meant| known.names.contains(&first_word(meant))) {
+        // `shared = false` is not `mode = "shared"`.
+        Some(meant) if meant.contains(' ') && value.to_string() != "false" => {
+            return format!("write `{meant}`");
+        }
+        Some(meant) => return format!("did you mean `{}`?", first_word(meant)),
+        None => {}
+    }
+    if let (Some(meant), Some(attribute)) = (meant.map(first_word), known.attribute) {
+        let other = attribute.other();
+        if other.arguments().contains(&meant) {
+            return format!(
+                "did you mean `{meant}`, which is an argument of {}?",
+                other.name()
+            );
+        }
+    }
+    advisory_pattern::closest(word, known.names.iter().copied()).map_or_else(
+        || format!("expected {}", listed(known.names)),
+        |close| format!("did you mean `{close}`?"),
+    )
+}
+
+/// What a word means that the attribute lacks, and what to write instead.
+fn instead(attribute: Attribute, word: &str, value: &TokenStream) -> Option<&'static str> {
+    Some(match (attribute, word) {
+        (Attribute::Lock, "_conn") => {
+            "to leave the connection unused, write `_ = conn;` in the body"
+        }
+        (Attribute::Lock, "lease") => "for a lease, write `#[advisory_lease(key = …, pool = …)]`",
+        (Attribute::Lease, "keys") => "a lease has one key: write `key = …`",
+        (Attribute::Lease, "mode") if value.to_string().contains("shared") => {
+            "a lease has one holder: leave `mode` out, or write `#[advisory_lock]` for a lock that readers share"
+        }
+        (Attribute::Lease, "mode" | "permits") => "a lease has one holder: leave it out",
+        (Attribute::Lease, "max_hold") => {
+            "a lease is renewed until its body ends: limit the work in the body, as with `tokio::time::timeout`, or acquire \
+             the lease without the attribute, by `lease::Request::max_hold`; `ttl` is how long a lease outlives a process that dies"
+        }
+        (Attribute::Lease, "scope") => "a lease has no scope: leave it out",
+        _ => return None,
+    })
 }
 
 /// The argument that corresponds to a word of another library or of PostgreSQL, with its value if the word implies one.
@@ -62,7 +148,6 @@ pub(crate) fn suggestion(word: &str) -> Option<&'static str> {
         "exclusive" | "write" | "writer" => "mode = \"exclusive\"",
         "xact" | "transaction" | "tx" | "transactional" => "scope = \"xact\"",
         "session" => "scope = \"session\"",
-        "lease" => "scope = \"lease\"",
         "level" | "kind" | "lifetime" => "scope",
         "connection" | "db" | "database" => "conn",
         "id" | "lock" | "lock_id" | "lock_key" | "pattern" | "on" => "key",
@@ -86,6 +171,20 @@ pub(crate) fn suggestion(word: &str) -> Option<&'static str> {
         "values" | "let" => "with",
         _ => return None,
     })
+}
+
+/// Whether a word asks for more calls, as other libraries offer them.
+fn is_retry(word: &str) -> bool {
+    let others = [
+        "attempts",
+        "backoff",
+        "max_attempts",
+        "max_retries",
+        "retries",
+        "retry",
+        "tries",
+    ];
+    others.contains(&word)
 }
 
 fn first_word(argument: &str) -> &str {
@@ -127,7 +226,7 @@ pub(crate) fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, error
     }
 }
 
-/// Says that an argument is listed as known, and that no code reads it.
+/// For an argument that is listed as known, but that no code reads.
 pub(crate) fn not_implemented(name: &Ident, errors: &mut Errors) {
     errors.at(name.span(), format_args!("`{name}` is not implemented"));
 }

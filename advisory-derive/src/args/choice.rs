@@ -1,11 +1,10 @@
 //! Arguments that take one of a few quoted words.
 //!
-//! Each word is listed with its meaning, so that no word can be accepted and then be read as another one.
+//! Each word is listed with its meaning, so that no word is accepted and then read as another one.
 
 use super::value::listed;
 use crate::errors::Errors;
 use crate::tokens::{first_span, is_punct};
-use advisory_pattern::KeySpace;
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::LitStr;
 
@@ -15,24 +14,15 @@ pub(crate) enum Scope {
     #[default]
     Xact,
     Session,
-    Lease,
 }
 
 impl Scope {
-    pub(crate) const ALL: [Self; 3] = [Self::Xact, Self::Session, Self::Lease];
+    pub(crate) const ALL: [Self; 2] = [Self::Xact, Self::Session];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Xact => "xact",
             Self::Session => "session",
-            Self::Lease => "lease",
-        }
-    }
-
-    pub(crate) const fn key_space(self) -> KeySpace {
-        match self {
-            Self::Xact | Self::Session => KeySpace::Advisory,
-            Self::Lease => KeySpace::Lease,
         }
     }
 }
@@ -86,7 +76,7 @@ pub(crate) fn choice<T: Copy, const N: usize>(
     };
     let Some((_, meaning)) = meanings.iter().find(|(word, _)| *word == given) else {
         let words = meanings.map(|(word, _)| word);
-        // Another derivation gives other numbers, so only another spelling of one is taken for it.
+        // Another derivation gives other numbers, so only other spellings of the same one are suggested.
         let close = if name == "derivation" {
             let plain = |word: &str| word.to_lowercase().replace(['-', '_', ' '], "");
             words.into_iter().find(|word| *word == plain(&given))
@@ -121,7 +111,6 @@ fn suggestion(word: &str) -> Option<&'static str> {
     Some(match word.to_lowercase().as_str() {
         "transaction" | "tx" | "txn" | "transactional" => "xact",
         "connection" => "session",
-        "row" | "table" => "lease",
         "read" | "reader" | "share" => "shared",
         "write" | "writer" | "unique" | "mutex" => "exclusive",
         "false" | "deny" | "forbid" | "never" | "error" => "refuse",
@@ -130,7 +119,7 @@ fn suggestion(word: &str) -> Option<&'static str> {
     })
 }
 
-/// "`"xact"`, `"session"` or `"lease"`"
+/// "`"exclusive"` or `"shared"`"
 fn quoted<const N: usize>(words: [&str; N]) -> String {
     let quoted = words.map(|word| format!("\"{word}\""));
     listed(&quoted.each_ref().map(String::as_str))

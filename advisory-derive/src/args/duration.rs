@@ -39,7 +39,7 @@ impl Wait {
 }
 
 impl Duration {
-    /// Its milliseconds, where they are known here.
+    /// Its milliseconds, if the macro knows them.
     pub(crate) fn milliseconds(&self) -> Option<(u64, Span)> {
         match self.length {
             Length::Milliseconds(number, span) => Some((number, span)),
@@ -169,7 +169,7 @@ pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) ->
     }
 }
 
-/// What an argument takes, and the messages about other values.
+/// The values that an argument accepts, and the messages about others.
 pub(crate) struct Messages {
     expected: &'static str,
     /// The words that it takes besides times.
@@ -179,7 +179,7 @@ pub(crate) struct Messages {
     of_too_long: &'static str,
 }
 
-/// What an argument was given.
+/// The value of an argument.
 enum Value {
     Word {
         word: Word,
@@ -210,7 +210,8 @@ impl Word {
 }
 
 impl Messages {
-    /// What a text that is not a duration was meant as: `5 seconds`, `false`. Others mean no limit by `None`, or no wait, so it is neither.
+    /// The meaning of a text that is not a duration: `5 seconds`, `false`. In other libraries `None` can mean no limit or no wait,
+    /// so it is neither.
     fn suggestion(&self, text: &str) -> Option<String> {
         let text = text.trim().to_lowercase();
         let word = match text.as_str() {
@@ -223,7 +224,7 @@ impl Messages {
         self.words.contains(&word).then(|| word.to_owned())
     }
 
-    /// What to write for a number without a unit: PostgreSQL's settings are milliseconds, other libraries take seconds.
+    /// What to write for a number without a unit: PostgreSQL's settings are in milliseconds, other libraries use seconds.
     fn of_number(&self, text: &str, name: &Ident) -> Option<String> {
         let digits = text.trim().replace('_', "");
         let number: u64 = digits.parse().ok()?;
@@ -319,7 +320,7 @@ impl Messages {
     }
 }
 
-/// The longest time that makes sense, in milliseconds and in words.
+/// The maximum, in milliseconds and in words.
 #[derive(Clone, Copy)]
 struct Longest(u64, &'static str);
 

@@ -79,7 +79,7 @@ pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg
     }
 }
 
-/// The halves of a pair whose second half is a key pattern; an error for a first half that does not fit.
+/// The halves of a pair whose second half is a key pattern; an error for an unsuitable first half.
 pub(crate) fn pair(list: &Group) -> Option<Result<(i32, LitStr), LitInt>> {
     let elements = split_at_commas(list.stream());
     let ([first, second], Delimiter::Parenthesis) = (elements.as_slice(), list.delimiter()) else {

@@ -2,9 +2,9 @@
 
 use crate::errors::Errors;
 use crate::tokens::{first_span, is_punct, is_word, spelled, split_at_commas};
-use advisory_pattern::MOST_PERMITS;
+use advisory_pattern::{MOST_PERMITS, Permits};
 use proc_macro2::{Ident, TokenStream, TokenTree};
-use syn::{LitInt, LitStr};
+use syn::{Lit, LitInt, LitStr};
 
 pub(crate) fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
     let span = first_span(&value);
@@ -39,27 +39,53 @@ pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     literal
 }
 
-pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {
-    let span = first_span(&value);
-    let quoted = syn::parse2::<LitStr>(value.clone()).ok();
-    let quoted: Option<u32> = quoted.and_then(|quoted| quoted.value().trim().parse().ok());
-    let literal: Option<LitInt> = syn::parse2(value).ok();
-    let literal = literal.filter(|literal| {
-        let permits = literal.base10_parse();
-        permits.is_ok_and(|permits| (1..=MOST_PERMITS).contains(&permits))
-    });
-    if literal.is_none() {
-        let quoted = quoted.filter(|permits| (1..=MOST_PERMITS).contains(permits));
-        let wanted = quoted.map_or_else(
-            || format!(", such as `{name} = 3`"),
-            |permits| format!(": write `{name} = {permits}`"),
-        );
-        errors.at(
-            span,
-            format_args!("`{name}` must be a number from 1 to {MOST_PERMITS}{wanted}"),
-        );
+/// `permits = 3`, or an expression.
+pub(crate) enum PermitsArg {
+    Number(u32),
+    Expression(TokenStream),
+}
+
+impl PermitsArg {
+    pub(crate) fn recorded(&self) -> Permits {
+        match self {
+            Self::Number(number) => Permits::Number(*number),
+            Self::Expression(expression) => Permits::Expression(spelled(expression)),
+        }
     }
-    literal
+
+    pub(crate) const fn expression(&self) -> Option<&TokenStream> {
+        match self {
+            Self::Number(_) => None,
+            Self::Expression(expression) => Some(expression),
+        }
+    }
+}
+
+/// A number, checked here, or an expression that the program computes.
+pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<PermitsArg> {
+    let number = |digits: &str| {
+        let number = digits.trim().parse().ok();
+        number.filter(|number| (1..=MOST_PERMITS).contains(number))
+    };
+    let wanted = match syn::parse2(value.clone()) {
+        Ok(Lit::Int(literal)) => match number(literal.base10_digits()) {
+            Some(permits) => return Some(PermitsArg::Number(permits)),
+            None => None,
+        },
+        Ok(Lit::Str(quoted)) => number(&quoted.value()).map(|permits| permits.to_string()),
+        // `-1` is a literal too.
+        Ok(_) => None,
+        Err(_) => return Some(PermitsArg::Expression(value)),
+    };
+    let wanted = match wanted {
+        Some(permits) => format!(": write `{name} = {permits}`"),
+        None => format!(", such as `{name} = 3`, or an expression of an integer type"),
+    };
+    errors.at(
+        first_span(&value),
+        format_args!("`{name}` must be a number from 1 to {MOST_PERMITS}{wanted}"),
+    );
+    None
 }
 
 pub(crate) fn reason(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
@@ -107,8 +133,8 @@ pub(crate) fn returned(
     name: &Ident,
     errors: &mut Errors,
 ) -> Option<TokenStream> {
-    let is_word = |word: &syn::Lit| matches!(word, syn::Lit::Str(_) | syn::Lit::Bool(_));
-    if syn::parse2::<syn::Lit>(value.clone()).is_ok_and(|literal| is_word(&literal)) {
+    let is_word = |word: &Lit| matches!(word, Lit::Str(_) | Lit::Bool(_));
+    if syn::parse2::<Lit>(value.clone()).is_ok_and(|literal| is_word(&literal)) {
         let wanted = format_args!(
             "`{name}` takes the value to return: write `{name} = Ok(…)` or `{name} = Err(…)`"
         );
@@ -118,7 +144,7 @@ pub(crate) fn returned(
     Some(value)
 }
 
-/// A lock's name: a text that says something.
+/// A lock's name: a text that is not empty.
 pub(crate) fn label(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
     let label = string(value, name, errors)?;
     if label.value().trim().is_empty() {

@@ -1,15 +1,16 @@
 //! The arguments of `#[claim(…)]`.
 
-use crate::args::argument::{name_of, not_implemented, set, value_of};
+use crate::args::argument::{Known, name_of, not_implemented, set, value_of};
 use crate::args::duration::{self, Duration};
 use crate::args::value::quoted_ident;
 use crate::errors::Errors;
 use crate::tokens::{first_span, split_at_commas};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
-use syn::LitStr;
+use quote::ToTokens;
+use syn::{LitInt, LitStr};
 
 /// The arguments of `#[claim]`.
-const CLAIM: [&str; 11] = [
+const CLAIM: [&str; 15] = [
     "table",
     "key",
     "order",
@@ -20,6 +21,10 @@ const CLAIM: [&str; 11] = [
     "completed_at",
     "failed_at",
     "error_message",
+    "run_at",
+    "attempts",
+    "max_attempts",
+    "backoff",
     "crate",
 ];
 
@@ -39,13 +44,18 @@ pub(crate) struct ClaimArgs {
     pub(crate) completed_at: Option<MaybeColumn>,
     pub(crate) failed_at: Option<MaybeColumn>,
     pub(crate) error_message: Option<MaybeColumn>,
+    pub(crate) run_at: Option<Ident>,
+    pub(crate) attempts: Option<Ident>,
+    pub(crate) max_attempts: Option<TokenStream>,
+    pub(crate) backoff: Option<[Duration; 2]>,
     pub(crate) krate: Option<TokenStream>,
 }
 
-/// A column, or `"none"`.
+/// A column, `"none"`, or `"delete"`.
 pub(crate) enum MaybeColumn {
     Column(Ident),
     None,
+    Delete,
 }
 
 /// One column of the order.
@@ -62,12 +72,18 @@ impl ClaimArgs {
             let mut tokens = argument.into_iter();
             let (name, equals) = (tokens.next(), tokens.next());
             let value = tokens.collect();
-            if let Some(name) = name_of(name, &value, &CLAIM, errors)
-                && let Some(value) = value_of(&name, equals.as_ref(), value, errors)
-            {
+            let Some(name) = name_of(name, &value, Known::only(&CLAIM), errors) else {
+                continue;
+            };
+            // Alone, these two mean the column of the same name.
+            if equals.is_none() && (name == "run_at" || name == "attempts") {
+                let column = TokenTree::Ident(name.clone()).into();
+                args.value(&name, column, errors);
+            } else if let Some(value) = value_of(&name, equals.as_ref(), value, errors) {
                 args.value(&name, value, errors);
             }
         }
+        args.check(errors);
         let ttl = match &args.ttl {
             Some(ttl) => ttl.milliseconds(),
             None => Some((DEFAULT_TTL, Span::call_site())),
@@ -80,6 +96,30 @@ impl ClaimArgs {
             errors.at(span, wanted);
         }
         args
+    }
+
+    /// Refuses arguments that have no effect without another one.
+    fn check(&self, errors: &mut Errors) {
+        if let Some(most) = &self.max_attempts
+            && self.attempts.is_none()
+        {
+            let wanted = "`max_attempts` needs a column that counts: write `attempts`, or `attempts = column`";
+            errors.at(first_span(most), wanted);
+        }
+        if let Some([first, longest]) = &self.backoff {
+            let times = first.milliseconds().zip(longest.milliseconds());
+            let Some(((first, span), (longest, _))) = times else {
+                return;
+            };
+            if self.run_at.is_none() {
+                let wanted = "`backoff` needs a column for the time of the next attempt: write `run_at`, or `run_at = column`";
+                errors.at(span, wanted);
+            }
+            if first > longest {
+                let wanted = "the first pause is longer than the longest: write the shorter time first, such as `backoff = \"10s..10m\"`";
+                errors.at(span, wanted);
+            }
+        }
     }
 
     /// Reads the value of an argument.
@@ -101,6 +141,10 @@ impl ClaimArgs {
             "completed_at" => set!(completed_at, maybe_column(value, name, errors)),
             "failed_at" => set!(failed_at, maybe_column(value, name, errors)),
             "error_message" => set!(error_message, maybe_column(value, name, errors)),
+            "run_at" => set!(run_at, column(value, name, errors)),
+            "attempts" => set!(attempts, column(value, name, errors)),
+            "max_attempts" => set!(max_attempts, max_attempts(value, errors)),
+            "backoff" => set!(backoff, backoff(value, name, errors)),
             "crate" => set!(krate, Some(value)),
             _ => not_implemented(name, errors),
         }
@@ -194,10 +238,52 @@ fn column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident
     syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
 }
 
-/// A column, or `"none"`.
+/// A number of at least one, or an expression.
+fn max_attempts(value: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+    let wanted = "`max_attempts` takes a number of at least one: write `max_attempts = 5`";
+    let is_refused = match value.clone().into_iter().next() {
+        Some(TokenTree::Literal(_)) => {
+            let number = syn::parse2::<LitInt>(value.clone());
+            number
+                .and_then(|number| number.base10_parse::<u32>())
+                .unwrap_or(0)
+                == 0
+        }
+        first => first.is_none(),
+    };
+    if is_refused {
+        errors.at(first_span(&value), wanted);
+        return None;
+    }
+    Some(value)
+}
+
+/// `"10s..10m"`.
+fn backoff(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<[Duration; 2]> {
+    let span = first_span(&value);
+    let literal = syn::parse2::<LitStr>(value).ok();
+    let text = literal.map(|literal| literal.value()).unwrap_or_default();
+    let Some((first, longest)) = text.split_once("..") else {
+        let wanted =
+            "`backoff` takes the first and the longest pause: write `backoff = \"10s..10m\"`";
+        errors.at(span, wanted);
+        return None;
+    };
+    let mut pause = |text: &str| {
+        let literal = LitStr::new(text.trim(), span);
+        duration::interval(literal.into_token_stream(), name, errors)
+    };
+    let (first, longest) = (pause(first), pause(longest));
+    Some([first?, longest?])
+}
+
+/// A column, `"none"`, or for the time of completion `"delete"`.
 fn maybe_column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<MaybeColumn> {
     match syn::parse2::<LitStr>(value.clone()) {
         Ok(literal) if literal.value() == "none" => Some(MaybeColumn::None),
+        Ok(literal) if literal.value() == "delete" && name == "completed_at" => {
+            Some(MaybeColumn::Delete)
+        }
         _ => column(value, name, errors).map(MaybeColumn::Column),
     }
 }

@@ -5,6 +5,7 @@ use super::rename_self::rename_self;
 use crate::function::params::Receiver;
 use crate::site::Site;
 use crate::site::connection::Connection;
+use crate::site::lock::LockSite;
 use crate::tokens::{first_span, is_word};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
@@ -19,14 +20,15 @@ pub(crate) struct BodyConnection {
     pub(crate) taken: TokenStream,
     /// What the guard borrows.
     pub(crate) owner: TokenStream,
-    /// The way from the owner to the connection.
+    /// The path from the owner to the connection.
     pub(crate) place: TokenStream,
-    /// What the body calls it.
+    /// Its name in the body.
     pub(crate) name: Ident,
     pub(crate) body: TokenStream,
 }
 
-pub(crate) fn body_connection(site: &Site, parts: &Parts) -> BodyConnection {
+pub(crate) fn body_connection(lock: &LockSite, parts: &Parts) -> BodyConnection {
+    let site = &lock.site;
     let here = Span::mixed_site();
     let krate = site.args.runtime();
     // The compiler reports here that a value is not a connection.
@@ -44,8 +46,8 @@ pub(crate) fn body_connection(site: &Site, parts: &Parts) -> BodyConnection {
         quote_spanned!(at=> #private::blocking::ConnectionIn::new(#value))
     };
     let body = site.function.body.stream();
-    match &site.connection {
-        Connection::Pool(expression) | Connection::Lease(expression) => {
+    match &lock.connection {
+        Connection::Pool(expression) => {
             let at = first_span(expression).resolved_at(here);
             let taken = check_out(site, parts, at);
             // A temporary value lives as long as the connection that can borrow it.

@@ -29,20 +29,21 @@ pub(crate) struct Captures {
 
 impl Captures {
     /// What the function's body captures. In the function of `#[async_trait]` it moves the parameters itself.
-    pub(crate) fn new(site: &Site) -> Self {
+    pub(crate) fn new(site: &Site, connection: Option<&Connection>) -> Self {
         let here = Span::mixed_site();
         let body = site.function.body.stream();
         let (mut captures, mut borrows) = (Self::default(), Vec::new());
         if site.function.form != Form::Async {
             return captures;
         }
-        borrows.extend(connection(site, &body));
+        borrows
+            .extend(connection.and_then(|connection| borrowed_connection(site, connection, &body)));
         for param in &site.function.params {
             if is_sync(param) || param.is_conditional {
                 continue;
             }
             for name in &param.names {
-                if !is_used(&body, name) || is_in_use(site, name) {
+                if !is_used(&body, name) || is_in_use(site, connection, name) {
                     continue;
                 }
                 if param.is_name && param.is_mutable_reference() {
@@ -56,7 +57,7 @@ impl Captures {
                 borrows.push(quote_spanned!(here=> &mut #name));
             }
         }
-        if let Some(this) = used_self(body).filter(|this| !is_in_use(site, this)) {
+        if let Some(this) = used_self(body).filter(|this| !is_in_use(site, connection, this)) {
             match site.function.receiver {
                 Some(Receiver::Mutable) => borrows.push(quote_spanned!(here=> &mut *#this)),
                 Some(by @ (Receiver::Value | Receiver::MutValue)) => {
@@ -76,9 +77,13 @@ impl Captures {
 }
 
 /// An expression that borrows the body's connection, or the value that contains it.
-fn connection(site: &Site, body: &TokenStream) -> Option<TokenStream> {
+fn borrowed_connection(
+    site: &Site,
+    connection: &Connection,
+    body: &TokenStream,
+) -> Option<TokenStream> {
     let here = Span::mixed_site();
-    let name = match &site.connection {
+    let name = match connection {
         Connection::Place { root, fields, .. } => {
             if fields.is_empty() && is_reference_to(site, root, "AsyncPgConnection") {
                 return None;
@@ -86,7 +91,6 @@ fn connection(site: &Site, body: &TokenStream) -> Option<TokenStream> {
             root.clone()
         }
         Connection::Expression(_) | Connection::Pool(_) => connection_name(site),
-        Connection::Lease(_) => return None,
     };
     if !is_used(body, &name) {
         return None;
@@ -110,13 +114,13 @@ fn is_sync(param: &Param) -> bool {
 }
 
 /// Whether the lock uses the parameter while the body runs. The body can only share it then.
-fn is_in_use(site: &Site, name: &Ident) -> bool {
-    let by_connection = match &site.connection {
-        Connection::Place { root, .. } => root == name,
-        Connection::Expression(source) | Connection::Pool(source) => {
+fn is_in_use(site: &Site, connection: Option<&Connection>, name: &Ident) -> bool {
+    let by_connection = match connection {
+        Some(Connection::Place { root, .. }) => root == name,
+        Some(Connection::Expression(source) | Connection::Pool(source)) => {
             name == "conn" || is_used(source, name)
         }
-        Connection::Lease(_) => false,
+        None => false,
     };
     let is_in_key = |key: &SiteKey| match key {
         SiteKey::Pattern(_) => false,
@@ -129,7 +133,7 @@ fn is_in_use(site: &Site, name: &Ident) -> bool {
     };
     // The body may move another field of it.
     let by_err = || {
-        let err = site.args.err.as_ref();
+        let err = site.call.err.as_ref();
         err.is_some_and(|err| uses_field(err, name))
     };
     by_connection || by_witness() || by_err()

@@ -1,4 +1,4 @@
-//! What the user wrote as expressions: keys, and the values of `with`.
+//! The expressions of the user: keys, and the values of `with`.
 
 use crate::site::Site;
 use crate::tokens::first_span;
@@ -17,7 +17,7 @@ pub(crate) fn with_values(site: &Site) -> TokenStream {
     quote_spanned!(here=> #(#with)*)
 }
 
-/// Where the compiler reports that an expression has the wrong type.
+/// The span at which the compiler reports that an expression has the wrong type.
 pub(crate) fn at_start(key: &TokenStream) -> Span {
     first_span(key).resolved_at(Span::mixed_site())
 }

@@ -11,24 +11,23 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote_spanned;
 
 /// A statement that binds the body's name for the lock.
-pub(crate) fn handle(site: &Site) -> Option<TokenStream> {
+pub(crate) fn handle(site: &Site, is_shared: bool) -> Option<TokenStream> {
     let here = Span::mixed_site();
-    let handle = site.args.handle.as_ref()?;
+    let handle = site.call.handle.as_ref()?;
     if !keeps_locks(site) {
         return Some(quote_spanned!(here=> let #handle = held.acquired();));
     }
-    let in_shared_mode = site
-        .args
-        .is_shared()
-        .then(|| quote_spanned!(here=> .in_shared_mode()));
+    let in_shared_mode = is_shared.then(|| quote_spanned!(here=> .in_shared_mode()));
     let declared = declared(handle);
-    Some(quote_spanned!(here=> let #handle = held.handle(&#declared) #in_shared_mode;))
+    let at = handle.span().resolved_at(here);
+    let declared = quote_spanned!(at=> &#declared);
+    Some(quote_spanned!(here=> let #handle = held.handle(#declared) #in_shared_mode;))
 }
 
-/// The local that has the declared locks. The compiler reports at the handle that a witness is kept beyond the body.
+/// The local that has the declared locks. If a witness is kept beyond the body, the compiler reports at the handle that this local does
+/// not live long enough. It calls a local by its name only if the name is not the macro's own.
 fn declared(handle: &Ident) -> Ident {
-    let at = handle.span().resolved_at(Span::mixed_site());
-    Ident::new("declared", at)
+    Ident::new("holding_ends_with_the_body", handle.span())
 }
 
 /// Statements that set the local `request` and the local that has its declared locks; `None` where they are not kept.
@@ -38,7 +37,7 @@ pub(crate) fn request_and_locks(
     request: &TokenStream,
 ) -> Option<TokenStream> {
     let here = Span::mixed_site();
-    let handle = site.args.handle.as_ref().filter(|_| keeps_locks(site))?;
+    let handle = site.call.handle.as_ref().filter(|_| keeps_locks(site))?;
     let (with, declared) = (with_values(site), declared(handle));
     let locks = Declared::locks(site, private);
     Some(quote_spanned!(here=>
@@ -53,7 +52,7 @@ pub(crate) fn request_and_locks(
 /// Whether the body can ask for a witness: it names `holding`, and not all keys are patterns.
 pub(crate) fn keeps_locks(site: &Site) -> bool {
     let mut keys = site.keys.list.iter();
-    site.args.handle.is_some()
+    site.call.handle.is_some()
         && keys.any(|key| !matches!(key, SiteKey::Pattern(_)))
         && mentions(&site.function.body.stream(), "holding")
 }

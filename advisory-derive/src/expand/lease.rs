@@ -2,18 +2,33 @@
 //!
 //! The lease gives the body no connection, so the body runs with the function's own names.
 
+use super::captures::Captures;
 use super::expression::{at_start, typed, with_values};
 use super::handle::request_and_locks;
-use super::parts::Parts;
-use super::request::options;
+use super::parts::{Parts, Product};
+use super::request::call_options;
+use super::{function, refusal};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
+use crate::site::lease::LeaseSite;
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 
-/// Statements that acquire the lease, run the body and release the lease, and the body's result. As for a lock, an error is
-/// `converted` and returned; with `on_held` or `on_done`, one from before the body breaks out of `'held` instead.
-pub(crate) fn lease_steps(site: &Site, pool: &TokenStream, parts: &Parts) -> TokenStream {
+pub(crate) fn expand(lease: &LeaseSite) -> TokenStream {
+    let site = &lease.site;
+    let captures = Captures::new(site, None);
+    let (on_held, on_done) = (site.call.on_held.as_ref(), lease.args.on_done.as_ref());
+    let has_refusals = on_held.is_some() || on_done.is_some();
+    let parts = Parts::new(site, Product::Lease, has_refusals, &captures);
+    let steps = lease_steps(lease, &parts);
+    let mut refusals = refusal(&parts, "is_held", on_held).unwrap_or_default();
+    refusals.extend(refusal(&parts, "is_done", on_done));
+    function(site, captures, &parts, steps, &refusals)
+}
+
+/// Statements that acquire the lease, run the body and release the lease, and the body's result.
+fn lease_steps(lease: &LeaseSite, parts: &Parts) -> TokenStream {
+    let (site, pool) = (&lease.site, &lease.pool);
     let here = Span::mixed_site();
     let Parts {
         private,
@@ -24,7 +39,7 @@ pub(crate) fn lease_steps(site: &Site, pool: &TokenStream, parts: &Parts) -> Tok
         handle,
         ..
     } = parts;
-    let request = request(site, private);
+    let request = request(lease, private);
     // The compiler reports here that a value is not a pool.
     let at = at_start(pool);
     let acquire = quote_spanned!(at=> #private::lease::acquire_at(&(#pool), request).await);
@@ -48,10 +63,11 @@ pub(crate) fn lease_steps(site: &Site, pool: &TokenStream, parts: &Parts) -> Tok
 }
 
 /// A statement that sets the local `request`, and where the body can ask for a witness also `declared`.
-fn request(site: &Site, private: &TokenStream) -> TokenStream {
+fn request(lease: &LeaseSite, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
-    let (times, options) = (times(site, private), options(site, private));
-    let declared = quote_spanned!(here=> #private::lease::Request::declared(&declared));
+    let site = &lease.site;
+    let (times, options) = (times(lease, private), call_options(site, private));
+    let declared = quote_spanned!(here=> #private::lease::Request::new(&declared));
     if let Some(request) = request_and_locks(site, private, &declared) {
         return quote_spanned!(here=> #request let request = request #times #options;);
     }
@@ -65,14 +81,14 @@ fn key(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let with = with_values(site);
     match site.keys.list.first() {
-        // `Each` is from `keys`, which is refused for a lease.
+        // A lease has no `keys`, so none is `Each`.
         Some(SiteKey::Expression(key) | SiteKey::Each(key)) => {
             let (at, key) = (at_start(key), typed(key));
             quote_spanned!(at=>
                 {
                     #with
                     let declared = #key;
-                    #private::lease::Request::declared(&declared)
+                    #private::lease::Request::new(&declared)
                 }
             )
         }
@@ -95,18 +111,18 @@ fn key(site: &Site, private: &TokenStream) -> TokenStream {
 }
 
 /// Method calls for the lease's times that are given.
-fn times(site: &Site, private: &TokenStream) -> TokenStream {
+fn times(lease: &LeaseSite, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let mut times = TokenStream::new();
-    if let Some(ttl) = &site.args.ttl {
+    if let Some(ttl) = &lease.args.ttl {
         let ttl = ttl.expression(private);
         times.extend(quote_spanned!(here=> .ttl(#ttl)));
     }
-    if let Some(renew) = &site.args.renew {
+    if let Some(renew) = &lease.args.renew {
         let renew = renew.expression(private);
         times.extend(quote_spanned!(here=> .renew(#renew)));
     }
-    if let Some(keep) = &site.args.keep {
+    if let Some(keep) = &lease.args.keep {
         let keep = keep.expression(private);
         times.extend(quote_spanned!(here=> .keep(#keep)));
     }

@@ -1,5 +1,6 @@
 //! Tokens that the expansions of a lock and of a lease share.
 
+use super::captures::Captures;
 use super::handle::handle;
 use super::return_type::without_impl_trait;
 use crate::site::Site;
@@ -7,12 +8,21 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::{Type, spanned::Spanned};
 
+/// The macro whose expansion it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Product {
+    Lock { is_shared: bool },
+    Lease,
+}
+
 pub(crate) struct Parts {
     /// The path of the runtime's hidden module.
     pub(crate) private: TokenStream,
     pub(crate) output: Type,
     /// An expression: the local `error` as the function's result.
     pub(crate) converted: TokenStream,
+    /// The path of the type of `error`.
+    pub(crate) error: TokenStream,
     pub(crate) ok: TokenStream,
     pub(crate) err: TokenStream,
     /// Leaves the function with the local `error` from before the body: to `on_held` or `on_done`, if there is one.
@@ -24,27 +34,39 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    pub(crate) fn new(site: &Site, borrow: TokenStream) -> Self {
+    /// With `has_refusals` an error from before the body does not leave the function where it happens.
+    pub(crate) fn new(
+        site: &Site,
+        product: Product,
+        has_refusals: bool,
+        captures: &Captures,
+    ) -> Self {
         let here = Span::mixed_site();
         let krate = site.args.runtime();
         let private = quote_spanned!(here=> #krate::__private);
         let output = without_impl_trait(&site.function.output);
         let at_output = site.function.output.span().resolved_at(here);
-        let converted = if let Some(err) = &site.args.err {
-            quote_spanned!(at_output=> #private::returns::<#output>().convert_by(error, #err))
+        let (module, is_shared) = match product {
+            Product::Lock { is_shared } => (None, is_shared),
+            Product::Lease => (Some(quote_spanned!(here=> lease::)), false),
+        };
+        let returns = quote_spanned!(at_output=> #private::#module returns::<#output>());
+        let converted = if let Some(err) = &site.call.err {
+            quote_spanned!(at_output=> #returns.convert_by(error, #err))
         } else {
-            quote_spanned!(at_output=> #private::returns::<#output>().convert(error))
+            quote_spanned!(at_output=> #returns.convert(error))
         };
         Self {
+            error: quote_spanned!(here=> #krate::#module Error),
             ok: quote_spanned!(here=> #private::Ok),
             err: quote_spanned!(here=> #private::Err),
-            refused: if site.args.on_held.is_some() || site.args.on_done.is_some() {
+            refused: if has_refusals {
                 quote_spanned!(here=> break 'held error)
             } else {
                 quote_spanned!(here=> return #converted)
             },
-            handle: handle(site),
-            borrow,
+            handle: handle(site, is_shared),
+            borrow: captures.borrow.clone(),
             private,
             output,
             converted,

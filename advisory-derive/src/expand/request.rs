@@ -5,19 +5,22 @@ use super::handle::{Declared, keeps_locks, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::Wait;
+use crate::args::value::PermitsArg;
 use crate::key_pattern::{KeyPattern, Names, writer};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
+use crate::site::lock::LockSite;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 
 /// A statement that sets the local `request`. It returns `converted`, from a local `error`, if the keys are refused.
-pub(crate) fn request(site: &Site, parts: &Parts) -> TokenStream {
+pub(crate) fn request(lock: &LockSite, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
-    let keys = keys(site, parts);
-    let options = options(site, &parts.private);
+    let site = &lock.site;
+    let keys = keys(lock, parts);
+    let options = options(lock, &parts.private);
     // The time in the queue is subtracted from the wait.
-    let mutable = site.args.queue.as_ref().map(|_| quote_spanned!(here=> mut));
+    let mutable = lock.args.queue.as_ref().map(|_| quote_spanned!(here=> mut));
     if let Some(request) = request_and_locks(site, &parts.private, &keys) {
         return quote_spanned!(here=> #request let #mutable request = request #options;);
     }
@@ -25,17 +28,11 @@ pub(crate) fn request(site: &Site, parts: &Parts) -> TokenStream {
     quote_spanned!(here=> let #mutable request = { #with #keys } #options;)
 }
 
-/// Method calls: the function's name, for the checks of debug builds, and what differs from the default: an exclusive lock, with the
-/// session's own timeout.
-pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
+/// Method calls that a lock and a lease have in common: the function's name, for the checks of debug builds, and the wait.
+pub(crate) fn call_options(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
-    let args = &site.args;
     let function = site.function.name.to_string();
-    let mut options = quote_spanned!(here=> .in_function(#function));
-    if args.is_shared() {
-        options.extend(quote_spanned!(here=> .shared()));
-    }
-    if let Some(wait) = &args.wait {
+    let wait = site.call.wait.as_ref().map(|wait| {
         let wait = match wait {
             Wait::Never => quote_spanned!(here=> #private::Wait::Never),
             Wait::Forever => quote_spanned!(here=> #private::Wait::Forever),
@@ -44,7 +41,18 @@ pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
                 quote_spanned!(here=> #private::Wait::For(#time))
             }
         };
-        options.extend(quote_spanned!(here=> .wait(#wait)));
+        quote_spanned!(here=> .wait(#wait))
+    });
+    quote_spanned!(here=> .in_function(#function) #wait)
+}
+
+/// Method calls for what differs from the default: an exclusive lock, with the session's own timeout.
+fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let args = &lock.args;
+    let mut options = call_options(&lock.site, private);
+    if args.is_shared() {
+        options.extend(quote_spanned!(here=> .shared()));
     }
     if let Some(interval) = &args.poll {
         let interval = interval.expression(private);
@@ -54,8 +62,17 @@ pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
         let longest = longest.expression(private);
         options.extend(quote_spanned!(here=> .poll_max(#longest)));
     }
-    if let Some(permits) = args.permits() {
-        options.extend(quote_spanned!(here=> .permits(#permits)));
+    match &args.permits {
+        Some(PermitsArg::Number(permits)) => {
+            options.extend(quote_spanned!(here=> .permits(#permits)));
+        }
+        Some(PermitsArg::Expression(permits)) => {
+            // The compiler reports there that it is not an integer.
+            let at = at_start(permits);
+            let count = quote_spanned!(at=> #private::permits(#permits));
+            options.extend(quote_spanned!(here=> .permits(#count)));
+        }
+        None => {}
     }
     let isolation = match args.isolation {
         None | Some(Isolation::ReadCommitted) => None,
@@ -78,8 +95,10 @@ pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
 
 /// Statements and an expression: a `Request` for the keys. The values that compute them are dropped before the wait, so that the
 /// future is `Send` whatever their types are; except the local `declared`, where the body can ask for its witnesses.
-fn keys(site: &Site, parts: &Parts) -> TokenStream {
+fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
+    let site = &lock.site;
+    let (derivation, max) = (lock.args.derivation(), lock.args.max_keys());
     let Parts {
         private, converted, ..
     } = parts;
@@ -91,11 +110,11 @@ fn keys(site: &Site, parts: &Parts) -> TokenStream {
         let declared = (!keeps_locks).then(|| quote_spanned!(at=> let declared = #key;));
         return quote_spanned!(at=>
             #declared
-            #private::Request::one(#krate::LockKey::pattern(&declared), #krate::LockKey::key(&declared))
+            #private::request::one(#krate::LockKey::pattern(&declared), #krate::LockKey::key(&declared))
         );
     }
     if let [SiteKey::Each(keys)] = site.keys.list.as_slice() {
-        let (at, max) = (at_start(keys), site.keys.max_keys);
+        let at = at_start(keys);
         let written = keys.to_string();
         let keys = if keeps_locks {
             quote_spanned!(at=> &declared)
@@ -103,7 +122,7 @@ fn keys(site: &Site, parts: &Parts) -> TokenStream {
             keys.clone()
         };
         return quote_spanned!(at=>
-            match #private::Request::counted(#keys, #written, #max) {
+            match #private::request::counted(#keys, #written, #max) {
                 #private::core::result::Result::Ok(request) => request,
                 #private::core::result::Result::Err(error) => return #converted,
             }
@@ -120,26 +139,28 @@ fn keys(site: &Site, parts: &Parts) -> TokenStream {
         .patterns()
         .any(|pattern| pattern.slice().is_some());
     let patterns: Vec<String> = site.keys.patterns().map(KeyPattern::text).collect();
-    let lock = if patterns.len() == site.keys.list.len() {
+    let text = if patterns.len() == site.keys.list.len() {
         patterns.join(", ")
     } else {
         String::new()
     };
     let mut one = |key: &SiteKey| match key {
-        SiteKey::Pattern(pattern) => pattern.expression(&names, site.keys.derivation, &krate),
+        SiteKey::Pattern(pattern) => pattern.expression(&names, derivation, &krate),
         SiteKey::Expression(key) | SiteKey::Each(key) => {
             let at = at_start(key);
             let key = lock_key(key);
             quote_spanned!(at=> #krate::LockKey::key(&#key))
         }
     };
-    let is_mixed = site.keys.list.len() > 1 && lock.is_empty();
+    let is_mixed = site.keys.list.len() > 1 && text.is_empty();
     if !has_slice && is_mixed {
         // Each with its pattern, which for a declared lock only its type knows.
         let keys = site.keys.list.iter().map(|key| match key {
             SiteKey::Pattern(pattern) => {
-                let text = pattern.text();
-                let key = pattern.expression(&names, site.keys.derivation, &krate);
+                let (key, text) = (
+                    pattern.expression(&names, derivation, &krate),
+                    pattern.text(),
+                );
                 quote_spanned!(here=> (#key, #text))
             }
             SiteKey::Expression(key) | SiteKey::Each(key) => {
@@ -148,45 +169,44 @@ fn keys(site: &Site, parts: &Parts) -> TokenStream {
                 quote_spanned!(at=> #private::keyed(&#key))
             }
         });
-        return quote_spanned!(here=> #private::Request::each([#(#keys),*]));
+        return quote_spanned!(here=> #private::request::each([#(#keys),*]));
     }
     if !has_slice {
         let keys = site.keys.list.iter().map(one);
         let keys = quote_spanned!(here=> #(#keys),*);
         return if site.keys.list.len() == 1 {
-            quote_spanned!(here=> #private::Request::one(#lock, #keys))
+            quote_spanned!(here=> #private::request::one(#text, #keys))
         } else {
-            quote_spanned!(here=> #private::Request::many(#lock, [#keys]))
+            quote_spanned!(here=> #private::request::many(#text, [#keys]))
         };
     }
-    let max = site.keys.max_keys;
     let takes = site.keys.list.iter().map(|key| match key {
-        SiteKey::Pattern(pattern) if pattern.slice().is_some() => each(pattern, &names, site),
+        SiteKey::Pattern(pattern) if pattern.slice().is_some() => each(pattern, &names, lock),
         key => {
             let key = one(key);
             quote_spanned!(here=> keys.push(#key);)
         }
     });
     quote_spanned!(here=>
-        let mut keys = #private::Keys::new(#lock, #max);
+        let mut keys = #private::Keys::new(#text, #max);
         #(#takes)*
         match keys.finish() {
-            #private::core::result::Result::Ok(keys) => #private::Request::many(#lock, keys),
+            #private::core::result::Result::Ok(keys) => #private::request::many(#text, keys),
             #private::core::result::Result::Err(error) => return #converted,
         }
     )
 }
 
 /// A statement that adds a key for each element of the pattern's slice.
-fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
-    let krate = site.args.runtime();
+fn each(pattern: &KeyPattern, names: &Names<'_>, lock: &LockSite) -> TokenStream {
+    let krate = lock.site.args.runtime();
     let at = pattern.literal.span().resolved_at(Span::mixed_site());
     let Some(slice) = pattern.slice() else {
         return TokenStream::new();
     };
     let (name, path) = (slice.name(), pattern.path(slice, names, None));
     let writes = pattern.writes(names, &krate, None);
-    let (new, finish) = (writer(site.keys.derivation, &krate), pattern.finish());
+    let (new, finish) = (writer(lock.args.derivation(), &krate), pattern.finish());
     quote_spanned!(at=>
         keys.each(#name, &#path, |element| {
             let mut key = #new;

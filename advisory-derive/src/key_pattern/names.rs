@@ -79,7 +79,7 @@ impl Names<'_> {
             .unwrap_or(Shape::Text)
     }
 
-    /// The placeholder as one that is taken for text because its type is unknown, if it is.
+    /// The placeholder, if it is treated as text because its type is unknown.
     pub(super) fn guess(&self, placeholder: &Placeholder) -> Option<Guess> {
         if placeholder.shape.is_some() || !placeholder.filters.is_empty() {
             return None;

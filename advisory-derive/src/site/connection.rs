@@ -1,6 +1,8 @@
 //! Where a lock site's connection comes from, and what to write if it has none.
 
-use crate::args::Args;
+use crate::args::SiteArgs;
+use crate::args::call::CallArgs;
+use crate::args::lock::LockArgs;
 use crate::errors::Errors;
 use crate::function::params::{Param, Receiver};
 use crate::function::{Function, mentions};
@@ -19,8 +21,6 @@ pub(crate) enum Connection {
     Expression(TokenStream),
     /// A pool. The function takes a connection from it, bound as `conn`.
     Pool(TokenStream),
-    /// A lease's pool, from which each statement of the lease takes a connection; the body gets none.
-    Lease(TokenStream),
 }
 
 impl Connection {
@@ -28,7 +28,7 @@ impl Connection {
     pub(crate) fn source(&self) -> Option<&TokenStream> {
         match self {
             Self::Expression(source) | Self::Pool(source) => Some(source),
-            Self::Place { .. } | Self::Lease(_) => None,
+            Self::Place { .. } => None,
         }
     }
 }
@@ -78,7 +78,7 @@ pub(crate) fn pool_of(taken: &str) -> Option<String> {
 }
 
 /// The pool that `pool` gives.
-fn pool(given: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+pub(crate) fn pool(given: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     let mut tokens = given.clone().into_iter();
     let wanted = match (tokens.next(), tokens.next()) {
         (Some(TokenTree::Literal(literal)), None) => {
@@ -100,13 +100,16 @@ fn pool(given: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
 }
 
 /// The pool or the connection that the arguments give, or else the parameter `conn`.
-pub(crate) fn find(args: &Args, function: &Function, errors: &mut Errors) -> Option<Connection> {
-    if args.is_lease() {
-        return pool(args.pool.clone()?, errors).map(Connection::Lease);
-    }
-    if let Some(given) = args.pool.clone() {
+pub(crate) fn find(
+    site: &SiteArgs,
+    call: &CallArgs,
+    args: &LockArgs,
+    function: &Function,
+    errors: &mut Errors,
+) -> Option<Connection> {
+    if let Some(given) = call.pool.clone() {
         let pool = pool(given, errors);
-        if let Some(span) = args.span("conn") {
+        if let Some(span) = site.span("conn") {
             let wanted = "`pool` and `conn` both give the connection: leave one of them out";
             errors.at(span, wanted);
             return None;
@@ -158,11 +161,12 @@ pub(crate) fn find(args: &Args, function: &Function, errors: &mut Errors) -> Opt
             return None;
         };
         if by == Receiver::Shared {
+            let place = spelled(&given);
             errors.at(
                 root.span(),
                 format_args!(
-                    "`{given}` cannot be borrowed mutably through `&self`: write `&mut self`, or take a connection from a pool, \
-                     `pool = self.pool`"
+                    "`{place}` cannot be borrowed mutably through `&self`: if it is a pool, write `pool = {place}`; if it is a \
+                     connection, write `&mut self`"
                 ),
             );
             return None;
@@ -219,7 +223,7 @@ fn place(
         (true, false) => {
             errors.at(
                 root.span(),
-                format_args!("the lock needs `{name}` to be mutable: write `{name}: &mut …`"),
+                wanted_of_shared(param, name, &root_and_fields(&root, &fields)),
             );
             return None;
         }
@@ -228,6 +232,27 @@ fn place(
         _ => Receiver::Value,
     };
     Some(Connection::Place { root, fields, by })
+}
+
+/// What to write instead of a shared reference, whose type can be the alias of a pool.
+fn wanted_of_shared(param: &Param, name: &str, place: &str) -> String {
+    let ty = spelled(&without_borrow(&param.ty));
+    let is_connection = ["AsyncPgConnection", "PgConnection", "PooledConnection"]
+        .iter()
+        .any(|known| mentions(&param.ty, known));
+    if is_connection {
+        return format!("the lock needs `{name}` to be mutable: write `{name}: &mut {ty}`");
+    }
+    format!(
+        "the lock needs a mutable connection, and `{name}` is a shared reference: if `{place}` is a pool, write `pool = {place}` in the \
+         attribute; if it is a connection, write `{name}: &mut {ty}`"
+    )
+}
+
+fn root_and_fields(root: &Ident, fields: &TokenStream) -> String {
+    let mut place = TokenStream::from(TokenTree::from(root.clone()));
+    place.extend(fields.clone());
+    spelled(&place)
 }
 
 /// Whether an expression is a place: `conn`, `self.conn`, `ctx.db`.
@@ -291,6 +316,30 @@ pub(crate) fn argument_for(taken: &str) -> String {
     }
 }
 
+/// The pool from which the body takes a connection: `self.db` of `self.db.get()`.
+fn pool_in(body: &TokenStream) -> Option<String> {
+    let tokens: Vec<TokenTree> = body.clone().into_iter().collect();
+    let get = tokens.windows(3).position(|call| {
+        let is_call = matches!(&call[2], TokenTree::Group(group) if group.stream().is_empty());
+        is_punct(&call[0], '.') && is_word(&call[1], "get") && is_call
+    });
+    let Some(get) = get else {
+        let mut groups = tokens.iter();
+        return groups.find_map(|token| match token {
+            TokenTree::Group(group) => pool_in(&group.stream()),
+            _ => None,
+        });
+    };
+    let is_of_place = |token: &&TokenTree| match token {
+        TokenTree::Ident(word) => word != "mut" && word != "return",
+        TokenTree::Punct(punct) => punct.as_char() == '.',
+        TokenTree::Group(_) | TokenTree::Literal(_) => false,
+    };
+    let before = tokens[..get].iter().rev().take_while(is_of_place).count();
+    let place: TokenStream = tokens[get - before..get].iter().cloned().collect();
+    is_place(&place).then(|| spelled(&place))
+}
+
 fn no_connection(function: &Function) -> String {
     let name = &function.name;
     if let Some(binding) = function.body_binding("conn") {
@@ -319,11 +368,14 @@ fn no_connection(function: &Function) -> String {
     } else {
         "AsyncPgConnection"
     };
-    let pool = if function.receiver.is_some() {
-        "self.pool"
-    } else {
-        "pool"
-    };
+    let pool = pool_in(&function.body.stream()).unwrap_or_else(|| {
+        let of = if function.receiver.is_some() {
+            "self.pool"
+        } else {
+            "pool"
+        };
+        of.to_owned()
+    });
     format!(
         "`{name}` has no connection: add a parameter `conn: &mut {ty}`, or write in the attribute where it comes from, such \
          as `pool = {pool}`"

@@ -1,25 +1,18 @@
 //! The keys of a lock site, and how they become numbers.
 
-use crate::args::Args;
+use crate::args::SiteArgs;
 use crate::args::key::KeyArg;
 use crate::errors::Errors;
 use crate::function::{Function, mentions};
 use crate::key_pattern::{KeyPattern, Names};
 use crate::site_facts::StaticKey;
-use advisory_pattern::Derivation;
 use proc_macro2::{Ident, Span, TokenStream};
-
-/// How many locks a call may take by default: all sessions of the server share its lock table.
-const MAX_KEYS: usize = 64;
 
 pub(crate) struct SiteKeys {
     pub(crate) list: Vec<SiteKey>,
     pub(crate) with: Vec<(Ident, TokenStream)>,
     /// A wrong `with` could have meant any name.
     with_is_known: bool,
-    pub(crate) derivation: Derivation,
-    pub(crate) max_keys: usize,
-    pub(crate) may_be_ambiguous: bool,
 }
 
 /// One key, or several of a slice or an expression.
@@ -31,15 +24,19 @@ pub(crate) enum SiteKey {
 }
 
 impl SiteKeys {
-    pub(crate) fn new(args: &mut Args, errors: &mut Errors) -> Self {
-        if args.keys.is_none() && !args.has("key") && !args.has("keys") {
+    pub(crate) fn new(
+        args: &mut SiteArgs,
+        given: Option<Vec<KeyArg>>,
+        errors: &mut Errors,
+    ) -> Self {
+        if given.is_none() && !args.has("key") && !args.has("keys") {
             let wanted =
                 "`key` is missing: write what to lock, such as `key = \"<tenant_id>:<date>\"`";
             errors.at(Span::call_site(), wanted);
         }
         let with_is_known = args.with.is_some() || !args.has("with");
         let mut list = Vec::new();
-        for key in args.keys.take().into_iter().flatten() {
+        for key in given.into_iter().flatten() {
             match key {
                 KeyArg::Pattern(literal) => {
                     list.extend(KeyPattern::parse(literal, errors).map(SiteKey::Pattern));
@@ -53,17 +50,10 @@ impl SiteKeys {
                 KeyArg::Each(expression) => list.push(SiteKey::Each(expression)),
             }
         }
-        let max_keys = args
-            .max_keys
-            .as_ref()
-            .and_then(|max| max.base10_parse().ok());
         Self {
             list,
             with: args.with.take().unwrap_or_default(),
             with_is_known,
-            derivation: args.derivation.unwrap_or(Derivation::Sha256),
-            max_keys: max_keys.unwrap_or(MAX_KEYS),
-            may_be_ambiguous: args.allow_ambiguous.is_some(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which number do PostgreSQL's `hashtext` and `hashtextextended(_, 0)` give a text?
+//! PostgreSQL's `hashtext` and `hashtextextended(_, 0)`, computed in Rust.
 //!
 //! PostgreSQL's variant of Bob Jenkins' lookup3, as little-endian servers compute it; the same in releases 12 to 18:
 //! <https://github.com/postgres/postgres/blob/REL_18_STABLE/src/common/hashfn.c>, <https://burtleburtle.net/bob/c/lookup3.c>.

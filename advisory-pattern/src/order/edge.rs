@@ -1,4 +1,4 @@
-//! How is one lock, held while another is requested, written into a file and read again?
+//! An edge of the lock order, one lock held while another is requested, as a line of a file.
 
 use std::fmt;
 

@@ -1,11 +1,11 @@
-//! Which patterns in a recording of lock orders are the same lock?
+//! Names for the patterns in a recording of lock orders; patterns of the same lock share one.
 //!
 //! A recording has each pattern as its site writes it, and two sites can write one lock differently.
 
 use super::edge::Edge;
-use crate::parse::parse;
+use crate::pattern::parse::parse;
+use crate::pattern::shape::Shape;
 use crate::pattern::{Filter, Part};
-use crate::shape::Shape;
 use std::collections::BTreeMap;
 
 /// Gives one name to the patterns of one lock: `account:<from>` and `account:<id>` differ only in their placeholders' names.

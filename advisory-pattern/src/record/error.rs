@@ -1,4 +1,4 @@
-//! Why can a lock site's record not be read?
+//! Errors of reading a lock site's record.
 
 use std::fmt;
 

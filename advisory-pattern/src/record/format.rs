@@ -1,4 +1,4 @@
-//! Which characters and words frame a record and its fields?
+//! The characters and words that frame a record and its fields.
 
 /// Starts a record.
 pub(super) const START: char = '\u{1e}';

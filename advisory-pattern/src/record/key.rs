@@ -1,30 +1,10 @@
-//! How is what is known of a lock's key written into a record?
+//! The part of a record that holds what is known of a lock's key.
 
 use super::error::RecordError;
-use crate::locked_key::LockedKey;
-use crate::parse::parse;
+use crate::pattern::locked_key::{HALF, LockedKey};
+use crate::pattern::parse::parse;
 
-/// Starts a pair whose second half is a pattern; since version 2.
-pub(super) const HALF: &str = "half ";
-
-/// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`, `half 7 …` for a pair whose second half is a pattern; `?` for
-/// an expression, whose key is unknown.
-#[must_use]
-pub fn encode_key(key: Option<&LockedKey>) -> String {
-    let half =
-        |number: &Option<i32>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
-    match key {
-        Some(LockedKey::Pattern(pattern)) => format!("pattern {pattern}"),
-        Some(LockedKey::BigInt(number)) => format!("number {number}"),
-        Some(LockedKey::IntInt(first, second)) => {
-            format!("number ({},{})", half(first), half(second))
-        }
-        Some(LockedKey::IntPattern(first, pattern)) => format!("{HALF}{first} {pattern}"),
-        None => "?".to_owned(),
-    }
-}
-
-/// Reads what [`encode_key`] writes; `None` for an expression, whose key is unknown.
+/// Reads what [`encode_key`](crate::encode_key) writes; `None` for an expression, whose key is unknown.
 ///
 /// # Errors
 /// A key that this version cannot read.

@@ -1,4 +1,4 @@
-//! Is what a message suggests right: does it end the collision, and change no lock that did not need it?
+//! Suggestions end the collision, and change no other lock.
 //!
 //! Each suggestion is taken out of the message's text, written into the site, read again and compared with every lock of the program.
 
@@ -78,7 +78,7 @@ impl Site {
     }
 }
 
-/// What the macro says of two of the sites, if they collide.
+/// The macro's message about two of the sites, if they collide.
 fn found(sites: &[Site], here: usize, there: usize) -> Option<Advice> {
     let locks: Vec<Lock> = sites.iter().map(Site::lock).collect();
     let collision = locks[here].collision(&locks[there])?;
@@ -129,7 +129,7 @@ fn is_shaped_by(old: &str, new: &str, text: &str) -> bool {
             .all(|(a, b)| a == b || b.path == a.path && text.contains(&format!("`<{}>`", b.source)))
 }
 
-/// Checks every suggestion for the two sites; how many there were, and `None` if they do not collide.
+/// Checks every suggestion for the two sites, and returns how many there were; `None` if they do not collide.
 fn check(sites: &[Site], here: usize, there: usize) -> Option<usize> {
     let Advice { text, options } = found(sites, here, there)?;
     let told = format!("{sites:#?}\n{here} {there}\n{text}");
@@ -256,7 +256,7 @@ fn a_newtypes_shape_comes_before_a_word() {
 }
 
 #[test]
-fn two_newtypes_are_told_apart_by_both_shapes() {
+fn two_newtypes_are_distinguished_by_both_shapes() {
     let account = Type::Declared("AccountId", Shape::Int);
     let sites = [
         site("book", "<tenant>", &[("tenant", TENANT)]),

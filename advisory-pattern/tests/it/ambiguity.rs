@@ -1,4 +1,4 @@
-//! Is a pattern refused exactly when one key has two readings, and does the help say what to write?
+//! A pattern is refused exactly when one key has two readings, and the help says what to write.
 
 use advisory_pattern::{Shape, ambiguity};
 

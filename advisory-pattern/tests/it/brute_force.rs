@@ -1,4 +1,4 @@
-//! Do overlap, witness and ambiguity agree with trying every key?
+//! Overlap, witness and ambiguity, compared with trying every key.
 //!
 //! Languages of a few random atoms over few letters. What is found must be true when it is checked by a matcher that shares no code
 //! with the crate; what trying every short key finds must be found.

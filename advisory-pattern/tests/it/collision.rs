@@ -1,8 +1,8 @@
-//! Which two locks are one, never meet, or collide?
+//! Pairs of locks that are the same lock, never meet, or collide.
 
 use advisory_pattern::{
-    Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Record, Shape, Side, advice,
-    permit_key,
+    Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Permits, Record, Shape, Side,
+    advice, permit_key,
 };
 use proptest::prelude::*;
 
@@ -144,7 +144,7 @@ fn the_two_key_spaces_never_meet() {
 }
 
 #[test]
-fn pairs_meet_where_no_half_tells_them_apart() {
+fn pairs_collide_unless_a_half_differs() {
     let pair = |first, second| fixed(LockedKey::IntInt(first, second));
     let found = pair(Some(7), None).collision(&pair(None, Some(2)));
     assert_eq!(found, Some(Collision::Number("(7, 2)".to_owned())));
@@ -194,7 +194,7 @@ fn a_leases_number_is_the_text_of_its_digits() {
     assert_eq!(witness(number.collision(&lease(lock("-42")))), "-42");
     assert_eq!(number.collision(&lease(lock("42"))), None);
     assert!(number.collision(&lease(lock("<id: int>"))).is_some());
-    // Its derived number is none of a lease's keys.
+    // Its derived number is not a lease's key.
     let derived = lease(fixed(LockedKey::BigInt(SHA256.key("nightly"))));
     assert_eq!(derived.collision(&lease(lock("nightly"))), None);
     let named = |key| Lock::new(key, SHA256, Some("job".to_owned()), Vec::new());
@@ -226,7 +226,7 @@ fn a_leases_pair_is_the_text_of_both_numbers() {
 }
 
 #[test]
-fn one_name_is_no_lease_and_an_advisory_lock() {
+fn one_name_cannot_be_a_lease_and_an_advisory_lock() {
     let (held, leased) = (named("job", "nightly"), lease(named("job", "nightly")));
     for found in [held.collision(&leased), leased.collision(&held)] {
         assert_eq!(found, Some(Collision::Scopes("nightly".to_owned())));
@@ -234,7 +234,7 @@ fn one_name_is_no_lease_and_an_advisory_lock() {
     let found = held.collision(&leased).unwrap();
     let (held, leased) = (side(&held, "job"), side(&leased, "job"));
     let advice = advice(&found, &held, &leased, std::iter::empty());
-    assert!(advice.text.contains("`scope = \"lease\"`"));
+    assert!(advice.text.contains("`#[advisory_lease]`"));
 }
 
 #[test]
@@ -252,12 +252,12 @@ fn a_declared_lock_meets_advisory_locks_and_leases() {
     let other = named("account:<x>", "account");
     assert_eq!(account.collision(&other), None);
     assert_eq!(account.collision(&lease(other)), None);
-    // As a lease it has no derivation, between advisory locks it has.
+    // As a lease it has no derivation; between advisory locks it has one.
     let key = LockedKey::Pattern(shaped("account:<id>"));
     let md5 = declared(Lock::new(key.clone(), Derivation::Md5, None, Vec::new()));
     assert_eq!(md5.collision(&lock("account:<id>")), None);
     assert!(md5.collision(&lease(lock("account:<id>"))).is_some());
-    // Who shares a number with other programs leases nothing by it.
+    // A lock that shares its number with other programs is not used for leases.
     let space = KeySpace::Declared.under(Derivation::Md5);
     let md5 = Lock::new(key, Derivation::Md5, None, Vec::new()).within(space);
     assert_eq!(md5.collision(&lease(lock("account:<id>"))), None);
@@ -279,7 +279,7 @@ fn a_records_scope_and_kind_say_its_space() {
         ("xact", "fn", KeySpace::Advisory),
         ("session", "fn", KeySpace::Advisory),
         ("none", "struct", KeySpace::Declared),
-        // `lock_key!` gives a number.
+        // `lock_key!` returns a number.
         ("none", "macro", KeySpace::Advisory),
         ("", "fn", KeySpace::Advisory),
     ] {
@@ -338,7 +338,7 @@ fn a_lock_with_permits_has_as_many_keys() {
         (lock("nightly"), &*SHA256.key("nightly").to_string()),
         (fixed(LockedKey::IntInt(Some(7), Some(3))), "(7, 3)"),
     ] {
-        let lock = lock.with_permits(3);
+        let lock = lock.with_permits(Permits::Number(3));
         for permit in 2..=3 {
             let key = permit_key(text, permit);
             let found = Some(Collision::Number(key.to_string()));
@@ -348,7 +348,7 @@ fn a_lock_with_permits_has_as_many_keys() {
         assert_eq!(lock.collision(&number(permit_key(text, 4))), None);
     }
     // The first permit is the key itself.
-    let jobs = lock("job:<kind>").with_permits(3);
+    let jobs = lock("job:<kind>").with_permits(Permits::Number(3));
     assert!(matches!(
         jobs.collision(&lock("job:<name>")),
         Some(Collision::Key(_))
@@ -358,7 +358,7 @@ fn a_lock_with_permits_has_as_many_keys() {
 
 #[test]
 fn one_name_has_one_number_of_permits() {
-    let jobs = |permits| named("job:<kind>", "job").with_permits(permits);
+    let jobs = |permits| named("job:<kind>", "job").with_permits(Permits::Number(permits));
     assert_eq!(jobs(3).collision(&jobs(3)), None);
     let found = jobs(3).collision(&jobs(2));
     assert_eq!(found, Some(Collision::Permits("job".to_owned())));
@@ -366,6 +366,18 @@ fn one_name_has_one_number_of_permits() {
     assert_eq!(found, Some(Collision::Permits("job".to_owned())));
     let found = jobs(3).collision(&named("task:<kind>", "job"));
     assert_eq!(found, Some(Collision::Name("job".to_owned())));
+    // The value of an expression is not known, but it is assumed to be more than 1.
+    let limit = |written: &str| {
+        let permits = Permits::Expression(written.to_owned());
+        named("job:<kind>", "job").with_permits(permits)
+    };
+    assert_eq!(limit("LIMIT").collision(&limit("self.limit")), None);
+    assert_eq!(limit("LIMIT").collision(&jobs(3)), None);
+    for exclusive in [jobs(1), named("job:<kind>", "job")] {
+        let found = Some(Collision::Permits("job".to_owned()));
+        assert_eq!(exclusive.collision(&limit("LIMIT")), found);
+        assert_eq!(limit("LIMIT").collision(&exclusive), found);
+    }
 }
 
 /// A pair whose second half is the `hashtext` of a text.
@@ -375,7 +387,7 @@ fn half(first: i32, text: &str) -> Lock {
 }
 
 #[test]
-fn derived_halves_meet_only_behind_one_first_half() {
+fn derived_halves_collide_only_with_the_same_first_half() {
     assert!(half(7, "a:<x>").collision(&half(8, "a:<x>")).is_none());
     assert!(half(7, "a:<x>").collision(&half(7, "b:<x>")).is_none());
     assert!(half(7, "a:<x>").collision(&lock("a:<x>")).is_none());
@@ -415,7 +427,7 @@ fn a_derived_half_meets_the_pair_of_its_number_and_any_open_one() {
 fn the_permits_of_a_derived_half_are_those_of_its_pair() {
     let hash = Derivation::Hashtext.half("job");
     let permit = permit_key(&format!("(7, {hash})"), 2);
-    let several = half(7, "job").with_permits(2);
+    let several = half(7, "job").with_permits(Permits::Number(2));
     let number = fixed(LockedKey::BigInt(permit));
     assert_eq!(
         several.collision(&number),

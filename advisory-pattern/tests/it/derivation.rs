@@ -1,4 +1,4 @@
-//! Does each derivation give the numbers that servers and other code give?
+//! Each derivation gives the numbers that servers and other code give.
 
 use advisory_pattern::{Derivation, Hasher, permit_key};
 use proptest::prelude::*;
@@ -55,7 +55,7 @@ fn every_vector_has_its_number_under_every_derivation() {
         for derivation in columns {
             let number: i64 = fields.next().unwrap().parse().unwrap();
             assert_eq!(derivation.key(&text), number, "{derivation:?} of {line}");
-            // As the second half of a pair a number of 32 bits is itself.
+            // As the second half of a pair, a number of 32 bits is unchanged.
             if derivation.bits() == 32 {
                 assert_eq!(i64::from(derivation.half(&text)), number, "{line}");
             }

@@ -1,4 +1,4 @@
-//! Is a text written into a key so that no other text is written the same way?
+//! Escaped texts: different texts are written differently.
 
 use advisory_pattern::escape::{escape, escape_into, lower, trim, unescape};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Does the crate keep its promises, seen from outside?
+//! Tests of the crate's public functions.
 
 mod advice;
 mod ambiguity;

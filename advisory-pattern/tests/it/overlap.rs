@@ -1,4 +1,4 @@
-//! Are two patterns said to collide exactly when a key is in both, and is the key one that people can read?
+//! Two patterns collide exactly when a key is in both, and the key shown is readable.
 
 use advisory_pattern::{overlap, witness};
 

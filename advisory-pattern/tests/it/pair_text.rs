@@ -1,4 +1,4 @@
-//! Is the text of a pair with a derived half read as it was written?
+//! The text of a pair with a derived half is read as it was written.
 
 use advisory_pattern::{Derivation, LockedKey, Shape, pair_text, split_pair_text};
 
@@ -28,7 +28,7 @@ fn a_pairs_text_is_split_where_it_was_joined() {
 }
 
 #[test]
-fn a_key_with_a_derived_half_has_its_pattern_as_text_and_its_numbers_if_they_are_fixed() {
+fn a_key_with_a_derived_half_has_a_pattern_and_fixed_numbers() {
     let key = |text: &str| LockedKey::IntPattern(7, pattern(text).shaped(|_| Shape::Text));
     for (text, whole) in [
         ("a:<x: text>", "(7,\"a:<x: text>\")"),

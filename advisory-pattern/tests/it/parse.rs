@@ -1,11 +1,11 @@
-//! Is every literal read as documented, and every mistake answered with what to write?
+//! Every literal is parsed as documented, and every mistake is answered with what to write.
 
 use advisory_pattern::{Filter, MAX_BYTES, Part, Placeholder, Shape, parse};
 use proptest::prelude::*;
 
 use crate::pattern;
 
-/// What the text is refused with, one message a line.
+/// The messages with which the text is refused, one per line.
 fn refusals(text: &str) -> Vec<String> {
     let errors = parse(text).expect_err(text);
     errors.iter().map(ToString::to_string).collect()
@@ -34,7 +34,7 @@ fn placeholder_has_path_shape_and_filters() {
 }
 
 #[test]
-fn paths_take_self_indexes_raw_identifiers_and_letters_of_any_script() {
+fn paths_accept_self_indexes_raw_identifiers_and_any_script() {
     assert_eq!(only_placeholder("<self.tenant>").path, ["self", "tenant"]);
     assert_eq!(only_placeholder("<id.0>").path, ["id", "0"]);
     assert_eq!(
@@ -64,7 +64,7 @@ fn doubled_bracket_is_text_and_so_is_a_lone_closing_one() {
     );
 }
 
-/// A mistake, and what it is answered with.
+/// A mistake, and its message.
 const MISTAKES: &[(&str, &str)] = &[
     (
         "",

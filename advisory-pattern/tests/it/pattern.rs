@@ -1,4 +1,4 @@
-//! Are two ways to write one pattern the same pattern?
+//! Two ways to write one pattern give the same pattern.
 
 use advisory_pattern::{Filter, Shape};
 

@@ -1,7 +1,7 @@
-//! Are a site's records found in any bytes around them, and nothing else?
+//! A site's records are found among any other bytes, and nothing else is.
 
 use advisory_pattern::{
-    LockedKey, MODULE_PATH, MOST_PERMITS, RECORD_VERSION, Record, RecordError, decode_key,
+    LockedKey, MODULE_PATH, MOST_PERMITS, Permits, RECORD_VERSION, Record, RecordError, decode_key,
     encode_key,
 };
 use proptest::prelude::*;
@@ -14,6 +14,13 @@ const START: &[u8] = b"\x1eadvisory lock site\x1f";
 fn text() -> impl Strategy<Value = String> {
     // Everything but control characters: those become spaces.
     "[^\\p{Cc}]{0,12}"
+}
+
+fn permits() -> impl Strategy<Value = Permits> {
+    prop_oneof![
+        (1..=MOST_PERMITS).prop_map(Permits::Number),
+        text().prop_map(|text| Permits::Expression(format!("self.{text}"))),
+    ]
 }
 
 fn record() -> impl Strategy<Value = Record> {
@@ -30,7 +37,7 @@ fn record() -> impl Strategy<Value = Record> {
     let optional = prop::array::uniform11(prop::option::of(text()));
     let keys = prop::collection::vec((text(), text()), 1..4);
     let overlaps = prop::collection::vec((text(), text()), 0..3);
-    let numbers = (any::<u32>(), prop::option::of(1..=MOST_PERMITS));
+    let numbers = (any::<u32>(), prop::option::of(permits()));
     let fields = (texts, optional, keys, overlaps, numbers);
     fields.prop_map(|(texts, optional, keys, allow_overlap, (line, permits))| {
         let (kind, derivation, scope, mode, module, function, file, krate) = texts;
@@ -122,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn neighbours_are_kept_apart_and_twins_are_one(
+    fn adjacent_records_are_split_and_equal_ones_are_one(
         records in prop::collection::vec((noise(), record()), 0..5),
         behind in noise(),
     ) {
@@ -274,7 +281,7 @@ fn a_wrong_field_is_named() {
 }
 
 #[test]
-fn what_claims_to_be_endless_is_no_record() {
+fn an_endless_record_is_not_accepted() {
     let mut bytes = START.to_vec();
     bytes.extend(vec![b'a'; 1 << 20]);
     bytes.push(0x1d);

@@ -1,4 +1,4 @@
-//! Does each shape's language hold exactly what the shape documents?
+//! Each shape's language contains exactly what the shape documents.
 
 use advisory_pattern::escape::escape_into;
 use advisory_pattern::{Language, Part, Pattern, Shape, overlap};

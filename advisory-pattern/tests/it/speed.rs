@@ -1,4 +1,4 @@
-//! How long does it take to compare every two of a thousand patterns?
+//! Time to compare each pair of a thousand patterns.
 
 use std::time::Instant;
 

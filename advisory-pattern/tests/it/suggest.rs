@@ -1,4 +1,4 @@
-//! Is the suggestion the word that was meant, and none where none was?
+//! The suggestion is the word that was meant, and there is none where none fits.
 
 use advisory_pattern::closest;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
--- Which number does the Rust side lock? These functions give other programs the same one, in SQL. PostgreSQL 15 to 18.
+-- The numbers that the Rust side locks, computed in SQL. These functions give other programs the same one, in SQL. PostgreSQL 15 to 18.
 --
 -- They are made in the first schema of the `search_path`. If this fails with "function … already exists" (42723), a function of that
 -- name and signature is there already, perhaps a recipe's own: see what it computes and who calls it, then drop it or rename it.

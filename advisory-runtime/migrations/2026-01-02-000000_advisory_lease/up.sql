@@ -15,7 +15,7 @@
 -- Roles that lease need these rights, and no others:
 --     GRANT SELECT, INSERT, UPDATE, DELETE ON public.advisory_lease TO worker;
 --     GRANT USAGE, UPDATE ON SEQUENCE public.advisory_lease_token TO worker;
--- UPDATE is for a sequence that is behind the tokens in the table: a program moves it past them.
+-- UPDATE is for a program that moves the sequence: into the timeline of the server, and past the tokens in the table.
 CREATE SEQUENCE public.advisory_lease_token;
 
 CREATE TABLE public.advisory_lease (
@@ -26,6 +26,8 @@ CREATE TABLE public.advisory_lease (
     pattern pg_catalog.text,
     holder pg_catalog.text NOT NULL CHECK (pg_catalog.octet_length(holder) OPERATOR(pg_catalog.<=) 255),
     key pg_catalog.text CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 512),
+    -- What the holder tells those who read the table, such as a leader's address.
+    data pg_catalog.text CHECK (pg_catalog.octet_length(data) OPERATOR(pg_catalog.<=) 1024),
     -- The work is done, and the key stays taken until it expires.
     is_kept pg_catalog.bool NOT NULL DEFAULT false,
     acquired_at pg_catalog.timestamptz NOT NULL,

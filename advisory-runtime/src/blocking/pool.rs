@@ -1,7 +1,7 @@
 //! The blocking pools that locks can take connections from.
 
 use super::Connection;
-use crate::Error;
+use crate::PoolError;
 use std::sync::Arc;
 
 /// A pool of blocking connections, with any manager: r2d2, under the feature of this name.
@@ -28,8 +28,8 @@ pub trait Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::Pool`] with the pool's own error.
-    fn connection(&self) -> Result<Self::Connection, Error>;
+    /// [`PoolError::new`] of the pool's own error.
+    fn connection(&self) -> Result<Self::Connection, PoolError>;
 }
 
 #[cfg(feature = "r2d2")]
@@ -39,8 +39,8 @@ where
 {
     type Connection = diesel::r2d2::PooledConnection<M>;
 
-    fn connection(&self) -> Result<Self::Connection, Error> {
-        self.get().map_err(|error| Error::Pool(Box::new(error)))
+    fn connection(&self) -> Result<Self::Connection, PoolError> {
+        self.get().map_err(PoolError::new)
     }
 }
 
@@ -50,7 +50,7 @@ macro_rules! behind {
         impl<P: Pool + ?Sized> Pool for $pointer {
             type Connection = P::Connection;
 
-            fn connection(&self) -> Result<P::Connection, Error> {
+            fn connection(&self) -> Result<P::Connection, PoolError> {
                 P::connection(self)
             }
         }

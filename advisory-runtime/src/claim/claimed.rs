@@ -1,14 +1,14 @@
 //! A claimed row, and how long this process may act on it.
 
+use super::Error;
 use super::table::{Claim, ttl};
-use crate::Error;
 use crate::renewal::{End, Expiry, Hold, Sent};
 use diesel::deserialize;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::row::NamedRow;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::{BigInt, Nullable, Text};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,7 +69,7 @@ impl<T: Claim> Claimed<T> {
         matches!(self.0.hold.end(), End::Inside(_) | End::Done)
     }
 
-    pub(super) fn hold(&self) -> &Hold {
+    pub(crate) fn hold(&self) -> &Hold {
         &self.0.hold
     }
 
@@ -81,19 +81,16 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
-    pub(super) fn share(&self) -> Self {
+    pub(crate) fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 
     pub(super) fn lost(&self) -> Error {
-        Error::LockLost {
-            lock: self.name().into(),
-            source: None,
-        }
+        Error::Lost { claim: self.name() }
     }
 
     /// The error when the row is not this claim's any more: after a statement that got no answer, that one may have ended the claim.
-    pub(super) fn gone(&self) -> Error {
+    pub(crate) fn gone(&self) -> Error {
         if self.0.is_unanswered.load(Ordering::Relaxed) {
             return self.unknown(no_answer());
         }
@@ -103,7 +100,7 @@ impl<T: Claim> Claimed<T> {
     /// The error when the statement that ends the claim was not answered.
     pub(super) fn unknown(&self, source: DieselError) -> Error {
         Error::CommitUnknown {
-            lock: self.name().into(),
+            claim: self.name(),
             source,
         }
     }
@@ -164,13 +161,20 @@ pub(super) struct Returned<T> {
     row: T,
 }
 
-impl<T: Claim> QueryableByName<Pg> for Returned<T> {
+/// A row of the answer, or `None` for one whose last attempt was over, so that it has failed instead.
+pub(super) struct Answered<T>(pub(super) Option<Returned<T>>);
+
+impl<T: Claim> QueryableByName<Pg> for Answered<T> {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+        let locked_by: Option<String> = row.get_value::<Nullable<Text>, _, _>(0)?;
+        let Some(locked_by) = locked_by else {
+            return Ok(Self(None));
+        };
         let lasts: i64 = row.get_value::<BigInt, _, _>(1)?;
-        Ok(Self {
-            locked_by: row.get_value::<Text, _, _>(0)?,
+        Ok(Self(Some(Returned {
+            locked_by,
             lasts: Duration::from_micros(u64::try_from(lasts).unwrap_or(0)),
             row: T::from_row(&row.partial_row(2..row.field_count()))?,
-        })
+        })))
     }
 }

@@ -1,20 +1,23 @@
-//! How many rows of a table are in which state?
+//! Counts the rows of a table by their state.
 
+use super::Error;
 use super::sql;
 use super::state::State;
 use super::table::Claim;
-use crate::{Connection, Error};
-use diesel::QueryResult;
+use crate::driver::Queries;
 use diesel::query_builder::SqlQuery;
 use diesel::sql_types::{BigInt, Text};
-use diesel_async::RunQueryDsl;
 
 /// How many rows of a table are in which state, by the server's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Rows that are not claimed.
+    /// Rows that can be claimed now.
     pub available: u64,
+    /// Rows that were never claimed, and whose `run_at` is in the future.
+    pub scheduled: u64,
+    /// Rows that have failed before, and whose `run_at` is in the future.
+    pub retrying: u64,
     /// Rows whose claim has not expired.
     pub running: u64,
     /// Rows whose claim was neither renewed nor finished in time.
@@ -25,23 +28,9 @@ pub struct Counts {
     pub failed: u64,
 }
 
-/// Counts the rows of a table by their state. It reads the whole table: for a dashboard, not for each claim.
-///
-/// # Errors
-///
-/// [`Error::Database`].
-///
-/// # Cancel safety
-///
-/// Cancel safe: it only reads.
-pub async fn counts<T: Claim, C: Connection>(conn: &mut C) -> Result<Counts, Error> {
-    Counts::of(RunQueryDsl::load(query::<T>(), conn.pg()).await)
-}
-
-/// [`counts`] on a connection of Diesel's own.
-#[cfg(feature = "postgres")]
-pub(crate) fn counts_blocking<T: Claim>(conn: &mut diesel::PgConnection) -> Result<Counts, Error> {
-    Counts::of(diesel::RunQueryDsl::load(query::<T>(), conn))
+pub(crate) async fn counts_on<T: Claim, D: Queries>(conn: &mut D) -> Result<Counts, Error> {
+    let groups = conn.load(query::<T>()).await;
+    Ok(Counts::of(groups.map_err(Error::Database)?))
 }
 
 #[derive(diesel::QueryableByName)]
@@ -62,17 +51,19 @@ fn query<T: Claim>() -> SqlQuery {
 }
 
 impl Counts {
-    fn of(groups: QueryResult<Vec<Group>>) -> Result<Self, Error> {
+    fn of(groups: Vec<Group>) -> Self {
         let mut counts = Self::default();
-        for Group { state, count } in groups.map_err(Error::Database)? {
+        for Group { state, count } in groups {
             *match state {
                 State::Available => &mut counts.available,
+                State::Scheduled => &mut counts.scheduled,
+                State::Retrying => &mut counts.retrying,
                 State::Running => &mut counts.running,
                 State::Expired => &mut counts.expired,
                 State::Completed => &mut counts.completed,
                 State::Failed => &mut counts.failed,
             } = count.unsigned_abs();
         }
-        Ok(counts)
+        counts
     }
 }

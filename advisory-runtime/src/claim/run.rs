@@ -1,28 +1,18 @@
 //! Runs work under a claim, which is renewed meanwhile and ends with the work. The work is dropped before the claim expires.
 
+use super::Error;
 use super::claimed::{Claimed, no_answer};
 use super::ending::end;
 use super::finish::{is_open_on, renew_on};
+use super::on_err::{OnErr, every};
 use super::sql::{How, text};
-use super::table::{Claim, MaybeColumn};
+use super::table::Claim;
+use crate::Pool;
 use crate::renewal::{self, Dedicated, End, Hold, Renew, Step, Stop};
-use crate::{Error, Pool};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Display;
 use std::time::Duration;
 use tokio::task::JoinSet;
-
-/// The shortest time between two renewals: without a pause they would keep a connection busy.
-const SHORTEST: Duration = Duration::from_millis(10);
-
-/// What happens to a job whose work returns `Err`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnErr {
-    /// It fails for good, with the error's text as its message. If the table has no `failed_at`, it is released.
-    Fail,
-    /// It is released, and the next worker claims it. A job that always fails is then tried without end: count the tries yourself.
-    Release,
-}
 
 /// Works under a claim: renews it in the background, completes the job on `Ok`, and on `Err` ends it as `on_err` says.
 ///
@@ -44,7 +34,7 @@ pub enum OnErr {
 /// # Errors
 ///
 /// The work's own error, even if failing or releasing the job did not work: then the claim expires. Otherwise
-/// [`Error::LockLost`] if the claim was lost and another worker may do the job: the work was dropped, or returned too late.
+/// [`Error::Lost`] if the claim was lost and another worker may do the job: the work was dropped, or returned too late.
 /// [`Error::CommitUnknown`] if the connection was lost, or did not answer in time, while the job was being completed, also where
 /// the work has tried that itself. [`Error::Pool`], [`Error::Database`].
 ///
@@ -76,12 +66,8 @@ where
         Ok((Err(error), _renewal)) => {
             let message = error.to_string();
             let message = text(&message);
-            let how = match on_err {
-                OnErr::Fail if T::FailedAt::COLUMN.is_some() => How::Fail(&message),
-                OnErr::Fail | OnErr::Release => How::Release,
-            };
             // The work's own error counts, whether or not the claim could be ended.
-            drop(end(pool, job, how).await);
+            drop(end(pool, job, on_err.how::<T>(&message)).await);
             Err(error)
         }
         Err(lost) => Err(lost.into()),
@@ -102,7 +88,7 @@ where
 ///
 /// # Errors
 ///
-/// [`Error::LockLost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired. The same if a
+/// [`Error::Lost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired. The same if a
 /// transaction that finished the job lasted longer than the claim and another worker has claimed the row since.
 /// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the job, or if such a statement got no
 /// answer before. What the work returns is inside the `Ok`.
@@ -120,7 +106,7 @@ where
 /// ```no_run
 /// # #[cfg(feature = "bb8")]
 /// # mod jobs {
-/// # use advisory_runtime::{Error, Pool as _, claim::{self, Claim, Claimed}};
+/// # use advisory_runtime::{Pool as _, claim::{self, Claim, Claimed, Error}};
 /// # use diesel_async::{AsyncConnection, AsyncPgConnection, pooled_connection::bb8::Pool};
 /// async fn export<Job: Claim>(pool: &Pool<AsyncPgConnection>, job: &Claimed<Job>) -> Result<(), Error> {
 ///     claim::keep(pool, job, async {
@@ -166,7 +152,7 @@ where
         pool: pool.clone(),
         job: job.share(),
     };
-    let every = T::RENEW.min(job.ttl() / 2).max(SHORTEST);
+    let every = every::<T>();
     let mut renewal = JoinSet::new();
     renewal.spawn(async move { renewal::renew_until_lost(&row, every).await });
     match renewal::watch(job.hold(), None, || (), work).await {
@@ -182,6 +168,8 @@ struct Row<T, P> {
 }
 
 impl<T: Claim, P: Pool + Send + Sync> Renew for Row<T, P> {
+    type Error = Error;
+
     fn hold(&self) -> &Hold {
         self.job.hold()
     }
@@ -198,6 +186,8 @@ impl<T: Claim, P: Pool + Send + Sync> Renew for Row<T, P> {
 }
 
 impl<T: Claim, P: Pool + Send + Sync> Step for Row<T, P> {
+    type Error = Error;
+
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
         renew_on(conn, &self.job).await
     }
@@ -207,6 +197,8 @@ impl<T: Claim, P: Pool + Send + Sync> Step for Row<T, P> {
 struct IsOpen<'j, T>(&'j Claimed<T>);
 
 impl<T: Claim> Step for IsOpen<'_, T> {
+    type Error = Error;
+
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
         is_open_on(conn, self.0).await
     }

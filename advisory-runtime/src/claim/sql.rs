@@ -6,15 +6,42 @@
 //!
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 
-use super::table::{Claim, KeyColumns, MaybeColumn, ttl};
+use super::column_type::{HolderType, Time};
+use super::table::{
+    Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, TimeColumn, ttl,
+};
 use crate::renewal::{DURABLE, micros};
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{AstPass, Query, QueryBuilder, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Text, Untyped};
-use diesel::{Column, QueryResult, QuerySource};
+use diesel::{Column, Expression, QueryResult, QuerySource};
 use std::borrow::Cow;
+use std::time::Duration;
 
 const NOW: &str = "pg_catalog.clock_timestamp()";
+
+/// The message of a row whose last attempt was not ended by its worker.
+const UNENDED: &str = "the worker of the last attempt died, or its claim expired";
+/// The longest pause before another attempt.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+type UntilType<T> = <<T as Claim>::LockedUntil as Expression>::SqlType;
+type ByType<T> = <<T as Claim>::LockedBy as Expression>::SqlType;
+
+fn around([open, close]: [&str; 2], sql: &str) -> String {
+    format!("{open}{sql}{close}")
+}
+
+/// The clock in the type of `locked_until`.
+fn now_of_until<T: Claim>() -> String {
+    around(UntilType::<T>::AROUND, NOW)
+}
+
+impl TimeColumn {
+    fn set_to_now(self) -> String {
+        format!(", {} = {}", quoted(self.name), around(self.around, NOW))
+    }
+}
 
 /// A statement. In its text a mark replaces each value: NUL, which no name contains, and a letter.
 pub(super) struct Statement<'a, T: Claim, K> {
@@ -25,33 +52,52 @@ pub(super) struct Statement<'a, T: Claim, K> {
     by: Cow<'a, str>,
     selection: T::Selection,
     message: &'a str,
+    /// The pause before another attempt, in milliseconds.
+    pause: i64,
+    /// The caller's condition for rows to claim.
+    condition: Option<Changes<'a>>,
     changes: Option<Changes<'a>>,
 }
 
 /// How a claim ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum How<'a> {
+pub(crate) enum How<'a> {
     Complete,
     Fail(&'a str),
+    /// After this pause, or after the one that follows from the attempts.
+    Retry(&'a str, Option<Duration>),
     Release,
+    Delete,
 }
 
 /// The caller's columns to set: one of Diesel's changesets.
-pub(super) type Changes<'a> = &'a (dyn QueryFragment<Pg> + Send + Sync);
+pub(crate) type Changes<'a> = &'a (dyn QueryFragment<Pg> + Send + Sync);
+
+/// What a caller wants of the rows to claim besides their order, and what to set.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) condition: Option<Changes<'a>>,
+    pub(crate) changes: Option<Changes<'a>>,
+}
 
 impl<'a, T: Claim> Statement<'a, T, ()> {
     /// Claims the first rows, and skips locked ones.
     ///
     /// The limit is a literal: a generic plan would assume that a parameter is a tenth of the table.
-    pub(super) fn next(worker: &'a str, limit: u32) -> Self {
+    pub(super) fn next(worker: &'a str, limit: u32, wanted: Wanted<'a>) -> Self {
         let names = Names::of::<T>();
         let rows = format!(
-            "{}{} ORDER BY {} LIMIT {limit} FOR NO KEY UPDATE SKIP LOCKED",
+            "{}{}{}\0w ORDER BY {} LIMIT {limit} FOR NO KEY UPDATE SKIP LOCKED",
             names.locked::<T>(),
             names.unclaimed::<T>(),
+            names.due::<T>(),
             order::<T>(|column| names.column(column)),
         );
-        Self::new(names.taken::<T>(&rows), (), text(worker))
+        Self {
+            condition: wanted.condition,
+            changes: wanted.changes,
+            ..Self::new(names.taken::<T>(&rows), (), text(worker))
+        }
     }
 }
 
@@ -64,6 +110,8 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
             by,
             selection: T::selection(),
             message: "",
+            pause: 0,
+            condition: None,
             changes: None,
         }
     }
@@ -83,7 +131,7 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
     /// Renews a claim.
     pub(super) fn renew(locked_by: &'a str, key: K) -> Self {
         let names = Names::of::<T>();
-        let text = names.change::<T>(&names.now_and_ttl::<T>());
+        let text = names.change::<T>(&set_until::<T>(&names.now_and_ttl::<T>()));
         Self::new(text, key, locked_by.into())
     }
 
@@ -91,8 +139,10 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
     pub(super) fn holder(key: K) -> Self {
         let names = Names::of::<T>();
         let (table, by, is_key) = (&names.table, &names.by, names.is_key::<T>("\0k"));
-        let text =
-            format!("SELECT {by} FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE");
+        let text = format!(
+            "SELECT {} FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE",
+            around(ByType::<T>::AROUND, by)
+        );
         Self::new(text, key, "".into())
     }
 
@@ -103,20 +153,29 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
         how: How<'a>,
         changes: Option<Changes<'a>>,
     ) -> Self {
-        let at = match how {
-            How::Complete => T::CompletedAt::COLUMN,
-            How::Fail(_) => T::FailedAt::COLUMN,
-            How::Release => None,
+        let names = Names::of::<T>();
+        let deletes = T::CompletedAt::DELETES && matches!(how, How::Complete);
+        if deletes || matches!(how, How::Delete) {
+            let text = names.delete::<T>();
+            return Self::new(text, key, locked_by.into());
+        }
+        let (ending, message, pause) = match how {
+            How::Complete => (T::CompletedAt::COLUMN.map(TimeColumn::set_to_now), "", None),
+            How::Fail(why) => (T::FailedAt::COLUMN.map(TimeColumn::set_to_now), why, None),
+            How::Retry(why, pause) => (Some(names.later::<T>(pause.is_some())), why, pause),
+            How::Release | How::Delete => (Some(uncounted::<T>()), "", None),
         };
-        let at = at.map(|column| format!(", {} = {NOW}", quoted(column)));
-        let (why, message) = match (how, T::ErrorMessage::COLUMN) {
-            (How::Fail(why), Some(column)) => (format!(", {} = \0m", quoted(column)), why),
-            _ => (String::new(), ""),
+        let why = match (how, T::ErrorMessage::COLUMN) {
+            (How::Fail(_) | How::Retry(..), Some(column)) => format!(", {} = \0m", quoted(column)),
+            _ => String::new(),
         };
-        let (by, at) = (quoted(T::LockedBy::NAME), at.unwrap_or_default());
-        let text = Names::of::<T>().change::<T>(&format!("NULL, {by} = NULL{at}{why}\0c"));
+        let (by, ending) = (quoted(T::LockedBy::NAME), ending.unwrap_or_default());
+        let set = set_until::<T>("NULL");
+        let text = names.change::<T>(&format!("{set}, {by} = NULL{ending}{why}\0c"));
+        let pause = pause.unwrap_or_default().min(LONGEST_PAUSE).as_millis();
         Self {
             message,
+            pause: i64::try_from(pause).unwrap_or(i64::MAX),
             changes,
             ..Self::new(text, key, locked_by.into())
         }
@@ -133,7 +192,15 @@ impl<T: Claim, K: QueryFragment<Pg>> QueryFragment<Pg> for Statement<'_, T, K> {
                 "t" => out.push_bind_param::<BigInt, _>(&self.ttl)?,
                 "b" => out.push_bind_param::<Text, _>(&self.by)?,
                 "m" => out.push_bind_param::<Text, _>(self.message)?,
+                "p" => out.push_bind_param::<BigInt, _>(&self.pause)?,
                 "s" => self.selection.walk_ast(out.reborrow())?,
+                "w" => {
+                    if let Some(condition) = self.condition {
+                        out.push_sql(" AND (");
+                        condition.walk_ast(out.reborrow())?;
+                        out.push_sql(")");
+                    }
+                }
                 "c" => {
                     if let Some(changes) = self.changes
                         && !changes.is_noop(&Pg)?
@@ -186,7 +253,7 @@ impl Names {
     /// A column with a precision, such as `timestamptz(0)`, rounds to the nearest value. So that it never rounds down, half a unit
     /// less a microsecond is added; the precision is the column's `atttypmod`, and -1 without one.
     fn now_and_ttl<T: Claim>(&self) -> String {
-        format!(
+        let until = format!(
             "{NOW} OPERATOR(pg_catalog.+) ((CAST(\0t AS pg_catalog.float8) OPERATOR(pg_catalog.+) COALESCE((SELECT \
              (CAST('{{499.999,49.999,4.999,0.499,0.049,0.004}}' AS pg_catalog.float8[]))[a.atttypmod OPERATOR(pg_catalog.+) 1] \
              FROM pg_catalog.pg_attribute AS a WHERE a.attrelid OPERATOR(pg_catalog.=) CAST({} AS pg_catalog.regclass) \
@@ -194,7 +261,40 @@ impl Names {
              OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))",
             literal(&self.table),
             literal(T::LockedUntil::NAME)
-        )
+        );
+        around(UntilType::<T>::AROUND, &until)
+    }
+
+    /// What a failed attempt sets: the time of the next one, or the time of the failure if there is none.
+    fn later<T: Claim>(&self, is_given: bool) -> String {
+        let is_last = is_last::<T>();
+        let at_last = T::FailedAt::COLUMN.zip(is_last.as_ref());
+        let failed = at_last.map(|(column, is_last)| {
+            let now = around(column.around, NOW);
+            format!(
+                ", {} = CASE WHEN {is_last} THEN {now} END",
+                quoted(column.name)
+            )
+        });
+        let pause = if is_given {
+            "CAST(\0p AS pg_catalog.float8)".to_owned()
+        } else {
+            backoff::<T>()
+        };
+        let run = T::RunAt::COLUMN.map(|column| {
+            let time = format!(
+                "{NOW} OPERATOR(pg_catalog.+) ({pause} OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))"
+            );
+            let (time, name) = (around(column.around, &time), quoted(column.name));
+            match &is_last {
+                Some(is_last) => {
+                    let unchanged = self.column(column.name);
+                    format!(", {name} = CASE WHEN {is_last} THEN {unchanged} ELSE {time} END")
+                }
+                None => format!(", {name} = {time}"),
+            }
+        });
+        failed.unwrap_or_default() + &run.unwrap_or_default()
     }
 
     /// The beginning of the `WITH` that locks the rows. The commit waits for the disk: a claim lost in a crash would be held twice,
@@ -202,9 +302,14 @@ impl Names {
     fn locked<T: Claim>(&self) -> String {
         let keys = T::Key::NAMES.iter().enumerate();
         let keys = keys.map(|(nth, column)| format!("{} AS key_{nth},", self.column(column)));
+        let attempts = T::Attempts::COLUMN.map(|(column, _)| {
+            let column = self.column(column);
+            format!("CAST(COALESCE({column},0) AS pg_catalog.int8) AS attempts,")
+        });
         format!(
-            "WITH advisory_claim AS MATERIALIZED (SELECT {}{} AS until,{DURABLE} AS durable FROM {} WHERE ",
+            "WITH advisory_claim AS MATERIALIZED (SELECT {}{}{} AS until,{DURABLE} AS durable FROM {} WHERE ",
             keys.collect::<String>(),
+            attempts.unwrap_or_default(),
             self.until,
             self.table
         )
@@ -218,55 +323,166 @@ impl Names {
 
     /// Pending, by the literal condition of the index, and not claimed.
     fn unclaimed<T: Claim>(&self) -> String {
-        let until = &self.until;
-        let pending = terminal::<T>().map(|column| format!("{} IS NULL AND ", self.column(column)));
+        let (until, now) = (&self.until, now_of_until::<T>());
+        let pending =
+            terminal::<T>().map(|column| format!("{} IS NULL AND ", self.column(column.name)));
         format!(
-            "{}({until} IS NULL OR {until} OPERATOR(pg_catalog.<=) {NOW})",
+            "{}({until} IS NULL OR {until} OPERATOR(pg_catalog.<=) {now})",
             pending.collect::<String>()
         )
+    }
+
+    /// Not scheduled for later. The statement's time is stable, so that the scan of an index can end at it.
+    fn due<T: Claim>(&self) -> String {
+        let due = T::RunAt::COLUMN.map(|column| {
+            let (name, now) = (
+                self.column(column.name),
+                around(column.around, "pg_catalog.statement_timestamp()"),
+            );
+            let is_due = format!("{name} OPERATOR(pg_catalog.<=) {now}");
+            if column.is_nullable {
+                return format!(" AND ({name} IS NULL OR {is_due})");
+            }
+            format!(" AND {is_due}")
+        });
+        due.unwrap_or_default()
     }
 
     /// Updates the rows that the `WITH` has locked.
     fn update<T: Claim>(&self, rows: &str, set: &str) -> String {
         let keys = (0..T::Key::NAMES.len()).map(|nth| format!("advisory_claim.key_{nth}"));
         format!(
-            "{rows}) UPDATE {} SET {} = {set} FROM advisory_claim WHERE {}",
+            "{rows}) UPDATE {} SET {set} FROM advisory_claim WHERE {}",
             self.table,
-            quoted(T::LockedUntil::NAME),
             self.is_key::<T>(&keys.collect::<Vec<_>>().join(","))
         )
     }
 
     /// Claims the rows for the worker. The server draws the unique part of `locked_by`: a process that was forked, or restored from
     /// an image, would draw the same number twice.
+    ///
+    /// A row whose last attempt is over fails instead, and its `locked_by` in the answer is NULL.
     fn taken<T: Claim>(&self, rows: &str) -> String {
-        let set = format!(
-            "{}, {} = CAST(\0b AS pg_catalog.text) OPERATOR(pg_catalog.||) '#' OPERATOR(pg_catalog.||) \
-             CAST(pg_catalog.gen_random_uuid() AS pg_catalog.text)",
-            self.now_and_ttl::<T>(),
-            quoted(T::LockedBy::NAME)
-        );
+        let is_last = is_last::<T>();
+        let unless_last = |value: &str, otherwise: &str| match &is_last {
+            Some(is_last) => format!("CASE WHEN {is_last} THEN {otherwise} ELSE {value} END"),
+            None => value.to_owned(),
+        };
+        let until = unless_last(&self.now_and_ttl::<T>(), "NULL");
+        let mut set = vec![
+            set_until::<T>(&until),
+            format!(
+                "{} = {}",
+                quoted(T::LockedBy::NAME),
+                unless_last(ByType::<T>::NEW, "NULL")
+            ),
+        ];
+        if let Some((column, largest)) = T::Attempts::COLUMN {
+            let counted = format!(
+                "LEAST(advisory_claim.attempts,{}) OPERATOR(pg_catalog.+) 1",
+                largest - 1
+            );
+            let value = unless_last(&counted, "advisory_claim.attempts");
+            set.push(format!("{} = {value}", quoted(column)));
+        }
+        if let Some((is_last, column)) = is_last.as_ref().zip(T::FailedAt::COLUMN) {
+            let (name, now) = (quoted(column.name), around(column.around, NOW));
+            set.push(format!("{name} = CASE WHEN {is_last} THEN {now} END"));
+            if let Some(column) = T::ErrorMessage::COLUMN {
+                let (why, before) = (literal(UNENDED), self.column(column));
+                let name = quoted(column);
+                set.push(format!(
+                    "{name} = CASE WHEN {is_last} THEN {why} ELSE {before} END"
+                ));
+            }
+        }
+        let set = set.join(", ") + "\0c";
         let updated = self.update::<T>(rows, &set);
         // The wait for the row does not count.
         let lasts = micros(&format!(
-            "{} OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp()",
-            self.until
+            "{} OPERATOR(pg_catalog.-) {}",
+            self.until,
+            around(UntilType::<T>::AROUND, "pg_catalog.statement_timestamp()")
         ));
-        format!("{updated} RETURNING {}, {lasts}, \0s", self.by)
+        let by = around(ByType::<T>::AROUND, &self.by);
+        format!("{updated} RETURNING {by}, {lasts}, \0s")
     }
 
-    /// Changes the row of a held claim. It is checked again after the wait for the row.
-    fn change<T: Claim>(&self, set: &str) -> String {
-        let held = format!(
-            "{}{} AND {} OPERATOR(pg_catalog.=) \0b AND {} OPERATOR(pg_catalog.>) {NOW} FOR NO KEY UPDATE",
+    /// The row of a held claim, locked.
+    fn held<T: Claim>(&self, lock: &str) -> String {
+        format!(
+            "{}{} AND {} OPERATOR(pg_catalog.=) {} AND {} OPERATOR(pg_catalog.>) {} FOR {lock}",
             self.locked::<T>(),
             self.is_key::<T>("\0k"),
             self.by,
-            self.until
-        );
-        let updated = self.update::<T>(&held, set);
-        format!("{updated} AND advisory_claim.until OPERATOR(pg_catalog.>) {NOW}")
+            ByType::<T>::OLD,
+            self.until,
+            now_of_until::<T>()
+        )
     }
+
+    /// Whether the claim is still held, checked again after the wait for the row.
+    fn still_held<T: Claim>() -> String {
+        let now = now_of_until::<T>();
+        format!(" AND advisory_claim.until OPERATOR(pg_catalog.>) {now}")
+    }
+
+    /// Changes the row of a held claim.
+    fn change<T: Claim>(&self, set: &str) -> String {
+        self.update::<T>(&self.held::<T>("NO KEY UPDATE"), set) + &Self::still_held::<T>()
+    }
+
+    /// Deletes the row of a held claim.
+    fn delete<T: Claim>(&self) -> String {
+        let keys = (0..T::Key::NAMES.len()).map(|nth| format!("advisory_claim.key_{nth}"));
+        format!(
+            "{}) DELETE FROM {} USING advisory_claim WHERE {}{}",
+            self.held::<T>("UPDATE"),
+            self.table,
+            self.is_key::<T>(&keys.collect::<Vec<_>>().join(",")),
+            Self::still_held::<T>()
+        )
+    }
+}
+
+/// The beginning of what an `UPDATE` sets.
+fn set_until<T: Claim>(value: &str) -> String {
+    format!("{} = {value}", quoted(T::LockedUntil::NAME))
+}
+
+/// Whether the row has no attempt left, by the count before this statement.
+fn is_last<T: Claim>() -> Option<String> {
+    let most = T::MAX_ATTEMPTS.filter(|_| T::Attempts::COLUMN.is_some())?;
+    Some(format!(
+        "advisory_claim.attempts OPERATOR(pg_catalog.>=) {most}"
+    ))
+}
+
+/// Takes back the attempt that the claim has counted.
+fn uncounted<T: Claim>() -> String {
+    let counted = T::Attempts::COLUMN.map(|(column, _)| {
+        format!(
+            ", {} = GREATEST(advisory_claim.attempts OPERATOR(pg_catalog.-) 1,0)",
+            quoted(column)
+        )
+    });
+    counted.unwrap_or_default()
+}
+
+/// The pause after a failed attempt in milliseconds: it doubles, and then a random half of it is taken off, so that jobs which failed
+/// together do not return together.
+fn backoff<T: Claim>() -> String {
+    let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE).as_millis());
+    let doubled = if T::Attempts::COLUMN.is_some() {
+        "pg_catalog.power(2,LEAST(GREATEST(advisory_claim.attempts OPERATOR(pg_catalog.-) 1,0),40))"
+    } else {
+        "1"
+    };
+    format!(
+        "LEAST(CAST({first} AS pg_catalog.float8) OPERATOR(pg_catalog.*) {doubled},CAST({longest} AS pg_catalog.float8)) \
+         OPERATOR(pg_catalog.*) (CAST(0.5 AS pg_catalog.float8) OPERATOR(pg_catalog.+) \
+         pg_catalog.random() OPERATOR(pg_catalog./) 2)"
+    )
 }
 
 pub(super) fn quoted(name: &str) -> String {
@@ -289,7 +505,7 @@ pub(super) fn table<T: Claim>() -> String {
 }
 
 /// Replaces NUL, which PostgreSQL's texts cannot contain.
-pub(super) fn text(text: &str) -> Cow<'_, str> {
+pub(crate) fn text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         return text.replace('\0', "\u{FFFD}").into();
     }
@@ -297,19 +513,20 @@ pub(super) fn text(text: &str) -> Cow<'_, str> {
 }
 
 /// The columns that end a row for good.
-fn terminal<T: Claim>() -> impl Iterator<Item = &'static str> {
+fn terminal<T: Claim>() -> impl Iterator<Item = TimeColumn> {
     [T::CompletedAt::COLUMN, T::FailedAt::COLUMN]
         .into_iter()
         .flatten()
 }
 
-/// The columns of the order, or those of the key.
+/// The columns of the order, or the time from which a row can be claimed, and the columns of the key.
 fn order<T: Claim>(column: impl Fn(&str) -> String) -> String {
     let order = T::ORDER.iter();
     let mut order: Vec<_> = order
         .map(|order| column(order.column) + order.direction)
         .collect();
     if order.is_empty() {
+        order.extend(T::RunAt::COLUMN.map(|run_at| column(run_at.name)));
         order.extend(T::Key::NAMES.iter().map(|name| column(name)));
     }
     order.join(", ")
@@ -323,23 +540,32 @@ pub(super) fn state<T: Claim>() -> String {
         (T::FailedAt::COLUMN, "failed"),
     ];
     let terminal = terminal.into_iter().filter_map(|(column, state)| {
-        Some(format!(
-            " WHEN {} IS NOT NULL THEN '{state}'",
-            names.column(column?)
-        ))
+        let column = names.column(column?.name);
+        Some(format!(" WHEN {column} IS NOT NULL THEN '{state}'"))
+    });
+    let waiting = T::RunAt::COLUMN.map(|column| {
+        let (run_at, now) = (names.column(column.name), around(column.around, NOW));
+        let is_later = format!("{run_at} OPERATOR(pg_catalog.>) {now}");
+        let is_retried = T::Attempts::COLUMN.map(|(attempts, _)| {
+            let attempts = names.column(attempts);
+            format!(" WHEN {is_later} AND {attempts} OPERATOR(pg_catalog.>) 0 THEN 'retrying'")
+        });
+        is_retried.unwrap_or_default() + &format!(" WHEN {is_later} THEN 'scheduled'")
     });
     format!(
-        "CASE{} WHEN {until} IS NULL THEN 'available' WHEN {until} OPERATOR(pg_catalog.>) {NOW} THEN 'running' ELSE 'expired' END",
+        "CASE{} WHEN {until} OPERATOR(pg_catalog.>) {now} THEN 'running' WHEN {until} IS NOT NULL THEN 'expired'{} ELSE 'available' END",
         terminal.collect::<String>(),
-        until = names.until
+        waiting.unwrap_or_default(),
+        until = names.until,
+        now = now_of_until::<T>()
     )
 }
 
 /// What the index for [`Statement::next`] contains; `None` if the primary key is enough.
 pub(super) fn index<T: Claim>() -> Option<String> {
-    let pending = terminal::<T>().map(|column| format!("{} IS NULL", quoted(column)));
+    let pending = terminal::<T>().map(|column| format!("{} IS NULL", quoted(column.name)));
     let pending = pending.collect::<Vec<_>>().join(" AND ");
-    if T::ORDER.is_empty() && pending.is_empty() {
+    if T::ORDER.is_empty() && T::RunAt::COLUMN.is_none() && pending.is_empty() {
         return None;
     }
     let condition = if pending.is_empty() { "" } else { " WHERE " };

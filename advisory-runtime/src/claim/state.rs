@@ -1,4 +1,4 @@
-//! Which state is a row in? Its columns and the time tell.
+//! The state of a row, which follows from its columns and the time.
 
 use super::sql;
 use super::table::Claim;
@@ -18,8 +18,12 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromSqlRow, AsExpression)]
 #[diesel(sql_type = Text)]
 pub enum State {
-    /// It is not claimed, or its claim was released.
+    /// It can be claimed: it is new, was released, or its `run_at` has come.
     Available,
+    /// Its `run_at` is in the future, and it was never claimed.
+    Scheduled,
+    /// Its `run_at` is in the future, after an attempt that failed.
+    Retrying,
     /// It is claimed, and the claim has not expired.
     Running,
     /// Its claim was neither renewed nor finished in time: the next worker can claim it.
@@ -50,9 +54,22 @@ impl State {
         }
     }
 
+    /// This state, which does not know of it, of a row with this `run_at`, which was claimed so often.
+    #[must_use]
+    pub fn with_run_at<I: PartialOrd>(self, run_at: Option<I>, attempts: u32, now: &I) -> Self {
+        let is_later = run_at.is_some_and(|run_at| run_at > *now);
+        match self {
+            Self::Available if is_later && attempts > 0 => Self::Retrying,
+            Self::Available if is_later => Self::Scheduled,
+            state => state,
+        }
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Available => "available",
+            Self::Scheduled => "scheduled",
+            Self::Retrying => "retrying",
             Self::Running => "running",
             Self::Expired => "expired",
             Self::Completed => "completed",
@@ -71,6 +88,8 @@ impl FromSql<Text, Pg> for State {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
         match value.as_bytes() {
             b"available" => Ok(Self::Available),
+            b"scheduled" => Ok(Self::Scheduled),
+            b"retrying" => Ok(Self::Retrying),
             b"running" => Ok(Self::Running),
             b"expired" => Ok(Self::Expired),
             b"completed" => Ok(Self::Completed),

@@ -1,5 +1,6 @@
 //! Which rows can be claimed: their table, lease columns, key and order.
 
+use super::column_type::{Count, HolderType, NullableTime, Time};
 use crate::renewal::DEFAULT_TTL;
 use diesel::deserialize::{FromSqlRow, Result};
 use diesel::expression::{AsExpression, TypedExpressionType};
@@ -30,19 +31,23 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// The values of the key in this row.
     type KeyValue<'a>: KeyValue<Self::Key> + Send;
     /// When the claim expires.
-    type LockedUntil: Column<Table = Self::Table, SqlType = Nullable<Timestamptz>>;
+    type LockedUntil: Column<Table = Self::Table, SqlType: NullableTime>;
     /// Which claim holds the row.
-    type LockedBy: Column<Table = Self::Table, SqlType = Nullable<Text>>;
-    /// When the row was completed; [`Absent`] if rows are never completed for good.
-    type CompletedAt: MaybeColumn<Self::Table, Nullable<Timestamptz>>;
+    type LockedBy: Column<Table = Self::Table, SqlType: HolderType>;
+    /// When the row was completed; [`Absent`] if rows are never completed for good, [`Deleted`] if completed rows are deleted.
+    type CompletedAt: MaybeTime<Self::Table>;
     /// When the row failed for good; [`Absent`] if rows do not fail.
-    type FailedAt: MaybeColumn<Self::Table, Nullable<Timestamptz>>;
-    /// Why the row failed.
+    type FailedAt: MaybeTime<Self::Table>;
+    /// Why the last attempt failed.
     type ErrorMessage: MaybeColumn<Self::Table, Nullable<Text>>;
+    /// When the row can be claimed; [`Absent`] for at once.
+    type RunAt: MaybeRunAt<Self::Table>;
+    /// How often the row was claimed; [`Absent`] if claims are not counted.
+    type Attempts: MaybeCount<Self::Table>;
     /// The columns to read.
     type Selection: QueryFragment<Pg> + SelectableExpression<Self::Table> + Send + Sync;
 
-    /// Which rows are claimed first; in the order of the key if empty.
+    /// Which rows are claimed first; if empty, in the order of [`RunAt`](Self::RunAt) and the key.
     const ORDER: &'static [Order<Self::Table>] = &[];
     /// How long a claim lasts, in whole milliseconds: at least one, at most ten years. A column with a precision, such as
     /// `timestamptz(0)`, rounds its end up.
@@ -52,6 +57,11 @@ pub trait Claim: Sized + Send + Sync + 'static {
         Some(third) => third,
         None => Self::TTL,
     };
+
+    /// The number of the attempt that is the last: when it fails, or its claim expires, the row has failed for good.
+    const MAX_ATTEMPTS: Option<u32> = None;
+    /// The pause after the first failed attempt, which doubles with each further one, and the longest pause.
+    const BACKOFF: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
 
     /// The columns to read.
     fn selection() -> Self::Selection;
@@ -104,6 +114,57 @@ pub trait FailedColumn {}
 // So that the compiler reports this trait instead of `Column`.
 #[diagnostic::do_not_recommend]
 impl<C: Column> FailedColumn for C {}
+
+/// A row of a table with a `run_at` column, which [`retry`](super::retry) needs.
+pub trait Retries: Claim {}
+
+impl<T: Claim> Retries for T where T::RunAt: RunAtColumn {}
+
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the table has no column for the time of the next attempt, so its rows can't be retried later",
+    label = "no `run_at`",
+    note = "write `#[claim(run_at = column)]`, or release the row with `claim::release`"
+)]
+pub trait RunAtColumn {}
+
+#[diagnostic::do_not_recommend]
+impl<C: Column> RunAtColumn for C {}
+
+/// Refuses `max_attempts` for a table without a column for the time of a failure. The derive calls it.
+#[doc(hidden)]
+pub const fn check_last_attempt<Failed: LastAttemptColumn>() {}
+
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the table has no column for the time of a failure, so no attempt is the last",
+    label = "no `failed_at`",
+    note = "`max_attempts` needs it: in SQL, `ALTER TABLE … ADD COLUMN failed_at timestamptz`; in `diesel::table!`, \
+            `failed_at -> Nullable<Timestamptz>`",
+    note = "for a column with another name, write `#[claim(failed_at = …)]`"
+)]
+pub trait LastAttemptColumn {}
+
+#[diagnostic::do_not_recommend]
+impl<C: Column> LastAttemptColumn for C {}
+
+/// A row of a table that keeps completed rows, so that they can have values: any but with `completed_at = "delete"`.
+pub trait KeepsCompleted: Claim {}
+
+impl<T: Claim> KeepsCompleted for T where T::CompletedAt: KeptColumn {}
+
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "completed rows are deleted, so no columns can be set",
+    label = "`completed_at = \"delete\"`",
+    note = "write `claim::complete`"
+)]
+pub trait KeptColumn {}
+
+impl KeptColumn for Absent {}
+
+#[diagnostic::do_not_recommend]
+impl<C: Column> KeptColumn for C {}
 
 /// The columns of a table's key.
 pub trait KeyColumns<Table> {
@@ -190,6 +251,82 @@ pub trait MaybeColumn<Table, SqlType> {
 #[derive(Clone, Copy, Debug)]
 pub struct Absent;
 
+/// A completed row is deleted, so no column says when it was completed.
+#[derive(Clone, Copy, Debug)]
+pub struct Deleted;
+
+/// A column of a time: its name, and the SQL around a `timestamptz` that turns it into the column's type.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct TimeColumn {
+    pub(super) name: &'static str,
+    pub(super) around: [&'static str; 2],
+    pub(super) is_nullable: bool,
+}
+
+impl TimeColumn {
+    pub(super) const fn of<C: Column<SqlType: Time>>() -> Self {
+        Self {
+            name: C::NAME,
+            around: <C::SqlType as Time>::AROUND,
+            is_nullable: <C::SqlType as Time>::IS_NULLABLE,
+        }
+    }
+}
+
+/// A column for the time of an end, [`Absent`], or [`Deleted`].
+pub trait MaybeTime<Table> {
+    /// The column, if the table has it.
+    #[doc(hidden)]
+    const COLUMN: Option<TimeColumn>;
+    /// Whether the row is deleted instead.
+    #[doc(hidden)]
+    const DELETES: bool = false;
+}
+
+impl<Table> MaybeTime<Table> for Absent {
+    const COLUMN: Option<TimeColumn> = None;
+}
+
+impl<Table> MaybeTime<Table> for Deleted {
+    const COLUMN: Option<TimeColumn> = None;
+    const DELETES: bool = true;
+}
+
+impl<Table, C: Column<Table = Table, SqlType: NullableTime>> MaybeTime<Table> for C {
+    const COLUMN: Option<TimeColumn> = Some(TimeColumn::of::<C>());
+}
+
+/// A column for the time from which a row can be claimed, or [`Absent`].
+pub trait MaybeRunAt<Table> {
+    /// The column, if the table has it.
+    #[doc(hidden)]
+    const COLUMN: Option<TimeColumn>;
+}
+
+impl<Table> MaybeRunAt<Table> for Absent {
+    const COLUMN: Option<TimeColumn> = None;
+}
+
+impl<Table, C: Column<Table = Table, SqlType: Time>> MaybeRunAt<Table> for C {
+    const COLUMN: Option<TimeColumn> = Some(TimeColumn::of::<C>());
+}
+
+/// A column that counts attempts, or [`Absent`].
+pub trait MaybeCount<Table> {
+    /// The column's name and its largest value, if the table has it.
+    #[doc(hidden)]
+    const COLUMN: Option<(&'static str, i64)>;
+}
+
+impl<Table> MaybeCount<Table> for Absent {
+    const COLUMN: Option<(&'static str, i64)> = None;
+}
+
+impl<Table, C: Column<Table = Table, SqlType: Count>> MaybeCount<Table> for C {
+    const COLUMN: Option<(&'static str, i64)> = Some((C::NAME, <C::SqlType as Count>::MAX));
+}
+
 impl<Table, SqlType> MaybeColumn<Table, SqlType> for Absent {
     const COLUMN: Option<&'static str> = None;
 }
@@ -201,19 +338,89 @@ where
     const COLUMN: Option<&'static str> = Some(C::NAME);
 }
 
-/// The terminal columns that the table has under their default names, for the derive.
+/// The columns that the table has under their default names, for the derive.
 #[doc(hidden)]
 pub trait Found {
+    type LockedUntil;
+    type LockedBy;
     type CompletedAt;
     type FailedAt;
     type ErrorMessage;
 }
 
-/// Stands in for the terminal columns that a table lacks: the derive imports it where the table's own columns hide it.
+/// Refuses a table without lease columns. The derive calls it, because the compiler would report what Diesel requires of a column
+/// where it is one of [`Claim`]'s.
+#[doc(hidden)]
+pub const fn check_columns<Until: ExpiryColumn, By: HolderColumn>() {}
+
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the table has no column `locked_until`, so its rows can't be claimed",
+    label = "no `locked_until`",
+    note = "a claim needs two columns: in SQL, `ALTER TABLE … ADD COLUMN locked_until timestamptz, ADD COLUMN locked_by text`; in \
+            `diesel::table!`, `locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text>`",
+    note = "for a column with another name, write `#[claim(locked_until = …)]`; `advisory_runtime::guide::claims` has the columns in SQL"
+)]
+pub trait ExpiryColumn {}
+
+// So that the compiler reports this trait instead of `Column`.
+#[diagnostic::do_not_recommend]
+impl<C: Column> ExpiryColumn for C {}
+
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the table has no column `locked_by`, so its rows can't be claimed",
+    label = "no `locked_by`",
+    note = "in SQL, `ALTER TABLE … ADD COLUMN locked_by text`; in `diesel::table!`, `locked_by -> Nullable<Text>`",
+    note = "for a column with another name, write `#[claim(locked_by = …)]`; `advisory_runtime::guide::claims` has the columns in SQL"
+)]
+pub trait HolderColumn {}
+
+#[diagnostic::do_not_recommend]
+impl<C: Column> HolderColumn for C {}
+
+/// A column, or what takes its place in [`Claim`] if the table lacks it, so that only [`check_columns`] is refused.
+#[doc(hidden)]
+pub trait OrMissing<Table, SqlType> {
+    type Column;
+}
+
+impl<Table, SqlType> OrMissing<Table, SqlType> for Absent {
+    type Column = Missing<Table, SqlType>;
+}
+
+impl<Table, SqlType, C: Column> OrMissing<Table, SqlType> for C {
+    type Column = C;
+}
+
+#[doc(hidden)]
+pub type ExpiryOf<T, Table> =
+    <<T as Found>::LockedUntil as OrMissing<Table, Nullable<Timestamptz>>>::Column;
+
+#[doc(hidden)]
+pub type HolderOf<T, Table> = <<T as Found>::LockedBy as OrMissing<Table, Nullable<Text>>>::Column;
+
+/// A column that the table lacks.
+#[doc(hidden)]
+pub struct Missing<Table, SqlType>(PhantomData<fn() -> (Table, SqlType)>);
+
+impl<Table, S: SqlType + TypedExpressionType> Expression for Missing<Table, S> {
+    type SqlType = S;
+}
+
+impl<Table: diesel::Table, S: SqlType + TypedExpressionType> Column for Missing<Table, S> {
+    type Table = Table;
+    const NAME: &'static str = "";
+}
+
+/// Stands in for the columns that a table lacks: the derive imports it where the table's own columns hide it.
 #[doc(hidden)]
 #[allow(non_camel_case_types, reason = "named like the columns")]
 pub mod absent {
-    pub use super::{Absent as completed_at, Absent as error_message, Absent as failed_at};
+    pub use super::{
+        Absent as completed_at, Absent as error_message, Absent as failed_at, Absent as locked_by,
+        Absent as locked_until,
+    };
 }
 
 /// One column of the order in which rows are claimed.

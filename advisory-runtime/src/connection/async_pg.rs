@@ -28,7 +28,9 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
 #[diagnostic::on_unimplemented(
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `AsyncPgConnection` or a pooled connection of it",
-    note = "a generic function writes `C: advisory_runtime::Connection`",
+    note = "a pool goes into the argument `pool`; a generic function writes `C: advisory_runtime::Connection`; a type of your own \
+            around a connection needs `impl advisory_runtime::Connection`, whose `pg` returns the connection inside, and \
+            `Deref` and `DerefMut` to it",
     note = "`advisory-runtime` works with diesel-async 0.7 to 0.9 on Diesel 2.3: `cargo tree -i diesel-async` shows whether the program has \
             another version, or two"
 )]

@@ -11,7 +11,8 @@ use diesel::pg::{Pg, PgConnection};
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `PgConnection` or a pooled connection of it",
     note = "a plain `fn` takes its lock on blocking Diesel, an `async fn` on diesel-async; a generic function writes \
-            `C: advisory_runtime::blocking::Connection`",
+            `C: advisory_runtime::blocking::Connection`; a pool goes into the argument `pool`; a type of your own around a connection \
+            needs `impl advisory_runtime::blocking::Connection`, whose `pg` returns the connection inside",
     note = "`advisory-runtime` works with Diesel 2.3: `cargo tree -i diesel` shows whether the program has another version, or two"
 )]
 #[cfg_attr(

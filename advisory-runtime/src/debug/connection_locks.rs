@@ -1,4 +1,4 @@
-//! Which locks does each connection hold: those of running calls, and those that a nested call has left to the transaction around it?
+//! The locks that each connection holds: those of running calls, and those that a nested call has left to the transaction around it.
 //!
 //! A connection is identified by its address, since Diesel has no place for such a record. A transaction that Diesel began has no name,
 //! so only the server knows whether it is still the one that a lock was left to: such a lock is doubtful.

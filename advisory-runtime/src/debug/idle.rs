@@ -1,4 +1,4 @@
-//! Does a body hold its lock without running statements, for example while it calls another service? Checked in debug builds with the
+//! A warning about a body that holds its lock without running statements, for example while it calls another service. Checked in debug builds with the
 //! feature `tracing`, which the warning needs; otherwise this is empty.
 //!
 //! Diesel's instrumentation is told when a statement starts and finishes. diesel-async finishes a query when its first rows have arrived;

@@ -1,7 +1,7 @@
 //! The locks of one request for the debug checks: keys with their patterns, and the place of the request.
 
 use crate::key::known;
-use crate::request::Place;
+use crate::request::CallSite;
 use crate::{Key, Mode, Request};
 use advisory_pattern::parse;
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ pub(crate) struct LockSet {
     pub(crate) id: u64,
     pub(crate) locks: Vec<(Slot, Lock)>,
     pub(crate) mode: Mode,
-    pub(crate) place: Place,
+    pub(crate) place: CallSite,
     /// Those held exclusively whose keys have no placeholders, so that each pattern is one lock: pattern and number.
     pub(crate) gates: Vec<String>,
     /// Whether the call has waited in the queues of these keys, whose turns it holds to its end.
@@ -70,7 +70,7 @@ impl LockSet {
     }
 
     #[cfg(feature = "diesel-async")]
-    pub(crate) fn lease(key_hash: [u8; 32], text: Cow<'static, str>, place: Place) -> Self {
+    pub(crate) fn lease(key_hash: [u8; 32], text: Cow<'static, str>, place: CallSite) -> Self {
         let is_lease = true;
         Self {
             id: 0,

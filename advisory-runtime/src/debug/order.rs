@@ -1,4 +1,4 @@
-//! In which order does this process acquire its locks? Debug builds record it, so that a test can assert that there is one order.
+//! The order in which this process acquires its locks. Debug builds record it, so that a test can assert that there is one order.
 //!
 //! As in the kernel's lockdep there is an edge for each lock that was asked for while another was held, by key pattern. A cycle is a
 //! deadlock that can happen, even if it has not.

@@ -1,4 +1,4 @@
-//! Does a call wait for itself: for a lock that its own task holds on another connection?
+//! Detection of a call that waits for a lock that its own task holds on another connection.
 //!
 //! A thread knows the locks of the bodies that it is polling.
 

@@ -1,6 +1,6 @@
-//! Is the transaction at the end of a call the one that the call began? A setting of the transaction marks it.
+//! A check that the transaction at the end of a call is the one that the call began. A setting of the transaction marks it.
 
-use super::{Call, is_on};
+use super::{Checks, is_on};
 use crate::driver::Driver;
 use crate::sql::probe;
 use diesel::QueryResult;
@@ -13,20 +13,21 @@ pub(super) fn next_token() -> u64 {
 }
 
 /// Marks the transaction, or savepoint, of this depth. If this fails, the check at the end does not find the mark.
-pub(crate) async fn set_token<D: Driver>(conn: &mut D, call: &Call, depth: NonZeroU32) {
+pub(crate) async fn set_token<D: Driver>(conn: &mut D, checks: &Checks, depth: NonZeroU32) {
     if is_on() {
-        drop(conn.execute(&probe::set_token(depth, call.token)).await);
+        drop(conn.execute(&probe::set_token(depth, checks.token)).await);
     }
 }
 
 /// Fails if this call has not marked the transaction.
 pub(crate) async fn check_token<D: Driver>(
     conn: &mut D,
-    call: &Call,
+    checks: &Checks,
     depth: NonZeroU32,
 ) -> QueryResult<()> {
     if is_on() {
-        conn.execute(&probe::check_token(depth, call.token)).await?;
+        conn.execute(&probe::check_token(depth, checks.token))
+            .await?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Do tasks of this process wait for each other through their own connections? The server sees no cycle there: the session that holds
+//! Detection of tasks of this process that wait for each other through their own connections. The server sees no cycle there: the session that holds
 //! a lock is idle, while its task waits on another session.
 //!
 //! Each call that waits without a limit is a node, with what it asks for and what its task cannot release before: the locks of the
@@ -7,7 +7,7 @@
 use super::connection_locks::{self, HeldHere};
 use super::{LockSet, is_on, self_deadlock};
 use crate::driver::Driver;
-use crate::request::Place;
+use crate::request::CallSite;
 use crate::{Key, Mode, Request, Wait, sql};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ impl Drop for Waiting {
 #[derive(Debug)]
 struct Node {
     id: u64,
-    place: Place,
+    place: CallSite,
     asked: Asked,
     held: Vec<Held>,
 }
@@ -51,7 +51,7 @@ enum Asked {
 struct Held {
     what: What,
     name: Cow<'static, str>,
-    place: Place,
+    place: CallSite,
 }
 
 #[derive(Debug)]
@@ -195,7 +195,7 @@ fn text(first: &Node, way: &[Edge<'_>]) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-fn at(place: Place) -> String {
+fn at(place: CallSite) -> String {
     match place.to_string() {
         unknown if unknown.is_empty() => "a call".to_owned(),
         place => place,
@@ -203,7 +203,7 @@ fn at(place: Place) -> String {
 }
 
 /// Adds a call to those that wait.
-fn enter(asked: Asked, place: Place, held: Vec<Held>) -> Waiting {
+fn enter(asked: Asked, place: CallSite, held: Vec<Held>) -> Waiting {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut waits = waits();
     // In the order of the list: of two calls that close a cycle at once, the newer one is refused.

@@ -94,7 +94,7 @@ impl Driver for PgConnection {
         let undone = match call.outer {
             // A test's transaction, which the session-level locks are not part of.
             Some(_) if call.release.is_some() => Ok(()),
-            Some(outer) => self.batch_execute(&sql::nested::rollback(outer)),
+            Some(outer) => self.batch_execute(&sql::rollback_to_savepoint(outer)),
             None => self.batch_execute(sql::ROLLBACK),
         };
         let released = call

@@ -14,7 +14,7 @@
 //! ```
 
 use super::cancel_key::{self, CancelKey};
-use super::worker::{self, Job};
+use super::timer_thread::{self, Job};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -64,7 +64,8 @@ pub(crate) fn send(token: CancelToken) {
             drop::<oneshot::Sender<()>>(is_driven);
         }));
     }
-    worker::run(Box::pin(send_often(token, driven)));
+    // Without the thread, the session ends after the statement that it runs.
+    timer_thread::run(Box::pin(send_often(token, driven)));
 }
 
 /// Sends the requests, and sends them again when the caller's runtime has run: behind the messages of the call, which the connection's

@@ -3,34 +3,17 @@
 use crate::key::Key;
 use std::fmt;
 
-/// The lock that a call did not get, as far as [`Error::holders`](crate::Error::holders) needs it. The default has none.
-#[derive(Clone, Default)]
-pub struct BusyLock(Option<Box<Busy>>);
-
-/// The lock.
+/// The lock that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs it.
 #[derive(Clone)]
-#[cfg_attr(
-    not(feature = "diesel-async"),
-    expect(dead_code, reason = "blocking Diesel has no leases")
-)]
-pub(crate) enum Busy {
-    Keys(Vec<Key>),
-    /// The table, as `schema.table`, and the SHA-256 of the key's text.
-    Lease(String, [u8; 32]),
-}
+pub struct BusyLock(Box<[Key]>);
 
 impl BusyLock {
-    pub(crate) fn keys(keys: &[Key]) -> Self {
-        Self(Some(Box::new(Busy::Keys(keys.to_vec()))))
+    pub(crate) fn new(keys: &[Key]) -> Self {
+        Self(keys.into())
     }
 
-    #[cfg(feature = "diesel-async")]
-    pub(crate) fn lease(table: String, key_hash: [u8; 32]) -> Self {
-        Self(Some(Box::new(Busy::Lease(table, key_hash))))
-    }
-
-    pub(crate) fn get(&self) -> Option<&Busy> {
-        self.0.as_deref()
+    pub(crate) const fn keys(&self) -> &[Key] {
+        &self.0
     }
 }
 

@@ -1,7 +1,9 @@
-//! Converts a lock's error into one of Diesel's, and finds it there again.
+//! Converts a product's error into one of Diesel's, and finds it there again.
 
-use super::Error;
+use super::product::{ProductError, next_to_search};
+use super::{Error, PoolError};
 use diesel::result::{DatabaseErrorInformation, Error as DieselError};
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
@@ -26,44 +28,56 @@ impl Error {
     /// ```
     #[must_use]
     pub fn find<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<ErrorRef<'e>> {
-        let mut next = Some(error);
-        while let Some(error) = next {
-            if let Some(found) = error.downcast_ref() {
-                return Some(ErrorRef(Inner::Borrowed(found)));
-            }
-            // Diesel leaves both out of its chain of sources.
-            match error.downcast_ref() {
-                Some(DieselError::QueryBuilderError(inner)) => {
-                    if let Some(found) = inner.downcast_ref() {
-                        return Some(ErrorRef(Inner::Borrowed(found)));
-                    }
-                }
-                Some(DieselError::DatabaseError(_, answer)) => {
-                    return ask(&**answer).map(|found| ErrorRef(Inner::Shared(found)));
-                }
-                _ => {}
-            }
-            next = error.source();
-        }
-        None
+        find(error)
     }
 }
 
-/// A lock's error that [`Error::find`] has found: it dereferences to [`Error`].
-#[derive(Clone, Debug)]
-pub struct ErrorRef<'e>(Inner<'e>);
-
-/// An error that Diesel boxes does not expose a reference to what it contains.
-#[derive(Clone, Debug)]
-enum Inner<'e> {
-    Borrowed(&'e Error),
-    Shared(Arc<Error>),
+/// Finds a product's error in an error of another type.
+pub(crate) fn find<'e, E: ProductError>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> Option<ErrorRef<'e, E>> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(ErrorRef(Inner::Borrowed(found)));
+        }
+        // Diesel leaves both out of its chain of sources.
+        next = match error.downcast_ref() {
+            Some(DieselError::QueryBuilderError(inner)) => Some(&**inner),
+            Some(DieselError::DatabaseError(_, answer)) => {
+                let found = ask(&**answer)?.downcast().ok()?;
+                return Some(ErrorRef(Inner::Shared(found)));
+            }
+            _ => next_to_search(error),
+        };
+    }
+    None
 }
 
-impl Deref for ErrorRef<'_> {
-    type Target = Error;
+/// A product's error that its `find` has found, such as [`Error::find`]: it dereferences to that error.
+#[derive(Debug)]
+pub struct ErrorRef<'e, E = Error>(Inner<'e, E>);
 
-    fn deref(&self) -> &Error {
+/// An error that Diesel boxes does not expose a reference to what it contains.
+#[derive(Debug)]
+enum Inner<'e, E> {
+    Borrowed(&'e E),
+    Shared(Arc<E>),
+}
+
+impl<E> Clone for ErrorRef<'_, E> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Inner::Borrowed(error) => Inner::Borrowed(error),
+            Inner::Shared(error) => Inner::Shared(Arc::clone(error)),
+        })
+    }
+}
+
+impl<E> Deref for ErrorRef<'_, E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
         match &self.0 {
             Inner::Borrowed(error) => error,
             Inner::Shared(error) => error,
@@ -71,61 +85,58 @@ impl Deref for ErrorRef<'_> {
     }
 }
 
-impl fmt::Display for ErrorRef<'_> {
+impl<E: fmt::Display> fmt::Display for ErrorRef<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&**self, f)
     }
 }
 
-/// For bodies that return this error: the error of one of their statements.
-impl From<DieselError> for Error {
-    fn from(error: DieselError) -> Self {
-        match error {
-            DieselError::QueryBuilderError(inner) => match inner.downcast() {
-                Ok(own) => *own,
-                Err(inner) => Self::Database(DieselError::QueryBuilderError(inner)),
+pub(crate) fn from_diesel<E: ProductError>(error: DieselError) -> E {
+    match error {
+        DieselError::QueryBuilderError(inner) => match inner.downcast() {
+            Ok(own) => *own,
+            Err(inner) => match inner.downcast::<PoolError>() {
+                Ok(pool) => (*pool).into(),
+                Err(inner) => E::of_database(DieselError::QueryBuilderError(inner)),
             },
-            DieselError::DatabaseError(kind, answer) => match ask(&*answer) {
-                Some(own) => {
-                    drop(answer);
-                    Arc::try_unwrap(own).unwrap_or_else(|shared| {
-                        Self::Database(DieselError::DatabaseError(
-                            kind,
-                            Box::new(Answer::new(shared)),
-                        ))
-                    })
-                }
-                None => Self::Database(DieselError::DatabaseError(kind, answer)),
-            },
-            error => Self::Database(error),
+        },
+        DieselError::DatabaseError(kind, answer) => {
+            let own = ask(&*answer).and_then(|found| found.downcast::<E>().ok());
+            let Some(own) = own else {
+                return E::of_database(DieselError::DatabaseError(kind, answer));
+            };
+            drop(answer);
+            Arc::try_unwrap(own).unwrap_or_else(|shared| {
+                E::of_database(DieselError::DatabaseError(
+                    kind,
+                    Box::new(Answer::new(shared)),
+                ))
+            })
         }
+        error => E::of_database(error),
     }
 }
 
-/// What the database has answered as a `DatabaseError` of its kind, whose message has the server's in it; every other error inside
-/// [`QueryBuilderError`](DieselError::QueryBuilderError).
-impl From<Error> for DieselError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Database(error) => error,
-            error => match error.database() {
-                Some(&Self::DatabaseError(kind, _)) => {
-                    Self::DatabaseError(kind, Box::new(Answer::new(Arc::new(error))))
-                }
-                _ => Self::QueryBuilderError(Box::new(error)),
-            },
-        }
+pub(crate) fn into_diesel<E: ProductError>(error: E) -> DieselError {
+    match error.into_database() {
+        Ok(error) => error,
+        Err(error) => match error.database() {
+            Some(&DieselError::DatabaseError(kind, _)) => {
+                DieselError::DatabaseError(kind, Box::new(Answer::new(Arc::new(error))))
+            }
+            _ => DieselError::QueryBuilderError(Box::new(error)),
+        },
     }
 }
 
-/// The database's answer, with the lock's error that it caused.
-struct Answer {
-    error: Arc<Error>,
+/// The database's answer, with the product's error that it caused.
+struct Answer<E> {
+    error: Arc<E>,
     message: String,
 }
 
-impl Answer {
-    fn new(error: Arc<Error>) -> Self {
+impl<E: ProductError> Answer<E> {
+    fn new(error: Arc<E>) -> Self {
         let mut answer = Self {
             message: error.to_string(),
             error,
@@ -148,7 +159,7 @@ impl Answer {
     }
 }
 
-impl DatabaseErrorInformation for Answer {
+impl<E: ProductError> DatabaseErrorInformation for Answer<E> {
     fn message(&self) -> &str {
         &self.message
     }
@@ -179,6 +190,9 @@ impl DatabaseErrorInformation for Answer {
     }
 }
 
+/// A product's error of any type.
+type Found = Arc<dyn Any + Send + Sync>;
+
 thread_local! {
     static QUESTION: Cell<Question> = const { Cell::new(Question::None) };
 }
@@ -189,13 +203,13 @@ enum Question {
     #[default]
     None,
     Asked,
-    Answered(Arc<Error>),
+    Answered(Found),
 }
 
-/// The lock's error in an answer, if the answer is an [`Answer`].
+/// The product's error in an answer, if the answer is an [`Answer`].
 ///
 /// Diesel's trait cannot be downcast. So the cheapest method is called, and our implementation also leaves the error for the caller.
-fn ask(answer: &dyn DatabaseErrorInformation) -> Option<Arc<Error>> {
+fn ask(answer: &dyn DatabaseErrorInformation) -> Option<Found> {
     QUESTION
         .try_with(|question| question.set(Question::Asked))
         .ok()?;
@@ -206,11 +220,16 @@ fn ask(answer: &dyn DatabaseErrorInformation) -> Option<Arc<Error>> {
     }
 }
 
-fn lend(error: &Arc<Error>) {
+fn lend<E: ProductError>(error: &Arc<E>) {
     // The thread-local is gone only while the thread ends.
     let _ended = QUESTION.try_with(|question| {
-        if let Question::Asked = question.take() {
-            question.set(Question::Answered(Arc::clone(error)));
-        }
+        question.set(match question.take() {
+            Question::Asked => {
+                let error: Arc<E> = Arc::clone(error);
+                Question::Answered(error)
+            }
+            // The server's answer inside this one is asked too.
+            other => other,
+        });
     });
 }

@@ -1,6 +1,7 @@
 //! The message of each error: what happened, to which lock, and what to do.
 
 use super::Error;
+use advisory_pattern::MOST_PERMITS;
 use std::fmt;
 
 impl fmt::Display for Error {
@@ -14,9 +15,8 @@ impl fmt::Display for Error {
             Self::NotAvailable { lock, .. } => {
                 write!(
                     f,
-                    "{} is held by another session, and the call does not wait: try again later, or give it \
-                     a `wait`; `Error::holders` says who holds it",
-                    Subject(lock)
+                    "advisory lock `{lock}` is held by another session, and the call does not wait: try again later, or give it \
+                     a `wait`; `monitor::holders` says who holds it"
                 )
             }
             Self::QueueFull { lock, limit } => write!(
@@ -29,18 +29,13 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}`: the server ended the wait early, by a cancel request or by `statement_timeout`; if \
                  nobody cancelled it, write a `wait` below `statement_timeout`"
             ),
-            Self::InTransaction { lock } => write!(
-                f,
-                "{} was requested inside an open transaction: call the function outside of it",
-                Subject(lock)
-            ),
-            Self::Pool(error) => write!(f, "could not get a connection from the pool: {error}"),
+            Self::InTransaction { lock } => CommonMessage::InTransaction.write(f, &Subject(lock)),
+            Self::Pool(error) => fmt::Display::fmt(error, f),
             Self::TimedOut { lock, waited, .. } => {
                 write!(
                     f,
-                    "{} is held by another session: gave up after {waited:.1?}; `Error::holders` and `cargo advisory locks` \
-                     say who holds it",
-                    Subject(lock)
+                    "advisory lock `{lock}` is held by another session: gave up after {waited:.1?}; `monitor::holders` and `cargo advisory locks` \
+                     say who holds it"
                 )
             }
             Self::StaleSnapshot { lock } => write!(
@@ -56,9 +51,8 @@ impl fmt::Display for Error {
             ),
             Self::InFailedTransaction { lock, .. } => write!(
                 f,
-                "{}: an earlier statement of the open transaction failed, so the server refuses everything until it is rolled \
-                 back; return that statement's error, or run what may fail in a `transaction` of its own",
-                Subject(lock)
+                "advisory lock `{lock}`: an earlier statement of the open transaction failed, so the server refuses everything until it is rolled \
+                 back; return that statement's error, or run what may fail in a `transaction` of its own"
             ),
             Self::NoKeys { lock, slice } => write!(
                 f,
@@ -75,28 +69,28 @@ impl fmt::Display for Error {
                     format!(", or write `max_keys = {keys}`")
                 }
             ),
+            Self::InvalidPermits { lock, permits } => write!(
+                f,
+                "advisory lock `{lock}` can't have {permits} permits: `permits` must be a number from 1 to {MOST_PERMITS}"
+            ),
             Self::Database(error) => fmt::Display::fmt(error, f),
             Self::SelfDeadlock { .. } | Self::TaskDeadlock { .. } | Self::Deadlock { .. } => {
                 self.fmt_deadlock(f)
             }
             Self::Standby { .. }
             | Self::PooledSession { .. }
-            | Self::UnsupportedServer { .. }
+            | Self::UnsupportedServer
             | Self::BrokenConnection { .. } => self.fmt_connection(f),
             Self::HoldExceeded { .. }
             | Self::LockLost { .. }
             | Self::RolledBack { .. }
             | Self::TransactionEnded { .. }
             | Self::CommitUnknown { .. } => self.fmt_end(f),
-            Self::Done { .. }
-            | Self::KeyTooLong { .. }
-            | Self::InvalidLease { .. }
-            | Self::InvalidTable { .. }
-            | Self::InvalidHolder { .. }
-            | Self::NoRuntime { .. }
-            | Self::MissingTable { .. }
-            | Self::MissingRights { .. }
-            | Self::NotInTransaction { .. } => self.fmt_lease(f),
+            Self::NotInTransaction { lock } => write!(
+                f,
+                "advisory lock `{lock}` was requested outside of a transaction, where it would be released at once: call \
+                 `lock` inside `transaction`, or open one that holds it with `begin`"
+            ),
         }
     }
 }
@@ -107,9 +101,8 @@ impl Error {
         match self {
             Self::SelfDeadlock { lock } => write!(
                 f,
-                "{} is already held by this task, on another connection: pass that connection to this call, or take the \
-                 lock once",
-                Subject(lock)
+                "advisory lock `{lock}` is already held by this task, on another connection: pass that connection to this call, or take the \
+                 lock once"
             ),
             Self::TaskDeadlock { lock, cycle } => write!(
                 f,
@@ -129,29 +122,30 @@ impl Error {
     /// Errors of the connection and of the server behind it.
     fn fmt_connection(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Standby { lock } => write!(
-                f,
-                "{} was requested on a standby, whose locks sessions on the primary do not see: connect to the primary",
-                Subject(lock)
+            Self::Standby { lock } if lock.is_empty() => f.write_str(
+                "the server is a standby, whose advisory locks sessions on the primary do not see: connect to the primary; if the URL \
+                 has several hosts, add `target_session_attrs=read-write`",
+            ),
+            Self::Standby { lock } => CommonMessage::Standby.write(f, &Subject(lock)),
+            Self::PooledSession { lock } if lock.is_empty() => f.write_str(
+                "other clients get the server sessions of these connections, as behind a pooler in transaction mode: connect to the \
+                 server itself, or to a pooler in session mode; without a session of its own, use transaction-level locks under READ \
+                 COMMITTED (`scope = \"xact\"`), or a lease",
             ),
             Self::PooledSession { lock } => write!(
                 f,
                 "advisory lock `{lock}` needs a session of its own, but this connection goes through a pooler in transaction \
                  mode, or one whose mode is not known (its process id is not the server's, or is missing): connect to the server \
-                 itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in session mode, call `session::verify` at \
-                 the start"
+                 itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in session mode, call `session::verify` \
+                 with two of its connections when the program starts"
             ),
-            Self::UnsupportedServer { lock } => write!(
-                f,
-                "advisory lock `{lock}` was granted to two sessions at once, so this server's advisory locks do not exclude \
-                 anyone: connect to PostgreSQL directly, without a pooler"
+            Self::UnsupportedServer => f.write_str(
+                "this server granted one advisory lock to two sessions at once, so its advisory locks do not exclude anyone: connect \
+                 to PostgreSQL itself, or use a lease",
             ),
-            Self::BrokenConnection { lock } => write!(
-                f,
-                "{}: this connection is closed, because an earlier locked call on it was dropped before its end, or the \
-                 connection was lost; take another one from the pool, or connect again",
-                Subject(lock)
-            ),
+            Self::BrokenConnection { lock } => {
+                CommonMessage::BrokenConnection.write(f, &Subject(lock))
+            }
             // The caller has told them apart.
             _ => Ok(()),
         }
@@ -162,103 +156,81 @@ impl Error {
         match self {
             Self::HoldExceeded { lock, max_hold } => write!(
                 f,
-                "the call under {} took longer than {max_hold:?}, and its open transaction was rolled back; do less \
-                 under the lock, or raise `max_hold`",
-                Subject(lock)
+                "the call under advisory lock `{lock}` took longer than {max_hold:?}, and its open transaction was rolled back; do less \
+                 under the lock, or raise `max_hold`"
             ),
-            Self::LockLost { lock, .. } => write!(
-                f,
-                "{} was lost before the work under it had ended: another process may have worked at the same time, so check \
-                 what was written before you run it again",
-                if lock.starts_with(LEASE) {
-                    Subject(lock).to_string()
-                } else {
-                    format!("`{lock}`")
-                }
-            ),
-            Self::RolledBack { lock, .. } => write!(
-                f,
-                "the call under {} returned `Ok`, but its transaction had failed: nothing was committed; return the error of \
-                 the statement that failed",
-                Subject(lock)
-            ),
+            Self::LockLost { lock, .. } => CommonMessage::Lost.write(f, &Subject(lock)),
+            Self::RolledBack { lock, .. } => CommonMessage::RolledBack.write(f, &Subject(lock)),
             Self::TransactionEnded { lock } => write!(
                 f,
                 "the call under advisory lock `{lock}` ended its transaction itself, so the lock was not held until the \
                  end: remove COMMIT and ROLLBACK from it"
             ),
-            Self::CommitUnknown { lock, .. } => write!(
-                f,
-                "the commit of the call under {} was interrupted: it may or may not be committed, so look for its effect before \
-                 you run it again",
-                Subject(lock)
-            ),
-            // Said above.
-            _ => Ok(()),
-        }
-    }
-
-    /// What leases have.
-    fn fmt_lease(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Done { lock, remaining } => write!(
-                f,
-                "the work under {} is done, and its key is free in {remaining:.1?}: return what a repeated call should, as `on_done` \
-                 does",
-                Subject(lock)
-            ),
-            Self::KeyTooLong { lock, bytes, max } => write!(
-                f,
-                "the key of {} has {bytes} bytes, but a lease's key has at most {max}: use a hash of the long part",
-                Subject(lock)
-            ),
-            Self::InvalidLease { lock, reason } | Self::NoRuntime { lock, reason } => {
-                let pattern = lock.strip_prefix(LEASE).unwrap_or(lock);
-                write!(f, "`{pattern}` can't be leased: {reason}")
+            Self::CommitUnknown { lock, .. } => {
+                CommonMessage::CommitUnknown.write(f, &Subject(lock))
             }
-            Self::InvalidTable { table, reason } => {
-                write!(f, "the lease table `{table}`: {reason}")
-            }
-            Self::InvalidHolder { reason, .. } => {
-                write!(f, "this name of a lease holder can't be used: {reason}")
-            }
-            Self::MissingTable { table, .. } => write!(
-                f,
-                "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a \
-                 migration, or `Table::set_up` in development"
-            ),
-            Self::MissingRights { table, .. } => write!(
-                f,
-                "this role lacks a right that leases in `{table}` need: run `GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO \
-                 <role>` and `GRANT USAGE, UPDATE ON SEQUENCE {table}_token TO <role>`"
-            ),
-            Self::NotInTransaction { lock } if !lock.starts_with(LEASE) => write!(
-                f,
-                "advisory lock `{lock}` was requested outside of a transaction, where it would be released at once: call \
-                 `lock` inside `transaction`, or open one that holds it with `begin`"
-            ),
-            Self::NotInTransaction { lock } => write!(
-                f,
-                "a write under the fencing token of {} needs a transaction: call `fence` or `complete` inside one",
-                Subject(lock)
-            ),
             // Said above.
             _ => Ok(()),
         }
     }
 }
 
-/// How the names of leases begin.
-pub(crate) const LEASE: &str = "lease ";
+/// The messages that the errors of several products have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CommonMessage {
+    InTransaction,
+    Standby,
+    BrokenConnection,
+    Lost,
+    RolledBack,
+    CommitUnknown,
+}
+
+impl CommonMessage {
+    /// Writes the message about a lock, a lease or a claim.
+    pub(crate) fn write(
+        self,
+        f: &mut fmt::Formatter<'_>,
+        subject: &dyn fmt::Display,
+    ) -> fmt::Result {
+        match self {
+            Self::InTransaction => write!(
+                f,
+                "{subject} was requested inside an open transaction: call the function outside of it"
+            ),
+            Self::Standby => write!(
+                f,
+                "{subject} was requested on a standby, whose locks sessions on the primary do not see: connect to the primary"
+            ),
+            Self::BrokenConnection => write!(
+                f,
+                "{subject}: this connection is closed, because an earlier locked call on it was dropped before its end, or the \
+                 connection was lost; take another one from the pool, or connect again"
+            ),
+            Self::Lost => write!(
+                f,
+                "{subject} was lost before the work under it had ended: another process may have worked at the same time, so check \
+                 what was written before you run it again"
+            ),
+            Self::RolledBack => write!(
+                f,
+                "the call under {subject} returned `Ok`, but its transaction had failed: nothing was committed; return the error \
+                 of the statement that failed"
+            ),
+            Self::CommitUnknown => write!(
+                f,
+                "the commit of the call under {subject} was interrupted: it may or may not be committed, so look for its effect \
+                 before you run it again"
+            ),
+        }
+    }
+}
 
 /// A lock as its messages call it.
-pub(crate) struct Subject<'l>(pub(crate) &'l str);
+struct Subject<'l>(&'l str);
 
 impl fmt::Display for Subject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.strip_prefix(LEASE) {
-            Some(key) => write!(f, "lease `{key}`"),
-            None => write!(f, "advisory lock `{}`", self.0),
-        }
+        write!(f, "advisory lock `{}`", self.0)
     }
 }

@@ -1,6 +1,6 @@
-//! Converts an error of the lock into the error of the user's function.
+//! Converts an error of a lock or of a lease into the error of the user's function.
 //!
-//! A user's type may have `From<diesel::result::Error>`, `From<advisory_runtime::Error>`, or both. Method resolution finds out which:
+//! A user's type may have `From<diesel::result::Error>`, `From` of the product's error, or both. Method resolution finds out which:
 //! `convert` on [`Returns`] needs both; if the type does not have both, the compiler looks at what [`Returns`] dereferences to. The
 //! methods are inherent, since a trait's would have to be imported at each lock site.
 #![allow(
@@ -14,27 +14,36 @@
 )]
 
 use crate::Error;
-use crate::error::Fallible;
+use crate::error::{Fallible, ProductError, into_diesel};
+#[cfg(feature = "diesel-async")]
+use crate::lease;
 use diesel::result::Error as DieselError;
 #[cfg(feature = "diesel-async")]
 use std::future::{Ready, ready};
 use std::marker::PhantomData;
 
-/// The return type of the annotated function. Converts an error whose type has both conversions.
-pub struct Returns<R>(PhantomData<fn() -> R>);
+/// The return type of the annotated function, and the product's error. Converts an error whose type has both conversions.
+pub struct Returns<R, P = Error>(PhantomData<fn(P) -> R>);
 
 /// As [`Returns`], with the conversion from Diesel's error.
-pub struct ByDiesel<R>(PhantomData<fn() -> R>);
+pub struct ByDiesel<R, P = Error>(PhantomData<fn(P) -> R>);
 
-/// As [`Returns`], with the conversion from the lock's own error.
-pub struct ByOwn<R>(PhantomData<fn() -> R>);
+/// As [`Returns`], with the conversion from the product's own error.
+pub struct ByOwn<R, P = Error>(PhantomData<fn(P) -> R>);
 
 /// As [`Returns`], with no conversion at all, so that the compile error names one.
-pub struct ByNeither<R>(PhantomData<fn() -> R>);
+pub struct ByNeither<R, P = Error>(PhantomData<fn(P) -> R>);
 
 /// A free function, because its bound is reported in full, and a method's as "method not found".
 #[must_use]
 pub const fn returns<R: Fallible>() -> Returns<R> {
+    Returns(PhantomData)
+}
+
+/// As [`returns`], of a function under a lease.
+#[cfg(feature = "diesel-async")]
+#[must_use]
+pub const fn returns_leased<R: Fallible>() -> Returns<R, lease::Error> {
     Returns(PhantomData)
 }
 
@@ -45,10 +54,10 @@ macro_rules! finish {
         #[cfg(feature = "diesel-async")]
         pub async fn finish<O: ?Sized>(
             self,
-            held: crate::xact::Held<'_, O>,
+            guard: crate::LockGuard<'_, O>,
             result: Result<T, E>,
         ) -> Result<T, E> {
-            match crate::xact::finish_at(held, result.is_ok()).await {
+            match guard.end(result.is_ok()).await {
                 Ok(()) => result,
                 Err(error) => self.convert(error),
             }
@@ -57,37 +66,53 @@ macro_rules! finish {
 }
 
 /// The conversion that the attribute's `err` gives. The bound tells the compiler the type of a closure's parameter.
-impl<T, E> Returns<Result<T, E>> {
-    pub fn convert_by(&self, error: Error, by: impl FnOnce(Error) -> E) -> Result<T, E> {
+impl<T, E, P> Returns<Result<T, E>, P> {
+    pub fn convert_by(&self, error: P, by: impl FnOnce(P) -> E) -> Result<T, E> {
         Err(by(error))
     }
 }
 
-impl<T, E: From<Error> + From<DieselError>> Returns<Result<T, E>> {
-    pub fn convert(&self, error: Error) -> Result<T, E> {
-        Err(match error {
-            Error::Database(error) => error.into(),
-            error => error.into(),
+impl<T, E: From<P> + From<DieselError>, P: ProductError> Returns<Result<T, E>, P> {
+    pub fn convert(&self, error: P) -> Result<T, E> {
+        Err(match error.into_database() {
+            Ok(error) => error.into(),
+            Err(error) => error.into(),
         })
     }
+}
 
+impl<T, E: From<Error> + From<DieselError>> Returns<Result<T, E>> {
     finish! {}
+}
+
+impl<T, E: From<DieselError>, P: ProductError> ByDiesel<Result<T, E>, P> {
+    pub fn convert(&self, error: P) -> Result<T, E> {
+        Err(into_diesel(error).into())
+    }
 }
 
 impl<T, E: From<DieselError>> ByDiesel<Result<T, E>> {
-    pub fn convert(&self, error: Error) -> Result<T, E> {
-        Err(DieselError::from(error).into())
-    }
-
     finish! {}
 }
 
-impl<T, E: From<Error>> ByOwn<Result<T, E>> {
-    pub fn convert(&self, error: Error) -> Result<T, E> {
+impl<T, E: From<P>, P> ByOwn<Result<T, E>, P> {
+    pub fn convert(&self, error: P) -> Result<T, E> {
         Err(error.into())
     }
+}
 
+impl<T, E: From<Error>> ByOwn<Result<T, E>> {
     finish! {}
+}
+
+#[cfg(feature = "diesel-async")]
+impl<R> ByNeither<R, lease::Error> {
+    pub fn convert(&self, _: lease::Error) -> R
+    where
+        R: Fallible<Error: FromLeaseError>,
+    {
+        match <R::Error as FromLeaseError>::NEVER {}
+    }
 }
 
 impl<R> ByNeither<R> {
@@ -100,7 +125,7 @@ impl<R> ByNeither<R> {
 
     /// Without a bound, so that the error is reported once, for `convert`.
     #[cfg(feature = "diesel-async")]
-    pub fn finish<O: ?Sized>(self, _: crate::xact::Held<'_, O>, result: R) -> Ready<R> {
+    pub fn finish<O: ?Sized>(self, _: crate::LockGuard<'_, O>, result: R) -> Ready<R> {
         ready(result)
     }
 }
@@ -108,18 +133,18 @@ impl<R> ByNeither<R> {
 macro_rules! otherwise {
     ($($one:ident => $next:ident,)*) => { $(
         // `finish` takes it by value: a reference would live across its `await`.
-        impl<R> Clone for $next<R> {
+        impl<R, P> Clone for $next<R, P> {
             fn clone(&self) -> Self {
                 *self
             }
         }
 
-        impl<R> Copy for $next<R> {}
+        impl<R, P> Copy for $next<R, P> {}
 
-        impl<R> std::ops::Deref for $one<R> {
-            type Target = $next<R>;
+        impl<R, P> std::ops::Deref for $one<R, P> {
+            type Target = $next<R, P>;
 
-            fn deref(&self) -> &$next<R> {
+            fn deref(&self) -> &$next<R, P> {
                 &$next(PhantomData)
             }
         }
@@ -141,22 +166,33 @@ pub trait FromLockError {
     const NEVER: std::convert::Infallible;
 }
 
+#[cfg(feature = "diesel-async")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be made from an error of the lease or of the database",
+    label = "this function can fail to acquire its lease or to keep it",
+    note = "if `{Self}` is a type of this crate, write `impl From<diesel::result::Error> for {Self}`, or `impl From<advisory_runtime::lease::Error> for {Self}`, or both",
+    note = "if it is a type of another crate, convert the error in the attribute: `err = |error| …`, where `error` is an `advisory_runtime::lease::Error`"
+)]
+pub trait FromLeaseError {
+    const NEVER: std::convert::Infallible;
+}
+
 /// Ends a locked call on a blocking connection, without converting the error.
 #[cfg(feature = "postgres")]
 pub fn finish_blocking_at<R: Fallible, O: ?Sized>(
-    held: crate::blocking::Held<'_, O>,
+    guard: crate::blocking::LockGuard<'_, O>,
     result: R,
 ) -> Result<R, Error> {
-    crate::blocking::finish_at(held, result.is_ok())?;
+    crate::driver::answered(guard.end(result.is_ok()))?;
     Ok(result)
 }
 
 /// As [`finish_blocking_at`], on a connection of diesel-async.
 #[cfg(feature = "diesel-async")]
 pub async fn finish_async_at<R: Fallible, O: ?Sized>(
-    held: crate::xact::Held<'_, O>,
+    guard: crate::LockGuard<'_, O>,
     result: R,
 ) -> Result<R, Error> {
-    crate::xact::finish_at(held, result.is_ok()).await?;
+    guard.end(result.is_ok()).await?;
     Ok(result)
 }

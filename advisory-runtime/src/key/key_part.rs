@@ -35,7 +35,10 @@ use std::num::NonZero;
     message = "`{Self}` can't be part of an advisory lock key",
     label = "a placeholder of the key pattern renders this value",
     note = "a type of `uuid`, `chrono`, `time` or `jiff` needs the feature of that name: `advisory-runtime = {{ …, features = [\"uuid\"] }}`",
-    note = "a key can hold integers, `bool`, `char` and strings; for a newtype or a field-less enum of your own, write `#[derive(KeyPart)]`",
+    note = "a key can hold integers, `bool`, `char` and strings; for a newtype or a field-less enum of your own, write `#[derive(KeyPart)]`; for another type with a `Display` that never \
+            changes, such as a `Decimal`, the filter `<price|display>`; for any other a value of it, such as \
+            `with(second = at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs()))`",
+    note = "for a slice or a `Vec`, write `<rooms*>`: one lock for each element",
     note = "an `Option` does not render as one text: write both, `<is_known>:<owner>` with `with(is_known = owner.is_some(), owner = owner.unwrap_or_default())`. With `unwrap_or(0)` alone, `None` and `Some(0)` would be one lock",
     note = "a float does not render as one text either: write a whole number, such as `with(cents = (price * 100.0).round() as i64)`"
 )]

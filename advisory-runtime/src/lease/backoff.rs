@@ -1,17 +1,15 @@
 //! When does a refused call try again, and when does it give up?
 
-use super::{Request, Table};
-use crate::error::BusyLock;
+use super::{BusyKey, Error, Request, Table};
+use crate::Wait;
 pub(super) use crate::lock::chance;
-use crate::{Error, Wait};
-use std::borrow::Cow;
 use std::time::Duration;
 use tokio::time::Instant;
 
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
 /// The time for the try at the deadline, when nothing is left of the wait.
-pub(super) const LAST_TRY: Duration = Duration::from_millis(100);
+pub(crate) const LAST_TRY: Duration = Duration::from_millis(100);
 /// How often a call with `Wait::Never` tries again after conflicts.
 const CONFLICTS: u32 = 10;
 
@@ -75,9 +73,12 @@ impl<'c> Backoff<'c> {
         }
     }
 
-    fn busy(&self) -> (Cow<'static, str>, BusyLock) {
-        let busy = BusyLock::lease(self.table.name(), self.request.key_hash());
-        (self.request.name(), busy)
+    fn held(&self, waited: Duration) -> Error {
+        Error::Held {
+            lock: self.request.name(),
+            busy: BusyKey::new(self.table, self.request.key_hash()),
+            waited,
+        }
     }
 
     /// Waits until the next try, or fails when the wait is over or is pointless.
@@ -98,17 +99,10 @@ impl<'c> Backoff<'c> {
         let (budget, waited) = (self.budget(), self.waited());
         if budget == Some(Duration::ZERO) {
             if !matches!(refusal, Refusal::Conflict) || self.conflicts > CONFLICTS {
-                let (lock, busy) = self.busy();
-                return Err(Error::NotAvailable { lock, busy });
+                return Err(self.held(Duration::ZERO));
             }
         } else if budget.is_some_and(|budget| waited >= budget) {
-            let (lock, busy) = self.busy();
-            return Err(Error::TimedOut {
-                lock,
-                busy,
-                waited,
-                source: None,
-            });
+            return Err(self.held(waited));
         }
         // Adds jitter, and tries once more at the deadline.
         let pause = self.next.mul_f64(0.5 + 0.5 * chance());

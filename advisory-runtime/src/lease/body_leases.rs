@@ -5,7 +5,6 @@ use crate::Wait;
 use crate::debug::LockSet;
 use crate::debug::order;
 use crate::debug::self_deadlock::{Mark, mark};
-use crate::error::LEASE;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -45,9 +44,7 @@ pub(super) fn record_request(request: &Request) -> Option<Arc<LockSet>> {
         return None;
     }
     // Without the key's text, which can be personal data.
-    let name = request.name();
-    let text = name.strip_prefix(LEASE).unwrap_or(&name).to_owned().into();
-    let lock_set = LockSet::lease(request.key_hash(), text, request.origin.place());
+    let lock_set = LockSet::lease(request.key_hash(), request.name(), request.origin.place());
     if !request.is_try() {
         order::asked(None, &[], &lock_set);
     }

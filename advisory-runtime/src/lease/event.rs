@@ -1,7 +1,6 @@
 //! What happens to leases, for metrics and logs.
 
-use super::Lease;
-use crate::Error;
+use super::{Error, Lease};
 use std::time::Duration;
 
 /// What happened to a lease; see [`Leases::observed`](super::Leases::observed).

@@ -1,13 +1,12 @@
 //! Makes a transaction's writes conditional on a lease, and ends the lease in the same commit.
 
-use super::Lease;
-use crate::driver::depth;
-use crate::{Connection, Error};
+use super::{Error, Lease};
+use crate::Connection;
+use crate::driver::{Driver, Queries, depth};
 use diesel::dsl::{AsExprOf, sql};
 use diesel::expression::{SqlLiteral, UncheckedBind};
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Binary, Bool};
-use diesel_async::AsyncPgConnection;
 
 impl Lease {
     /// Checks in the open transaction that the token is current, and keeps others from the key until the transaction ends.
@@ -23,7 +22,7 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// Roll back after [`Error::LockLost`] (the token is not current) and [`Error::Database`], such as 40001 in a REPEATABLE READ
+    /// Roll back after [`Error::Lost`] (the token is not current) and [`Error::Database`], such as 40001 in a REPEATABLE READ
     /// transaction whose snapshot is older than a take-over. Under such a level, fence before anything else reads: the snapshot does
     /// not show later renewals. [`Error::NotInTransaction`].
     ///
@@ -35,7 +34,10 @@ impl Lease {
     ///
     /// See [leases](crate::guide::leases).
     pub async fn fence<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
-        let conn = conn.pg();
+        self.fence_on(conn.pg()).await
+    }
+
+    pub(crate) async fn fence_on<D: Queries>(&self, conn: &mut D) -> Result<(), Error> {
         self.require_transaction(conn)?;
         let text = &self.table.named.texts.fence;
         if self.table.affects(conn, self, text, &self.values()).await? {
@@ -64,17 +66,20 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] if the token is not current: roll back. [`Error::InvalidLease`] without a `keep`;
+    /// [`Error::Lost`] if the token is not current: roll back. [`Error::Invalid`] without a `keep`;
     /// [`Error::NotInTransaction`]; [`Error::Database`].
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: dropping the future leaves the transaction open.
     pub async fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
-        let conn = conn.pg();
+        self.complete_on(conn.pg()).await
+    }
+
+    pub(crate) async fn complete_on<D: Queries>(&self, conn: &mut D) -> Result<(), Error> {
         self.require_transaction(conn)?;
         let Some(keep) = self.keep else {
-            return Err(Error::InvalidLease {
+            return Err(Error::Invalid {
                 lock: self.name(),
                 reason: "`complete` needs `keep`: how long the key is done",
             });
@@ -90,7 +95,7 @@ impl Lease {
         Err(self.lost_because(None))
     }
 
-    fn require_transaction(&self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
+    fn require_transaction<D: Driver>(&self, conn: &mut D) -> Result<(), Error> {
         let lock = self.name();
         match depth(conn) {
             Ok(Some(_)) => Ok(()),
@@ -101,7 +106,7 @@ impl Lease {
 
     pub(super) fn lost_because(&self, source: Option<DieselError>) -> Error {
         let lock = self.name();
-        Error::LockLost { lock, source }
+        Error::Lost { lock, source }
     }
 
     /// A condition for one statement, which changes nothing if the token is not current. For several statements use

@@ -13,8 +13,9 @@ use tokio::time::Instant;
 
 /// A number that grows with each grant of a key. Storage that has seen a token refuses a smaller one, and so an earlier holder.
 ///
-/// All keys of a table share one sequence. A server that fails over to a standby without the last grants, or is restored from a
-/// backup, issues tokens again.
+/// All keys of a table share one sequence. Its numbers have the server's timeline in their upper bits, so tokens also grow across a
+/// failover to a standby that lacks the last grants: `1_099_511_627_777` is the first token of a server that was never promoted. Store
+/// them as `BIGINT`. A server that is restored from a dump issues tokens again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(pub(super) i64);
 

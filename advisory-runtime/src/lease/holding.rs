@@ -1,12 +1,12 @@
 //! The witness that a lease is held.
 
-use super::{Held, Lease};
+use super::{Error, Lease, LeaseGuard};
 use crate::error::never;
 use crate::holding::{Handle, OfDeclaredLock};
-use crate::{DeclaredLock, Error, Holding, LockKey};
+use crate::{DeclaredLock, Holding, LockKey};
 use advisory_pattern::sha256;
 
-impl Held {
+impl LeaseGuard {
     /// Runs a body under the lease as [`run`](Self::run) does, and gives it a [`Holding`] for functions that take one.
     ///
     /// `key` is the declared lock of the request. The witness cannot outlive the body.
@@ -22,8 +22,8 @@ impl Held {
     /// # Examples
     ///
     /// ```no_run
-    /// use advisory_runtime::lease::{Held, Leases};
-    /// use advisory_runtime::{Error, Holding, LockKey, Pool};
+    /// use advisory_runtime::lease::{Error, LeaseGuard, Leases};
+    /// use advisory_runtime::{Holding, LockKey, Pool};
     ///
     /// #[derive(LockKey)]
     /// #[lock_key("report:<month>")]

@@ -2,8 +2,8 @@
 
 use super::backoff::chance;
 use super::task::unless;
-use super::{Lease, Request, Source};
-use crate::{Error, Wait};
+use super::{Error, Lease, Request, Source};
+use crate::Wait;
 use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep_until};
 ///
 /// # Errors
 ///
-/// The body's own. [`Error::InvalidLease`], [`Error::KeyTooLong`], [`Error::MissingTable`], [`Error::MissingRights`],
+/// The body's own. [`Error::Invalid`], [`Error::KeyTooLong`], [`Error::MissingTable`], [`Error::MissingRights`],
 /// [`Error::NoRuntime`], and in debug builds [`Error::SelfDeadlock`]. Every other error of an acquisition is tried again.
 ///
 /// # Cancel safety
@@ -118,7 +118,7 @@ where
 const fn is_permanent(error: &Error) -> bool {
     matches!(
         error,
-        Error::InvalidLease { .. }
+        Error::Invalid { .. }
             | Error::KeyTooLong { .. }
             | Error::MissingTable { .. }
             | Error::MissingRights { .. }

@@ -1,13 +1,13 @@
 //! Acquires leases that are renewed and released in the background.
 
 use super::store::Store;
-use super::{Event, Held, Lease, Request, Row, Table, body_leases, task};
+use super::{Error, Event, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
+use crate::Wait;
+use crate::driver::within;
 use crate::observe::Telemetry;
-use crate::{Error, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -65,12 +65,18 @@ impl<S: Store> Leases<S> {
     ///
     /// # Locking
     ///
-    /// As [`Table::acquire`], on a connection of the pool for each try. Then an `UPDATE` for each renewal and for the release.
+    /// One statement, and one round trip, per try, on a connection of the pool: an `UPDATE` of the key's row or an `INSERT`, which also
+    /// removes a few expired rows. It takes a transaction-level advisory lock on the key without waiting. If the request has a wait, it
+    /// tries again, first after 10 ms and at last every half second. If the sequence is behind the key's token or the server's
+    /// timeline, as at the first grant of a server and after a failover, a second message moves it under a lock on the table
+    /// (`SHARE ROW EXCLUSIVE`), for which it waits at most a second.
+    /// `synchronous_commit` is forced. Then an `UPDATE` for each renewal and for the release.
     ///
     /// # Errors
     ///
-    /// As [`Table::acquire`]. [`Error::Pool`] if the pool gives no connection or the server does not answer within the request's wait;
-    /// but [`Error::TimedOut`] once a try has found the key held. [`Error::Done`] at once, whatever the wait.
+    /// [`Error::KeyTooLong`], [`Error::Invalid`], [`Error::MissingTable`] (42P01), [`Error::MissingRights`] (42501), [`Error::Standby`],
+    /// [`Error::BrokenConnection`], [`Error::Database`]. [`Error::Pool`] if the pool gives no connection or the server does not answer within the request's wait;
+    /// but [`Error::Held`] once a try has found the key held. [`Error::Done`] at once, whatever the wait.
     /// [`Error::NoRuntime`] outside of a tokio runtime with a timer.
     /// [`Error::SelfDeadlock`] in debug builds, if the call runs under the same lease.
     ///
@@ -81,7 +87,7 @@ impl<S: Store> Leases<S> {
     /// # Examples
     ///
     /// ```no_run
-    /// use advisory_runtime::{Error, lease::{Leases, Request, Store}};
+    /// use advisory_runtime::lease::{Error, Leases, Request, Store};
     ///
     /// # async fn f<S: Store>(leases: Leases<S>) -> Result<(), Error> {
     /// let mut held = leases.acquire(Request::text("report:2026-11")).await?;
@@ -93,11 +99,11 @@ impl<S: Store> Leases<S> {
     pub fn acquire(
         &self,
         request: impl Into<Request>,
-    ) -> impl Future<Output = Result<Held, Error>> {
+    ) -> impl Future<Output = Result<LeaseGuard, Error>> {
         self.acquire_recorded(request.into().with_origin())
     }
 
-    pub(super) async fn acquire_recorded(&self, request: Request) -> Result<Held, Error> {
+    pub(crate) async fn acquire_recorded(&self, request: Request) -> Result<LeaseGuard, Error> {
         let mut telemetry = Telemetry::new(request.lock, "lease", "exclusive");
         match self.acquire_inner(request).await {
             Ok(mut held) => {
@@ -112,9 +118,8 @@ impl<S: Store> Leases<S> {
         }
     }
 
-    async fn acquire_inner(&self, request: Request) -> Result<Held, Error> {
+    async fn acquire_inner(&self, request: Request) -> Result<LeaseGuard, Error> {
         request.check()?;
-        let runtime = runtime(&request)?;
         let lock_set = body_leases::record_request(&request);
         let held = body_leases::held_by_this_task(&request);
         if !held.is_empty() && Box::pin(self.holds_any(held, request.wait)).await {
@@ -124,12 +129,15 @@ impl<S: Store> Leases<S> {
         let (ready, granted) = oneshot::channel();
         let (finish, finished) = oneshot::channel();
         let (lock, max_hold) = (request.name(), request.max_hold);
-        drop(runtime.spawn(task::run(self.clone(), request, ready, finished)));
+        let task = task::run(self.clone(), request, ready, finished);
+        if let Err(reason) = S::spawn(task) {
+            return Err(Error::NoRuntime { lock, reason });
+        }
         let Ok(granted) = granted.await else {
             let reason = "the runtime is shutting down";
             return Err(Error::NoRuntime { lock, reason });
         };
-        Ok(Held {
+        Ok(LeaseGuard {
             lease: granted?,
             finish: Some(finish),
             max_hold,
@@ -153,15 +161,18 @@ impl<S: Store> Leases<S> {
             }
             false
         };
-        let asked = tokio::time::timeout(limit, asked).await;
-        asked.unwrap_or(false)
+        within(limit, asked).await.unwrap_or(false)
     }
 
-    /// [`Table::holds`], on a connection of the pool.
+    /// Asks the server whether the lease is held. The answer may be outdated at once: to write under it use [`Lease::fence`].
+    ///
+    /// # Locking
+    ///
+    /// None: `SELECT … WHERE expires_at > clock_timestamp()`, on a connection of the pool.
     ///
     /// # Errors
     ///
-    /// As [`Table::holds`], and [`Error::Pool`].
+    /// As [`Table::find`], and [`Error::Pool`].
     ///
     /// # Cancel safety
     ///
@@ -190,21 +201,4 @@ impl<S: Store> Leases<S> {
             drop(catch_unwind(told));
         }
     }
-}
-
-/// The runtime for the renewals. It is checked before any SQL is sent.
-fn runtime(request: &Request) -> Result<Handle, Error> {
-    let lock = request.name();
-    let Ok(runtime) = Handle::try_current() else {
-        let reason = "there is no tokio runtime";
-        return Err(Error::NoRuntime { lock, reason });
-    };
-    // A panic is tokio's only sign that a runtime has no timer.
-    let timer = catch_unwind(|| drop(tokio::time::sleep_until(Instant::now())));
-    if timer.is_err() {
-        let reason =
-            "the tokio runtime has no timer: call `enable_time` or `enable_all` on its builder";
-        return Err(Error::NoRuntime { lock, reason });
-    }
-    Ok(runtime)
 }

@@ -2,8 +2,7 @@
 
 use super::backoff::Refusal;
 use super::store::{Acquisition, Step, Store};
-use super::{FencingToken, Lease, Leases, Row, Table};
-use crate::Error;
+use super::{Error, FencingToken, Lease, Leases, Row, Table};
 use crate::renewal::{Expiry, Sent};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +13,20 @@ use tokio::time::Instant;
 #[derive(Clone, Debug, Default)]
 pub struct InMemory(Arc<Mutex<Rows>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Rows {
     last_token: i64,
     by_key: HashMap<[u8; 32], Entry>,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self {
+            // Of a server that was never promoted, so that a column which is too small is found.
+            last_token: 1 << 40,
+            by_key: HashMap::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -27,6 +36,7 @@ struct Entry {
     token: i64,
     pattern: &'static str,
     holder: Arc<str>,
+    data: Option<String>,
     since: SystemTime,
     until: Instant,
 }
@@ -44,6 +54,7 @@ impl Entry {
             pattern: Some(self.pattern.to_owned()).filter(|pattern| !pattern.is_empty()),
             key: None,
             holder: self.holder.to_string(),
+            data: self.data.clone(),
             is_done: self.is_kept,
             acquired_at: self.since,
             expires_at: SystemTime::now() + remaining,
@@ -62,15 +73,15 @@ impl Leases<InMemory> {
     /// # Examples
     ///
     /// ```
-    /// use advisory_runtime::lease::{Leases, Source};
-    /// use advisory_runtime::{Error, advisory_lock};
+    /// use advisory_runtime::advisory_lease;
+    /// use advisory_runtime::lease::{Error, Leases, Source};
     ///
     /// struct Reports<S> {
     ///     leases: S, // a pool in the program
     /// }
     ///
     /// impl<S: Source> Reports<S> {
-    ///     #[advisory_lock(key = "report:<month>", scope = "lease", pool = self.leases, keep = "24h", on_done = Ok(false))]
+    ///     #[advisory_lease(key = "report:<month>", pool = self.leases, keep = "24h", on_done = Ok(false))]
     ///     async fn send(&self, month: &str) -> Result<bool, Error> {
     ///         Ok(true)
     ///     }
@@ -131,6 +142,7 @@ impl Store for InMemory {
             token: rows.last_token,
             pattern: request.lock,
             holder: Arc::clone(&table.holder),
+            data: request.data.clone(),
             since: SystemTime::now(),
             until: until.steady(),
         };

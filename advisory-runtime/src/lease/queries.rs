@@ -2,13 +2,14 @@
 
 use super::sql::{IS_STANDBY, SWEPT};
 use super::statement::{CountColumns, RowColumns, Statement, Value, count};
-use super::{Request, Row, Table};
+use super::{Error, Request, Row, Table};
+use crate::Connection;
+use crate::driver::Queries;
 use crate::error::is_connection_lost;
 use crate::renewal::{is_conflict, require_no_transaction};
-use crate::{Connection, Error};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Bool, Nullable};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 use std::borrow::Cow;
 
 impl Table {
@@ -49,7 +50,7 @@ impl Table {
     ///
     /// Cancel safe: it only reads.
     pub async fn list<C: Connection>(&self, conn: &mut C) -> Result<Vec<Row>, Error> {
-        self.rows(conn.pg(), &self.named.texts.list, &[]).await
+        self.list_on(conn.pg()).await
     }
 
     /// The first held leases and the first done keys to expire, at most `limit` of each, and for each pattern how many are held and
@@ -70,51 +71,37 @@ impl Table {
         let mut rows = self.rows(conn, &self.named.texts.some, &values).await?;
         rows.sort_by_key(|row| row.expires_at);
         let counts = Statement::<CountColumns>::new(&self.named.texts.counts, &values);
-        match RunQueryDsl::load(counts, conn).await {
+        match conn.load(counts).await {
             Ok(counts) => Ok((rows, counts)),
             Err(error) => Err(self.explain(conn, error, self.name().into()).await),
         }
     }
 
-    async fn rows(
+    async fn rows<D: Queries>(
         &self,
-        conn: &mut AsyncPgConnection,
+        conn: &mut D,
         text: &str,
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, Error> {
         let statement = Statement::<RowColumns>::new(text, values);
-        match RunQueryDsl::load(statement, conn).await {
+        match conn.load(statement).await {
             Ok(rows) => Ok(rows),
             Err(error) => Err(self.explain(conn, error, self.name().into()).await),
         }
     }
 
-    #[cfg(feature = "postgres")]
-    pub(crate) fn list_blocking(&self, conn: &mut diesel::PgConnection) -> Result<Vec<Row>, Error> {
-        let statement = Statement::<RowColumns>::new(&self.named.texts.list, &[]);
-        diesel::RunQueryDsl::load(statement, conn).map_err(Error::Database)
+    pub(crate) async fn list_on<D: Queries>(&self, conn: &mut D) -> Result<Vec<Row>, Error> {
+        self.rows(conn, &self.named.texts.list, &[]).await
     }
 
-    pub(crate) async fn find_hash(
+    pub(crate) async fn find_hash<D: Queries>(
         &self,
-        conn: &mut AsyncPgConnection,
+        conn: &mut D,
         hash: [u8; 32],
     ) -> Result<Option<Row>, Error> {
         let values = &[Value::Hash(hash)];
         let rows = self.rows(conn, &self.named.texts.find, values).await;
         Ok(rows?.pop())
-    }
-
-    #[cfg(feature = "postgres")]
-    pub(crate) fn find_hash_blocking(
-        &self,
-        conn: &mut diesel::PgConnection,
-        hash: [u8; 32],
-    ) -> Result<Option<Row>, Error> {
-        let values = &[Value::Hash(hash)];
-        let statement = Statement::<RowColumns>::new(&self.named.texts.find, values);
-        let rows: Result<Vec<Row>, _> = diesel::RunQueryDsl::load(statement, conn);
-        Ok(rows.map_err(Error::Database)?.pop())
     }
 
     /// Removes all expired rows, and returns how many. Acquisitions remove a few at a time; call this to shrink a table at once.
@@ -125,14 +112,18 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// As [`renew`](Self::renew).
+    /// As [`release`](Self::release).
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: some rows may be removed and others not.
     pub async fn sweep<C: Connection>(&self, conn: &mut C) -> Result<usize, Error> {
-        let conn = conn.pg();
-        require_no_transaction(conn, || self.name().into())?;
+        self.sweep_on(conn.pg()).await
+    }
+
+    pub(crate) async fn sweep_on<D: Queries>(&self, conn: &mut D) -> Result<usize, Error> {
+        require_no_transaction(conn)
+            .map_err(|unusable| Error::unusable(unusable, self.name().into()))?;
         let mut all = 0;
         loop {
             match count(conn, &self.named.texts.sweep, &[Value::Number(SWEPT)]).await {
@@ -145,9 +136,9 @@ impl Table {
     }
 
     /// Asks the server what a failed statement means.
-    pub(super) async fn explain(
+    pub(super) async fn explain<D: Queries>(
         &self,
-        conn: &mut AsyncPgConnection,
+        conn: &mut D,
         error: DieselError,
         lock: Cow<'static, str>,
     ) -> Error {
@@ -156,9 +147,9 @@ impl Table {
     }
 
     /// [`explain`](Self::explain), if the statement always needs these rights.
-    pub(super) async fn explain_with(
+    pub(super) async fn explain_with<D: Queries>(
         &self,
-        conn: &mut AsyncPgConnection,
+        conn: &mut D,
         error: DieselError,
         lock: Cow<'static, str>,
         rights: Rights,
@@ -171,7 +162,7 @@ impl Table {
             DieselError::DatabaseError(DatabaseErrorKind::Unknown, _) => {
                 let values = [Value::Number(rights as i64)];
                 let question = Statement::<Nullable<Bool>>::new(&self.named.texts.lacks, &values);
-                let answer: Result<Option<bool>, _> = RunQueryDsl::get_result(question, conn).await;
+                let answer: Result<Vec<Option<bool>>, _> = conn.load(question).await;
                 answer.map(|lacks| {
                     let cause = |is_table| {
                         if is_table {
@@ -180,7 +171,7 @@ impl Table {
                             Cause::Rights
                         }
                     };
-                    lacks.map(cause)
+                    lacks.into_iter().flatten().next().map(cause)
                 })
             }
             _ => Ok(None),

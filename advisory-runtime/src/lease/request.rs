@@ -1,9 +1,9 @@
 //! A request for a lease: which key, how long, and how to wait for it.
 
-use crate::error::LEASE;
+use super::Error;
 use crate::renewal::{DEFAULT_TTL, SHORTEST_TTL};
 use crate::request::Origin;
-use crate::{Error, LockKey, Wait};
+use crate::{LockKey, Wait};
 use advisory_pattern::sha256;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// The longest rendered key, in bytes.
 const LONGEST_KEY: usize = 512;
+
+/// The longest data of a holder, in bytes.
+const LONGEST_DATA: usize = 1024;
 
 /// The longest ttl: PostgreSQL's timestamps are bounded.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -43,6 +46,7 @@ pub struct Request {
     pub(super) keep: Option<Duration>,
     pub(super) wait: Wait,
     pub(super) max_hold: Option<Duration>,
+    pub(super) data: Option<String>,
     pub(super) origin: Origin,
 }
 
@@ -61,12 +65,6 @@ impl Request {
 
     #[doc(hidden)]
     #[cfg_attr(debug_assertions, track_caller)]
-    pub fn declared(key: &impl LockKey) -> Self {
-        Self::new(key)
-    }
-
-    #[doc(hidden)]
-    #[cfg_attr(debug_assertions, track_caller)]
     pub const fn rendered(lock: &'static str, key: String) -> Self {
         Self {
             lock,
@@ -76,6 +74,7 @@ impl Request {
             keep: None,
             wait: Wait::Session,
             max_hold: None,
+            data: None,
             origin: Origin::here(),
         }
     }
@@ -114,6 +113,13 @@ impl Request {
         self
     }
 
+    /// A text of up to 1,024 bytes for those who read the table, such as a leader's address; see [`Row::data`](super::Row::data). It is
+    /// erased with the release, and stays with a key that is done. [`Table::set_data`](super::Table::set_data) changes it.
+    pub fn data(mut self, data: impl Into<String>) -> Self {
+        self.data = Some(data.into());
+        self
+    }
+
     #[doc(hidden)]
     pub fn in_function(mut self, function: &'static str) -> Self {
         self.origin = self.origin.in_function(function);
@@ -122,12 +128,12 @@ impl Request {
 
     /// Sets the place of the call, unless the request has one.
     #[cfg_attr(debug_assertions, track_caller)]
-    pub(super) fn with_origin(mut self) -> Self {
+    pub(crate) fn with_origin(mut self) -> Self {
         self.origin = self.origin.or(&Origin::here());
         self
     }
 
-    pub(super) fn key_hash(&self) -> [u8; 32] {
+    pub(crate) fn key_hash(&self) -> [u8; 32] {
         sha256(&self.key)
     }
 
@@ -138,8 +144,8 @@ impl Request {
     /// The name in errors: the pattern, or the start of the key's hash. Never the text, which can be personal data.
     pub(super) fn name(&self) -> Cow<'static, str> {
         match self.lock {
-            "" => format!("{LEASE}{}…", hex(&self.key_hash()[..6])).into(),
-            pattern => format!("{LEASE}{pattern}").into(),
+            "" => format!("{}…", hex(&self.key_hash()[..6])).into(),
+            pattern => pattern.into(),
         }
     }
 
@@ -147,7 +153,7 @@ impl Request {
     pub(super) fn check(&self) -> Result<(), Error> {
         let wrong = |reason| {
             let lock = self.name();
-            Err(Error::InvalidLease { lock, reason })
+            Err(Error::Invalid { lock, reason })
         };
         if self.key.len() > LONGEST_KEY {
             return Err(Error::KeyTooLong {
@@ -158,6 +164,9 @@ impl Request {
         }
         if self.key.contains('\0') {
             return wrong("its key has a NUL character, which PostgreSQL's texts can't contain");
+        }
+        if let Some(reason) = self.data.as_deref().and_then(wrong_data) {
+            return wrong(reason);
         }
         if self.ttl < SHORTEST_TTL {
             return wrong(
@@ -176,6 +185,15 @@ impl Request {
     }
 }
 
+/// What is wrong with a holder's data.
+pub(super) fn wrong_data(data: &str) -> Option<&'static str> {
+    if data.len() > LONGEST_DATA {
+        return Some("its data has more than 1,024 bytes: store it elsewhere, and its place here");
+    }
+    let has_nul = data.contains('\0');
+    has_nul.then_some("its data has a NUL character, which PostgreSQL's texts can't contain")
+}
+
 impl<K: LockKey> From<K> for Request {
     fn from(key: K) -> Self {
         let request = Self::new(key);
@@ -191,7 +209,7 @@ pub(super) fn lasts(time: Duration, lock: impl FnOnce() -> Cow<'static, str>) ->
     if time <= LONGEST {
         return Ok(());
     }
-    Err(Error::InvalidLease {
+    Err(Error::Invalid {
         lock: lock(),
         reason: "`ttl` and `keep` are at most 100 years",
     })

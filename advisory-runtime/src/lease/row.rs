@@ -21,6 +21,8 @@ pub struct Row {
     pub key: Option<String>,
     /// The holder's name ([`Table::held_by`](super::Table::held_by)).
     pub holder: String,
+    /// What the holder tells others ([`Request::data`](super::Request::data)), such as its address.
+    pub data: Option<String>,
     /// Whether the work is done. The key then stays taken until it expires, and nobody holds it.
     pub is_done: bool,
     /// When it was granted.
@@ -56,6 +58,7 @@ impl Queryable<RowColumns, Pg> for Row {
         Option<String>,
         Option<String>,
         String,
+        Option<String>,
         bool,
         i64,
         i64,
@@ -63,7 +66,7 @@ impl Queryable<RowColumns, Pg> for Row {
     );
 
     fn build(row: Self::Row) -> diesel::deserialize::Result<Self> {
-        let (key_hash, token, pattern, key, holder, is_done, acquired, expires, left) = row;
+        let (key_hash, token, pattern, key, holder, data, is_done, acquired, expires, left) = row;
         let key_hash = <[u8; 32]>::try_from(key_hash);
         let time = |since| SystemTime::UNIX_EPOCH.checked_add(micros(since));
         Ok(Self {
@@ -72,6 +75,7 @@ impl Queryable<RowColumns, Pg> for Row {
             pattern,
             key,
             holder,
+            data,
             is_done,
             acquired_at: time(acquired).ok_or("a time that this system does not have")?,
             expires_at: time(expires).ok_or("a time that this system does not have")?,

@@ -1,8 +1,7 @@
 //! The values that `pool = …` takes.
 
 use super::store::Store;
-use super::{Held, Leases, Request};
-use crate::Error;
+use super::{Error, LeaseGuard, Leases, Request};
 use std::sync::Arc;
 
 /// What `pool = …` takes: [`Leases`], or a pool of bb8 or deadpool for leases in `public.advisory_lease`.
@@ -73,8 +72,8 @@ where
     }
 }
 
-#[doc(hidden)]
-pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, Error> {
+/// For the expansion.
+pub async fn acquire_at(source: &impl Source, request: Request) -> Result<LeaseGuard, Error> {
     source.leases().acquire_recorded(request).await
 }
 

@@ -8,6 +8,11 @@
 //!
 //! A sequence can be set back, and logical replication copies rows without it. So a token is always larger than the one in the key's
 //! row. If the sequence's number is not, the sequence is moved past the tokens of all rows, and rows above it are not removed.
+//!
+//! A standby that is promoted can lack the last grants, and the sequence with them. But a promotion gives the server a new timeline, so
+//! the bits of a token from the 40th on say in which timeline it was granted: their last twelve are those of the timeline. The first
+//! grant of a timeline moves the sequence to the next such number. `pg_upgrade` starts with timeline 1 again and keeps the sequence,
+//! which therefore goes up then too.
 
 use crate::renewal::{DURABLE, micros};
 
@@ -67,8 +72,11 @@ fn left() -> String {
 
 /// The statements of one table.
 pub(super) struct Texts {
-    pub(super) acquire: String,
-    pub(super) move_sequence: String,
+    by_timeline: Grants,
+    /// For a server that has no timeline, or does not tell it, and for a test's transaction, which must not lock the table.
+    by_number: Grants,
+    pub(super) is_moved: String,
+    pub(super) set_data: String,
     pub(super) renew: String,
     pub(super) release: String,
     pub(super) keep: String,
@@ -86,6 +94,78 @@ pub(super) struct Texts {
     pub(super) lacks: String,
 }
 
+/// The statements of a grant.
+pub(super) struct Grants {
+    pub(super) acquire: String,
+    pub(super) take_over: String,
+    pub(super) move_sequence: String,
+}
+
+impl Texts {
+    pub(super) const fn grants(&self, has_timeline: bool) -> &Grants {
+        if has_timeline {
+            &self.by_timeline
+        } else {
+            &self.by_number
+        }
+    }
+}
+
+impl Grants {
+    fn new(table: &str, sequence: &str, has_timeline: bool) -> Self {
+        Self {
+            acquire: acquire(table, sequence, has_timeline),
+            take_over: take_over(table, sequence, has_timeline),
+            move_sequence: move_sequence(table, sequence, has_timeline),
+        }
+    }
+}
+
+/// Reads the server's timeline, which fails where there is none.
+pub(super) fn timeline() -> String {
+    format!("SELECT {TIMELINE}")
+}
+
+/// The control file has it too, but only after the first checkpoint of a timeline.
+const TIMELINE: &str = "CAST(CAST('x' OPERATOR(pg_catalog.||) pg_catalog.substr(pg_catalog.pg_walfile_name(\
+     pg_catalog.pg_current_wal_lsn()),1,8) AS pg_catalog.bit(32)) AS pg_catalog.int8)";
+
+/// By how much the timeline of a number is behind the server's; zero in the usual case.
+fn behind_by(number: &str) -> String {
+    format!(
+        "({TIMELINE} OPERATOR(pg_catalog.-) ({number} OPERATOR(pg_catalog.>>) 40) OPERATOR(pg_catalog.&) CAST(4095 AS pg_catalog.int8))"
+    )
+}
+
+/// Whether the number is one of the server's timeline.
+fn is_of_timeline(number: &str) -> String {
+    let behind = behind_by(number);
+    format!("{behind} OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.int8)")
+}
+
+/// The first number of the server's timeline that is above this one.
+fn first_above(number: &str) -> String {
+    let behind = behind_by(number);
+    format!(
+        "((({number} OPERATOR(pg_catalog.>>) 40) OPERATOR(pg_catalog.+) {behind}) OPERATOR(pg_catalog.<<) 40) \
+         OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8)"
+    )
+}
+
+/// Draws a number, and replaces it if it is not of the server's timeline. `CASE` guarantees that it is drawn before it is read again.
+fn draw(sequence: &str, has_timeline: bool) -> String {
+    let next = format!("pg_catalog.nextval('{sequence}')");
+    if !has_timeline {
+        return next;
+    }
+    let drawn = format!("pg_catalog.currval('{sequence}')");
+    format!(
+        "CASE WHEN {} THEN {drawn} ELSE {} END",
+        is_of_timeline(&next),
+        first_above(&drawn)
+    )
+}
+
 /// The latest time that is distinguished from `infinity`, in seconds since 1970.
 pub(super) const NEVER: i64 = 6_000_000_000_000;
 
@@ -98,7 +178,7 @@ impl Texts {
         let table = &format!("\"{schema}\".\"{name}\"");
         let sequence = &format!("\"{schema}\".\"{name}_token\"");
         let row = format!(
-            "SELECT key_hash,token,pattern,key,holder,is_kept,{},{},{} FROM {table}",
+            "SELECT key_hash,token,pattern,key,holder,data,is_kept,{},{},{} FROM {table}",
             micros(&bounded("acquired_at")),
             micros(&bounded("expires_at")),
             left()
@@ -109,8 +189,12 @@ impl Texts {
             &format!("is_kept=true,key=NULL,expires_at={}", after("$3")),
         );
         Self {
-            acquire: acquire(table, sequence),
-            move_sequence: move_sequence(table, sequence),
+            by_timeline: Grants::new(table, sequence, true),
+            by_number: Grants::new(table, sequence, false),
+            is_moved: format!(
+                "SELECT 1 WHERE pg_catalog.pg_sequence_last_value('{sequence}') OPERATOR(pg_catalog.>=) CAST($1 AS pg_catalog.int8)"
+            ),
+            set_data: update(table, GRANT, "data=CAST($3 AS pg_catalog.text)"),
             renew: update(
                 table,
                 GRANT,
@@ -118,7 +202,7 @@ impl Texts {
             ),
             // A second release gives the same answer, since the first may have been lost.
             release: format!(
-                "UPDATE {table} SET expires_at=LEAST(expires_at,pg_catalog.clock_timestamp()),key=NULL WHERE {GRANT} \
+                "UPDATE {table} SET expires_at=LEAST(expires_at,pg_catalog.clock_timestamp()),key=NULL,data=NULL WHERE {GRANT} \
                  RETURNING {FORGETTABLE}"
             ),
             complete: format!(
@@ -174,39 +258,35 @@ impl Texts {
 /// zero, or -1 if the sequence is behind; and the session's `lock_timeout`. Without a token, a time left below zero is that of a kept
 /// key. The token and the time left of an earlier try's grant come from one reading of its row.
 ///
-/// An insertion also looks at eight rows from a random place of the index (`$8`) and removes those that have expired. If every key is
+/// An insertion also looks at eight rows from a random place of the index (`$9`) and removes those that have expired. If every key is
 /// used once, expired rows settle at a seventh of the others: then each insertion removes one on average. A row with a larger token
-/// than the new one stays, because it shows that the sequence is behind.
-fn acquire(table: &str, sequence: &str) -> String {
-    let token = format!("pg_catalog.nextval('{sequence}')");
+/// than the number drawn stays, because it shows that the sequence is behind.
+fn acquire(table: &str, sequence: &str, has_timeline: bool) -> String {
+    let token = draw(sequence, has_timeline);
     let expires = after("$6");
     let zero = "CAST(0 AS pg_catalog.int8)";
-    let behind = format!("CAST({BEHIND} AS pg_catalog.int8)");
-    // An unused column would not be evaluated, so the setting is made part of the token's expression.
-    let granted = format!(
-        "token OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8) AS token"
-    );
+    let granted = granted();
+    let (set, is_behind) = (regrant(sequence, has_timeline), is_behind(sequence));
     format!(
         // `CASE` guarantees the order: a try that is refused anyway does not take the lock.
         "WITH free AS MATERIALIZED (SELECT 1 WHERE CASE WHEN EXISTS (SELECT 1 FROM {table} WHERE {KEY} AND {VALID}) THEN false \
-         ELSE pg_catalog.pg_try_advisory_xact_lock(CAST($7 AS pg_catalog.int8)) END),\
-         taken AS (UPDATE {table} SET token=GREATEST({token},token OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8)),grant_id=CAST($2 AS pg_catalog.int8),holder=CAST($3 AS pg_catalog.text),\
-         key=CAST($4 AS pg_catalog.text),pattern=CAST($5 AS pg_catalog.text),is_kept=false,\
-         acquired_at=pg_catalog.clock_timestamp(),expires_at={expires} WHERE {KEY} AND {EXPIRED} \
+         ELSE pg_catalog.pg_try_advisory_xact_lock(CAST($8 AS pg_catalog.int8)) END),\
+         taken AS (UPDATE {table} SET {set} WHERE {KEY} AND {EXPIRED} \
          AND EXISTS (SELECT 1 FROM {table} AS l,free WHERE {KEY} AND {EXPIRED} FOR UPDATE OF l SKIP LOCKED) \
-         RETURNING {granted},CASE WHEN token OPERATOR(pg_catalog.<>) pg_catalog.currval('{sequence}') THEN {behind} ELSE {zero} END AS behind),\
-         made AS (INSERT INTO {table} (key_hash,token,grant_id,holder,key,pattern,acquired_at,expires_at) \
+         RETURNING {granted},{is_behind} AS behind),\
+         made AS (INSERT INTO {table} (key_hash,token,grant_id,holder,key,pattern,data,acquired_at,expires_at) \
          SELECT CAST($1 AS pg_catalog.bytea),{token},CAST($2 AS pg_catalog.int8),CAST($3 AS pg_catalog.text),\
-         CAST($4 AS pg_catalog.text),CAST($5 AS pg_catalog.text),pg_catalog.clock_timestamp(),{expires} FROM free \
+         CAST($4 AS pg_catalog.text),CAST($5 AS pg_catalog.text),CAST($7 AS pg_catalog.text),pg_catalog.clock_timestamp(),{expires} \
+         FROM free \
          WHERE NOT EXISTS (SELECT 1 FROM taken) \
          AND NOT EXISTS (SELECT 1 FROM {table} AS l,free WHERE {KEY} FOR KEY SHARE OF l SKIP LOCKED) \
-         ON CONFLICT DO NOTHING RETURNING {granted}),\
+         ON CONFLICT DO NOTHING RETURNING {granted},{is_behind} AS behind,pg_catalog.currval('{sequence}') AS drawn),\
          swept AS (DELETE FROM {table} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM {table} \
          WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT near.ctid FROM made,LATERAL (SELECT ctid,expires_at,token FROM {table} \
-         WHERE made.token IS NOT NULL AND key_hash OPERATOR(pg_catalog.>=) CAST($8 AS pg_catalog.bytea) \
-         ORDER BY key_hash LIMIT 8) AS near WHERE {EXPIRED} AND near.token OPERATOR(pg_catalog.<) made.token)) AND {EXPIRED} FOR UPDATE SKIP LOCKED))) \
+         WHERE made.token IS NOT NULL AND key_hash OPERATOR(pg_catalog.>=) CAST($9 AS pg_catalog.bytea) \
+         ORDER BY key_hash LIMIT 8) AS near WHERE {EXPIRED} AND near.token OPERATOR(pg_catalog.<) made.drawn)) AND {EXPIRED} FOR UPDATE SKIP LOCKED))) \
          SELECT COALESCE((SELECT token FROM taken),(SELECT token FROM made),found.token),\
-         COALESCE((SELECT behind FROM taken),(SELECT {zero} FROM made),found.time_left,{zero}),{} \
+         COALESCE((SELECT behind FROM taken),(SELECT behind FROM made),found.time_left,{zero}),{} \
          FROM (SELECT) AS once LEFT JOIN (SELECT CASE WHEN {GRANT} THEN token END AS token,\
          GREATEST(CAST(1 AS pg_catalog.int8),{}) OPERATOR(pg_catalog.*) \
          CAST(CASE WHEN is_kept THEN -1 ELSE 1 END AS pg_catalog.int8) AS time_left FROM {table} WHERE {KEY} AND {VALID}) AS found ON true",
@@ -215,14 +295,63 @@ fn acquire(table: &str, sequence: &str) -> String {
     )
 }
 
-/// Moves the sequence to the largest token.
+/// Takes over the row with this token (`$8`), whether it has expired or not. The answer is as that of [`acquire`], without a row if there
+/// is none with this token.
+///
+/// The row is locked first, which waits for the transaction of a fenced write: a renewal's lock would not.
+fn take_over(table: &str, sequence: &str, has_timeline: bool) -> String {
+    let token = "token OPERATOR(pg_catalog.=) CAST($8 AS pg_catalog.int8)";
+    format!(
+        "WITH own AS MATERIALIZED (SELECT key_hash AS found FROM {table} WHERE {KEY} AND {token} AND NOT is_kept FOR UPDATE) \
+         UPDATE {table} SET {} FROM own WHERE key_hash OPERATOR(pg_catalog.=) own.found AND {token} AND NOT is_kept \
+         RETURNING {},{},CAST(0 AS pg_catalog.int8)",
+        regrant(sequence, has_timeline),
+        granted(),
+        is_behind(sequence)
+    )
+}
+
+/// The values of a grant to another holder, in the row that the key has.
+fn regrant(sequence: &str, has_timeline: bool) -> String {
+    let number = draw(sequence, has_timeline);
+    format!(
+        "token=GREATEST({number},token OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8)),\
+         grant_id=CAST($2 AS pg_catalog.int8),holder=CAST($3 AS pg_catalog.text),key=CAST($4 AS pg_catalog.text),\
+         pattern=CAST($5 AS pg_catalog.text),data=CAST($7 AS pg_catalog.text),is_kept=false,\
+         acquired_at=pg_catalog.clock_timestamp(),expires_at={}",
+        after("$6")
+    )
+}
+
+/// The token of a grant. An unused column would not be evaluated, so the setting is made part of the token's expression.
+fn granted() -> String {
+    format!(
+        "token OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8) AS token"
+    )
+}
+
+/// -1 if the number that the grant has drawn was not above the row's token, or not of the server's timeline; otherwise zero.
+fn is_behind(sequence: &str) -> String {
+    format!(
+        "CASE WHEN token OPERATOR(pg_catalog.<>) pg_catalog.currval('{sequence}') THEN CAST({BEHIND} AS pg_catalog.int8) \
+         ELSE CAST(0 AS pg_catalog.int8) END"
+    )
+}
+
+/// Moves the sequence to the largest token, or to the first number of the server's timeline above it.
 ///
 /// The session that draws a number also writes the table, so the lock on the table keeps numbers from being drawn between the readings and
 /// `setval`, which could set the sequence back.
-fn move_sequence(table: &str, sequence: &str) -> String {
+fn move_sequence(table: &str, sequence: &str, has_timeline: bool) -> String {
+    let number = if has_timeline {
+        let (is_of, above) = (is_of_timeline("largest"), first_above("largest"));
+        format!("CASE WHEN {is_of} THEN largest ELSE {above} END")
+    } else {
+        "largest".to_owned()
+    };
     format!(
-        "LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;SELECT pg_catalog.setval('{sequence}',\
-         GREATEST(pg_catalog.pg_sequence_last_value('{sequence}'),pg_catalog.max(token))) FROM {table}"
+        "LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;SELECT pg_catalog.setval('{sequence}',{number}) FROM (SELECT \
+         GREATEST(pg_catalog.pg_sequence_last_value('{sequence}'),pg_catalog.max(token)) AS largest FROM {table}) AS read"
     )
 }
 

@@ -1,10 +1,10 @@
 //! A statement on the lease table, which Diesel prepares once for each connection.
 
+use crate::driver::Queries;
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text};
-use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 use std::marker::PhantomData;
 
 /// One value of a statement.
@@ -31,6 +31,7 @@ pub(super) type RowColumns = (
     Nullable<Text>,
     Nullable<Text>,
     Text,
+    Nullable<Text>,
     Bool,
     BigInt,
     BigInt,
@@ -54,13 +55,13 @@ impl<'s, Columns> Statement<'s, Columns> {
 }
 
 /// The number of rows that a statement found or changed.
-pub(super) async fn count(
-    conn: &mut AsyncPgConnection,
+pub(super) async fn count<D: Queries>(
+    conn: &mut D,
     text: &str,
     values: &[Value<'_>],
 ) -> QueryResult<usize> {
     let statement: Statement<'_> = Statement::new(text, values);
-    conn.execute_returning_count(statement).await
+    conn.count(statement).await
 }
 
 impl<Columns> QueryId for Statement<'_, Columns> {
@@ -89,6 +90,3 @@ impl<Columns> QueryFragment<Pg> for Statement<'_, Columns> {
         })
     }
 }
-
-#[cfg(feature = "postgres")]
-impl<Columns> diesel::RunQueryDsl<diesel::PgConnection> for Statement<'_, Columns> {}

@@ -1,13 +1,17 @@
 //! Where leases are: in a table that a pool reaches, or in memory.
 
 use super::backoff::{LAST_TRY, Refusal};
-use super::{Lease, Request, Row, Table};
-use crate::Error;
+use super::{Error, Lease, Request, Row, Table};
+use crate::driver::Queries;
 use crate::pool::Pool;
 use crate::renewal::{self, Borrowed, Dedicated, UNANSWERED};
+use crate::{Connection as _, PoolError};
 use diesel_async::AsyncPgConnection;
+use std::panic::catch_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 /// A round trip of the holder.
@@ -25,14 +29,31 @@ pub enum Step {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Acquisition {
-    pub(super) request: Request,
-    pub(super) grant_id: i64,
+    pub(crate) request: Request,
+    pub(crate) grant_id: i64,
     /// Whether the current try was sent to the server.
-    pub(super) is_sent: AtomicBool,
+    pub(crate) is_sent: Arc<AtomicBool>,
 }
 
 /// Where leases are: a pool of bb8 or deadpool, a [`Pool`] of your own, or [`InMemory`](super::InMemory).
 pub trait Store: Clone + Send + Sync + 'static {
+    /// Starts the task of a lease, or says what is missing for it.
+    #[doc(hidden)]
+    fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Result<(), &'static str> {
+        let Ok(runtime) = Handle::try_current() else {
+            return Err("there is no tokio runtime");
+        };
+        // A panic is tokio's only sign that a runtime has no timer.
+        let timer = catch_unwind(|| drop(tokio::time::sleep_until(Instant::now())));
+        if timer.is_err() {
+            return Err(
+                "the tokio runtime has no timer: call `enable_time` or `enable_all` on its builder",
+            );
+        }
+        drop(runtime.spawn(task));
+        Ok(())
+    }
+
     /// Tries once, for at most `within`.
     #[doc(hidden)]
     fn attempt(
@@ -114,7 +135,7 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
     }
 
     async fn holds(&self, table: &Table, lease: &Lease) -> Result<bool, Error> {
-        table.holds(&mut self.connection().await?, lease).await
+        table.holds_on(self.connection().await?.pg(), lease).await
     }
 
     async fn list(&self, table: &Table) -> Result<Vec<Row>, Error> {
@@ -127,14 +148,26 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
 }
 
 impl renewal::Step for (&Lease, Step) {
+    type Error = Error;
+
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
         let (lease, step) = *self;
-        let table = &lease.table;
+        lease.step_on(conn, step).await
+    }
+}
+
+impl Lease {
+    pub(crate) async fn step_on<D: Queries>(
+        &self,
+        conn: &mut D,
+        step: Step,
+    ) -> Result<bool, Error> {
+        let table = &self.table;
         match step {
-            Step::Renew(ttl) => table.renew(conn, lease, ttl).await,
-            Step::Release => table.release(conn, lease).await,
-            Step::Keep(keep) => table.keep(conn, lease, keep).await,
-            Step::IsKept => table.is_kept(conn, lease).await,
+            Step::Renew(ttl) => table.renew_on(conn, self, ttl).await,
+            Step::Release => table.release_on(conn, self).await,
+            Step::Keep(keep) => table.keep_on(conn, self, keep).await,
+            Step::IsKept => table.is_kept(conn, self).await,
         }
     }
 }
@@ -148,6 +181,6 @@ pub(super) fn is_unreachable(error: &Error) -> bool {
     }
 }
 
-fn late(what: &str, within: Duration) -> Error {
-    Error::Pool(format!("{what} within {within:.1?}").into())
+pub(crate) fn late(what: &str, within: Duration) -> Error {
+    PoolError::new(format!("{what} within {within:.1?}")).into()
 }

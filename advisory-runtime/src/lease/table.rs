@@ -1,10 +1,13 @@
 //! The lease table: its name, its migration, and the name of this process in it.
 
+use super::Error;
 use super::request::hex;
 use super::sql::Texts;
 use super::statement::count;
-use crate::{Connection, Error, Request, xact};
-use diesel_async::SimpleAsyncConnection;
+use crate::driver::Queries;
+use crate::{Connection, Request, lock};
+use diesel::QueryResult;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
 /// Creates `public.advisory_lease`: the migration's `up.sql`, for `batch_execute` in a transaction.
@@ -38,7 +41,7 @@ static THIS_PROCESS: LazyLock<Arc<str>> = LazyLock::new(this_process);
 ///
 /// let table = Table::new().named("locks.app_lease")?.held_by("worker-7")?;
 /// assert!(Table::new().named("Robert'); DROP TABLE").is_err());
-/// # Ok::<_, advisory_runtime::Error>(())
+/// # Ok::<_, advisory_runtime::lease::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Table {
@@ -52,6 +55,8 @@ pub(super) struct Named {
     schema: String,
     name: String,
     pub(super) texts: Texts,
+    /// Whether servers have told their timeline, or none was asked.
+    pub(super) has_timeline: AtomicBool,
 }
 
 impl Named {
@@ -61,6 +66,7 @@ impl Named {
             schema: schema.to_owned(),
             name: name.to_owned(),
             texts,
+            has_timeline: AtomicBool::new(true),
         })
     }
 }
@@ -178,21 +184,30 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::Database`], such as for a missing schema or a missing right; those of [`xact::begin`] and [`xact::finish`].
+    /// [`Error::Database`], such as for a missing schema or a missing right, and with the errors of [`xact::begin`](crate::xact::begin) and `finish` inside.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: the table is created or not.
     pub async fn set_up<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
+        self.set_up_on(conn.pg()).await
+    }
+
+    pub(crate) async fn set_up_on<D: Queries>(&self, conn: &mut D) -> Result<(), Error> {
         let key = advisory_pattern::Derivation::Sha256.key(SET_UP);
-        let mut held = xact::begin(conn, Request::new(key)).await?;
-        let conn = held.conn().pg();
-        let created = match count(conn, &self.named.texts.is_missing, &[]).await {
-            Ok(0) => Ok(()),
-            Ok(_) => conn.batch_execute(&self.up()).await,
-            Err(error) => Err(error),
-        };
-        xact::finish(held, created.map_err(Error::Database)).await
+        let created: QueryResult<()> = async {
+            let mut guard = lock::begin(conn, |conn| conn, Request::new(key)).await?;
+            let conn = guard.conn();
+            let created = match count(conn, &self.named.texts.is_missing, &[]).await {
+                Ok(0) => Ok(()),
+                Ok(_) => conn.execute(&self.up()).await,
+                Err(error) => Err(error),
+            };
+            guard.end(created.is_ok()).await?;
+            created
+        }
+        .await;
+        created.map_err(Error::Database)
     }
 
     /// The advisory lock of a grant's statement: one for each key and table.

@@ -5,13 +5,13 @@
 use super::backoff::Backoff;
 use super::steps::random;
 use super::store::{Acquisition, Step, Store, is_unreachable};
-use super::{Event, FencingToken, Lease, Leases, Request};
-use crate::Error;
+use super::{Error, Event, FencingToken, Lease, Leases, Request};
 use crate::renewal::{End, Expiry, Hold, Renew, Sent, UNANSWERED, renew_until_lost};
 use diesel::result::Error as DieselError;
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -33,7 +33,7 @@ pub(super) async fn run<S: Store>(
 ) {
     let acquisition = Acquisition {
         grant_id: random(),
-        is_sent: AtomicBool::new(false),
+        is_sent: Arc::default(),
         request,
     };
     let mut is_unanswered = false;
@@ -41,18 +41,16 @@ pub(super) async fn run<S: Store>(
         Some(Ok(lease)) => lease,
         refused => {
             if let Some(Err(error)) = refused {
-                let waited = match &error {
-                    Error::TimedOut { waited, .. } => Some(*waited),
-                    Error::NotAvailable { .. } => Some(Duration::ZERO),
-                    _ => None,
-                };
-                if let Some(waited) = waited {
-                    let lock = &acquisition.request.name();
-                    leases.notify(Event::Busy { lock, waited });
-                }
-                if let Error::Done { lock, remaining } = &error {
-                    let remaining = *remaining;
-                    leases.notify(Event::Done { lock, remaining });
+                match &error {
+                    Error::Held { lock, waited, .. } => leases.notify(Event::Busy {
+                        lock,
+                        waited: *waited,
+                    }),
+                    Error::Done { lock, remaining } => leases.notify(Event::Done {
+                        lock,
+                        remaining: *remaining,
+                    }),
+                    _ => {}
                 }
                 drop(ready.send(Err(error)));
             }
@@ -169,6 +167,8 @@ struct Renewal<'r, S> {
 }
 
 impl<S: Store> Renew for Renewal<'_, S> {
+    type Error = Error;
+
     fn hold(&self) -> &Hold {
         &self.lease.hold
     }

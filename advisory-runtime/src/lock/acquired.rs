@@ -3,11 +3,20 @@
 use crate::error::LockName;
 use crate::key::Key;
 use crate::request::{Keys, Mode};
+#[cfg(feature = "diesel-async")]
+use diesel_async::AsyncPgConnection;
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 /// Describes a lock that is held.
-#[derive(Clone, Debug)]
-pub struct Acquired {
+///
+/// `Acquired` is of a lock on a connection of diesel-async, [`blocking::Acquired`](crate::blocking::Acquired) of one on a blocking
+/// connection.
+pub struct Acquired<
+    #[cfg(feature = "diesel-async")] D = AsyncPgConnection,
+    #[cfg(not(feature = "diesel-async"))] D,
+> {
     pub(crate) name: LockName,
     pub(crate) keys: Keys,
     /// Of a lock with permits, the key of the permit that is held.
@@ -16,9 +25,10 @@ pub struct Acquired {
     pub(crate) permits: Vec<Key>,
     pub(crate) mode: Mode,
     pub(crate) waited: Duration,
+    pub(crate) driver: PhantomData<fn() -> D>,
 }
 
-impl Acquired {
+impl<D> Acquired<D> {
     /// The keys that are locked at the server.
     pub(crate) fn held(&self) -> &[Key] {
         match &self.permit {
@@ -44,5 +54,31 @@ impl Acquired {
     #[must_use]
     pub const fn waited(&self) -> Duration {
         self.waited
+    }
+}
+
+impl<D> Clone for Acquired<D> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name,
+            keys: self.keys.clone(),
+            permit: self.permit,
+            permits: self.permits.clone(),
+            mode: self.mode,
+            waited: self.waited,
+            driver: PhantomData,
+        }
+    }
+}
+
+impl<D> fmt::Debug for Acquired<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquired")
+            .field("lock", &self.name.text())
+            .field("keys", &self.keys)
+            .field("permit", &self.permit)
+            .field("mode", &self.mode)
+            .field("waited", &self.waited)
+            .finish_non_exhaustive()
     }
 }

@@ -1,13 +1,17 @@
 //! Runs the body of a locked call: in its span, marked for the checks of debug builds, and within `max_hold`.
 
+use super::call::Call;
+use crate::debug::LockSet;
 use crate::debug::idle::Statements;
 use crate::debug::self_deadlock::{Mark, mark};
-use crate::debug::{Call, LockSet};
+use crate::driver::Driver;
+#[cfg(feature = "tracing")]
 use crate::observe::Telemetry;
 use pin_project_lite::pin_project;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+#[cfg(feature = "diesel-async")]
 use std::time::Duration;
 
 /// The state that a body runs in; see [`Run::watch`].
@@ -25,27 +29,15 @@ pub struct Run {
 }
 
 impl Run {
-    #[cfg_attr(
-        not(all(feature = "tracing", feature = "diesel-async")),
-        expect(
-            unused_variables,
-            reason = "a span has a feature of its own, and no blocking body can be dropped"
-        )
-    )]
-    pub(super) fn new(
-        address: usize,
-        checks: &mut Call,
-        max_hold: Option<Duration>,
-        telemetry: Option<&Telemetry>,
-    ) -> Self {
+    pub(super) fn new<D: Driver>(conn: &mut D, call: &mut Call) -> Self {
         Self {
             #[cfg(feature = "tracing")]
-            span: telemetry.map_or_else(tracing::Span::none, Telemetry::span),
-            address,
-            locks: checks.locks.set().cloned(),
-            statements: checks.statements.run(),
+            span: (call.telemetry.as_ref()).map_or_else(tracing::Span::none, Telemetry::span),
+            address: std::ptr::from_mut(conn).addr(),
+            locks: call.checks.locks.set().cloned(),
+            statements: call.checks.statements.run(),
             #[cfg(feature = "diesel-async")]
-            max_hold,
+            max_hold: call.request.max_hold,
         }
     }
 

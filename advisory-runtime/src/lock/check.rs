@@ -1,16 +1,16 @@
 //! Checks that a session still holds its locks.
 
 use super::acquired::Acquired;
-use super::refusal::{self, State};
+use super::way::refusal::{self, State};
 use crate::driver::Driver;
 use crate::error::Marker;
 use crate::{Error, sql};
 
 /// Asks the server.
-pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired) -> Result<(), Error> {
+pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired<D>) -> Result<(), Error> {
     let message = match &acquired.permits[..] {
-        [] => sql::session::check(acquired.held(), acquired.mode),
-        permits => sql::session::check_permit(permits, acquired.mode),
+        [] => sql::probe::holds_all(acquired.held(), acquired.mode),
+        permits => sql::probe::holds_one(permits, acquired.mode),
     };
     let Err(source) = conn.execute(&message).await else {
         return Ok(());
@@ -25,11 +25,12 @@ pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired) -> Resul
     Err(Error::LockLost { lock, source })
 }
 
-impl Acquired {
+#[cfg(feature = "diesel-async")]
+impl Acquired<diesel_async::AsyncPgConnection> {
     /// Asks the server whether the connection of the body still holds the lock. For a body that works elsewhere for a long time, such as
     /// on other connections, and must stop if the lock is lost.
     ///
-    /// The lock can be lost right after the answer. [`OwnedLock::lost`](crate::OwnedLock::lost) waits for the end of the connection
+    /// The lock can be lost right after the answer. [`OwnedLockGuard::lost`](crate::OwnedLockGuard::lost) waits for the end of the connection
     /// instead.
     ///
     /// # Locking
@@ -64,22 +65,24 @@ impl Acquired {
     /// # async fn upload(_: &str) {}
     /// # fn main() {}
     /// ```
-    #[cfg(feature = "diesel-async")]
     pub async fn check<C: crate::Connection>(&self, conn: &mut C) -> Result<(), Error> {
         check(conn.pg(), self).await
     }
+}
 
-    /// [`check`](Self::check) for the body of a plain `fn`.
+#[cfg(feature = "postgres")]
+impl Acquired<diesel::pg::PgConnection> {
+    /// Asks the server whether the connection of the body still holds the lock.
     ///
     /// # Locking
     ///
-    /// As [`check`](Self::check).
+    /// As for a connection of diesel-async: one round trip.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
-    #[cfg(feature = "postgres")]
-    pub fn check_blocking<C: crate::blocking::Connection>(
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`] for any other error, such as in a
+    /// failed transaction.
+    pub fn check<C: crate::connection::blocking::Connection>(
         &self,
         conn: &mut C,
     ) -> Result<(), Error> {

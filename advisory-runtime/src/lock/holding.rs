@@ -1,14 +1,14 @@
 //! The witnesses of a guard: [`Holding`](crate::Holding).
 
 use super::acquired::Acquired;
-use super::guard::Held;
+use super::guard::LockGuard;
 use crate::driver::Driver;
 use crate::error::LockName;
 use crate::error::never;
 use crate::holding::{Handle, OfDeclaredLock, Proof};
 use crate::{DeclaredLocks, Error, Mode};
 
-impl<O: ?Sized, D: Driver> Held<'_, O, D> {
+impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
     /// Borrows the connection, and with it a [`Holding`](crate::Holding) of each of these locks, for functions that take one.
     ///
     /// For code without the attribute; with the attribute, `handle = lock` and `lock.holding()` do the same, checked at compile time.
@@ -40,10 +40,10 @@ impl<O: ?Sized, D: Driver> Held<'_, O, D> {
     ///
     /// async fn book(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
     ///     let slot = SlotLock { room };
-    ///     let mut held = xact::begin(conn, &slot).await?;
-    ///     let (conn, slot) = held.holding(&slot)?;
+    ///     let mut guard = xact::begin(conn, &slot).await?;
+    ///     let (conn, slot) = guard.holding(&slot)?;
     ///     let result = insert(conn, slot).await;
-    ///     xact::finish(held, result).await
+    ///     guard.finish(result).await
     /// }
     /// # async fn insert(_: &mut AsyncPgConnection, _: Holding<'_, SlotLock>) -> Result<(), Error> { Ok(()) }
     /// # }
@@ -78,12 +78,12 @@ impl<O: ?Sized, D: Driver> Held<'_, O, D> {
 
     fn check_held<L: DeclaredLocks + ?Sized>(&self, locks: &L, mode: Mode) -> Result<(), Error> {
         // Other sessions may hold other permits.
-        let has_mode =
-            (self.mode == Mode::Exclusive || mode == Mode::Shared) && self.permits.is_empty();
+        let has_mode = (self.call.request.mode == Mode::Exclusive || mode == Mode::Shared)
+            && self.call.request.permits.is_empty();
         let mut missing = None;
         locks.each_lock(&mut |lock| {
             let key = lock.key();
-            if missing.is_none() && !(has_mode && self.keys.contains(&key)) {
+            if missing.is_none() && !(has_mode && self.call.request.keys.contains(&key)) {
                 missing = Some(LockName::new(lock.pattern(), &[key]).text());
             }
         });
@@ -92,12 +92,12 @@ impl<O: ?Sized, D: Driver> Held<'_, O, D> {
 
     /// For the expansion, which made the request of the same locks.
     #[doc(hidden)]
-    pub fn handle<'h, L>(&self, locks: &'h L) -> Handle<Acquired, &'h L> {
+    pub fn handle<'h, L>(&self, locks: &'h L) -> Handle<Acquired<D>, &'h L> {
         Handle::new(self.acquired(), locks)
     }
 }
 
-impl Acquired {
+impl<D> Acquired<D> {
     /// For its message: a body under a declared lock gets a [`Handle`].
     #[doc(hidden)]
     #[must_use]

@@ -1,69 +1,81 @@
-//! Session-level locks that own their connection, so that they can be stored, or moved to a task.
+//! The guard of session-level locks that owns its connection, so that it can be stored, or moved to a task.
 
 mod error;
 
 use super::acquired::Acquired;
+use super::begin::take_recorded;
+use super::call::Call;
 use super::check::check;
-use super::guard::{Held, HeldLocks, Place};
+use super::guard::ConnAccessor;
 use super::tries::Tries;
+use super::way::Way;
 #[cfg(feature = "migrations")]
 use crate::debug;
 use crate::driver::Driver;
 use crate::request::POLL;
-use crate::{Error, Request};
+use crate::{Error, PoolError, Request};
+#[cfg(feature = "postgres")]
+use diesel::pg::PgConnection;
+#[cfg(feature = "diesel-async")]
+use diesel_async::AsyncPgConnection;
 pub use error::OwnedLockError;
 use std::fmt;
 
-/// One session-level lock or several, and the connection that holds them.
+/// The guard of one session-level lock or several, with the connection that holds them.
 ///
 /// It borrows nothing: it can be a field, and be moved to another task or thread. [`conn`](Self::conn) borrows the
-/// connection for queries, `check` asks whether the lock is still held, and `release` gives the connection back.
+/// connection for queries, `check` asks whether the lock is still held, and `finish` releases the lock and gives the connection back.
 ///
-/// Dropping it closes an async connection, which releases the lock; a pool opens another connection. A
+/// Dropping it instead closes an async connection, which releases the lock; a pool opens another connection. A
 /// blocking connection is rolled back, the lock is released, and the connection goes back to its pool.
 ///
-/// [`session::acquire_owned`](crate::session::acquire_owned) and
-/// [`blocking::session::acquire_owned`](crate::blocking::session::acquire_owned) return one. The guide's page
+/// `OwnedLockGuard<C>` owns a connection of diesel-async, from [`session::acquire_owned`](crate::session::acquire_owned) and
+/// [`session::acquire_from`](crate::session::acquire_from). `blocking::OwnedLockGuard<C>` owns a blocking one. The guide's page
 /// [`owned_locks`](crate::guide::owned_locks) has examples.
-#[must_use = "dropping a lock releases it"]
-pub struct OwnedLock<C, D: Driver> {
-    parts: Option<Parts<C>>,
-    place: Place<C, D>,
-    acquired: Acquired,
+#[must_use = "dropping the guard of a lock closes its connection: end with `guard.finish(result)`"]
+pub struct OwnedLockGuard<
+    C,
+    #[cfg(feature = "diesel-async")] D: Driver = AsyncPgConnection,
+    #[cfg(not(feature = "diesel-async"))] D: Driver,
+> {
+    /// In a box because the checks of debug builds identify it by its address. `None` once it is given back.
+    connection: Option<Box<C>>,
+    accessor: ConnAccessor<C, D>,
+    call: Call,
 }
-
-/// The connection is in a box because the checks of debug builds identify it by its address.
-type Parts<C> = (Box<C>, HeldLocks);
 
 /// Takes the locks on a connection, which the guard then owns.
 pub(crate) async fn acquire_owned<C, D: Driver>(
     connection: C,
-    place: Place<C, D>,
+    accessor: ConnAccessor<C, D>,
     request: Request,
-) -> Result<OwnedLock<C, D>, OwnedLockError<C>> {
-    let mut connection = Box::new(connection);
-    let acquired = super::acquire(&mut *connection, place, request).await;
-    match acquired.map(Held::detach) {
-        Ok(locks) => Ok(OwnedLock::new(connection, place, locks)),
-        Err(error) => Err(OwnedLockError { error, connection }),
+) -> Result<OwnedLockGuard<C, D>, OwnedLockError<C>> {
+    let mut guard = OwnedLockGuard::new(connection, accessor, request);
+    let (conn, call) = guard.parts();
+    match take_recorded(conn, call).await {
+        Ok(()) => Ok(guard),
+        Err(error) => Err(OwnedLockError {
+            error,
+            connection: Box::new(guard.into_connection()),
+        }),
     }
 }
 
 /// Takes the locks on a connection that it gets for each try, and that the guard then owns. Between two tries it has none.
 pub(crate) async fn acquire_from<C, D, F>(
     connect: impl Fn() -> F,
-    place: Place<C, D>,
+    accessor: ConnAccessor<C, D>,
     mut request: Request,
-) -> Result<OwnedLock<C, D>, Error>
+) -> Result<OwnedLockGuard<C, D>, Error>
 where
     D: Driver,
-    F: Future<Output = Result<C, Error>>,
+    F: Future<Output = Result<C, PoolError>>,
 {
     request.poll = request.poll.or(Some(POLL));
     let mut tries = Tries::session(request);
     loop {
         let connection = connect().await?;
-        match try_owned(&mut tries, connection, place).await {
+        match try_owned(&mut tries, connection, accessor).await {
             Ok(lock) => return Ok(lock),
             Err((Some(error), _)) => return Err(error),
             Err((None, connection)) => drop(connection),
@@ -76,23 +88,27 @@ where
 pub(crate) async fn try_owned<C, D: Driver>(
     tries: &mut Tries,
     connection: C,
-    place: Place<C, D>,
-) -> Result<OwnedLock<C, D>, (Option<Error>, C)> {
-    let mut connection = Box::new(connection);
-    let acquired = tries.attempt(&mut *connection, place).await;
-    match acquired.map(|held| held.map(Held::detach)) {
-        Ok(Some(locks)) => Ok(OwnedLock::new(connection, place, locks)),
-        Ok(None) => Err((None, *connection)),
-        Err(error) => Err((Some(error), *connection)),
-    }
+    accessor: ConnAccessor<C, D>,
+) -> Result<OwnedLockGuard<C, D>, (Option<Error>, C)> {
+    let mut guard = OwnedLockGuard::new(connection, accessor, tries.next());
+    let (conn, call) = guard.parts();
+    let error = match tries.attempt_call(conn, call).await {
+        Ok(true) => return Ok(guard),
+        Ok(false) => None,
+        Err(error) => Some(error),
+    };
+    Err((error, guard.into_connection()))
 }
 
-impl<C, D: Driver> OwnedLock<C, D> {
-    fn new(connection: Box<C>, place: Place<C, D>, locks: HeldLocks) -> Self {
+impl<C, D: Driver> OwnedLockGuard<C, D> {
+    /// Nothing is held yet.
+    fn new(connection: C, accessor: ConnAccessor<C, D>, request: Request) -> Self {
+        let mut connection = Box::new(connection);
+        let address = std::ptr::from_mut(accessor(&mut *connection)).addr();
         Self {
-            acquired: locks.acquired.clone(),
-            parts: Some((connection, locks)),
-            place,
+            connection: Some(connection),
+            accessor,
+            call: Call::new(address, Way::Session, request),
         }
     }
 
@@ -100,13 +116,28 @@ impl<C, D: Driver> OwnedLock<C, D> {
     ///
     /// Transactions on it work as on any connection. One that is still open when the lock is released is rolled back.
     pub fn conn(&mut self) -> &mut C {
-        connection(&mut self.parts)
+        connection(&mut self.connection)
     }
 
     /// Which lock it is, and how long the acquisition took.
     #[must_use]
-    pub const fn acquired(&self) -> &Acquired {
-        &self.acquired
+    pub fn acquired(&self) -> Acquired<D> {
+        self.call.acquired()
+    }
+
+    fn parts(&mut self) -> (&mut D, &mut Call) {
+        let conn = (self.accessor)(connection(&mut self.connection));
+        (conn, &mut self.call)
+    }
+
+    /// The connection; a call that has not ended is abandoned.
+    fn into_connection(mut self) -> C {
+        let (conn, call) = self.parts();
+        call.leave(conn);
+        match self.connection.take() {
+            Some(connection) => *connection,
+            None => unreachable!("{TAKEN}"),
+        }
     }
 
     /// Moves the connection into `work`, which returns it. If `work` does not return it, the lock has ended with the connection.
@@ -115,43 +146,44 @@ impl<C, D: Driver> OwnedLock<C, D> {
     where
         W: Future<Output = Option<(C, T)>>,
     {
-        let (connection, mut locks) = self.parts.take()?;
+        let connection = self.connection.take()?;
         // They identify the connection by its address, which changes.
-        locks.checks = debug::Call::default();
+        self.call.checks = debug::Checks::default();
         let (connection, answer) = work(*connection).await?;
-        self.parts = Some((Box::new(connection), locks));
+        self.connection = Some(Box::new(connection));
         Some((self, answer))
     }
 
     async fn ask(&mut self) -> Result<(), Error> {
-        let driver = (self.place)(connection(&mut self.parts));
-        check(driver, &self.acquired).await
+        let acquired = self.acquired();
+        check(self.parts().0, &acquired).await
     }
 
-    pub(crate) async fn finish(mut self) -> Result<C, OwnedLockError<C>> {
-        let Some((mut connection, locks)) = self.parts.take() else {
-            unreachable!("{TAKEN}")
-        };
-        let held = Held::attach(&mut *connection, self.place, locks);
-        let released = super::finish(held, true).await;
-        match released {
-            Ok(()) => Ok(*connection),
-            Err(error) => Err(OwnedLockError { error, connection }),
-        }
+    /// Releases the locks. After an error of the work under them it always returns the connection.
+    pub(crate) async fn end(mut self, is_ok: bool) -> Result<C, Error> {
+        let (conn, call) = self.parts();
+        super::finish(conn, call, is_ok).await?;
+        Ok(self.into_connection())
+    }
+
+    async fn end_with<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
+        let ended = self.end(result.is_ok()).await;
+        let value = result?;
+        Ok((ended?, value))
     }
 }
 
-fn connection<C>(parts: &mut Option<Parts<C>>) -> &mut C {
-    match parts {
-        Some((connection, _)) => connection,
+fn connection<C>(connection: &mut Option<Box<C>>) -> &mut C {
+    match connection {
+        Some(connection) => connection,
         None => unreachable!("{TAKEN}"),
     }
 }
 
-const TAKEN: &str = "only the release and the drop take the connection, and both end the guard";
+const TAKEN: &str = "only the end of the guard takes the connection";
 
 #[cfg(feature = "diesel-async")]
-impl<C> OwnedLock<C, diesel_async::AsyncPgConnection> {
+impl<C> OwnedLockGuard<C, AsyncPgConnection> {
     /// Asks the server whether this session still holds the lock.
     ///
     /// The lock can be lost right after the answer. [`lost`](Self::lost) waits for the end of the connection instead, and sends
@@ -191,32 +223,47 @@ impl<C> OwnedLock<C, diesel_async::AsyncPgConnection> {
     ///
     /// Cancel safe: it only waits.
     pub async fn lost(&mut self) {
-        let conn = (self.place)(connection(&mut self.parts));
-        crate::driver::until_ended(conn).await;
+        crate::driver::until_ended(self.parts().0).await;
     }
 
-    /// Releases the lock and gives the connection back.
+    /// Releases the lock, whatever the result is, and gives the connection back with the value of an `Ok`.
+    ///
+    /// After an `Err` the connection is dropped: one of a pool goes back to it. To keep a connection of your own after an error of the
+    /// work, pass the result on as a value: `let (conn, result) = guard.finish(Ok::<_, Error>(result)).await?`.
     ///
     /// # Locking
     ///
-    /// As [`session::release`](crate::session::release).
+    /// As [`LockGuard::finish`](crate::LockGuard::finish) under a session-level lock: one round trip.
     ///
     /// # Errors
     ///
-    /// As [`session::release`](crate::session::release) of an `Ok`: [`Error::LockLost`] if the lock was no longer held,
-    /// [`Error::HoldExceeded`], and [`Error::RolledBack`] or [`Error::ForeignTransaction`] if a transaction was left open. The error also
-    /// gives the connection back.
+    /// The error of the result as it is. For an `Ok`: [`Error::LockLost`] if the lock was no longer held, [`Error::HoldExceeded`], and
+    /// [`Error::RolledBack`] or [`Error::ForeignTransaction`] if a transaction was left open.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future closes the connection, which releases the lock.
-    pub async fn release(self) -> Result<C, OwnedLockError<C>> {
-        self.finish().await
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{Error, session};
+    /// use diesel_async::AsyncPgConnection;
+    ///
+    /// async fn import(conn: AsyncPgConnection) -> Result<(AsyncPgConnection, u64), Error> {
+    ///     let mut guard = session::acquire_owned(conn, 42).await?;
+    ///     let result = work(guard.conn()).await;
+    ///     guard.finish(result).await
+    /// }
+    /// # async fn work(_: &mut AsyncPgConnection) -> Result<u64, Error> { Ok(1) }
+    /// ```
+    pub async fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
+        self.end_with(result).await
     }
 }
 
 #[cfg(feature = "postgres")]
-impl<C> OwnedLock<C, diesel::pg::PgConnection> {
+impl<C> OwnedLockGuard<C, PgConnection> {
     /// Asks the server whether this session still holds the lock. Nothing reads a blocking connection between its statements, so asking
     /// is the only way to notice that it has ended.
     ///
@@ -232,33 +279,35 @@ impl<C> OwnedLock<C, diesel::pg::PgConnection> {
         crate::driver::answered(self.ask())
     }
 
-    /// Releases the lock and gives the connection back.
+    /// Releases the lock, whatever the result is, and gives the connection back with the value of an `Ok`.
+    ///
+    /// After an `Err` the connection is dropped, as for a connection of diesel-async.
     ///
     /// # Locking
     ///
-    /// As [`session::release`](crate::session::release).
+    /// As for a connection of diesel-async: one round trip.
     ///
     /// # Errors
     ///
-    /// As [`session::release`](crate::session::release) of an `Ok`. The error also gives the connection back.
-    pub fn release(self) -> Result<C, OwnedLockError<C>> {
-        crate::driver::answered(self.finish())
+    /// The error of the result as it is. For an `Ok`, those of a connection of diesel-async.
+    pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
+        crate::driver::answered(self.end_with(result))
     }
 }
 
-impl<C, D: Driver> Drop for OwnedLock<C, D> {
+impl<C, D: Driver> Drop for OwnedLockGuard<C, D> {
     fn drop(&mut self) {
-        if let Some((mut connection, locks)) = self.parts.take() {
-            drop(Held::attach(&mut *connection, self.place, locks));
+        if let Some(connection) = &mut self.connection {
+            self.call.leave((self.accessor)(connection));
         }
     }
 }
 
 /// Shows the lock, never the connection.
-impl<C, D: Driver> fmt::Debug for OwnedLock<C, D> {
+impl<C, D: Driver> fmt::Debug for OwnedLockGuard<C, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedLock")
-            .field("lock", &self.acquired.name.text())
+        f.debug_struct("OwnedLockGuard")
+            .field("lock", &self.call.lock())
             .finish_non_exhaustive()
     }
 }

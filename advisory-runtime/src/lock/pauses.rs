@@ -84,12 +84,12 @@ mod tests {
     fn held() -> Error {
         Error::NotAvailable {
             lock: "a".into(),
-            busy: BusyLock::default(),
+            busy: BusyLock::new(&[]),
         }
     }
 
     #[test]
-    fn pauses_grow_to_eight_times_the_interval_and_no_two_calls_keep_step() {
+    fn pauses_grow_to_eight_intervals_with_jitter() {
         let interval = Duration::from_millis(250);
         let request = Request::new(7).poll(interval);
         let mut firsts = Vec::new();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pause_goes_beyond_the_end_of_the_wait_and_the_shortest_is_not_none() {
+    fn pauses_end_with_the_wait_and_are_never_zero() {
         let wait = Duration::from_secs(60);
         let request = Request::new(7).wait(wait).poll(Duration::MAX);
         let pause = Pauses::new(&request).after(held());

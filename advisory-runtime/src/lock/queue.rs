@@ -31,22 +31,22 @@ pub struct Turn(#[expect(dead_code, reason = "held, not read")] Vec<One>);
 struct One {
     /// Dropped before `places`: the permit is given back before the call leaves the queue.
     _turn: OwnedMutexGuard<()>,
-    line: Place,
+    line: QueueSlot,
 }
 
 /// A place in the queue. The queue ends with its last place.
-struct Place {
+struct QueueSlot {
     key: Key,
     line: Option<Arc<Line>>,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for QueueSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "line of {}", self.key)
     }
 }
 
-impl Place {
+impl QueueSlot {
     fn new(key: Key) -> (Self, Arc<Line>) {
         let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
         let line = lines.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.line.take());
@@ -85,9 +85,8 @@ impl Drop for InLine<'_> {
 }
 
 /// Waits until no other call of this process holds the keys or asks for them. First come, first served.
-#[doc(hidden)]
 #[cfg(feature = "diesel-async")]
-pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
+pub(crate) async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let turn = match budget(request) {
         Some(budget) => match crate::driver::within(budget, enter(request, limit)).await {
@@ -104,9 +103,8 @@ pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
 }
 
 /// [`queue`] for a thread.
-#[doc(hidden)]
 #[cfg(feature = "postgres")]
-pub fn queue_blocking(request: &mut Request, limit: usize) -> Result<Turn, Error> {
+pub(crate) fn queue_on_thread(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let end = budget(request).and_then(|budget| started.checked_add(budget));
     let turn =
@@ -137,7 +135,7 @@ fn budget(request: &Request) -> Option<Duration> {
 async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
     let mut turns = Vec::with_capacity(request.keys.len());
     for key in &*request.keys {
-        let (place, line) = Place::new(*key);
+        let (place, line) = QueueSlot::new(*key);
         if let Ok(turn) = Arc::clone(&line.turn).try_lock_owned() {
             turns.push(One {
                 _turn: turn,
@@ -180,7 +178,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
 
 fn given_up(request: &Request, started: Instant) -> Error {
     let lock = LockName::new(request.pattern, &request.keys).text();
-    let busy = BusyLock::keys(&request.keys);
+    let busy = BusyLock::new(&request.keys);
     match request.budget() {
         Wait::Never => Error::NotAvailable { lock, busy },
         _ => Error::TimedOut {

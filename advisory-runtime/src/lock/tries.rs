@@ -1,9 +1,10 @@
 //! The tries of a call that polls and takes a connection from a pool for each try.
 
-use super::begin::{self, record_outcome};
-use super::guard::{Held, Place, Scope};
+use super::begin;
+use super::call::Call;
+use super::guard::{ConnAccessor, LockGuard};
 use super::pauses::{Pauses, random};
-use super::poll::ask;
+use super::way::{self, Way};
 use crate::debug::Waiting;
 use crate::driver::Driver;
 use crate::observe::Telemetry;
@@ -15,7 +16,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Tries {
     request: Request,
-    scope: Scope,
+    way: Way,
     pauses: Pauses,
     /// After the last try.
     pause: Duration,
@@ -31,72 +32,87 @@ impl Tries {
     /// For transaction-level locks.
     #[must_use]
     pub fn xact(request: Request) -> Self {
-        Self::new(request, Scope::Xact)
+        Self::new(request, Way::Transaction)
     }
 
     /// For session-level locks.
     #[must_use]
     pub fn session(request: Request) -> Self {
-        Self::new(request, Scope::Session)
+        Self::new(request, Way::Session)
     }
 
-    fn new(request: Request, scope: Scope) -> Self {
+    fn new(request: Request, way: Way) -> Self {
         Self {
-            telemetry: Some(request.telemetry(scope.name())),
+            telemetry: Some(request.telemetry(way.scope())),
             pauses: Pauses::new(&request),
             request,
-            scope,
+            way,
             pause: Duration::ZERO,
             waiting: None,
             is_under_way: false,
         }
     }
 
-    pub(super) async fn attempt<'o, O: ?Sized, D: Driver>(
+    /// One try on a connection: `None` if the locks are held, and another try follows after [`pause`](Self::pause).
+    pub(crate) async fn attempt<'o, O: ?Sized, D: Driver>(
         &mut self,
         owner: &'o mut O,
-        place: Place<O, D>,
-    ) -> Result<Option<Held<'o, O, D>>, Error> {
-        self.is_under_way = true;
-        self.request.queued = self.pauses.waited();
-        let held = match self.attempt_inner(owner, place).await {
-            Ok(held) => Ok(held),
-            Err(error) => match self.pauses.after(error) {
-                Ok(pause) => {
-                    self.pause = pause;
-                    return Ok(None);
-                }
-                Err(error) => Err(error),
-            },
-        };
-        self.waiting = None;
-        match self.telemetry.take() {
-            Some(telemetry) => record_outcome(telemetry, held).map(Some),
-            None => held.map(Some),
-        }
+        accessor: ConnAccessor<O, D>,
+    ) -> Result<Option<LockGuard<'o, O, D>>, Error> {
+        let mut guard = LockGuard::new(owner, accessor, self.way, self.next());
+        let (conn, call) = guard.parts();
+        let is_held = self.attempt_call(conn, call).await?;
+        Ok(is_held.then_some(guard))
     }
 
-    async fn attempt_inner<'o, O: ?Sized, D: Driver>(
+    /// The request of the next try.
+    pub(super) fn next(&mut self) -> Request {
+        self.is_under_way = true;
+        self.request.queued = self.pauses.waited();
+        self.request.attempt(random())
+    }
+
+    /// Returns whether the call holds its locks now; if not, another try follows.
+    pub(super) async fn attempt_call<D: Driver>(
         &mut self,
-        owner: &'o mut O,
-        place: Place<O, D>,
-    ) -> Result<Held<'o, O, D>, Error> {
-        let attempt = self.request.attempt(random());
-        let mut held = begin::prepare_guard(owner, place, self.scope, &attempt)?;
+        conn: &mut D,
+        call: &mut Call,
+    ) -> Result<bool, Error> {
+        let mut acquired = self.attempt_inner(conn, call).await;
+        if let Err(error) = acquired {
+            match self.pauses.after(error) {
+                Ok(pause) => {
+                    self.pause = pause;
+                    return Ok(false);
+                }
+                Err(error) => acquired = Err(error),
+            }
+        }
+        self.waiting = None;
+        call.telemetry = self.telemetry.take();
+        call.record_acquisition(&acquired);
+        acquired.map(|()| true)
+    }
+
+    async fn attempt_inner<D: Driver>(
+        &mut self,
+        conn: &mut D,
+        call: &mut Call,
+    ) -> Result<(), Error> {
+        begin::prepare(conn, call)?;
         if debug::is_on() {
-            Box::pin(begin::check(&mut held)).await?;
+            Box::pin(begin::check(conn, call)).await?;
             if self.waiting.is_none() {
-                let address = held.address();
-                let (conn, checks) = held.driver_and_checks();
-                let waiting = debug::before_wait(conn, checks, address, &self.request);
+                let address = std::ptr::from_mut(conn).addr();
+                let waiting = debug::before_wait(conn, &call.checks, address, &self.request);
                 self.waiting = Box::pin(waiting).await?;
             }
         }
-        ask(&mut held, &attempt, None).await?;
-        begin::mark_held(&mut held).await?;
-        Ok(held)
+        way::ask(conn, call).await?;
+        begin::mark_held(conn, call).await
     }
 
+    /// Waits until the next try, without a connection.
     pub(crate) async fn pause<D: Driver>(&mut self) {
         D::pause(self.pause).await;
         self.is_under_way = false;
@@ -112,40 +128,4 @@ impl Drop for Tries {
             telemetry.forget();
         }
     }
-}
-
-/// One try on a connection: `None` if the locks are held, and another try follows after [`pause`].
-#[doc(hidden)]
-#[cfg(feature = "diesel-async")]
-pub async fn try_at<'o, O: ?Sized>(
-    tries: &mut Tries,
-    owner: &'o mut O,
-    place: Place<O, diesel_async::AsyncPgConnection>,
-) -> Result<Option<crate::xact::Held<'o, O>>, Error> {
-    tries.attempt(owner, place).await
-}
-
-/// Waits until the next try, without a connection.
-#[doc(hidden)]
-#[cfg(feature = "diesel-async")]
-pub async fn pause(tries: &mut Tries) {
-    tries.pause::<diesel_async::AsyncPgConnection>().await;
-}
-
-/// [`try_at`] on a blocking connection.
-#[doc(hidden)]
-#[cfg(feature = "postgres")]
-pub fn try_blocking_at<'o, O: ?Sized>(
-    tries: &mut Tries,
-    owner: &'o mut O,
-    place: Place<O, diesel::pg::PgConnection>,
-) -> Result<Option<crate::blocking::Held<'o, O>>, Error> {
-    crate::driver::answered(tries.attempt(owner, place))
-}
-
-/// [`pause`] for a thread.
-#[doc(hidden)]
-#[cfg(feature = "postgres")]
-pub fn pause_blocking(tries: &mut Tries) {
-    crate::driver::answered(tries.pause::<diesel::pg::PgConnection>());
 }

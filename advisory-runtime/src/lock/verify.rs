@@ -1,10 +1,11 @@
 //! Checks that session-level locks exclude other sessions.
 
-use super::guard::Held;
+use super::call::Call;
+use super::way::session;
 use crate::Error;
 use crate::driver::Driver;
 use crate::error::{Marker, is_interrupted};
-use crate::sql::{self, probe, session};
+use crate::sql::{self, probe};
 use diesel::QueryResult;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,23 +33,20 @@ pub(super) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
 /// session mode. From then on no backend is compared in this process.
 ///
 /// Finding out without the setting takes two connections, and a call has one.
-pub(super) async fn may_repeat<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
-    refused: &Error,
-) -> bool {
-    let is_compared = held.process.is_some() && matches!(refused, Error::PooledSession { .. });
-    let is_kept = is_compared && check_session_mode(held.driver()).await.is_ok();
+pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused: &Error) -> bool {
+    let is_compared = call.process.is_some() && matches!(refused, Error::PooledSession { .. });
+    let is_kept = is_compared && check_session_mode(conn).await.is_ok();
     if is_kept {
-        held.process = None;
+        call.process = None;
     }
     is_kept
 }
 
 /// Whether the server says that another backend than the connection's own serves it. A prepared statement of an acquisition fails there
 /// in one way or another, before it has compared anything.
-pub(super) async fn is_pooled<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> bool {
-    match held.process {
-        Some(process) => matches!(is_answered_by(held.driver(), process).await, Ok(false)),
+pub(super) async fn is_pooled<D: Driver>(conn: &mut D, call: &Call) -> bool {
+    match call.process {
+        Some(process) => matches!(is_answered_by(conn, process).await, Ok(false)),
         None => false,
     }
 }
@@ -106,13 +104,14 @@ pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(
 
 async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     let key = unlikely_key();
-    let lock = || key.to_string().into();
+    // What it finds out is about the server, and not about a lock.
+    let lock = "".into();
     if !holds(first, probe::IN_RECOVERY, Marker::Standby).await? {
-        return Err(Error::Standby { lock: lock() });
+        return Err(Error::Standby { lock });
     }
     // Before any lock is taken: if sessions are shared, a lock can be left on a session that this client never gets again.
     if !keep_sessions(first, second).await? {
-        return Err(Error::PooledSession { lock: lock() });
+        return Err(Error::PooledSession { lock });
     }
     let (take, release) = (probe::try_session(key), probe::unlock_session(key));
     let is_taken = holds(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
@@ -124,7 +123,7 @@ async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     if is_taken && is_refused && is_released {
         Ok(())
     } else {
-        Err(Error::UnsupportedServer { lock: lock() })
+        Err(Error::UnsupportedServer)
     }
 }
 

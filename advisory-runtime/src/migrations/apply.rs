@@ -199,7 +199,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
             return Err(Error::LockLost { report });
         }
         let lost = self.lost(None);
-        Err(lost.unwrap_or_else(|| LockError::Database(source).into()))
+        Err(lost.unwrap_or_else(|| Error::of_lock(LockError::Database(source))))
     }
 
     /// Rolls back what has failed. Returns an error if the connection is lost.

@@ -2,6 +2,7 @@
 
 use super::Report;
 use super::step::{Holder, joined, took};
+use crate::error::printed;
 use diesel::ConnectionError;
 use diesel::result::Error as DieselError;
 use std::fmt;
@@ -15,7 +16,13 @@ type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 #[non_exhaustive]
 pub enum Error {
     /// The connection failed. Nothing was applied.
-    Connect(ConnectionError),
+    #[non_exhaustive]
+    Connect {
+        /// The host and the port, as the URL names them: `db.internal:5432`. Empty if the URL could not be read.
+        server: String,
+        /// Diesel's error.
+        source: ConnectionError,
+    },
     /// The URL is that of a pooler that does not keep its clients' sessions. Nothing was changed.
     Pooler,
     /// Another process held the lock for longer than [`Migrator::wait`](super::Migrator::wait). Nothing was applied.
@@ -96,29 +103,70 @@ impl Error {
     }
 }
 
-impl From<crate::Error> for Error {
-    fn from(error: crate::Error) -> Self {
+impl Error {
+    pub(crate) fn of_lock(error: crate::Error) -> Self {
         match error {
             crate::Error::PooledSession { .. } => Self::Pooler,
             error => Self::Lock(error),
         }
     }
-}
 
-impl Error {
     /// A connection that could not be opened to this URL.
     ///
     /// diesel-async sets up a connection with prepared statements, which a pooler in transaction mode may send to two sessions. The
     /// server's message then names the statement, in every language. Other messages name the role or the database, which are in the URL.
-    pub(super) fn of_connecting(error: ConnectionError, url: &str) -> Self {
+    pub(crate) fn of_connecting(error: ConnectionError, url: &str) -> Self {
         match &error {
             ConnectionError::CouldntSetupConfiguration(DieselError::DatabaseError(_, answer))
                 if names_prepared_statement(answer.message(), url) =>
             {
                 Self::Pooler
             }
-            _ => Self::Connect(error),
+            _ => Self::Connect {
+                server: server(url),
+                source: error,
+            },
         }
+    }
+}
+
+/// The hosts and ports of a URL, without the password that it can contain.
+#[cfg(feature = "diesel-async")]
+fn server(url: &str) -> String {
+    use tokio_postgres::config::{Config, Host};
+
+    let Ok(config) = url.parse::<Config>() else {
+        return String::new();
+    };
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
+        // One port is that of each host.
+        let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(name) if name.contains(':') => format!("[{name}]:{port}"),
+            Host::Tcp(name) => format!("{name}:{port}"),
+            #[cfg(unix)]
+            Host::Unix(folder) => format!("{}/.s.PGSQL.{port}", folder.display()),
+        }
+    });
+    hosts.collect::<Vec<_>>().join(", ")
+}
+
+/// libpq names the server in its own message.
+#[cfg(not(feature = "diesel-async"))]
+fn server(_: &str) -> String {
+    String::new()
+}
+
+/// What to do about a connection that could not be opened, as far as its message tells, which can be in any language.
+fn advice(message: &str) -> &'static str {
+    let message = message.to_lowercase();
+    let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if mentions(&["tls", "ssl", "encryption", "pg_hba"]) {
+        "`run` connects without TLS: if the server or the URL requires it, open a connection with TLS, such as with \
+         `tokio-postgres-rustls`, and give it to `Migrator::run_on`; blocking connections need a libpq that is built with TLS"
+    } else {
+        "check the host, port, role, password and database of the URL, and that the server can be reached from here"
     }
 }
 
@@ -143,7 +191,21 @@ impl fmt::Display for Error {
             (applied, _) => format!("applied before: `{}`", applied.join("`, `")),
         };
         match self {
-            Self::Connect(error) => write!(f, "could not connect to run the migrations: {error}"),
+            Self::Connect { server, source } => {
+                f.write_str("could not connect")?;
+                if !server.is_empty() {
+                    write!(f, " to {server}")?;
+                }
+                let message = source.to_string();
+                // libpq's has several lines.
+                let lines: Vec<&str> = message.lines().map(str::trim).collect();
+                write!(
+                    f,
+                    " to run the migrations: {}; {}",
+                    lines.join(" ").trim(),
+                    advice(&message)
+                )
+            }
             Self::Pooler => f.write_str(
                 "migrations need a session of their own, but this URL is that of a pooler in transaction mode: use the URL of \
                  the server itself, such as a `DIRECT_DATABASE_URL` beside the application's `DATABASE_URL`",
@@ -194,11 +256,11 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::ConnectionLost { source, .. } => Some(&**source),
-            Self::Connect(error) => error.source(),
-            Self::Lock(error) => error.source(),
-            Self::Source(error) | Self::Before(error) => error.source(),
+            Self::Connect { source, .. } => printed(source),
+            Self::Lock(error) => printed(error),
+            Self::Source(error) | Self::Before(error) => printed(&**error),
             // Its message is part of this one.
-            Self::Migration { source, .. } | Self::Revert { source, .. } => source.source(),
+            Self::Migration { source, .. } | Self::Revert { source, .. } => printed(&**source),
             Self::Pooler | Self::TimedOut { .. } | Self::LockLost { .. } => None,
         }
     }

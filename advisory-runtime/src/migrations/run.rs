@@ -7,7 +7,7 @@ use super::step::{Holder, Step};
 use super::{Action, Migrator, OnStep, Report, sources};
 use crate::error::Marker;
 use crate::lock::{self, Tries};
-use crate::monitor::HolderId;
+use crate::monitor::{self, HolderId, Names};
 use crate::{Error as LockError, Request, Wait, sql};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -25,21 +25,23 @@ pub(super) async fn connect(url: &str) -> Result<diesel_async::AsyncPgConnection
 
     let refused = |error| Error::of_connecting(error, url);
     let mut conn = AsyncPgConnection::establish(url).await.map_err(refused)?;
-    if !lock::is_direct(&mut conn).await? {
+    if !lock::is_direct(&mut conn).await.map_err(Error::of_lock)? {
         let mut second = AsyncPgConnection::establish(url).await.map_err(refused)?;
-        lock::verify(&mut conn, &mut second).await?;
+        lock::verify(&mut conn, &mut second)
+            .await
+            .map_err(Error::of_lock)?;
     }
     Ok(conn)
 }
 
-pub(super) async fn migrate<S: Session>(
+pub(crate) async fn migrate<S: Session>(
     mut conn: S,
     migrator: Migrator,
 ) -> Result<(Report, S), Error> {
     if let Err(error) = lock::check_pooler(conn.driver()).await {
         return Err(match Marker::of(&error) {
             Some(Marker::PooledSession) => Error::Pooler,
-            _ => LockError::Database(error).into(),
+            _ => Error::of_lock(LockError::Database(error)),
         });
     }
     let present = match applied(conn.driver()).await {
@@ -60,12 +62,13 @@ pub(super) async fn migrate<S: Session>(
     } = migrator;
     let request = request.wait(wait.map_or(Wait::Forever, Wait::For));
     let lock = acquire(conn, request, &mut on_step, started).await?;
+    let acquired = lock.acquired();
     let work = Work {
         sources,
         action,
         before,
         on_step,
-        check: sql::session::check(lock.acquired().held(), lock.acquired().mode),
+        check: sql::probe::holds_all(acquired.held(), acquired.mode),
         waited: started.elapsed(),
     };
     let work = move |harness: &mut S::Harness, is_stopped: &_| work.run(harness, is_stopped);
@@ -73,14 +76,14 @@ pub(super) async fn migrate<S: Session>(
         let cause = diesel::result::Error::BrokenTransactionManager;
         return Err(Error::Source(cause.into()));
     };
-    let released = lock.finish().await;
+    let released = lock.end(true).await;
     let report = done?;
     match released {
         Ok(conn) => Ok((report, conn)),
-        Err(failed) => Err(Error::ConnectionLost {
+        Err(source) => Err(Error::ConnectionLost {
             migration: None,
             report,
-            source: failed.error.into(),
+            source: source.into(),
         }),
     }
 }
@@ -114,7 +117,7 @@ async fn acquire<S: Session>(
             }
         };
         match ended {
-            Some(error) if !error.is_busy() => return Err(error.into()),
+            Some(error) if !error.is_busy() => return Err(Error::of_lock(error)),
             Some(_) => {
                 let holders = holders(&mut conn, &request, &mut seen).await?;
                 let waited = started.elapsed();
@@ -137,7 +140,9 @@ async fn holders<S: Session>(
     request: &Request,
     seen: &mut HashMap<i32, Instant>,
 ) -> Result<Vec<Holder>, Error> {
-    let locks = conn.locks().await?;
+    let locks = monitor::read(conn.driver(), &Names::none())
+        .await
+        .map_err(Error::of_lock)?;
     let now = Instant::now();
     let mut holders = Vec::new();
     let of_key = locks.locks.iter();

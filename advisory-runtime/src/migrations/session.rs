@@ -1,9 +1,8 @@
 //! The connection of a run: passes it to Diesel's migrations, and asks on it who holds the lock.
 
-use crate::driver::Driver;
-use crate::lock::OwnedLock;
-use crate::monitor::{Locks, Names};
-use crate::{Error, sql};
+use super::sql;
+use crate::driver::{Driver, Queries};
+use crate::lock::OwnedLockGuard;
 use diesel::QueryResult;
 use diesel::connection::BoxableConnection;
 use diesel::pg::Pg;
@@ -13,15 +12,13 @@ use diesel_migrations::MigrationHarness;
 use std::sync::atomic::AtomicBool;
 
 /// A connection that can carry a run.
-pub(super) trait Session: Sized {
-    type Driver: Driver;
+pub(crate) trait Session: Sized {
+    type Driver: Queries;
 
     /// The blocking connection that Diesel's migrations run on.
     type Harness: MigrationHarness<Pg> + BoxableConnection<Pg>;
 
     fn driver(&mut self) -> &mut Self::Driver;
-
-    fn locks(&mut self) -> impl Future<Output = Result<Locks, Error>> + Send;
 
     /// Passes the connection that holds the lock to work that blocks. The flag says that the run was dropped. `None` if no thread could
     /// be started.
@@ -32,7 +29,7 @@ pub(super) trait Session: Sized {
 }
 
 /// The lock of a run, with its connection.
-pub(super) type Lock<S> = OwnedLock<S, <S as Session>::Driver>;
+pub(crate) type Lock<S> = OwnedLockGuard<S, <S as Session>::Driver>;
 
 #[cfg(feature = "diesel-async")]
 impl Session for diesel_async::AsyncPgConnection {
@@ -41,10 +38,6 @@ impl Session for diesel_async::AsyncPgConnection {
 
     fn driver(&mut self) -> &mut Self {
         self
-    }
-
-    async fn locks(&mut self) -> Result<Locks, Error> {
-        crate::monitor::locks(self, &Names::none()).await
     }
 
     /// On a thread for blocking work, so that it works on a runtime of one thread too.
@@ -99,10 +92,6 @@ impl Session for &mut diesel::pg::PgConnection {
         self
     }
 
-    async fn locks(&mut self) -> Result<Locks, Error> {
-        crate::monitor::blocking::locks(*self, &Names::none())
-    }
-
     /// The lock stays here: a panic of the work releases it.
     async fn work<T: Send + 'static>(
         mut lock: Lock<Self>,
@@ -115,11 +104,11 @@ impl Session for &mut diesel::pg::PgConnection {
 
 /// The versions that are applied. Does not create their table.
 pub(super) async fn applied<D: Driver>(conn: &mut D) -> QueryResult<Vec<String>> {
-    let Some(table) = conn.query_text(sql::migrations::TABLE).await? else {
+    let Some(table) = conn.query_text(sql::TABLE).await? else {
         return Ok(Vec::new());
     };
-    let versions = conn.query_text(&sql::migrations::versions(&table)).await?;
+    let versions = conn.query_text(&sql::versions(&table)).await?;
     let versions = versions.as_deref().into_iter();
-    let versions = versions.flat_map(|versions| versions.split(sql::migrations::SEPARATOR));
+    let versions = versions.flat_map(|versions| versions.split(sql::SEPARATOR));
     Ok(versions.map(str::to_owned).collect())
 }

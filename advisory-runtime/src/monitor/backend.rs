@@ -20,6 +20,9 @@ pub struct Backend {
     pub comment: Option<Comment>,
     /// What it does.
     pub activity: Activity,
+    /// Whether it is known to be a pooler's session, which serves one client after the other: if the setting `advisory.pooler` of its
+    /// role or database says so, or if pgbouncer has added the client's address to the application's name (`application_name_add_host`).
+    pub is_pooled: bool,
     /// The kind of lock that it waits for, as in `pg_locks`: `advisory`, `transactionid` and `tuple` for a row, `relation`, …
     pub waits_for: Option<String>,
     /// The backends that block it, from `pg_blocking_pids`: holders, and waiters ahead of it. 0 is a prepared transaction.
@@ -129,6 +132,8 @@ impl Backend {
                 flag(row.is_query_cut),
             ),
             activity,
+            is_pooled: flag(row.is_pooled)
+                || has_client_address(row.application_name.as_deref().unwrap_or_default()),
             waits_for: row.waits_for.clone(),
             blocked_by: row.blocked_by.clone().unwrap_or_default(),
             started: row.started,
@@ -167,6 +172,14 @@ impl Backend {
             Activity::Hidden { .. } | Activity::Gone => None,
         }
     }
+}
+
+/// Whether pgbouncer has added its client's address, as in `shop - 10.0.0.7:4711` and `shop - unix(@4711):6432`.
+fn has_client_address(application: &str) -> bool {
+    application.rsplit_once(" - ").is_some_and(|(_, client)| {
+        let is_socket = client.starts_with("unix(");
+        is_socket || client.parse::<std::net::SocketAddr>().is_ok()
+    })
 }
 
 /// The predefined role for monitoring.

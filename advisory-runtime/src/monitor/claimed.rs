@@ -1,6 +1,7 @@
 //! The claimed rows of a table that is known by its name alone.
 
-use crate::{Connection, Error};
+use crate::Connection;
+use crate::claim::Error;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel_async::RunQueryDsl;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub struct ClaimedRow {
     /// How long the claim lasts unless it is renewed; zero if it has expired and nobody has taken it over, [`Duration::MAX`] if
     /// `locked_until` is `infinity`.
     pub remaining: Duration,
+    /// How long ago it has expired; zero if it has not.
+    pub expired: Duration,
 }
 
 #[derive(diesel::QueryableByName)]
@@ -56,17 +59,20 @@ pub async fn claimed_rows<C: Connection>(
          CASE WHEN pg_catalog.isfinite(locked_until) THEN CAST(pg_catalog.date_part('epoch',\
          locked_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
          OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8) \
-         WHEN locked_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN 0 END AS remaining \
+         WHEN locked_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN -9223372036854775807 END AS remaining \
          FROM {table} AS t WHERE locked_until IS NOT NULL ORDER BY locked_until LIMIT 1000"
     ));
     let query = query.bind::<Text, _>(&table);
+    // Negative counts as zero.
+    let micros = |time: i64| Duration::from_micros(u64::try_from(time).unwrap_or(0));
     let rows: Result<Vec<Answer>, _> = query.load(conn.pg()).await;
     let rows = rows.map_err(Error::Database)?.into_iter();
     let rows = rows.map(|row| ClaimedRow {
         key: row.key.unwrap_or_default(),
         locked_by: row.locked_by.unwrap_or_default(),
-        remaining: row.remaining.map_or(Duration::MAX, |remaining| {
-            Duration::from_micros(u64::try_from(remaining).unwrap_or(0))
+        remaining: row.remaining.map_or(Duration::MAX, micros),
+        expired: row.remaining.map_or(Duration::ZERO, |remaining| {
+            micros(remaining.saturating_neg())
         }),
     });
     Ok(rows.collect())

@@ -1,15 +1,16 @@
-//! Who holds the lock that a call did not get?
+//! The holders of the lock or the lease that a call did not get.
 
-use super::row::ReadRows;
-use super::{Activity, Backend, Holder, HolderId, Locks, Names, State, sql};
-use crate::driver::{Driver, depth};
-use crate::error::{Busy, is_connection_lost};
+use super::{Activity, Backend, Holder, HolderId, Locks, Names, State, row, sql};
+use crate::driver::{Driver, Queries, depth};
+use crate::error::is_connection_lost;
+#[cfg(feature = "diesel-async")]
+use crate::lease;
 use crate::{Error, Key, Mode};
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-/// A holder of a lock that a call did not get: what [`Error::holders`] gives.
+/// A holder of a lock or a lease that a call did not get: what [`holders`](super::holders) gives.
 ///
 /// Its text is one line for a log:
 ///
@@ -62,7 +63,7 @@ pub enum HeldBy {
     },
     /// A lease, by its row.
     #[cfg(feature = "diesel-async")]
-    Lease(crate::lease::Row),
+    Lease(lease::Row),
 }
 
 impl LockHolder {
@@ -118,7 +119,12 @@ impl LockHolder {
 
 impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is held by ", crate::error::Subject(&self.lock))?;
+        let what = match &self.held_by {
+            HeldBy::Backend { .. } | HeldBy::Prepared { .. } => "advisory lock",
+            #[cfg(feature = "diesel-async")]
+            HeldBy::Lease(_) => "lease",
+        };
+        write!(f, "{what} `{}` is held by ", self.lock)?;
         match &self.held_by {
             HeldBy::Backend { backend, .. } => fmt_backend(f, backend),
             HeldBy::Prepared {
@@ -170,133 +176,205 @@ fn fmt_backend(f: &mut fmt::Formatter<'_>, backend: &Backend) -> fmt::Result {
     }
 }
 
-impl Error {
-    /// Asks who holds the lock that the call did not get: for [`Error::NotAvailable`] and [`Error::TimedOut`].
-    ///
-    /// The answer is as of now, so it can name who has completed the work of a lease meanwhile. It is empty if the holder is gone, if
-    /// the error is of another kind, and if this connection has another database than the call had. A session that holds the lock in shared mode is a holder too, even the caller's own. The holder of
-    /// a lease is the row in its table; that of a lease in memory is not known.
-    ///
-    /// # Locking
-    ///
-    /// That of [`monitor::locks`](crate::monitor::locks): it takes no lock and waits for nobody. For a lease that of
-    /// [`Table::find`](crate::lease::Table::find).
-    ///
-    /// The activity of other roles' sessions is visible to members of `pg_monitor` only. For other roles a holder has its process id and
-    /// application name, and its activity is [`Activity::Hidden`](crate::monitor::Activity::Hidden).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InFailedTransaction`] (25P02) if the connection's open transaction has failed, [`Error::BrokenConnection`] if the
-    /// connection is closed: ask on another. [`Error::MissingTable`] for a lease, and [`Error::Database`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use advisory_runtime::{Error, advisory_lock};
-    /// use diesel_async::AsyncPgConnection;
-    ///
-    /// #[advisory_lock(key = "room:<room>", wait = "2s")]
-    /// async fn book(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
-    ///     # let _ = conn;
-    ///     Ok(())
-    /// }
-    ///
-    /// async fn book_and_tell(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
-    ///     let booked = book(conn, room).await;
-    ///     if let Err(error) = &booked {
-    ///         for holder in error.holders(conn).await? {
-    ///             eprintln!("{holder}");
-    ///         }
-    ///     }
-    ///     booked
-    /// }
-    /// ```
+/// An error that can say that somebody else holds what a call asked for: of a lock, [`advisory_runtime::Error`](crate::Error), or of a
+/// lease, `advisory_runtime::lease::Error`.
+pub trait Refused: refused::Refused {}
+
+impl Refused for Error {}
+
+#[cfg(feature = "diesel-async")]
+impl Refused for lease::Error {}
+
+mod refused {
+    #![allow(missing_docs, reason = "nobody else implements it")]
+
+    use crate::BusyLock;
     #[cfg(feature = "diesel-async")]
-    pub async fn holders<C: crate::Connection>(
-        &self,
-        conn: &mut C,
-    ) -> Result<Vec<LockHolder>, Self> {
-        self.read_holders(conn.pg()).await
+    use crate::lease;
+    use diesel::result::Error as DieselError;
+    use std::borrow::Cow;
+
+    pub trait Refused: Sized {
+        /// What the call asked for; `None` if it failed for another reason.
+        fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)>;
+
+        /// The error of the question for its holders.
+        fn of_failure(failure: Failure) -> Self;
     }
 
-    /// [`holders`](Self::holders) on a blocking connection.
-    ///
-    /// # Locking
-    ///
-    /// As [`holders`](Self::holders).
-    ///
-    /// # Errors
-    ///
-    /// As [`holders`](Self::holders).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use advisory_runtime::Error;
-    ///
-    /// fn tell(error: &Error, conn: &mut diesel::PgConnection) -> Result<(), Error> {
-    ///     for holder in error.holders_blocking(conn)? {
-    ///         eprintln!("{holder}");
-    ///     }
-    ///     Ok(())
-    /// }
-    /// ```
-    #[cfg(feature = "postgres")]
-    pub fn holders_blocking<C: crate::blocking::Connection>(
-        &self,
-        conn: &mut C,
-    ) -> Result<Vec<LockHolder>, Self> {
-        crate::driver::answered(self.read_holders(conn.pg()))
+    pub enum Busy<'e> {
+        Lock(&'e BusyLock),
+        #[cfg(feature = "diesel-async")]
+        Lease(&'e lease::BusyKey),
     }
 
-    async fn read_holders<D: ReadRows>(&self, conn: &mut D) -> Result<Vec<LockHolder>, Self> {
-        let (Self::NotAvailable { lock, busy } | Self::TimedOut { lock, busy, .. }) = self else {
-            return Ok(Vec::new());
-        };
-        let Some(busy) = busy.get() else {
-            return Ok(Vec::new());
-        };
-        check_usable(conn, lock.clone()).await?;
-        let named = |held_by| LockHolder {
-            lock: lock.clone(),
-            held_by,
-        };
-        match busy {
-            Busy::Keys(keys) => {
-                let rows = conn.read_locks().await.map_err(Self::Database)?;
-                let seen = Locks::of(rows, &Names::none());
-                let busy = seen.locks.iter().filter(|seen| keys.contains(&seen.key));
-                let holders = busy.flat_map(|lock| lock.holders.iter().map(|it| (lock.key, it)));
-                let holders = holders.filter_map(|(key, it)| held_by(key, it.clone(), &seen));
-                Ok(holders.map(named).collect())
+    /// Why the holders could not be read.
+    pub enum Failure {
+        /// The connection is closed.
+        Broken(Cow<'static, str>),
+        /// The open transaction has failed.
+        InFailedTransaction(Cow<'static, str>, DieselError),
+        Database(DieselError),
+        #[cfg(feature = "diesel-async")]
+        Lease(lease::Error),
+    }
+}
+
+use refused::{Busy, Failure};
+
+impl refused::Refused for Error {
+    fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)> {
+        match self {
+            // Without keys it is not an error of a call.
+            Self::NotAvailable { lock, busy } | Self::TimedOut { lock, busy, .. }
+                if !busy.keys().is_empty() =>
+            {
+                Some((lock.clone(), Busy::Lock(busy)))
             }
+            _ => None,
+        }
+    }
+
+    fn of_failure(failure: Failure) -> Self {
+        match failure {
+            Failure::Broken(lock) => Self::BrokenConnection { lock },
+            Failure::InFailedTransaction(lock, source) => {
+                Self::InFailedTransaction { lock, source }
+            }
+            Failure::Database(error) => Self::Database(error),
             #[cfg(feature = "diesel-async")]
-            Busy::Lease(table, hash) => {
-                let table = crate::lease::Table::new().named(table)?;
-                let row = conn.read_lease(&table, *hash).await?;
-                Ok(row.map(HeldBy::Lease).map(named).into_iter().collect())
+            Failure::Lease(error) => Self::Database(error.into()),
+        }
+    }
+}
+
+#[cfg(feature = "diesel-async")]
+impl refused::Refused for lease::Error {
+    fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)> {
+        match self {
+            Self::Held { lock, busy, .. } => Some((lock.clone(), Busy::Lease(busy))),
+            _ => None,
+        }
+    }
+
+    fn of_failure(failure: Failure) -> Self {
+        match failure {
+            Failure::Broken(lock) => Self::BrokenConnection { lock },
+            Failure::InFailedTransaction(_, error) | Failure::Database(error) => {
+                Self::Database(error)
             }
-            #[cfg(not(feature = "diesel-async"))]
-            Busy::Lease(..) => Ok(Vec::new()),
+            Failure::Lease(error) => error,
+        }
+    }
+}
+
+/// Asks who holds what a call did not get: for [`Error::NotAvailable`] and [`Error::TimedOut`] of a lock, and
+/// [`lease::Error::Held`](crate::lease::Error::Held).
+///
+/// The answer is as of now, so it can name who has completed the work of a lease meanwhile. It is empty if the holder is gone, if
+/// the error is of another kind, and if this connection has another database than the call had. A session that holds the lock in shared
+/// mode is a holder too, even the caller's own. The holder of a lease is the row in its table; that of a lease in memory is not known.
+///
+/// # Locking
+///
+/// That of [`locks`](super::locks): it takes no lock and waits for nobody. For a lease that of
+/// [`Table::find`](crate::lease::Table::find).
+///
+/// The activity of other roles' sessions is visible to members of `pg_monitor` only. For other roles a holder has its process id and
+/// application name, and its activity is [`Activity::Hidden`].
+///
+/// # Errors
+///
+/// An error of the same product. For a lock [`Error::InFailedTransaction`] (25P02) if the connection's open transaction has failed,
+/// [`Error::BrokenConnection`] if the connection is closed: ask on another; [`Error::Database`]. For a lease those of
+/// [`Table::find`](crate::lease::Table::find).
+///
+/// # Cancel safety
+///
+/// Cancel safe: it only reads.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Error, advisory_lock, monitor};
+/// use diesel_async::AsyncPgConnection;
+///
+/// #[advisory_lock(key = "room:<room>", wait = "2s")]
+/// async fn book(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
+///     # let _ = conn;
+///     Ok(())
+/// }
+///
+/// async fn book_and_tell(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
+///     let booked = book(conn, room).await;
+///     if let Err(error) = &booked {
+///         for holder in monitor::holders(conn, error).await? {
+///             eprintln!("{holder}");
+///         }
+///     }
+///     booked
+/// }
+/// ```
+#[cfg(feature = "diesel-async")]
+pub async fn holders<C: crate::Connection, E: Refused>(
+    conn: &mut C,
+    error: &E,
+) -> Result<Vec<LockHolder>, E> {
+    holders_on(conn.pg(), error).await
+}
+
+pub(crate) async fn holders_on<D: Queries, E: Refused>(
+    conn: &mut D,
+    error: &E,
+) -> Result<Vec<LockHolder>, E> {
+    let Some((lock, busy)) = error.busy() else {
+        return Ok(Vec::new());
+    };
+    let read = read_holders(conn, lock, busy).await;
+    read.map_err(E::of_failure)
+}
+
+async fn read_holders<D: Queries>(
+    conn: &mut D,
+    lock: Cow<'static, str>,
+    busy: Busy<'_>,
+) -> Result<Vec<LockHolder>, Failure> {
+    check_usable(conn, &lock).await?;
+    let named = |held_by| LockHolder {
+        lock: lock.clone(),
+        held_by,
+    };
+    match busy {
+        Busy::Lock(busy) => {
+            let rows = row::read(conn).await.map_err(Failure::Database)?;
+            let seen = Locks::of(rows, &Names::none());
+            let busy = seen
+                .locks
+                .iter()
+                .filter(|seen| busy.keys().contains(&seen.key));
+            let holders = busy.flat_map(|lock| lock.holders.iter().map(|it| (lock.key, it)));
+            let holders = holders.filter_map(|(key, it)| held_by(key, it.clone(), &seen));
+            Ok(holders.map(named).collect())
+        }
+        #[cfg(feature = "diesel-async")]
+        Busy::Lease(busy) => {
+            let row = busy.table().find_hash(conn, busy.key_hash()).await;
+            let row = row.map_err(Failure::Lease)?;
+            Ok(row.map(HeldBy::Lease).map(named).into_iter().collect())
         }
     }
 }
 
 /// Checks that the connection answers, and makes its transaction read the activity of sessions again.
-async fn check_usable<D: Driver>(conn: &mut D, lock: Cow<'static, str>) -> Result<(), Error> {
+async fn check_usable<D: Driver>(conn: &mut D, lock: &str) -> Result<(), Failure> {
     match depth(conn) {
         Ok(None) => Ok(()),
-        Err(_) => Err(Error::BrokenConnection { lock }),
+        Err(_) => Err(Failure::Broken(lock.to_owned().into())),
         Ok(Some(_)) => match conn.execute(sql::FRESH).await {
             Ok(()) => Ok(()),
-            Err(source) if is_connection_lost(&source) => Err(Error::Database(source)),
+            Err(source) if is_connection_lost(&source) => Err(Failure::Database(source)),
             // Nothing else refuses it.
-            Err(source) => Err(Error::InFailedTransaction { lock, source }),
+            Err(source) => Err(Failure::InFailedTransaction(lock.to_owned().into(), source)),
         },
     }
 }

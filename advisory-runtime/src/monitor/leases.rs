@@ -1,8 +1,8 @@
 //! The leases that are held and the keys whose work is done.
 
 use super::names::{Name, Names};
-use crate::lease::{Row, Table};
-use crate::{Connection, Error};
+use crate::Connection;
+use crate::lease::{Error, Request, Row, Table};
 
 /// A lease that somebody holds, or a key whose work is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,25 @@ pub async fn leases<C: Connection>(
     Ok(named(table.list(conn).await?, names))
 }
 
+/// Finds the lease, or the done key, of one key, with its names; `None` if the key is free. It reads one row.
+///
+/// # Errors
+///
+/// Those of [`Table::find`].
+///
+/// # Cancel safety
+///
+/// Cancel safe: it only reads.
+pub async fn lease<C: Connection>(
+    conn: &mut C,
+    table: &Table,
+    names: &Names,
+    key: impl Into<Request>,
+) -> Result<Option<Lease>, Error> {
+    let row = table.find(conn, key).await?;
+    Ok(named(row.into_iter().collect(), names).pop())
+}
+
 /// Counts the leases of a table by pattern, and lists at most `limit` held leases, `limit` done keys and `limit` patterns.
 ///
 /// With a `filter` only leases that have this text, in upper or lower case, in their holder, in their key or pattern, or in one of their
@@ -91,7 +110,7 @@ pub async fn lease_summary<C: Connection>(
     })
 }
 
-pub(super) fn named(rows: Vec<Row>, names: &Names) -> Vec<Lease> {
+pub(crate) fn named(rows: Vec<Row>, names: &Names) -> Vec<Lease> {
     let leases = rows.into_iter().map(|row| Lease {
         names: names.of_lease(&row),
         row,

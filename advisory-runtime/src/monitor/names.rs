@@ -1,11 +1,11 @@
-//! Which lock has this number? Certain if the number is fixed, else as far as the query that asks for it tells.
+//! The names of locks in `pg_locks`, found by their numbers. A name is certain if the number is fixed; otherwise it comes from the comment of the query.
 
 use super::Comment;
 use crate::inventory::{InventoryError, Site, sites};
 use crate::{Key, LockKey, well_known};
 use advisory_pattern::{
-    Derivation, KeySpace, Language, LockedKey, Part, Pattern, RecordError, Shape, decode_key,
-    overlap,
+    Derivation, KeySpace, Language, LockedKey, MOST_PERMITS, Part, Pattern, Permits, RecordError,
+    Shape, decode_key, overlap,
 };
 use std::sync::Arc;
 
@@ -256,10 +256,12 @@ impl SiteKey {
         let Some(number) = self.number else {
             return false;
         };
-        number == key
-            || number
-                .permits(self.site.permits.unwrap_or(1))
-                .contains(&key)
+        let permits = match self.site.permits {
+            None => 1,
+            Some(Permits::Number(permits)) => permits,
+            Some(Permits::Expression(_)) => MOST_PERMITS,
+        };
+        number == key || number.permits(permits).contains(&key)
     }
 
     /// Whether this is a pair of which one half is fixed, and agrees with the key.

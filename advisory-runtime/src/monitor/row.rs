@@ -1,20 +1,15 @@
-//! A row of the monitor's statement, and the connections that read it.
+//! A row of the monitor's statement.
 
 use super::sql;
-use crate::driver::Driver;
+use crate::driver::Queries;
 use diesel::QueryResult;
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Oid, SmallInt, Text};
 use std::time::Duration;
-#[cfg(feature = "diesel-async")]
-use {
-    crate::Error,
-    crate::lease::{self, Table},
-};
 
 /// A lock and its backend, either of which can be missing.
 #[derive(Clone, Debug, Default, diesel::QueryableByName)]
 #[diesel(check_for_backend(diesel::pg::Pg))]
-pub(super) struct Row {
+pub(crate) struct Row {
     #[diesel(sql_type = Nullable<Oid>)]
     pub(super) classid: Option<u32>,
     #[diesel(sql_type = Nullable<Oid>)]
@@ -55,6 +50,8 @@ pub(super) struct Row {
     pub(super) session_age: Option<i64>,
     #[diesel(sql_type = Nullable<Bool>)]
     pub(super) is_settled: Option<bool>,
+    #[diesel(sql_type = Nullable<Bool>)]
+    pub(super) is_pooled: Option<bool>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(super) waits_for: Option<String>,
     #[diesel(sql_type = Nullable<Array<Integer>>)]
@@ -80,45 +77,7 @@ pub(super) fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// A connection that reads what the monitor shows.
-pub(crate) trait ReadRows: Driver {
-    fn read_locks(&mut self) -> impl Future<Output = QueryResult<Vec<Row>>> + Send;
-
-    #[cfg(feature = "diesel-async")]
-    fn read_lease(
-        &mut self,
-        table: &Table,
-        key_hash: [u8; 32],
-    ) -> impl Future<Output = Result<Option<lease::Row>, Error>> + Send;
-}
-
-#[cfg(feature = "diesel-async")]
-impl ReadRows for diesel_async::AsyncPgConnection {
-    async fn read_locks(&mut self) -> QueryResult<Vec<Row>> {
-        diesel_async::RunQueryDsl::load(diesel::sql_query(sql::LOCKS), self).await
-    }
-
-    async fn read_lease(
-        &mut self,
-        table: &Table,
-        key_hash: [u8; 32],
-    ) -> Result<Option<lease::Row>, Error> {
-        table.find_hash(self, key_hash).await
-    }
-}
-
-#[cfg(feature = "postgres")]
-impl ReadRows for diesel::PgConnection {
-    async fn read_locks(&mut self) -> QueryResult<Vec<Row>> {
-        diesel::RunQueryDsl::load(diesel::sql_query(sql::LOCKS), self)
-    }
-
-    #[cfg(feature = "diesel-async")]
-    async fn read_lease(
-        &mut self,
-        table: &Table,
-        key_hash: [u8; 32],
-    ) -> Result<Option<lease::Row>, Error> {
-        table.find_hash_blocking(self, key_hash)
-    }
+/// Reads every lock of the database, with the backends that hold it or wait for it.
+pub(super) async fn read<D: Queries>(conn: &mut D) -> QueryResult<Vec<Row>> {
+    conn.load(diesel::sql_query(sql::LOCKS)).await
 }

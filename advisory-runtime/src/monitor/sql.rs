@@ -70,7 +70,13 @@ pub(super) const LOCKS: &str = concat!(
     pg_catalog.octet_length(a.query) OPERATOR(pg_catalog.>=) (SELECT CAST(s.setting AS pg_catalog.int4) OPERATOR(pg_catalog.-) 1
       FROM pg_catalog.pg_settings AS s WHERE s.name OPERATOR(pg_catalog.=) 'track_activity_query_size') AS is_query_cut,
     pg_catalog.host(a.client_addr) AS client_addr,
-    a.xact_start, a.state_change, w.locktype AS waits_for,
+    a.xact_start, a.state_change,
+    EXISTS (SELECT 1 FROM pg_catalog.pg_db_role_setting AS s CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (line)
+      WHERE (s.setrole OPERATOR(pg_catalog.=) a.usesysid OR s.setrole OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.oid))
+      AND (s.setdatabase OPERATOR(pg_catalog.=) a.datid OR s.setdatabase OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.oid))
+      AND c.line OPERATOR(pg_catalog.=) ANY (CAST('{advisory.pooler=transaction,advisory.pooler=session}' AS pg_catalog.text[])))
+      AS is_pooled,
+    w.locktype AS waits_for,
     CASE WHEN w.pid IS NOT NULL THEN pg_catalog.pg_blocking_pids(w.pid) END AS blocked_by
   FROM involved AS i
   LEFT JOIN wait AS w ON w.pid OPERATOR(pg_catalog.=) i.pid
@@ -90,7 +96,7 @@ SELECT l.classid, l.objid, l.objsubid, l.mode, l.granted, b.pid,
   ",
     epoch!("b.backend_start"),
     " AS started, b.state_change OPERATOR(pg_catalog.<) pg_catalog.statement_timestamp() AS is_settled,
-  b.waits_for, b.blocked_by,
+  b.is_pooled, b.waits_for, b.blocked_by,
   p.gid AS prepared, CAST(p.owner AS pg_catalog.text) AS prepared_by, ",
     age!("p.prepared"),
     " AS prepared_age,

@@ -1,7 +1,6 @@
 //! Nothing, without the features `tracing` and `metrics`: a lock carries no state for them.
 
 use super::Outcome;
-use crate::error::Error;
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -17,9 +16,9 @@ impl Telemetry {
 
     pub(crate) const fn record_left(&mut self, _: Duration) {}
 
-    pub(crate) const fn record_refusal(&mut self, _: &Error) {}
+    pub(crate) const fn record_refusal<E>(&mut self, _: &E) {}
 
-    pub(crate) const fn record_end(&mut self, _: Result<Outcome, &Error>) {}
+    pub(crate) const fn record_end<E>(&mut self, _: Result<Outcome, &E>) {}
 
     pub(crate) const fn forget(self) {}
 }

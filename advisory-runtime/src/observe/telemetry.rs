@@ -1,8 +1,9 @@
 //! The span, events, counters and histograms of one lock. They have its key pattern and never its key, which can be personal data and
 //! has unlimited values.
 
-use super::Outcome;
-use crate::error::Error;
+#[cfg(feature = "tracing")]
+use super::Severity;
+use super::{Observed, Outcome};
 use std::time::{Duration, Instant};
 
 /// The pattern of a lock that has none: its number would be a label of its own.
@@ -67,23 +68,24 @@ impl Telemetry {
     }
 
     /// Acquisition failed.
-    pub(crate) fn record_refusal(&mut self, error: &Error) {
-        let reason = word(error);
+    pub(crate) fn record_refusal(&mut self, error: &impl Observed) {
+        let reason = error.word();
         self.record_not_acquired(reason);
         #[cfg(feature = "tracing")]
         {
-            let waited = match error {
-                Error::TimedOut { waited, .. } => *waited,
-                _ => self.asked.elapsed(),
-            };
+            let waited = error.waited().unwrap_or_else(|| self.asked.elapsed());
             self.span.record("waited_ms", milliseconds(waited));
             let (_, pattern) = self.labels[0];
-            if error.is_busy() {
-                tracing::debug!(parent: &self.span, pattern, reason, "contention: {error}");
-            } else if error.is_done() {
-                tracing::debug!(parent: &self.span, pattern, reason, "{error}");
-            } else {
-                tracing::warn!(parent: &self.span, pattern, reason, "{error}");
+            match error.severity() {
+                Severity::Contention => {
+                    tracing::debug!(parent: &self.span, pattern, reason, "contention: {error}");
+                }
+                Severity::Done => {
+                    tracing::debug!(parent: &self.span, pattern, reason, "{error}");
+                }
+                Severity::Ignored | Severity::Lost | Severity::Other => {
+                    tracing::warn!(parent: &self.span, pattern, reason, "{error}");
+                }
             }
         }
     }
@@ -114,29 +116,31 @@ impl Telemetry {
             parent: &self.span,
             pattern,
             "idle under a lock: {place} held a lock, a connection and a transaction for {idle:.1?} without a statement; do slow work \
-             before the lock, or use `scope = \"lease\"`, `queue`, or a separate pool for locks (reported once for each place)"
+             before the lock, or use `#[advisory_lease]`, `queue`, or a separate pool for locks (reported once for each place)"
         );
     }
 
     /// The body has returned, and the lock is released.
-    pub(crate) fn record_end(&mut self, outcome: Result<Outcome, &Error>) {
+    pub(crate) fn record_end(&mut self, outcome: Result<Outcome, &impl Observed>) {
         #[cfg(feature = "tracing")]
         if let Err(error) = outcome {
             let (_, pattern) = self.labels[0];
-            match error {
-                Error::RolledBack { .. } | Error::TransactionEnded { .. } => {
+            match error.severity() {
+                Severity::Ignored => {
                     tracing::warn!(parent: &self.span, pattern, "ignored error: {error}");
                 }
-                Error::LockLost { .. } => {
+                Severity::Lost => {
                     tracing::error!(parent: &self.span, pattern, "lost: {error}");
                 }
-                _ => tracing::warn!(parent: &self.span, pattern, "{error}"),
+                Severity::Contention | Severity::Done | Severity::Other => {
+                    tracing::warn!(parent: &self.span, pattern, "{error}");
+                }
             }
         }
         self.close(match outcome {
             Ok(Outcome::Done) => "done",
             Ok(Outcome::Failed) => "failed",
-            Err(error) => word(error),
+            Err(error) => error.word(),
         });
     }
 
@@ -195,28 +199,4 @@ impl Drop for Telemetry {
 #[cfg(feature = "tracing")]
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1_000.0
-}
-
-/// A label for an error: one of few.
-fn word(error: &Error) -> &'static str {
-    match error {
-        Error::NotAvailable { .. } => "not_available",
-        Error::TimedOut { .. } => "timed_out",
-        Error::Done { .. } => "already_done",
-        Error::QueueFull { .. } => "queue_full",
-        Error::SelfDeadlock { .. } => "self_deadlock",
-        Error::TaskDeadlock { .. } => "task_deadlock",
-        Error::Cancelled { .. } => "cancelled",
-        Error::HoldExceeded { .. } => "hold_exceeded",
-        Error::LockLost { .. } => "lost",
-        Error::Deadlock { .. } => "deadlock",
-        Error::RolledBack { .. } => "rolled_back",
-        Error::TransactionEnded { .. } => "transaction_ended",
-        Error::CommitUnknown { .. } => "commit_unknown",
-        Error::InFailedTransaction { .. } => "in_failed_transaction",
-        Error::Pool(_) => "pool",
-        Error::BrokenConnection { .. } => "broken_connection",
-        Error::Database(_) => "database",
-        _ => "misused",
-    }
 }

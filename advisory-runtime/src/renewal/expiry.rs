@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_at_the_server_counts_for_no_longer_than_the_answer_took() {
+    fn a_server_side_wait_counts_at_most_as_long_as_the_answer() {
         let sent = Sent::now();
         let expiry = Expiry::after(sent.after_wait(MINUTE), MINUTE);
         assert!(expiry.is_over_within(MINUTE));

@@ -1,7 +1,6 @@
-//! Is the row still held, as far as this process knows?
+//! Whether the row is still held, as far as this process knows.
 
 use super::{Expiry, Sent, UNANSWERED, margin};
-use crate::Error;
 use diesel::result::Error as DieselError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -95,8 +94,8 @@ impl Hold {
     }
 
     /// Records why a renewal failed.
-    pub(crate) fn blame(&self, error: Error) {
-        self.state().reason = Some(error.into());
+    pub(crate) fn blame(&self, error: DieselError) {
+        self.state().reason = Some(error);
     }
 
     pub(crate) fn reason(&self) -> Option<DieselError> {

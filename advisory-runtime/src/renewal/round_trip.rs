@@ -1,25 +1,26 @@
 //! Finds a connection for a statement that must not wait long for the pool, and bounds the wait for its answer.
 
+use super::UNANSWERED;
 use crate::driver::Driver;
 use crate::pool::Pool;
-use crate::{Connection, Error};
+use crate::{Connection, PoolError};
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-
-/// Without an answer after this time, the server counts as unreachable.
-pub(crate) const UNANSWERED: Duration = Duration::from_secs(10);
 
 /// The connections that this process may open beside its pools at one time.
 static DEDICATED: Semaphore = Semaphore::const_new(2);
 
 /// A statement that tells whether the row was still held, in one round trip.
 pub(crate) trait Step: Sync {
+    /// The product's error.
+    type Error: From<PoolError> + Send;
+
     fn send(
         &self,
         conn: &mut AsyncPgConnection,
-    ) -> impl Future<Output = Result<bool, Error>> + Send;
+    ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
 }
 
 /// How far to trust the answer on a connection opened beside the pool, which the pool has not set up.
@@ -34,13 +35,13 @@ pub(crate) enum Dedicated {
 
 /// Sends the step on a connection of the pool or, if the pool is exhausted, on one opened beside it. `every` is the time between two
 /// renewals, `left` the time until the row expires.
-pub(crate) async fn round_trip<P: Pool>(
+pub(crate) async fn round_trip<P: Pool, S: Step>(
     pool: &P,
-    step: &impl Step,
+    step: &S,
     dedicated: Dedicated,
     every: Duration,
     left: Duration,
-) -> Result<bool, Error> {
+) -> Result<bool, S::Error> {
     let answer = UNANSWERED.min(left / 2).max(Duration::from_millis(5));
     let soon = match dedicated {
         Dedicated::Useless => answer,
@@ -50,10 +51,10 @@ pub(crate) async fn round_trip<P: Pool>(
         Ok(Ok(conn)) => match timeout(answer, send(conn, step)).await {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(error)) => error,
-            Err(late) => Error::Pool(Box::new(late)),
+            Err(late) => PoolError::new(late).into(),
         },
-        Ok(Err(error)) => error,
-        Err(late) => Error::Pool(Box::new(late)),
+        Ok(Err(error)) => error.into(),
+        Err(late) => PoolError::new(late).into(),
     };
     if dedicated == Dedicated::Useless {
         return Err(failed);
@@ -71,11 +72,11 @@ pub(crate) async fn round_trip<P: Pool>(
     };
     match timeout(answer.max(Duration::from_millis(100)), beside).await {
         Ok(answered) => answered,
-        Err(late) => Err(Error::Pool(Box::new(late))),
+        Err(late) => Err(PoolError::new(late).into()),
     }
 }
 
-async fn send<C: Connection>(conn: C, step: &impl Step) -> Result<bool, Error> {
+async fn send<C: Connection, S: Step>(conn: C, step: &S) -> Result<bool, S::Error> {
     let mut borrowed = Borrowed::new(conn);
     let answered = step.send(borrowed.pg()).await;
     borrowed.answered();

@@ -1,22 +1,25 @@
-//! When is a row renewed, and when does the renewal give up?
+//! The renewal of a row: when it is sent, and when it is given up.
 
 use super::{End, Hold, UNANSWERED};
-use crate::Error;
+use diesel::result::Error as DieselError;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// A row that can be renewed.
 pub(crate) trait Renew: Send + Sync {
+    /// The product's error.
+    type Error: Into<DieselError> + Send;
+
     fn hold(&self) -> &Hold;
 
     /// Renews the row in one round trip of at most `left`; `false` if it is not held any more.
-    fn renew(&self, left: Duration) -> impl Future<Output = Result<bool, Error>> + Send;
+    fn renew(&self, left: Duration) -> impl Future<Output = Result<bool, Self::Error>> + Send;
 
     /// Waits for the end of the transaction that ended the hold, and tells whether it was committed.
-    fn is_ended(&self, left: Duration) -> impl Future<Output = Result<bool, Error>> + Send;
+    fn is_ended(&self, left: Duration) -> impl Future<Output = Result<bool, Self::Error>> + Send;
 
     /// Is called for a failed renewal, which is tried again.
-    fn failed(&self, _: &Error) {}
+    fn failed(&self, _: &Self::Error) {}
 }
 
 /// Renews until the row is lost or the hold has ended. Runs on a task of its own, so that work which blocks its thread is renewed.
@@ -51,7 +54,7 @@ pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
         };
         next = answer.unwrap_or_else(|error| {
             row.failed(&error);
-            hold.blame(error);
+            hold.blame(error.into());
             Instant::now() + pause
         });
     }

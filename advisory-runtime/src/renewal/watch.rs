@@ -1,21 +1,10 @@
 //! Stops work before others can take the row that it holds.
 
-use super::Hold;
+use super::{Hold, Stop};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use tokio::time::{Instant, sleep_until};
-
-/// Why work was stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// The row was lost, or is about to expire.
-    Lost,
-    /// The statement that ends the hold, or the transaction that it is in, was not answered in time.
-    Unanswered,
-    /// The work reached its limit.
-    Exceeded,
-}
 
 /// Runs `work` until it ends, the hold is lost or about to expire, or `limit` has passed. Each poll runs inside what `enter` returns.
 pub(crate) async fn watch<F: Future, G>(
@@ -35,7 +24,8 @@ pub(crate) async fn watch<F: Future, G>(
         let alarms = [Some(hold.deadline()), hold.return_by(), limit];
         let alarms = alarms.into_iter().flatten();
         let wake = alarms.filter(|alarm| *alarm > now).min();
-        let mut timer = pin!(sleep_until(wake.unwrap_or(now)));
+        // Once the work is pending: work that is ready at once, such as a blocking body, needs no runtime with a timer.
+        let mut timer = pin!(None);
         let ended = poll_fn(|context| {
             if let Some(stop) = hold.stop() {
                 return Poll::Ready(Some(Err(stop)));
@@ -54,11 +44,17 @@ pub(crate) async fn watch<F: Future, G>(
             if let Some(stop) = hold.stop() {
                 return Poll::Ready(Some(Err(stop)));
             }
-            let is_changed = changed.as_mut().poll(context).is_ready();
-            if is_changed || wake.is_some() && timer.as_mut().poll(context).is_ready() {
+            if changed.as_mut().poll(context).is_ready() {
                 return Poll::Ready(None);
             }
-            Poll::Pending
+            if timer.is_none() {
+                timer.set(wake.map(sleep_until));
+            }
+            let timer = timer.as_mut().as_pin_mut();
+            match timer.map(|timer| timer.poll(context)) {
+                Some(Poll::Ready(())) => Poll::Ready(None),
+                _ => Poll::Pending,
+            }
         })
         .await;
         if let Some(ended) = ended {

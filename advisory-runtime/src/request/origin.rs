@@ -8,12 +8,12 @@ use std::panic::Location;
 
 /// A place in the program: `src/a.rs:3`, or `` `book` (src/a.rs:3)`` in a function under the attribute; empty if it is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CallSite {
     location: Option<&'static Location<'static>>,
     function: Option<&'static str>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CallSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(location) = self.location else {
             return Ok(());
@@ -30,7 +30,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
     #[cfg(debug_assertions)]
-    place: Place,
+    place: CallSite,
     /// The patterns of several keys, where they are known.
     #[cfg(debug_assertions)]
     patterns: Vec<(Key, &'static str)>,
@@ -55,7 +55,7 @@ impl Origin {
     pub(crate) const fn here() -> Self {
         Self {
             #[cfg(debug_assertions)]
-            place: Place {
+            place: CallSite {
                 location: Some(Location::caller()),
                 function: None,
             },
@@ -86,7 +86,7 @@ impl Origin {
     pub(crate) fn or(mut self, there: &Self) -> Self {
         #[cfg(debug_assertions)]
         {
-            let Place { location, function } = there.place;
+            let CallSite { location, function } = there.place;
             self.place.location = self.place.location.or(location);
             self.place.function = self.place.function.or(function);
         }
@@ -97,7 +97,7 @@ impl Origin {
     pub(crate) fn without_place(mut self) -> Self {
         #[cfg(debug_assertions)]
         {
-            self.place = Place::default();
+            self.place = CallSite::default();
         }
         self
     }
@@ -123,11 +123,11 @@ impl Origin {
         self
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> CallSite {
         #[cfg(debug_assertions)]
         let place = self.place;
         #[cfg(not(debug_assertions))]
-        let place = Place::default();
+        let place = CallSite::default();
         place
     }
 

@@ -1,7 +1,7 @@
 //! Queries about the session, and about locks that others hold.
 
-use super::held::{push_count, push_is_key};
-use super::message::IsBackend;
+use super::IsBackend;
+use super::own_locks::{push_count, push_is_key};
 use crate::error::Marker;
 use crate::{Key, Mode};
 use std::num::NonZeroU32;
@@ -141,5 +141,25 @@ pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
         sql.push_str(" THEN '1' ELSE '0' END");
     }
     sql.push(')');
+    sql
+}
+
+/// Fails with [`Marker::LockLost`] unless the session holds every key.
+pub(crate) fn holds_all(keys: &[Key], mode: Mode) -> String {
+    let count = keys.len();
+    let mut sql = format!("SELECT CAST(CASE WHEN {count} OPERATOR(pg_catalog.=) ");
+    push_count(&mut sql, keys, mode);
+    let lost = Marker::LockLost.text();
+    put!(sql, " THEN '1' ELSE '{lost}' END AS pg_catalog.int4)");
+    sql
+}
+
+/// Fails with [`Marker::LockLost`] unless the session holds one of the permits. For a permit that was asked for
+/// by text, where the rows that say which one it is are not read.
+pub(crate) fn holds_one(permits: &[Key], mode: Mode) -> String {
+    let mut sql = String::from("SELECT CAST(CASE WHEN 0 OPERATOR(pg_catalog.<) ");
+    push_count(&mut sql, permits, mode);
+    let lost = Marker::LockLost.text();
+    put!(sql, " THEN '1' ELSE '{lost}' END AS pg_catalog.int4)");
     sql
 }

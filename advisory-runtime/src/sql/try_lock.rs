@@ -2,8 +2,8 @@
 //! savepoint.
 
 #[cfg(feature = "postgres")]
-use super::message::Arguments;
-use super::message::{Scope, try_function};
+use super::Arguments;
+use super::{Scope, try_function};
 use crate::{Key, Mode, Request};
 use diesel::QueryResult;
 use diesel::pg::Pg;

@@ -1,8 +1,8 @@
-//! Does a call take its lock, does it wait for a holder, and what do two calls do to each other?
+//! Assertions about calls: that they take their lock, wait for a holder, and what two of them do to each other.
 
 use super::fail;
 use super::observer::{Observer, Watched, is_seen};
-use crate::{Connection, Request, session};
+use crate::{Connection, Request, lock};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Debug;
 use std::future::poll_fn;
@@ -79,15 +79,15 @@ impl<C: Connection> Observer<C> {
         let request = keys.into();
         let watched = Watched::new(&request);
         let (mut call, timeout) = (pin!(call), self.timeout);
-        let mut held = match session::acquire(&mut self.conn, request.wait(timeout)).await {
-            Ok(held) => held,
+        let mut guard = match lock::acquire(&mut self.conn, C::pg, request.wait(timeout)).await {
+            Ok(guard) => guard,
             Err(error) => fail(&format!(
                 "the observer could not take the {}: {error}",
                 watched.names
             )),
         };
-        run_until(held.conn().pg(), &watched, false, call.as_mut(), timeout).await;
-        if let Err(error) = session::release(held, Ok::<_, crate::Error>(())).await {
+        run_until(guard.conn().pg(), &watched, false, call.as_mut(), timeout).await;
+        if let Err(error) = guard.finish(Ok::<_, crate::Error>(())).await {
             fail(&format!(
                 "the observer could not release the {}: {error}",
                 watched.names

@@ -1,4 +1,4 @@
-//! Who holds a lock, and who waits for it?
+//! The holders and the waiters of a lock.
 
 use super::fail;
 use crate::driver::Driver;

@@ -1,8 +1,8 @@
-//! Does a pool replace the connections that dropped calls have closed?
+//! A check that a pool replaces the connections that dropped calls have closed.
 
 use super::fail;
 #[cfg(feature = "r2d2")]
-use crate::Error;
+use crate::PoolError;
 use crate::driver::Driver;
 use crate::{Connection, Pool};
 
@@ -64,7 +64,7 @@ where
 {
     let connection = || match pool.get() {
         Ok(conn) => conn,
-        Err(error) => fail(&Error::Pool(error.into()).to_string()),
+        Err(error) => fail(&PoolError::new(error).to_string()),
     };
     let mut closed = connection();
     Driver::close(&mut *closed, false);

@@ -1,4 +1,4 @@
-//! Does a key cost an allocation?
+//! Allocations per key.
 
 use advisory_runtime::LockKey;
 use allocation_counter::measure;

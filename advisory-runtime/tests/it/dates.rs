@@ -1,4 +1,4 @@
-//! Do days, times and instants keep their text, and have they the same in every crate and time zone?
+//! Days, times and instants keep their text, the same in every crate and time zone.
 
 use crate::rendered;
 use chrono::{DateTime, FixedOffset, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Utc};
@@ -53,7 +53,7 @@ fn years_of_other_than_four_digits_have_a_sign() {
 }
 
 #[test]
-fn times_have_no_colons_and_no_zeros_behind_a_fraction() {
+fn times_have_no_colons_and_no_trailing_zeros() {
     let cases = [
         ((0, 0, 0, 0), "000000"),
         ((9, 30, 0, 0), "093000"),
@@ -149,7 +149,7 @@ fn instants_whose_day_in_utc_is_out_of_range_have_a_text() {
 }
 
 #[test]
-fn leap_seconds_are_no_other_second() {
+fn leap_seconds_are_not_a_separate_second() {
     let time = |nanosecond| NaiveTime::from_hms_nano_opt(23, 59, 59, nanosecond).expect("a time");
     let leap = time(1_500_000_000);
     assert_eq!(rendered!("<v: time>", NaiveTime: leap), "235960.5");

@@ -1,4 +1,4 @@
-//! Do declared locks, derived values, filters and derivations give the keys that they always gave?
+//! Declared locks, derived values, filters and derivations give the keys that they always gave.
 
 use crate::rendered;
 use advisory_pattern::Derivation;

@@ -1,4 +1,4 @@
-//! Has every list of values its own key, and is every rendered value in the language of its shape?
+//! Every list of values has its own key, and every rendered value is in the language of its shape.
 //!
 //! Random patterns that the macro would accept, and values from small pools around what could go wrong: `%`, `:`, `-`, spaces,
 //! nothing at all, digits next to digits. Small pools, so that two lists often render nearly the same key.

@@ -1,4 +1,4 @@
-//! Which texts and numbers do values become? None of it needs a database.
+//! Tests of the texts and numbers that values become. None of it needs a database.
 //!
 //! The texts are golden: a changed key un-locks a fleet that is half upgraded. One that fails here is a bug, or a migration
 //! that the changelog describes under "Keys".

@@ -1,4 +1,4 @@
-//! Is a text in a language? Read atom by atom, with no code of the crate that decides overlap.
+//! A matcher of a text against a language, atom by atom. It shares no code with the search for overlaps.
 
 use advisory_pattern::{Atom, Repeat};
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! Which locks does a statement ask for, and which name does its comment give them?
+//! The locks that a statement requests, and the names that its comment gives them.
 
 use advisory_runtime::Key;
 use advisory_runtime::monitor::{Names, keys_of};

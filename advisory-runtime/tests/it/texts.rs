@@ -1,4 +1,4 @@
-//! Does each value without a calendar keep its text?
+//! Each value other than days and times keeps its text.
 
 use crate::rendered;
 use advisory_pattern::LockedKey;
@@ -65,7 +65,7 @@ fn booleans_are_words() {
 }
 
 #[test]
-fn characters_and_texts_escape_percent_and_colon_and_nothing_else() {
+fn characters_and_texts_escape_only_percent_and_colon() {
     assert_eq!(rendered!("x:<v: char>", char: 'é'), "x:é");
     assert_eq!(rendered!("x:<v: char>", char: '%'), "x:%25");
     assert_eq!(rendered!("x:<v: char>", char: ':'), "x:%3A");

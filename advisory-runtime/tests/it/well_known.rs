@@ -1,4 +1,4 @@
-//! Are the keys of other tools what those tools compute?
+//! The keys of other tools are what those tools compute.
 //!
 //! The numbers are golden, and were computed without this crate: the CRC-32s by Python's `zlib.crc32`, Java's hash by its definition.
 //! A changed number no longer excludes the tool.

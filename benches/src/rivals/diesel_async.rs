@@ -1,4 +1,4 @@
-//! diesel-async by hand: a transaction, and the lock as a query of its own. What its users write today.
+//! diesel-async by hand, as its users write it today: a transaction, and the lock as a query of its own.
 
 use crate::side::{Open, Operation};
 use diesel::sql_types::{BigInt, Integer};
@@ -54,7 +54,7 @@ async fn locked(conn: &mut AsyncPgConnection, key: i64) -> QueryResult<i32> {
     .await
 }
 
-/// What is done under the lock; prepared once.
+/// The query under the lock, prepared once.
 pub(crate) async fn one(conn: &mut AsyncPgConnection) -> QueryResult<i32> {
     diesel::select(1.into_sql::<Integer>())
         .get_result(conn)

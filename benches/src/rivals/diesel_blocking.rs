@@ -1,8 +1,9 @@
 //! Blocking Diesel by hand: a transaction, and the lock as a query of its own.
 
-use crate::ours::one_blocking;
 use crate::side::Blocking;
+use diesel::IntoSql;
 use diesel::sql_types::BigInt;
+use diesel::sql_types::Integer;
 use diesel::{Connection, PgConnection, QueryResult, RunQueryDsl};
 
 pub(crate) struct ByHand {
@@ -26,4 +27,9 @@ impl Blocking for ByHand {
         });
         done.expect("the lock");
     }
+}
+
+/// The body of blocking sides.
+pub(crate) fn one_blocking(conn: &mut PgConnection) -> QueryResult<i32> {
+    diesel::select(1.into_sql::<Integer>()).get_result(conn)
 }

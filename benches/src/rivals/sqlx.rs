@@ -1,4 +1,4 @@
-//! sqlx: its transaction with the lock as a query, and its own lock of the session.
+//! sqlx: its transaction with the lock as a query, and its own session-level lock.
 
 use crate::side::{Open, Operation};
 use sqlx::postgres::{PgAdvisoryLock, PgAdvisoryLockKey};

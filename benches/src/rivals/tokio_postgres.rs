@@ -1,4 +1,4 @@
-//! tokio-postgres by hand, every statement prepared once: step by step, in as many round trips as ours, and in a single one.
+//! tokio-postgres by hand, with prepared statements: step by step, in as many round trips as ours, and in a single one.
 
 use crate::side::{Open, Operation};
 use tokio_postgres::{Client, Error, NoTls, Statement};
@@ -13,7 +13,7 @@ struct Prepared {
 impl Prepared {
     async fn open(url: &str, key: i64) -> Result<Self, Error> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-        // Its errors reach the client's calls too.
+        // Its errors also reach the calls of its client.
         tokio::spawn(async move { drop(connection.await) });
         let lock = client.prepare("SELECT pg_advisory_xact_lock($1)").await?;
         let one = client.prepare("SELECT 1").await?;
@@ -25,7 +25,7 @@ impl Prepared {
         })
     }
 
-    /// The lock and then the transaction in one message, as ours sends them.
+    /// The lock and then the transaction in one message, as in ours.
     fn lock_and_begin(&self) -> String {
         format!("SELECT pg_advisory_xact_lock({}); BEGIN", self.key)
     }
@@ -65,7 +65,7 @@ side!(
 );
 
 side!(
-    /// Lock and BEGIN, query, COMMIT: three, as ours.
+    /// Lock and BEGIN, query, COMMIT: three, as in ours.
     Three,
     |prepared| async {
         let client = &prepared.client;
@@ -76,7 +76,7 @@ side!(
 );
 
 side!(
-    /// All at once, which no program can whose next step depends on the last: the floor.
+    /// Everything in one message: the lower bound. A program whose next step depends on the previous one cannot do this.
     Pipelined,
     |prepared| async {
         let client = &prepared.client;

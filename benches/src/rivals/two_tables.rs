@@ -1,5 +1,5 @@
-//! The rival for leases: a table of locks and a table of fence counters, kept in step by an advisory lock, a transaction for each
-//! step. Written from the description of such a backend, on the same driver, each statement prepared once.
+//! The rival for leases: a table of locks and a table of fence counters, kept consistent by an advisory lock, with a transaction
+//! for each step. Written from the description of such a backend, on the same driver, with prepared statements.
 
 use crate::rivals::diesel_async::connect;
 use crate::side::{Open, Operation};
@@ -117,7 +117,7 @@ impl TwoTables {
         Ok(lock_id)
     }
 
-    /// Four: BEGIN, look, delete, COMMIT.
+    /// Four round trips: BEGIN, SELECT, DELETE, COMMIT.
     async fn release(&mut self, lock_id: &str) -> QueryResult<usize> {
         self.conn
             .transaction(async |conn| {

@@ -33,17 +33,17 @@ const TRIGGERS: &str = "SELECT t.tgname::pg_catalog.text, p.prosrc, t.tgtype, \
 const MOST_NAMED: usize = 3;
 
 /// One of the tables that a write to a guarded table can name.
-struct Relation {
-    oid: u32,
-    name: String,
-    is_partition: bool,
-    is_foreign: bool,
+pub(super) struct Relation {
+    pub(super) oid: u32,
+    pub(super) name: String,
+    pub(super) is_partition: bool,
+    pub(super) is_foreign: bool,
 }
 
 /// A trigger as the database has it.
-struct Trigger {
+pub(super) struct Trigger {
     name: String,
-    source: String,
+    pub(super) source: String,
     kind: i16,
     fires_always: bool,
 }
@@ -84,7 +84,7 @@ async fn compare(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>,
 }
 
 /// The name by which `migration require` finds the lock.
-fn lock_name(site: &Record) -> String {
+pub(super) fn lock_name(site: &Record) -> String {
     site.name.clone().unwrap_or_else(|| path(site))
 }
 
@@ -202,7 +202,7 @@ fn wrong_triggers(
 }
 
 /// The table and its partitions and children. Empty if the table does not exist, or the role may not use its schema.
-async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure> {
+pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure> {
     let rows = with_timeout(client.query(FAMILY, &[&table.sql()])).await?;
     let relation = |row: &Row| {
         Ok(Relation {
@@ -217,7 +217,10 @@ async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure
     relations.map_err(|error| failed(&error))
 }
 
-async fn triggers(client: &Client, relation: &Relation) -> Result<Vec<Trigger>, Failure> {
+pub(super) async fn triggers(
+    client: &Client,
+    relation: &Relation,
+) -> Result<Vec<Trigger>, Failure> {
     let rows = with_timeout(client.query(TRIGGERS, &[&relation.oid])).await?;
     let trigger = |row: &Row| {
         Ok(Trigger {
@@ -232,6 +235,6 @@ async fn triggers(client: &Client, relation: &Relation) -> Result<Vec<Trigger>, 
     triggers.map_err(|error| failed(&error))
 }
 
-fn failed(error: &tokio_postgres::Error) -> Failure {
+pub(super) fn failed(error: &tokio_postgres::Error) -> Failure {
     Failure::Input(one_line(&chain(error)))
 }

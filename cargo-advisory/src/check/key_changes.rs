@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use advisory_pattern::{Comparison, KeySpace, LockedKey, Part, Pattern, Record, encode_key};
+use advisory_pattern::{
+    Comparison, KeySpace, LockedKey, Part, Pattern, Permits, Record, encode_key,
+};
 
 use crate::declared_locks::DeclaredLocks;
 use crate::finding::{Finding, Place};
@@ -247,7 +249,7 @@ impl<'a> Site<'a> {
         if !self.is_taken_by(new) {
             return Some(Difference::Key);
         }
-        if self.permits() != new.permits() {
+        if !self.permits().can_equal(new.permits()) {
             return Some(Difference::Permits);
         }
         // Functions of one name can have different modes.
@@ -257,8 +259,8 @@ impl<'a> Site<'a> {
             .then_some(Difference::Mode)
     }
 
-    fn permits(&self) -> u32 {
-        self.record.permits.unwrap_or(1)
+    fn permits(&self) -> &'a Permits {
+        self.record.permits.as_ref().unwrap_or(&Permits::ONE)
     }
 
     /// The function and its mode; `None` in an inventory without modes.

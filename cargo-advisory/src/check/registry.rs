@@ -1,4 +1,4 @@
-//! Does the committed registry document still match the program?
+//! Comparison of the committed registry document with the program.
 //!
 //! Line numbers are not compared, because every edit would fail a build.
 
@@ -33,7 +33,12 @@ pub(crate) fn compare(
     )
 }
 
-fn compare_sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Finding> {
+/// Compares the sites of two inventories.
+pub(crate) fn compare_sites(
+    inventory: &Inventory,
+    committed: &Inventory,
+    file: &Path,
+) -> Vec<Finding> {
     let new = unmatched(inventory, committed);
     let mut old = unmatched(committed, inventory);
     let finding = |message: String, place: Place, notes: Vec<String>| Finding {

@@ -50,7 +50,18 @@ pub(super) fn define(command: Command) -> Command {
             Arg::new("database-url")
                 .long("database-url")
                 .value_name("URL")
-                .help("A database: fails if a guarded table has no trigger for its lock, or one that computes another key"),
+                .help(
+                    "A database: fails if a guarded table has no trigger for its lock, or one that computes another key; advises where \
+                     a constraint could say the rule, or an index is missing",
+                ),
+        )
+        .arg(
+            Arg::new("keep-lock")
+                .long("keep-lock")
+                .value_name("LOCK=REASON")
+                .action(ArgAction::Append)
+                .requires("database-url")
+                .help("A lock that is needed although a constraint could say a rule on its columns, and why"),
         )
         .arg(key_count())
         .arg(selection::artifact());

@@ -3,7 +3,7 @@
 use clap::Command;
 
 use super::CODES;
-use crate::cli::{Format, database_url, format, lease_table, output, time};
+use crate::cli::{Format, database_url, flag, format, lease_table, output, time};
 
 pub(super) fn define(command: Command) -> Command {
     command
@@ -17,6 +17,10 @@ pub(super) fn define(command: Command) -> Command {
         .arg(lease_table())
         .arg(time("older-than").help(
             "A session that holds a lock and has been idle in a transaction for this long is a problem [default: 60s]",
+        ))
+        .arg(flag(
+            "strict",
+            "Exits with 1 for advice too, and for what this role does not see: for CI",
         ))
         .arg(format([Format::Text, Format::Json]))
         .arg(output())

@@ -30,6 +30,12 @@ pub(super) fn define(command: Command) -> Command {
                 .short('f')
                 .conflicts_with("output"),
         )
+        .arg(
+            Arg::new("database-url")
+                .long("database-url")
+                .value_name("URL")
+                .help("The server that wrote the log: gives the databases their names where `log_line_prefix` has no `%d`"),
+        )
         .arg(format([Format::Table, Format::Json]))
         .arg(output())
         .after_help(CODES);

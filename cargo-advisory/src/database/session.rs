@@ -4,11 +4,15 @@
 
 use std::env;
 use std::error::Error;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
-use diesel_async::AsyncPgConnection;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -27,13 +31,20 @@ impl Session {
     /// Connects. No failure shows the whole address, which may contain a password.
     pub(crate) async fn open(address: &str) -> Result<Self, Failure> {
         let (client, connection) = connect(address).await?;
-        let conn = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
-        let conn = conn.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
+        let conn = AsyncPgConnection::try_from_client_and_connection(client, connection);
+        let conn = with_timeout(conn)
+            .await?
+            .map_err(|error| Failure::Input(one_line(&chain(&error))))?;
         Ok(Self(conn))
     }
 
     pub(crate) fn conn(&mut self) -> &mut AsyncPgConnection {
         &mut self.0
+    }
+
+    /// Ends it. A session of a pooler outlives that, and shows its last statement to everybody: it is an empty one.
+    pub(crate) async fn close(mut self) {
+        drop(with_timeout(self.0.batch_execute("")).await);
     }
 }
 
@@ -77,17 +88,74 @@ pub(crate) async fn connect(
     {
         config.password(password);
     }
-    with_timeout(Box::pin(config.connect(connector)))
-        .await?
-        .map_err(|error| {
-            // The prefixes add nothing here.
-            let why = one_line(&chain(&error)).replace("db error: ", "");
-            let why = why.replace("error connecting to server: ", "");
-            Failure::Input(format!(
-                "cannot connect to {}: {why}",
+    let mut opened = Box::pin(open(&config, connector.clone()));
+    let opened = match timeout(PATIENCE, &mut opened).await {
+        Ok(opened) => opened,
+        Err(_) if is_pooler(&config, connector).await => {
+            return Err(Failure::Input(format!(
+                "the pooler in front of {} gives no connection: all are in use. Connect to the server itself, with its own address as \
+                 `--database-url`",
                 description(address, &config)
-            ))
+            )));
+        }
+        Err(_) => with_timeout(opened).await?,
+    };
+    opened.map_err(|error| {
+        // The prefixes add nothing here.
+        let why = one_line(&chain(&error)).replace("db error: ", "");
+        let why = why.replace("error connecting to server: ", "");
+        let direct = if POOLER_ERRORS.iter().any(|part| why.contains(part)) {
+            ". This is a pooler: connect to the server itself, with its own address as `--database-url`"
+        } else {
+            ""
+        };
+        Failure::Input(format!(
+            "cannot connect to {}: {why}{direct}",
+            description(address, &config)
+        ))
+    })
+}
+
+/// How long a pooler has for its first answer. The server itself may take longer.
+const PATIENCE: Duration = Duration::from_millis(1_200);
+/// How long a pooler has to say that it is one.
+const PROBE: Duration = Duration::from_millis(500);
+/// What pgbouncer says if it has no connection.
+const POOLER_ERRORS: [&str; 3] = [
+    "max_client_conn",
+    "query_wait_timeout",
+    "pgbouncer cannot connect to server",
+];
+
+/// Connects, and waits until the server has answered an empty query: a pooler accepts connections also if it has none to the server.
+async fn open(
+    config: &Config,
+    connector: MakeRustlsConnect,
+) -> Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
+    let (client, mut connection) = config.connect(connector).await?;
+    {
+        let mut answer = pin!(client.batch_execute(""));
+        poll_fn(|context| {
+            // It carries the query.
+            match Pin::new(&mut connection).poll(context) {
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                _ => answer.as_mut().poll(context),
+            }
         })
+        .await?;
+    }
+    Ok((client, connection))
+}
+
+/// Whether pgbouncer answers at the address: it has a database of its own, and its errors have a class of their own.
+async fn is_pooler(config: &Config, connector: MakeRustlsConnect) -> bool {
+    let mut config = config.clone();
+    config.dbname("pgbouncer");
+    match timeout(PROBE, config.connect(connector)).await {
+        Ok(Ok(_)) => true,
+        Ok(Err(error)) => error.code() == Some(&SqlState::PROTOCOL_VIOLATION),
+        Err(_) => false,
+    }
 }
 
 /// The options of libpq that tokio-postgres does not know.

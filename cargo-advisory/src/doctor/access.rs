@@ -1,4 +1,4 @@
-//! May this role lease, does it see what others do, and does somebody sit on a lock?
+//! Findings about rights: leasing, seeing other sessions, and sessions that hold a lock while idle.
 
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use crate::database::identifier;
 use crate::duration::short;
 use crate::failure::Failure;
 use crate::guard::literal;
-use crate::screen::one_line;
+use crate::screen::{one_line, plural};
 
 /// The columns of the migration's table, in order of their names.
-const COLUMNS: &str = "acquired_at,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
+const COLUMNS: &str =
+    "acquired_at,data,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
 
 /// Whether the table has what the migration creates, and this role the rights that the migration names.
 pub(super) async fn lease_table(
@@ -181,4 +182,52 @@ pub(super) async fn idle_sessions(
         short(bound)
     );
     Ok(Finding::new(name, Level::Fine, message))
+}
+
+/// Idle sessions of a pooler in transaction mode that hold advisory locks, and this session if it does: it acquires none. `{}` is whether
+/// this command has found such a pooler. Then the sessions of the same role from the same address are its sessions.
+const STRANDED: &str = "SELECT CAST(a.pid AS pg_catalog.text), pg_catalog.count(*), \
+     CAST(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.max(a.state_change)) AS pg_catalog.int8) \
+     FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
+     JOIN pg_catalog.pg_stat_activity AS own ON own.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
+     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.database OPERATOR(pg_catalog.=) own.datid \
+     AND (a.pid OPERATOR(pg_catalog.=) own.pid OR a.state OPERATOR(pg_catalog.=) 'idle' AND ({} \
+     AND a.usesysid OPERATOR(pg_catalog.=) own.usesysid \
+     AND COALESCE(pg_catalog.host(a.client_addr), '') OPERATOR(pg_catalog.=) COALESCE(pg_catalog.host(own.client_addr), '') \
+     OR EXISTS (SELECT 1 FROM pg_catalog.pg_db_role_setting AS s CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (line) \
+     WHERE (s.setrole OPERATOR(pg_catalog.=) a.usesysid OR s.setrole OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.oid)) \
+     AND (s.setdatabase OPERATOR(pg_catalog.=) a.datid OR s.setdatabase OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.oid)) \
+     AND c.line OPERATOR(pg_catalog.=) 'advisory.pooler=transaction'))) \
+     GROUP BY a.pid ORDER BY a.pid";
+
+/// Session-level locks that programs have left on sessions of a pooler.
+pub(super) async fn stranded_locks(
+    client: &Client,
+    facts: &Facts,
+    is_pooled: bool,
+) -> Result<Finding, Failure> {
+    let name = "stranded_locks";
+    let mut said = Vec::new();
+    let mut fix = Vec::new();
+    for row in rows(client, &STRANDED.replace("{}", &is_pooled.to_string())).await? {
+        let (pid, count) = (row.get(0).unwrap_or_default(), row.get(1));
+        let count = count.and_then(|count| count.parse().ok()).unwrap_or(1);
+        said.push(format!("{pid} ({})", plural(count, "lock")));
+        fix.push(format!("cargo advisory locks terminate {pid}"));
+    }
+    if said.is_empty() {
+        if !facts.sees_all {
+            let message = "this role does not see which sessions of other roles are idle";
+            return Ok(Finding::new(name, Level::Unknown, message)
+                .fix(format!("GRANT pg_monitor TO {};", identifier(&facts.role))));
+        }
+        let message = "no idle session that is known to be of a pooler in transaction mode holds an advisory lock";
+        return Ok(Finding::new(name, Level::Fine, message));
+    }
+    let message = format!(
+        "programs have left session-level locks on sessions of a pooler, where nobody releases them: {}",
+        said.join(", ")
+    );
+    let finding = Finding::new(name, Level::Problem, message);
+    Ok(fix.into_iter().fold(finding, Finding::fix))
 }

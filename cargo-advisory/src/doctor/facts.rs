@@ -1,4 +1,4 @@
-//! What does the server say of itself and of this session?
+//! What the server says about itself and about this session.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

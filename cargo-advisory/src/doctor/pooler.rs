@@ -1,4 +1,4 @@
-//! Is there a pooler between this command and the server, and in which mode?
+//! Detection of a pooler in front of the server, and of its mode.
 //!
 //! Observed, not guessed from the address: if one server session serves two connections one after the other, or if a connection was
 //! told another process id than that of its server session, there is a pooler; if the session changes hands while both are open, the
@@ -35,6 +35,13 @@ pub(super) enum Pooler {
     LocksKeepNobodyOut,
     /// It cannot be determined, and why.
     Unknown(String),
+}
+
+impl Pooler {
+    /// Whether clients share sessions, so that a session-level lock can stay on one that nobody has.
+    pub(super) const fn shares_sessions(&self) -> bool {
+        matches!(self, Self::Transaction | Self::Statement)
+    }
 }
 
 struct Link {
@@ -194,7 +201,7 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
         Pooler::LocksKeepNobodyOut => {
             let message = "this server accepts advisory locks but excludes nobody";
             return Finding::new(name, Level::Problem, message)
-                .fix("Use leases (`scope = \"lease\"`), which are rows.");
+                .fix("Use leases (`#[advisory_lease]`), which are rows.");
         }
         Pooler::Unknown(why) => {
             return Finding::new(name, Level::Unknown, format!("cannot be determined: {why}"));

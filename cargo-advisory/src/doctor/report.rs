@@ -1,5 +1,6 @@
-//! How are the findings written?
+//! The findings as text.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
@@ -29,6 +30,7 @@ pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
         "{BOLD}PostgreSQL {}, database `{}`, as role `{}`{BOLD:#}\n\n",
         facts.version, facts.database, facts.role
     );
+    let mut said = BTreeSet::new();
     for finding in findings {
         let style = match finding.level {
             Level::Problem => ERROR,
@@ -43,7 +45,12 @@ pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
             finding.message
         );
         for statement in &finding.fix {
-            let _ = writeln!(text, "         {statement}");
+            // One statement corrects several findings, and is shown with the first.
+            if said.insert(statement) {
+                let _ = writeln!(text, "         {statement}");
+            } else {
+                let _ = writeln!(text, "         {DIM}{statement} (as above){DIM:#}");
+            }
         }
         if finding.level != Level::Fine {
             let _ = writeln!(text, "         {DIM}{PAGE}#{name}{DIM:#}");

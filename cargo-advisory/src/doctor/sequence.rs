@@ -1,4 +1,4 @@
-//! Does the lease table's sequence give numbers above the tokens in the table?
+//! Compares the lease table's sequence with the tokens in the table, and asks whether the role can read the timeline.
 
 use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
@@ -71,7 +71,39 @@ pub(super) async fn judge(
         let fix = format!("GRANT UPDATE ON SEQUENCE {sequence} TO {role};");
         return Ok(Finding::new(title, Level::Advice, message).fix(fix));
     }
+    if is(3)
+        && rows(client, &privileges())
+            .await?
+            .first()
+            .and_then(|row| row.get(0))
+            == Some("f")
+    {
+        let message = format!(
+            "role `{}` may not ask for the server's timeline, or there is none: after a failover that loses writes, tokens could be granted \
+             twice",
+            facts.role
+        );
+        let role = identifier(&facts.role);
+        let fix = format!(
+            "GRANT EXECUTE ON FUNCTION pg_catalog.pg_current_wal_lsn(), pg_catalog.pg_walfile_name(pg_catalog.pg_lsn) TO {role};"
+        );
+        return Ok(Finding::new(title, Level::Advice, message).fix(fix));
+    }
     fine("its numbers are above the tokens in the table")
+}
+
+/// Whether the role may ask for the timeline; not where there is none.
+fn privileges() -> String {
+    let may = |function: &str| {
+        format!(
+            "COALESCE(pg_catalog.has_function_privilege(pg_catalog.to_regprocedure('{function}'), CAST('EXECUTE' AS pg_catalog.text)), false)"
+        )
+    };
+    format!(
+        "SELECT {} AND {}",
+        may("pg_catalog.pg_current_wal_lsn()"),
+        may("pg_catalog.pg_walfile_name(pg_catalog.pg_lsn)")
+    )
 }
 
 /// Whether the sequence wraps or descends, the role may read both, a column owns it, and the role may draw from it and move it; no

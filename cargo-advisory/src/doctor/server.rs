@@ -1,15 +1,24 @@
-//! Is the server one that locks work on, and has it room for more?
+//! Findings about the server: whether locks work on it, and whether it has room for more.
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::facts::{Facts, rows};
 use super::{Finding, Level, alter_system};
 use crate::failure::Failure;
+use crate::screen::one_line;
 
 /// Distinct locks in the shared table: those on the fast path and the predicate locks are elsewhere.
 const USED: &str = "SELECT pg_catalog.count(*) FROM (SELECT DISTINCT l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, \
      l.transactionid, l.classid, l.objid, l.objsubid FROM pg_catalog.pg_locks AS l \
      WHERE NOT l.fastpath AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock') AS distinct_locks";
+
+/// The sessions with most of these locks, and how many of them are advisory.
+const LARGEST: &str = "SELECT COALESCE(CAST(l.pid AS pg_catalog.text), 'prepared transactions'), a.application_name, d.datname, \
+     pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory') \
+     FROM pg_catalog.pg_locks AS l LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
+     LEFT JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) a.datid \
+     WHERE NOT l.fastpath AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock' \
+     GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1 LIMIT 3";
 
 /// The oldest version that this project supports.
 const OLDEST: u32 = 15;
@@ -72,12 +81,28 @@ pub(super) async fn lock_table(client: &Client, facts: &Facts) -> Result<Finding
         50..80 => Level::Advice,
         _ => Level::Problem,
     };
-    let message =
-        format!("{message}; without them locks fail with 53200, and no session can be opened");
+    let largest: Vec<String> = rows(client, LARGEST).await?.iter().map(holder).collect();
+    let message = format!(
+        "{message}; without them locks fail with 53200, and no session can be opened. The largest holders: {}",
+        largest.join("; ")
+    );
     let double = (facts.number("max_locks_per_transaction") * 2).to_string();
     Ok(Finding::new(name, level, message)
         .fix(alter_system("max_locks_per_transaction", &double))
         .fix("Then restart the server."))
+}
+
+/// `19914 migrator in shop: 7700, of them 7698 advisory`
+fn holder(row: &SimpleQueryRow) -> String {
+    let text = |at: usize| one_line(row.get(at).unwrap_or_default());
+    let mut who = text(0);
+    if !text(1).is_empty() {
+        who = format!("{who} {}", text(1));
+    }
+    if !text(2).is_empty() {
+        who = format!("{who} in {}", text(2));
+    }
+    format!("{who}: {}, of them {} advisory", text(3), text(4))
 }
 
 #[cfg(test)]

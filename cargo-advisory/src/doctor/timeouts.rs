@@ -1,4 +1,4 @@
-//! Do the settings of this role end what should end, and nothing else?
+//! Findings about the timeouts of this role.
 
 use std::time::Duration;
 
@@ -8,6 +8,9 @@ use crate::duration::{exact, short};
 
 /// A client that is gone without a word should be noticed within this time.
 const LONGEST_SILENCE: Duration = Duration::from_secs(300);
+
+/// A wait for a lock should not last longer, unless the call says so.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     vec![
@@ -29,7 +32,8 @@ fn lock_timeout(facts: &Facts) -> Finding {
     let (bound, deadlock) = (facts.time(name), facts.time("deadlock_timeout"));
     if bound.is_zero() {
         let message = "off: a call without `wait` waits for as long as the lock is held";
-        return Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'30s'"));
+        let fix = alter_role(facts, name, &best_lock_timeout(facts));
+        return Finding::new(name, Level::Advice, message).fix(fix);
     }
     let deadlocks = if bound <= deadlock {
         "; so does a deadlock, which is not found before `deadlock_timeout`"
@@ -43,6 +47,19 @@ fn lock_timeout(facts: &Facts) -> Finding {
     Finding::new(name, Level::Fine, message)
 }
 
+/// The `lock_timeout` that is advised: one for all findings, shorter than `statement_timeout`.
+fn best_lock_timeout(facts: &Facts) -> String {
+    let statement = facts.time("statement_timeout");
+    let best = if statement.is_zero() {
+        LOCK_TIMEOUT
+    } else {
+        LOCK_TIMEOUT
+            .min(statement / 2)
+            .max(Duration::from_millis(1))
+    };
+    format!("'{}'", exact(best))
+}
+
 fn statement_timeout(facts: &Facts) -> Finding {
     let name = "statement_timeout";
     let (bound, lock) = (facts.time(name), facts.time("lock_timeout"));
@@ -54,8 +71,7 @@ fn statement_timeout(facts: &Facts) -> Finding {
         let message = format!(
             "{time}: it ends a wait before `lock_timeout` does, with 57014, as if somebody had cancelled the statement"
         );
-        let half = format!("'{}ms'", (bound / 2).as_millis().max(1));
-        let fix = alter_role(facts, "lock_timeout", &half);
+        let fix = alter_role(facts, "lock_timeout", &best_lock_timeout(facts));
         return Finding::new(name, Level::Advice, message).fix(fix);
     }
     let message = format!("{time}: longer than `lock_timeout`, which therefore ends a wait first");

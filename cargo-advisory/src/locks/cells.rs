@@ -1,4 +1,4 @@
-//! What is in the cells of the tables of live locks, leases and claims?
+//! The cells of the tables of live locks, leases and claims.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,35 +8,53 @@ use advisory_runtime::monitor::{
 };
 use advisory_runtime::{Key, Mode};
 
+use super::renewal;
 use super::tree::{self, Content};
 use crate::display_width::cut;
 use crate::duration::short;
 use crate::screen::one_line;
 
 /// How much of a query is shown; `--json` has all of it.
-pub(super) const QUERY: usize = 60;
+pub(super) const LONGEST_QUERY: usize = 60;
 
 /// The time left of a row that never expires.
 const FOREVER: &str = "forever";
+/// The state of a lease that somebody holds.
+pub(crate) const HELD: &str = "held";
+/// The state of one whose holder has not renewed it in time.
+pub(crate) const OVERDUE: &str = "overdue";
 /// The state of a key whose work is completed.
-pub(super) const DONE: &str = "done";
+pub(crate) const DONE: &str = "done";
+
+/// The cells of a line of the tree of locks, by their columns.
+pub(super) const LABEL: usize = 0;
+const PID: usize = 1;
+const SCOPE: usize = 2;
+pub(super) const TRANSACTION: usize = 3;
+pub(super) const BACKEND: usize = 4;
+const STATE: usize = 5;
+pub(super) const QUERY: usize = 6;
 
 /// A line of the tree of locks.
-pub(super) fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
+pub(super) fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 7] {
     let branch = &line.branch;
-    let mut cells: [String; 8] = Default::default();
+    let mut cells: [String; 7] = Default::default();
     let mut holds = |label: String, holder: Option<&Holder>| {
-        cells[0] = label;
+        cells[LABEL] = label;
         let Some(holder) = holder else { return };
-        cells[2] = scope_and_mode(holder);
+        cells[SCOPE] = match (holder.scope, holder.mode) {
+            (None, Mode::Exclusive) => String::new(),
+            (None, Mode::Shared) => "shared".to_owned(),
+            (Some(_), _) => scope_and_mode(holder),
+        };
         match &holder.id {
             HolderId::Backend(pid) => backend(&mut cells, locks, *pid),
             HolderId::Prepared {
                 gid, owner, age, ..
             } => {
-                cells[4] = short(*age);
-                cells[5] = one_line(owner);
-                cells[6] = format!("prepared as '{}'", one_line(gid));
+                cells[TRANSACTION] = short(*age);
+                cells[BACKEND] = one_line(owner);
+                cells[STATE] = format!("prepared as '{}'", one_line(gid));
             }
             _ => {}
         }
@@ -45,22 +63,30 @@ pub(super) fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
         Content::Lock(lock, holder) => {
             holds(format!("{branch}{}", label(lock.key, &lock.names)), holder);
         }
+        Content::Group(lock, count) => {
+            let named = names(&lock.names);
+            let label = if named.is_empty() {
+                format!("{branch}{count} locks without a name")
+            } else {
+                format!("{branch}{named}: {count} locks")
+            };
+            holds(label, lock.holders.first());
+        }
         Content::OtherHolder(holder) => holds(format!("{branch}also held by"), Some(holder)),
         Content::Waiter(waiter) => {
             let mode = match waiter.mode {
                 Mode::Exclusive => "",
                 Mode::Shared => ", shared",
             };
-            cells[0] = format!("{branch}waits{mode}");
-            cells[3] = short(waiter.waited);
+            cells[LABEL] = format!("{branch}waits {}{mode}", short(waiter.waited));
             backend(&mut cells, locks, waiter.pid);
         }
         Content::Try(one) => {
-            cells[0] = format!("{branch}tried, {} ago", short(one.ago));
+            cells[LABEL] = format!("{branch}tried, {} ago", short(one.ago));
             backend(&mut cells, locks, one.pid);
         }
         Content::Blocker { pid, kind } => {
-            cells[0] = format!("{branch}held up by a {} lock of", lock_kind(kind));
+            cells[LABEL] = format!("{branch}held up by a {} lock of", lock_kind(kind));
             backend(&mut cells, locks, pid);
         }
     }
@@ -76,16 +102,16 @@ pub(crate) fn lock_kind(kind: &str) -> &str {
     }
 }
 
-fn backend(cells: &mut [String; 8], locks: &Locks, pid: i32) {
+fn backend(cells: &mut [String; 7], locks: &Locks, pid: i32) {
     if pid == 0 {
-        "prepared transaction".clone_into(&mut cells[6]);
+        "prepared transaction".clone_into(&mut cells[STATE]);
         return;
     }
-    cells[1] = pid.to_string();
+    cells[PID] = pid.to_string();
     let Some(backend) = locks.backend(pid) else {
         return;
     };
-    cells[5] = who(backend);
+    cells[BACKEND] = who(backend);
     match &backend.activity {
         Activity::Visible {
             state,
@@ -94,16 +120,19 @@ fn backend(cells: &mut [String; 8], locks: &Locks, pid: i32) {
             transaction_age,
             ..
         } => {
-            cells[4] = transaction_age.map(short).unwrap_or_default();
-            cells[6] = match state {
+            cells[TRANSACTION] = transaction_age.map(short).unwrap_or_default();
+            cells[STATE] = match state {
                 State::Active => state.to_string(),
                 other => format!("{} {}", one_line(&other.to_string()), short(*state_age)),
             };
-            cells[7] = cut(&one_line(query), QUERY);
+            cells[QUERY] = cut(&one_line(query), LONGEST_QUERY);
         }
-        Activity::Hidden { .. } => "hidden".clone_into(&mut cells[6]),
-        Activity::Gone => "gone".clone_into(&mut cells[6]),
+        Activity::Hidden { .. } => "hidden".clone_into(&mut cells[STATE]),
+        Activity::Gone => "gone".clone_into(&mut cells[STATE]),
         _ => {}
+    }
+    if backend.is_pooled {
+        cells[STATE].push_str(", pooled");
     }
 }
 
@@ -135,7 +164,8 @@ pub(crate) fn label(key: Key, known: &[Name]) -> String {
     }
 }
 
-fn names(names: &[Name]) -> String {
+/// The names of a lock, without its number; empty if it has none.
+pub(super) fn names(names: &[Name]) -> String {
     let mut shown: Vec<String> = Vec::new();
     for name in names {
         let key = one_line(&name.key);
@@ -176,28 +206,43 @@ pub(crate) fn scope_and_mode(holder: &Holder) -> String {
     }
 }
 
-pub(super) fn lease(lease: &Lease) -> [String; 6] {
+/// The cells of a lease: its name, holder, state, token, age, last renewal, and the time that it has left.
+pub(crate) fn lease(lease: &Lease) -> [String; 7] {
     let row = &lease.row;
-    let named = names(&lease.names);
-    let label = match (&row.key, &row.pattern, named.is_empty()) {
-        (Some(text), ..) => one_line(text),
-        (None, _, false) => named,
-        (None, Some(pattern), true) => one_line(pattern),
-        (None, None, true) => format!("{}…", hex(&row.key_hash[..8])),
+    let renewal = renewal::of(lease);
+    let state = match &renewal {
+        _ if row.is_done => DONE,
+        Some(renewal) if renewal.is_overdue => OVERDUE,
+        _ => HELD,
     };
-    let state = if row.is_done { DONE } else { "held" };
     [
-        label,
-        one_line(&row.holder),
+        lease_label(lease),
+        match &row.data {
+            Some(data) => one_line(&format!("{} ({data})", row.holder)),
+            None => one_line(&row.holder),
+        },
         state.to_owned(),
         row.token.to_string(),
         short(row.age()),
+        renewal.map_or_else(String::new, |renewal| format!("{} ago", short(renewal.ago))),
         if row.never_expires() {
             FOREVER.to_owned()
         } else {
             short(row.remaining)
         },
     ]
+}
+
+/// The text of a lease's key if the table has it, else its name or pattern, else the start of its hash.
+pub(crate) fn lease_label(lease: &Lease) -> String {
+    let row = &lease.row;
+    let named = names(&lease.names);
+    match (&row.key, &row.pattern, named.is_empty()) {
+        (Some(text), ..) => one_line(text),
+        (None, _, false) => named,
+        (None, Some(pattern), true) => one_line(pattern),
+        (None, None, true) => format!("{}…", hex(&row.key_hash[..8])),
+    }
 }
 
 pub(super) fn claim(table: &str, row: &ClaimedRow) -> [String; 5] {
@@ -213,6 +258,7 @@ pub(super) fn claim(table: &str, row: &ClaimedRow) -> [String; 5] {
         state.to_owned(),
         match row.remaining {
             Duration::MAX => FOREVER.to_owned(),
+            Duration::ZERO => format!("{} ago", short(row.expired)),
             remaining => short(remaining),
         },
     ]

@@ -10,7 +10,10 @@ use super::cells::{label, lock_kind, scope_and_mode, who};
 use crate::database::{Session, failure, identifier, with_timeout};
 use crate::duration::short;
 use crate::failure::Failure;
-use crate::screen::{self, BOLD, one_line};
+use crate::screen::{self, BOLD, one_line, plural};
+
+/// How many of the session's locks for which nobody waits are listed.
+const ALONE: usize = 3;
 
 /// What to do with a backend.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,7 +58,11 @@ pub(crate) async fn run(
         return Ok(false);
     }
     screen::note(&consequences(&backend.activity, action));
-    if !matches.get_flag("yes") && !confirm(pid, action)? {
+    let what = match action {
+        Action::Cancel => format!("Cancel the statement of {pid}"),
+        Action::Terminate => format!("End the session of {pid}"),
+    };
+    if !matches.get_flag("yes") && !confirm(&what)? {
         screen::note("Nothing was done.\n");
         return Ok(false);
     }
@@ -124,36 +131,10 @@ fn description(locks: &Locks, backend: &Backend) -> String {
         )),
         _ => line("it has ended".to_owned()),
     }
-    for lock in &locks.locks {
-        for holder in lock
-            .holders
-            .iter()
-            .filter(|holder| holder.id == HolderId::Backend(pid))
-        {
-            line(format!(
-                "holds {} ({})",
-                label(lock.key, &lock.names),
-                scope_and_mode(holder)
-            ));
-        }
-        for waiter in &lock.waiters {
-            if waiter.pid == pid {
-                line(format!(
-                    "has waited for {} for {}",
-                    label(lock.key, &lock.names),
-                    short(waiter.waited)
-                ));
-            }
-            if waiter.held_by.contains(&pid) {
-                let other = locks.backend(waiter.pid).map(who).unwrap_or_default();
-                line(format!(
-                    "  {} has waited for it for {}: {other}",
-                    waiter.pid,
-                    short(waiter.waited)
-                ));
-            }
-        }
-    }
+    held(&mut text, locks, pid);
+    let mut line = |line: String| {
+        let _ = writeln!(text, "  {line}");
+    };
     for other in &locks.backends {
         let kind = other.waits_for.as_deref().unwrap_or("advisory");
         if kind != "advisory" && other.blocked_by.contains(&pid) {
@@ -180,6 +161,56 @@ fn description(locks: &Locks, backend: &Backend) -> String {
     text
 }
 
+/// What it holds, who waits for that, and what it waits for itself.
+fn held(text: &mut String, locks: &Locks, pid: i32) {
+    let mut line = |line: String| {
+        let _ = writeln!(text, "  {line}");
+    };
+    let mut alone = 0;
+    for lock in &locks.locks {
+        for holder in lock
+            .holders
+            .iter()
+            .filter(|holder| holder.id == HolderId::Backend(pid))
+        {
+            if lock.waiters.is_empty() {
+                alone += 1;
+                if alone > ALONE {
+                    continue;
+                }
+            }
+            line(format!(
+                "holds {} ({})",
+                label(lock.key, &lock.names),
+                scope_and_mode(holder)
+            ));
+        }
+        for waiter in &lock.waiters {
+            if waiter.pid == pid {
+                line(format!(
+                    "has waited for {} for {}",
+                    label(lock.key, &lock.names),
+                    short(waiter.waited)
+                ));
+            }
+            if waiter.held_by.contains(&pid) {
+                let other = locks.backend(waiter.pid).map(who).unwrap_or_default();
+                line(format!(
+                    "  {} has waited for it for {}: {other}",
+                    waiter.pid,
+                    short(waiter.waited)
+                ));
+            }
+        }
+    }
+    if alone > ALONE {
+        line(format!(
+            "holds {} more, for which nobody waits",
+            plural(alone - ALONE, "lock")
+        ));
+    }
+}
+
 /// What the signal will do.
 fn consequences(activity: &Activity, action: Action) -> String {
     let has_transaction = match activity {
@@ -203,16 +234,13 @@ fn consequences(activity: &Activity, action: Action) -> String {
     }
 }
 
-fn confirm(pid: i32, action: Action) -> Result<bool, Failure> {
+/// Asks on the terminal; `false` for anything but yes.
+pub(crate) fn confirm(what: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         let why = "cannot ask for confirmation without a terminal: write `--yes`";
         return Err(Failure::Input(why.to_owned()));
     }
-    let what = match action {
-        Action::Cancel => "Cancel the statement",
-        Action::Terminate => "End the session",
-    };
-    screen::note(&format!("{what} of {pid}? [y/N] "));
+    screen::note(&format!("{what}? [y/N] "));
     let mut answer = String::new();
     io::stdin()
         .lock()

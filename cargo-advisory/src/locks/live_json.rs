@@ -1,4 +1,4 @@
-//! How are live locks written as JSON? `docs/json.md` documents the schema.
+//! Live locks as JSON. `docs/json.md` documents the schema.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::Snapshot;
 use super::cells::hex;
+use super::renewal;
 use crate::json::{pretty, visible};
 
 /// The schema that this command writes.
@@ -135,6 +136,7 @@ fn backend(backend: &Backend) -> Value {
         "pid": backend.pid,
         "user": backend.user,
         "application": backend.application,
+        "is_pooled": backend.is_pooled,
         "comment": backend.comment.as_ref().map(|comment| &comment.text),
         "waits_for": backend.waits_for,
         "blocked_by": backend.blocked_by,
@@ -171,8 +173,10 @@ fn backend(backend: &Backend) -> Value {
     value
 }
 
-fn lease(lease: &Lease) -> Value {
+/// A lease that is held, or a key that is done.
+pub(crate) fn lease(lease: &Lease) -> Value {
     let row = &lease.row;
+    let renewal = renewal::of(lease);
     json!({
         "key_hash": hex(&row.key_hash),
         "pattern": row.pattern,
@@ -180,7 +184,10 @@ fn lease(lease: &Lease) -> Value {
         "is_done": row.is_done,
         "names": lease.names.iter().map(name_json).collect::<Vec<_>>(),
         "holder": row.holder,
+        "data": row.data,
         "token": row.token.get(),
+        "renewed_ms_ago": renewal.as_ref().map(|renewal| millis(renewal.ago)),
+        "is_overdue": renewal.map(|renewal| renewal.is_overdue),
         "acquired_at_ms": since(row.acquired_at),
         "expires_at_ms": (!row.never_expires()).then(|| since(row.expires_at)),
         "remaining_ms": (!row.never_expires()).then(|| millis(row.remaining)),
@@ -197,6 +204,7 @@ fn claim(table: &str, row: &ClaimedRow) -> Value {
         "row": row.key,
         "locked_by": row.locked_by,
         "remaining_ms": (row.remaining < Duration::MAX).then(|| millis(row.remaining)),
+        "expired_ms_ago": row.remaining.is_zero().then(|| millis(row.expired)),
     })
 }
 

@@ -28,6 +28,7 @@ pub(super) fn remove_traces(locks: &mut Locks) -> Vec<i32> {
     let backends = locks.backends.iter_mut();
     for backend in backends.filter(|backend| pooled.contains(&backend.pid)) {
         backend.application.clear();
+        backend.is_pooled = true;
         if let Activity::Visible {
             state,
             query,

@@ -1,11 +1,15 @@
 //! The tree of locks: a lock, its waiters, and the locks that these hold in turn.
 //!
 //! The roots are the causes: locks whose holders wait for no other lock. The locks that a waiter holds are below it, and their waiters
-//! below them. Each lock is in the tree once, also if a deadlock makes a cycle.
+//! below them. Each lock is in the tree once, also if a deadlock makes a cycle. Locks of one session that differ in their numbers alone,
+//! and for which nobody waits, are one line.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use advisory_runtime::monitor::{Holder, HolderId, Lock, Locks, Try, Waiter};
+use advisory_runtime::Mode;
+use advisory_runtime::monitor::{Holder, HolderId, Lock, Locks, Scope, Try, Waiter};
+
+use super::cells::names;
 
 /// One line of the tree.
 pub(crate) struct Line<'l> {
@@ -17,6 +21,8 @@ pub(crate) struct Line<'l> {
 pub(crate) enum Content<'l> {
     /// A lock and its first holder.
     Lock(&'l Lock, Option<&'l Holder>),
+    /// Several locks of one session that have the same name, or none: the first of them, and how many there are.
+    Group(&'l Lock, usize),
     /// Another holder of the same lock.
     OtherHolder(&'l Holder),
     /// A waiter for the lock above.
@@ -27,27 +33,43 @@ pub(crate) enum Content<'l> {
     Blocker { pid: i32, kind: &'l str },
 }
 
+/// What locks of one session have in common that differ in their numbers alone: its process id, their name, scope and mode.
+type GroupKey = (i32, String, bool, bool);
+
+/// More locks than this that differ in their numbers alone are one line.
+const ALONE: usize = 3;
+
 struct Tree<'l> {
     locks: &'l Locks,
     wanted: &'l [usize],
+    groups: BTreeMap<GroupKey, Vec<usize>>,
     shown: BTreeSet<usize>,
     blockers: BTreeSet<i32>,
     lines: Vec<Line<'l>>,
 }
 
-/// Orders the wanted locks: the one whose waiter has waited longest comes first.
-pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize]) -> Vec<Line<'l>> {
+/// Orders the wanted locks: the one whose waiter has waited longest comes first, and those for which nobody waits by process.
+pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize], is_grouped: bool) -> Vec<Line<'l>> {
+    let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
+    for at in wanted.iter().filter(|_| is_grouped) {
+        if let Some(key) = group_key(&locks.locks[*at]) {
+            groups.entry(key).or_default().push(*at);
+        }
+    }
+    groups.retain(|_, group| group.len() > ALONE);
     let mut tree = Tree {
         locks,
         wanted,
+        groups,
         shown: BTreeSet::new(),
         blockers: BTreeSet::new(),
         lines: Vec::new(),
     };
     let mut order = wanted.to_vec();
     order.sort_by_key(|at| {
-        let longest = locks.locks[*at].waiters.first();
-        std::cmp::Reverse(longest.map(|waiter| waiter.waited))
+        let lock = &locks.locks[*at];
+        let longest = lock.waiters.first().map(|waiter| waiter.waited);
+        (std::cmp::Reverse(longest), pids(lock).next())
     });
     let awaits = |pid: i32| {
         let awaited = wanted.iter().flat_map(|at| &locks.locks[*at].waiters);
@@ -64,6 +86,20 @@ pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize]) -> Vec<Line<'l>> 
     tree.lines
 }
 
+/// The group of a lock that one session holds and nobody else asks for.
+fn group_key(lock: &Lock) -> Option<GroupKey> {
+    let [holder] = &lock.holders[..] else {
+        return None;
+    };
+    let HolderId::Backend(pid) = holder.id else {
+        return None;
+    };
+    let is_alone = lock.waiters.is_empty() && lock.tries.is_empty();
+    let is_session = holder.scope == Some(Scope::Session);
+    let is_shared = holder.mode == Mode::Shared;
+    is_alone.then(|| (pid, names(&lock.names), is_session, is_shared))
+}
+
 fn pids(lock: &Lock) -> impl Iterator<Item = i32> + '_ {
     lock.holders.iter().filter_map(|holder| match holder.id {
         HolderId::Backend(pid) => Some(pid),
@@ -78,6 +114,12 @@ impl<'l> Tree<'l> {
             return;
         }
         let lock = &self.locks.locks[at];
+        if let Some(group) = group_key(lock).and_then(|key| self.groups.get(&key)) {
+            let count = group.len();
+            self.shown.extend(group.iter().copied());
+            self.push(first, Content::Group(lock, count));
+            return;
+        }
         self.push(first, Content::Lock(lock, lock.holders.first()));
         for holder in lock.holders.iter().skip(1) {
             self.push(rest, Content::OtherHolder(holder));

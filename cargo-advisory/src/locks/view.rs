@@ -3,34 +3,43 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use advisory_runtime::monitor::{Lease, LeaseSummary};
+use advisory_runtime::monitor::{Lease, LeaseCount, LeaseSummary, Lock, Name};
 
 use super::Snapshot;
-use super::cells::{DONE, QUERY, claim, lease, row};
-use super::{age, tree};
+use super::cells::{
+    BACKEND, DONE, HELD, LABEL, LONGEST_QUERY, OVERDUE, QUERY, TRANSACTION, claim, lease, row,
+};
+use super::{age, causes, renewal, tree};
 use crate::columns::Columns;
 use crate::database::identifier;
-use crate::display_width::cut;
+use crate::display_width::{self, cut};
 use crate::duration::short;
-use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural};
+use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural, shell_word};
 
-const LOCKS: Columns<8> = Columns {
+const LOCKS: Columns<7> = Columns {
     heads: [
         "LOCK",
         "PID",
         "SCOPE",
-        "WAITS",
         "TRANSACTION",
         "BACKEND",
         "STATE",
         "QUERY",
     ],
-    styles: [KEY, BOLD, PLAIN, BOLD, PLAIN, PLAIN, PLAIN, DIM],
+    styles: [KEY, BOLD, PLAIN, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: NARROWEST,
 };
-const LEASES: Columns<6> = Columns {
-    heads: ["LEASE", "HOLDER", "STATE", "TOKEN", "AGE", "EXPIRES IN"],
-    styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, BOLD],
+const LEASES: Columns<7> = Columns {
+    heads: [
+        "LEASE",
+        "HOLDER",
+        "STATE",
+        "TOKEN",
+        "AGE",
+        "RENEWED",
+        "EXPIRES IN",
+    ],
+    styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: NARROWEST,
 };
 const CLAIMS: Columns<5> = Columns {
@@ -41,12 +50,16 @@ const CLAIMS: Columns<5> = Columns {
 const NARROWEST: usize = 11;
 /// A query is not cut shorter.
 const SHORTEST: usize = 20;
+/// Neither is the name of a program, nor that of a lock.
+const SHORTEST_NAME: usize = 12;
+const SHORTEST_LABEL: usize = 24;
 /// How many leases of one pattern, and claims of one table, are shown.
 const OF_ONE: usize = 3;
 
 /// Draws the locks, the leases and the notes.
 pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
     let mut text = tables(snapshot, width, None);
+    text.push_str(&causes::text(snapshot, width));
     for note in [totals(snapshot)].into_iter().chain(hints(snapshot)) {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{note}");
@@ -58,6 +71,8 @@ pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
 pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<usize>) -> String {
     let mut text = totals(snapshot);
     text.push_str("\n\n");
+    // The table can be longer than the terminal.
+    text.push_str(&causes::text(snapshot, width));
     text.push_str(&tables(snapshot, width, height));
     let unread = snapshot.unread.as_ref().map(ToString::to_string);
     for note in unread.into_iter().chain(hints(snapshot)) {
@@ -69,11 +84,14 @@ pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<us
 fn tables(snapshot: &Snapshot, width: Option<usize>, most: Option<usize>) -> String {
     let locks = &snapshot.locks;
     let mut text = String::new();
-    let mut lines = tree::lines(locks, &snapshot.wanted);
+    let mut lines = tree::lines(locks, &snapshot.wanted, snapshot.filter.is_none());
     // The rest would not be seen, and would only make the columns wider.
     lines.truncate(most.unwrap_or(usize::MAX));
-    let rows: Vec<[String; 8]> = lines.iter().map(|line| row(locks, line)).collect();
-    table(&mut text, &LOCKS, &shortened(&rows, width), width);
+    let rows: Vec<[String; 7]> = lines.iter().map(|line| row(locks, line)).collect();
+    match fitted(&rows, width) {
+        Some(fitting) => table(&mut text, &LOCKS, &fitting, width),
+        None => table(&mut text, &LOCKS, &rows, width),
+    }
     let leases = snapshot.leases.as_ref().map(lease_rows);
     table(&mut text, &LEASES, &leases.unwrap_or_default(), width);
     let claims = snapshot.claims.iter().map(|(table, row)| claim(table, row));
@@ -124,7 +142,7 @@ fn claim_rows(rows: impl Iterator<Item = [String; 5]>) -> Vec<[String; 5]> {
 }
 
 /// A few leases of each pattern, and how many more there are.
-fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 6]> {
+fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
     let mut groups: Vec<(Option<&str>, Vec<&Lease>)> = Vec::new();
     for lease in &summary.leases {
         let pattern = lease.row.pattern.as_deref();
@@ -152,17 +170,17 @@ fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 6]> {
             .collect();
         // A lease that was granted between the two statements is in neither count.
         let rest = |state: &str, counted: Option<u64>| {
-            let is_it = |row: &&[String; 6]| row[2] == state;
+            let is_it = |row: &&[String; 7]| (row[2] == DONE) == (state == DONE);
             counted
                 .unwrap_or_default()
                 .saturating_sub(shown.iter().filter(is_it).count() as u64)
         };
         let rest = [
-            ("held", rest("held", count.map(|count| count.held))),
+            (HELD, rest(HELD, count.map(|count| count.held))),
             (DONE, rest(DONE, count.map(|count| count.done))),
         ];
         if shown.is_empty() {
-            let mut label: [String; 6] = std::array::from_fn(|_| String::new());
+            let mut label: [String; 7] = std::array::from_fn(|_| String::new());
             label[0] = pattern.map_or_else(|| "without a pattern".to_owned(), one_line);
             all.push(label);
         }
@@ -174,19 +192,48 @@ fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 6]> {
     all
 }
 
-/// Shortens the queries until the table fits, but not below a useful length.
-fn shortened(rows: &[[String; 8]], width: Option<usize>) -> Vec<[String; 8]> {
-    let cut_to = |most: usize| -> Vec<[String; 8]> {
-        let rows = rows.iter().cloned();
-        rows.map(|mut row| {
-            row[7] = cut(&row[7], most);
-            row
-        })
-        .collect()
-    };
-    let fits = |most: &usize| width.is_none_or(|width| LOCKS.width(&cut_to(*most)) <= width);
-    let most = (SHORTEST..=QUERY).rev().find(fits);
-    cut_to(most.unwrap_or(SHORTEST))
+/// Makes the table as narrow as the screen, so that each row is one line: queries are shortened, then the ages of transactions and the
+/// queries are left out, and at last the names are shortened. The causes below the table have their queries. `None` if the screen is
+/// too narrow for that.
+fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>> {
+    let mut rows = rows.to_vec();
+    let fits = |rows: &[[String; 7]]| width.is_none_or(|width| LOCKS.width(rows) <= width);
+    for dropped in [None, Some(TRANSACTION), Some(QUERY)] {
+        if let Some(column) = dropped {
+            for row in &mut rows {
+                row[column].clear();
+            }
+        }
+        let cut = |most: usize| shortened(&rows, QUERY, most);
+        let mut cuts = (SHORTEST..=LONGEST_QUERY).rev().map(cut);
+        if let Some(fitting) = cuts.find(|rows| fits(rows)) {
+            return Some(fitting);
+        }
+    }
+    for row in &mut rows {
+        // The program without the role and the address.
+        if let Some(end) = row[BACKEND].find(" (") {
+            row[BACKEND].truncate(end);
+        }
+    }
+    for (column, shortest) in [(BACKEND, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)] {
+        let widths = rows.iter().map(|row| display_width::of(&row[column]));
+        let mut most = widths.max().unwrap_or_default();
+        while !fits(&rows) && most > shortest {
+            most -= 1;
+            rows = shortened(&rows, column, most);
+        }
+    }
+    fits(&rows).then_some(rows)
+}
+
+/// The rows with the cells of one column cut.
+fn shortened(rows: &[[String; 7]], column: usize, most: usize) -> Vec<[String; 7]> {
+    let mut rows = rows.to_vec();
+    for row in &mut rows {
+        row[column] = cut(&row[column], most);
+    }
+    rows
 }
 
 fn table<const N: usize>(
@@ -239,7 +286,22 @@ fn totals(snapshot: &Snapshot) -> String {
     if !snapshot.wanted.is_empty() {
         let _ = write!(locks, ", {}", plural(waiters, "waiter"));
     }
-    format!("{locks} in database `{database}`")
+    let mut text = format!("{locks} in database `{database}`");
+    if let Some(bound) = snapshot.older_than {
+        let leases = snapshot
+            .leases
+            .as_ref()
+            .map_or(0, |summary| summary.leases.len());
+        if leases > 0 {
+            let (leases, bound) = (plural(leases, "lease"), bound_text(bound));
+            let _ = write!(text, "; {leases} not renewed for {bound}");
+        }
+        if !snapshot.claims.is_empty() {
+            let (claims, bound) = (plural(snapshot.claims.len(), "claim"), bound_text(bound));
+            let _ = write!(text, "; {claims} expired for {bound} and not taken over");
+        }
+    }
+    text
 }
 
 /// Of how many locks it is not known whether they are older, and why.
@@ -269,35 +331,91 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     ))
 }
 
-/// What frees a key whose work is completed.
-fn done(snapshot: &Snapshot) -> Option<String> {
-    let mut counts = snapshot.leases.iter().flat_map(|summary| &summary.counts);
-    let has_done = counts.any(|count| count.done > 0);
-    has_done
-        .then(|| format!("{DONE}: the work is completed; the key is free when its time is over"))
+/// What the states of the leases mean, and what frees their keys.
+fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
+    let Some(summary) = &snapshot.leases else {
+        return Vec::new();
+    };
+    let count = |of: fn(&LeaseCount) -> u64| summary.counts.iter().map(of).sum::<u64>();
+    let (held, done) = (count(|count| count.held), count(|count| count.done));
+    let leases = summary.leases.iter();
+    let is_overdue = |lease: &Lease| renewal::of(lease).is_some_and(|renewal| renewal.is_overdue);
+    let overdue = leases.clone().any(is_overdue);
+    let unknown = leases.clone().any(renewal::is_unknown);
+    let mut hints = Vec::new();
+    if overdue {
+        hints.push(format!(
+            "{OVERDUE}: not renewed in time, so its holder is dead, stopped, or cannot reach the server"
+        ));
+    }
+    if done > 0 {
+        hints.push(format!(
+            "{DONE}: the work is completed; the key is free when its time is over"
+        ));
+    }
+    if held + done > 0 || overdue {
+        hints.push(
+            "a key is free at once after `cargo advisory lease release KEY`; `cargo advisory lease list` has the keys"
+                .to_owned(),
+        );
+    }
+    if unknown {
+        hints.push(renewal::UNKNOWN.to_owned());
+    }
+    hints
 }
 
 /// What frees a key, and what is not known, and why.
 fn hints(snapshot: &Snapshot) -> impl Iterator<Item = String> {
-    let unknown = hint(snapshot).into_iter().chain(pooled(snapshot));
-    done(snapshot).into_iter().chain(unknown)
+    let hints = key_hint(snapshot).into_iter().chain(lease_hints(snapshot));
+    hints.chain(pooled_hint(snapshot)).chain(hint(snapshot))
 }
 
-/// Which of the sessions shown belong to a pooler.
-fn pooled(snapshot: &Snapshot) -> Option<String> {
-    let shown = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
-    let shown: Vec<age::HolderOf> = shown.flat_map(age::holders_of).collect();
-    let is_shown = |pid: &&i32| shown.iter().any(|(_, id)| *id == Ok(**pid));
-    let pids = snapshot.pooled.iter().filter(is_shown);
-    let pids: Vec<String> = pids.map(ToString::to_string).collect();
-    let which = match pids.as_slice() {
-        [] => return None,
-        [pid] => format!("{pid} is a session"),
-        _ => format!("{} are sessions", pids.join(", ")),
+/// What it means that a session is a pooler's.
+fn pooled_hint(snapshot: &Snapshot) -> Option<String> {
+    let is_pooled = snapshot
+        .locks
+        .backends
+        .iter()
+        .any(|backend| backend.is_pooled);
+    is_pooled.then(|| {
+        "pooled: the session of a pooler, which serves other clients too; its address is the pooler's, not that of the program".to_owned()
+    })
+}
+
+/// How the values in a key are found, for the lock that somebody waits for, or of which there is a number alone.
+fn key_hint(snapshot: &Snapshot) -> Option<String> {
+    let all = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
+    let has_placeholder = |name: &&Name| name.key.contains('<');
+    let pattern = |lock: &Lock| {
+        lock.names
+            .iter()
+            .find(has_placeholder)
+            .map(|name| one_line(&name.key))
     };
-    Some(format!(
-        "{which} of a pooler, on which this command ran too: which program left its locks there is not known"
-    ))
+    let waited = |lock: &&Lock| !lock.waiters.is_empty() && pattern(lock).is_some();
+    if let Some(lock) = all
+        .clone()
+        .find(waited)
+        .or_else(|| all.clone().find(|lock| pattern(lock).is_some()))
+    {
+        let (pattern, key) = (pattern(lock)?, shell_word(&lock.key.to_string()));
+        let names = advisory_pattern::parse(&pattern).ok()?;
+        let values: Vec<String> = names
+            .placeholders()
+            .map(|one| format!("--values {}=FILE", one.name()))
+            .collect();
+        return Some(format!(
+            "its values: cargo advisory key --find={key} --pattern {} {}\n\
+             or the program shows them here, after `monitor::show(Shown::Key)`",
+            shell_word(&pattern),
+            values.join(" ")
+        ));
+    }
+    let has_number = all.clone().any(|lock| lock.names.is_empty());
+    has_number.then(|| {
+        "a number's key: `cargo advisory key --find NUMBER --pattern PATTERN --values FILE`; `--artifact` names fixed numbers".to_owned()
+    })
 }
 
 /// What the role does not see.

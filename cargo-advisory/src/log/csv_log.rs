@@ -1,6 +1,6 @@
 //! `csvlog`: records of comma-separated values, whose quoted values can contain line breaks.
 
-use super::record::{Record, is_error};
+use super::record::{Record, foreign, is_error};
 use super::time::Time;
 
 /// Whether a line begins a record: a time, the user and the database in quotes or empty, and the process. Inside of a quoted value
@@ -85,6 +85,7 @@ fn record(text: &str) -> Option<Record> {
         database: some(2),
         application: some(22),
         is_error: is_error(value(11)),
+        foreign_tag: foreign(value(11)),
         message: value(13).to_owned(),
         detail: value(14).to_owned(),
         statement: value(19).to_owned(),

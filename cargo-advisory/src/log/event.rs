@@ -61,6 +61,25 @@ pub(super) fn of(record: &Record) -> Option<Event> {
     record.is_error.then_some(Event::Failed)
 }
 
+/// How messages with a statement begin.
+const STATEMENTS: [&str; 5] = ["statement: ", "execute ", "duration: ", "parse ", "bind "];
+
+/// The beginning of a message on a wait for a lock that is not in English: it has the numbers of the lock and of the process.
+pub(super) fn foreign(record: &Record) -> Option<String> {
+    let message = &record.message;
+    // A statement can have such numbers too.
+    if STATEMENTS.iter().any(|start| message.starts_with(start)) {
+        return None;
+    }
+    let (_, rest) = message.split_once('[')?;
+    let (lock, _) = rest.split_once(']')?;
+    lock_id(lock)?;
+    let mut numbers = message.split(|c: char| !c.is_ascii_digit());
+    let pid = record.pid?.to_string();
+    let is_wait = numbers.any(|number| number == pid);
+    (is_wait && wait(record).is_none()).then(|| message.chars().take(40).collect())
+}
+
 /// `process 13595 still waiting for ExclusiveLock on advisory lock [5,0,42,1] after 1003.570 ms`
 fn wait(record: &Record) -> Option<Event> {
     let rest = record.message.strip_prefix("process ")?;

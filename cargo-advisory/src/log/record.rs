@@ -14,6 +14,8 @@ pub(super) struct Record {
     pub(super) application: Option<String>,
     /// Whether it ended the statement: `ERROR`, `FATAL` or `PANIC`.
     pub(super) is_error: bool,
+    /// Its severity, or the name of its part, in another language than English.
+    pub(super) foreign_tag: Option<String>,
     pub(super) message: String,
     pub(super) detail: String,
     pub(super) statement: String,
@@ -22,6 +24,12 @@ pub(super) struct Record {
 /// Whether a message of this severity ends its statement.
 pub(super) fn is_error(severity: &str) -> bool {
     matches!(severity, "ERROR" | "FATAL" | "PANIC")
+}
+
+/// A severity that is not one of the English ones.
+pub(super) fn foreign(severity: &str) -> Option<String> {
+    let is_english = stderr::SEVERITIES.contains(&severity);
+    (!is_english).then(|| severity.to_owned())
 }
 
 /// Parses lines into records. Each record shows its format: a log can begin, or be cut, in the middle of one.

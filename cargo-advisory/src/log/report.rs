@@ -32,7 +32,7 @@ const HOLDERS: usize = 3;
 
 /// Writes the table. The lock with the longest total wait comes first.
 pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
-    let mut text = String::new();
+    let mut text = foreign(waits).map_or_else(String::new, |said| format!("{said}\n\n"));
     let rows: Vec<[String; 8]> = ordered(waits)
         .into_iter()
         .map(|(lock, of_it)| row(waits, *lock, of_it))
@@ -51,6 +51,15 @@ pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
     }
     text.push_str(&summary(waits));
     text
+}
+
+/// Says that the log is in another language than English, if it is.
+pub(super) fn foreign(waits: &Waits) -> Option<String> {
+    let word = one_line(waits.foreign.as_deref()?);
+    Some(format!(
+        "this log has messages in another language than English (`{word}`), which are not read: write \
+         `ALTER SYSTEM SET lc_messages = 'C'` and `SELECT pg_reload_conf()`, and read what the server logs from then on"
+    ))
 }
 
 fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {

@@ -12,7 +12,7 @@
 use super::record::{Record, is_error};
 use super::time::Time;
 
-const SEVERITIES: [&str; 12] = [
+pub(super) const SEVERITIES: [&str; 12] = [
     "DEBUG1", "DEBUG2", "DEBUG3", "DEBUG4", "DEBUG5", "LOG", "INFO", "NOTICE", "WARNING", "ERROR",
     "FATAL", "PANIC",
 ];
@@ -45,6 +45,13 @@ enum Part {
 impl Reader {
     pub(super) fn line(&mut self, line: &str) -> Option<Record> {
         let Some((prefix, tag, text)) = split(line) else {
+            if let Some((prefix, tag)) = foreign(line) {
+                self.part = Part::Other;
+                return self.record.replace(Record {
+                    foreign_tag: Some(tag.to_owned()),
+                    ..of_prefix(prefix)
+                });
+            }
             // The server starts a continued line with a tab, which some collectors remove.
             let text = line.strip_prefix('\t').unwrap_or(line);
             if let Some(part) = self.part() {
@@ -116,6 +123,22 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
             .filter(|tag| SEVERITIES.contains(tag) || PARTS.contains(tag))?;
         Some((&line[..start], tag, &line[at + colon.len()..]))
     })
+}
+
+/// The prefix of a line that has a tag in another language, and the tag: `FEHLER`, `ОШИБКА`, `文`. A prefix has a time, and no tag has a
+/// lower-case letter.
+fn foreign(line: &str) -> Option<(&str, &str)> {
+    if line.starts_with('\t') {
+        return None;
+    }
+    let (before, _) = line.split_once(":  ")?;
+    let before = before.trim_end();
+    let start = before.rfind(|c: char| !c.is_alphabetic()).map_or(0, |at| {
+        at + before[at..].chars().next().map_or(1, char::len_utf8)
+    });
+    let (prefix, tag) = before.split_at(start);
+    let is_tag = !tag.is_empty() && !tag.chars().any(char::is_lowercase);
+    (is_tag && Time::find(prefix).is_some()).then_some((prefix, tag))
 }
 
 /// The values in a prefix: `%m [%p] `, `%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h `, `%t:%r:%u@%d:[%p]:`, …

@@ -24,8 +24,10 @@ pub(super) struct Waits {
     open: BTreeMap<i32, OpenWait>,
     /// The name of each process, if the log has it.
     people: BTreeMap<i32, String>,
+    /// A tag or a message in another language than English, which is not read.
+    pub(super) foreign: Option<String>,
     /// The databases' names, by `pg_database.oid`.
-    databases: BTreeMap<u32, String>,
+    pub(super) databases: BTreeMap<u32, String>,
 }
 
 /// Sessions that waited for each other.
@@ -47,6 +49,7 @@ impl Waits {
             deadlocks: Vec::new(),
             open: BTreeMap::new(),
             people: BTreeMap::new(),
+            foreign: None,
             databases: BTreeMap::new(),
         }
     }
@@ -57,6 +60,10 @@ impl Waits {
         if let Some(time) = &record.time {
             self.first.get_or_insert_with(|| time.clone());
             self.last = Some(time.clone());
+        }
+        if self.foreign.is_none() {
+            let tag = record.foreign_tag.clone();
+            self.foreign = tag.or_else(|| event::foreign(&record));
         }
         self.introduce(&record);
         let event = event::of(&record);

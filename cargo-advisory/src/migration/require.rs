@@ -1,4 +1,4 @@
-//! Which SQL refuses writes to a table without the lock?
+//! The SQL that refuses writes to a table without the lock.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Does a trigger compute the key of a row as Rust renders and derives it? Each shape, filter and derivation, on a server.
+//! A trigger computes the key of a row as Rust renders and derives it. Each shape, filter and derivation, on a server.
 //!
 //! A binary of its own, because `it` compares its own lock sites with a document.
 #![expect(
@@ -14,7 +14,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Utc};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use uuid::Uuid;
 
-/// How the refusal begins.
+/// The start of the refusal.
 const REFUSED: &str = "this session does not hold the advisory lock";
 
 /// Runs the migration that the command prints.
@@ -34,7 +34,7 @@ async fn agree(words: &[&str], column: &str, rows: &[(&str, Key)]) {
     let mut conn = db.connect().await;
     db.run(&format!("CREATE TABLE t (v {column})")).await;
     guard(&db, words).await;
-    // What the function must not depend on.
+    // Settings that must not affect the function.
     does(&mut conn, BACKSLASH_ESCAPES).await;
     does(
         &mut conn,
@@ -182,7 +182,7 @@ async fn moments_with_and_without_a_time_zone() {
     agree(&["--key", "timestamp:<v: timestamp>"], "timestamptz", &rows).await;
 }
 
-/// Literals where a backslash can be an escape.
+/// Literals in which a backslash can be an escape.
 const TEXTS: [(&str, &str); 7] = [
     ("''", ""),
     ("'a:b%'", "a:b%"),

@@ -1,6 +1,7 @@
-//! An application of seven crates and a hundred lock sites, as a team has it: does what it has committed hold, and is a change told?
+//! An application of seven crates and a hundred lock sites: its committed documents hold, and changes are reported.
 //!
-//! Its crates are linked into this test, so that the test's own file is the artifact: no build inside a test, and never an old one.
+//! Its crates are linked into this test, so that the test's own file is the artifact: it is never out of date, and no test has to
+//! build it.
 
 use lets_server as _;
 
@@ -11,7 +12,7 @@ const DOCUMENT: &str = concat!(
     "/../tests/harbour-lets/LOCKS.md"
 );
 
-/// Of the release before, in which the codes of vouchers were not yet the same however they are typed.
+/// The document of the previous release, in which the case of voucher codes still mattered.
 const BEFORE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../tests/harbour-lets/locks-2.3.json"
@@ -24,12 +25,12 @@ fn own(words: &[&str]) -> Said {
 }
 
 #[test]
-fn its_locks_do_not_collide_and_its_document_is_what_dump_writes() {
+fn its_locks_do_not_collide_and_its_document_matches_dump() {
     let said = own(&["check", "--registry", DOCUMENT]);
     assert_eq!(said.code, Some(0), "{}", said.out);
     let counts = "107 lock sites in 7 crates: lets-admin 2.4.0 (15), lets-bookings 2.4.0 (39)";
     assert!(said.out.contains(counts), "{}", said.out);
-    // To the letter, where `check` lets line numbers be old.
+    // Exactly, although `check` ignores changed line numbers.
     let committed = std::fs::read_to_string(DOCUMENT).unwrap();
     let written = own(&["dump", "--format", "markdown"]).out;
     assert!(
@@ -64,7 +65,7 @@ fn a_pattern_that_was_changed_is_drift_wherever_it_is_taken() {
 }
 
 #[test]
-fn a_key_that_the_release_before_had_otherwise_is_told_unless_it_is_meant() {
+fn an_unintended_key_change_since_the_last_release_is_reported() {
     let said = own(&["check", "--against", BEFORE]);
     assert_eq!(said.code, Some(1));
     let change = "the key of advisory lock `lets_domain::locks::VoucherLock` has changed from `voucher:<code>` by sha256 to \

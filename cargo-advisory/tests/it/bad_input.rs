@@ -1,4 +1,4 @@
-//! Does an unusable file give a message with its name, and exit code 2?
+//! An unusable file gives a message with its name, and exit code 2.
 
 use crate::programs::{Said, advisory, booking_service, bytes, file, inventory, run, shop};
 
@@ -41,7 +41,7 @@ fn a_program_that_is_cut_short() {
     }
 }
 
-/// One of two programs can be the wrong one too.
+/// The unusable file can also be one of two.
 #[test]
 fn a_program_without_lock_sites_is_not_checked() {
     let empty = file("no-sites.rmeta", "rust");
@@ -113,12 +113,12 @@ fn inventories_that_are_none() {
         (
             "no-permits.json",
             &no_permits,
-            "sites[0]: `permits` is not a number from 1 to 1000",
+            "sites[0]: `permits` is neither a number from 1 to 1000 nor an expression",
         ),
         (
             "permits.json",
             &permits,
-            "sites[0]: `permits` is not a number from 1 to 1000",
+            "sites[0]: `permits` is neither a number from 1 to 1000 nor an expression",
         ),
     ];
     for (name, content, why) in all {
@@ -153,7 +153,7 @@ fn an_inventory_can_not_steer_the_terminal() {
     let scope = hostile.replace("\"xact\"", "\"\\u202etable\"");
     let (program, path) = (booking_service(), file("hostile.json", hostile));
     let words = ["check", "--artifact", &program, "--with", &path];
-    // With the command's own colours, or they would be taken out together.
+    // With the command's own colours, which would be removed together with the others.
     let said = run(&words, &[("CLICOLOR_FORCE", "1")]);
     assert_eq!(said.code, Some(1));
     let json = run(&[&words[..], &["--format", "json"]].concat(), &[]);

@@ -1,4 +1,4 @@
-//! Does a build leave the inventory beside each artifact, and fail on a collision?
+//! A build leaves the inventory next to each artifact, and fails on a collision.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn a_collision_between_crates_fails_the_build() {
 }
 
 #[test]
-fn each_artifact_has_its_own_inventory_beside_it() {
+fn each_artifact_has_its_own_inventory_next_to_it() {
     let program = shop();
     let beside = |program: &str| fs::read_to_string(format!("{program}.advisory.json")).unwrap();
     let service = program.replace("shop", "booking-service");
@@ -23,7 +23,7 @@ fn each_artifact_has_its_own_inventory_beside_it() {
     assert!(!beside(&program).contains("booking-service"));
     let library = program.replace("shop", "libledger.rlib");
     assert!(beside(&library).contains("Settlement"));
-    // What cargo needed on the way gets none.
+    // Dependencies get none.
     let deps = fs::read_dir(Path::new(&program).with_file_name("deps")).unwrap();
     let names = deps.map(|file| file.unwrap().file_name().into_string().unwrap());
     let written: Vec<String> = names

@@ -1,11 +1,11 @@
-//! Are collisions between crates found, and told in rustc's manner?
+//! Collisions between crates are found, and printed like rustc's errors.
 
 use serde_json::Value;
 
 use crate::programs::{advisory, booking_service, shop};
 
 #[test]
-fn locks_in_order_are_no_finding() {
+fn locks_in_order_cause_no_finding() {
     let said = advisory(&["check", "--artifact", &booking_service()]);
     let counts = "3 lock sites in 1 crate: booking-service 1.4.0 (3)";
     assert_eq!(said.out, format!("ok: nothing found; {counts}\n"));

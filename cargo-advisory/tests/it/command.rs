@@ -1,6 +1,9 @@
-//! Is it a command that cargo and people can call?
+//! The command as cargo and people call it.
 
-use crate::programs::{advisory, run};
+use std::fs;
+use std::path::Path;
+
+use crate::programs::{advisory, file, run, scratch};
 
 #[test]
 fn help_names_every_subcommand_and_exit_code() {
@@ -18,6 +21,7 @@ fn help_names_every_subcommand_and_exit_code() {
         "graph",
         "migration",
         "completions",
+        "manual",
         "Exit codes",
     ] {
         assert!(said.out.contains(word), "{word}: {}", said.out);
@@ -60,8 +64,8 @@ fn every_shell_gets_completions() {
 }
 
 #[test]
-fn a_build_that_fails_is_told_by_cargo() {
-    // Not beside it, while the fixtures' lock file is written.
+fn a_failed_build_is_reported_by_cargo() {
+    // Not at the same time as another test writes the fixtures' lock file.
     crate::programs::built();
     let said = advisory(&["dump", "--package", "no-such-package"]);
     assert_eq!(said.code, Some(101));
@@ -76,4 +80,36 @@ fn a_build_that_names_nothing_is_not_in_order() {
     let said = advisory(&words);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("error: `cargo build`"), "{}", said.err);
+}
+
+#[test]
+fn every_subcommand_has_a_manual_page() {
+    let folder = scratch("manual/man1");
+    let said = advisory(&["manual", &folder]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let page = |name: &str| fs::read_to_string(Path::new(&folder).join(name)).expect(name);
+    let all = page("cargo-advisory.1");
+    assert!(all.contains("Exit codes:"), "{all}");
+    let help = advisory(&["help"]).out;
+    let (_, listed) = help.split_once("Commands:\n").unwrap();
+    let (listed, _) = listed.split_once("\n\n").unwrap();
+    let mut pages = 0;
+    for line in listed.lines() {
+        let name = line.split_whitespace().next().unwrap();
+        if name != "help" && line.starts_with("  ") && !line.starts_with("   ") {
+            assert!(all.contains(&format!("advisory\\-{name}")), "{name}: {all}");
+            let text = page(&format!("cargo-advisory-{name}.1"));
+            assert!(text.contains(&format!("cargo advisory {name}")), "{text}");
+            pages += 1;
+        }
+    }
+    assert!(pages > 10, "{help}");
+}
+
+#[test]
+fn manual_pages_need_a_folder_that_can_be_written() {
+    let file = file("manual-file", "not a folder");
+    let said = advisory(&["manual", &file]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("cannot write the pages"), "{}", said.err);
 }

@@ -1,6 +1,29 @@
-//! Is the dashboard for Grafana an object with panels that ask something? `tests/tests/it/alerts.rs` compares what they ask for.
+//! The dashboard for Grafana is an object with panels that query something. `tests/tests/it/alerts.rs` compares the queries.
 
+use std::process::Command;
+
+use advisory_tests::left_out;
 use serde_json::Value;
+
+/// With Prometheus's own tool, if it is installed.
+#[test]
+fn promtool_accepts_the_alert_rules_and_their_tests() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+    for words in [
+        ["check", "rules", "alerts.yml"],
+        ["test", "rules", "alerts_test.yml"],
+    ] {
+        let mut promtool = Command::new("promtool");
+        let Ok(said) = promtool.args(words).current_dir(docs).output() else {
+            return left_out("promtool", "it is not installed");
+        };
+        let (out, err) = (
+            String::from_utf8_lossy(&said.stdout),
+            String::from_utf8_lossy(&said.stderr),
+        );
+        assert!(said.status.success(), "{out}{err}");
+    }
+}
 
 #[test]
 fn each_panel_of_the_dashboard_has_expressions_that_are_whole() {

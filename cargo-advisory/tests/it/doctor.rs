@@ -1,5 +1,6 @@
-//! Does `doctor` say what is so, and do its statements fix it?
+//! `doctor` reports what is true, and its statements fix it.
 
+use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Bouncer, Database, left_out, pid_of};
@@ -25,7 +26,7 @@ async fn doctor(url: &str, words: &[&str]) -> Said {
     .unwrap()
 }
 
-/// What it finds, as JSON. The exit code is 1 if there is a problem.
+/// The findings as JSON. The exit code is 1 if there is a problem.
 pub(crate) async fn findings(url: &str, words: &[&str]) -> Vec<Value> {
     let said = doctor(url, &[words, &["--format", "json"]].concat()).await;
     assert_eq!(said.err, "");
@@ -37,7 +38,7 @@ pub(crate) async fn findings(url: &str, words: &[&str]) -> Vec<Value> {
     findings
 }
 
-/// What is a problem, but for the age of the server.
+/// The problems, except for the age of the server.
 pub(crate) fn problems(findings: &[Value]) -> Vec<&str> {
     let problems = findings.iter().filter(|found| found["level"] == "problem");
     let names = problems.map(|found| found["name"].as_str().unwrap());
@@ -66,7 +67,7 @@ pub(crate) fn fix(findings: &[Value], name: &str) -> Vec<String> {
     fix.filter(|statement| statement.ends_with(';')).collect()
 }
 
-/// A role of a test's own, and its address.
+/// A test's own role, and its address.
 struct Role {
     name: String,
     url: String,
@@ -98,9 +99,9 @@ impl Role {
     }
 }
 
-/// The settings of a server as it is shipped, and how the statements of the advice change them.
+/// The settings of a server with its defaults, and how the advised statements change them.
 #[tokio::test(flavor = "multi_thread")]
-async fn advice_on_a_roles_settings_is_followed_by_running_its_statements() {
+async fn the_statements_advised_for_a_role_fix_its_settings() {
     let db = Database::create().await;
     let role = Role::create(&db, "Doctor's advice").await;
     role.set(
@@ -124,6 +125,22 @@ async fn advice_on_a_roles_settings_is_followed_by_running_its_statements() {
     ];
     let before = findings(&url, &[]).await;
     assert_eq!(problems(&before), [""; 0]);
+    // Advice on a setting is the same wherever it is given.
+    let mut values: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
+    for statement in before
+        .iter()
+        .flat_map(|found| found["fix"].as_array().unwrap())
+    {
+        if let Some((setting, value)) = statement.as_str().unwrap().split_once(" = ") {
+            let other = values.insert(setting.to_owned(), value.to_owned());
+            assert!(
+                other.is_none_or(|other| other == value),
+                "{setting}: {before:#?}"
+            );
+        }
+    }
+    // For CI, advice is a failure. Without the flag it is not, which `findings` has checked.
+    assert_eq!(doctor(&url, &["--strict"]).await.code, Some(1));
     for name in advised {
         assert_eq!(level(&before, name), "advice", "{name}");
         for statement in fix(&before, name) {
@@ -135,7 +152,7 @@ async fn advice_on_a_roles_settings_is_followed_by_running_its_statements() {
     for name in advised {
         assert_eq!(level(&after, name), "fine", "{}", message(&after, name));
     }
-    // Once more: what the advice on one setting says is not undone by that on another.
+    // Repeated: the advice on one setting must not undo the advice on another.
     assert!(
         message(&after, "lock_timeout").starts_with("5s: "),
         "{after:#?}"
@@ -147,7 +164,7 @@ async fn advice_on_a_roles_settings_is_followed_by_running_its_statements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_finding_has_a_heading_of_the_guides_page_and_each_heading_a_finding() {
+async fn findings_and_headings_of_the_guides_page_match() {
     let db = Database::create().await;
     let findings = findings(db.url(), &[]).await;
     let mut names: Vec<&str> = findings
@@ -175,7 +192,7 @@ async fn each_finding_has_a_heading_of_the_guides_page_and_each_heading_a_findin
     assert!(said.out.starts_with("PostgreSQL "), "{}", said.out);
 }
 
-/// In each mode, and without one.
+/// In each mode, and without a pooler.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_and_its_mode_are_shown() {
     let db = Database::create().await;
@@ -209,7 +226,7 @@ async fn a_pooler_and_its_mode_are_shown() {
     }
 }
 
-/// The setting that the finding names makes it fine, and session-level locks are refused from then on.
+/// The setting that the finding names resolves it, and session-level locks are refused from then on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_that_is_named_is_fine() {
     let db = Database::create().await;
@@ -219,7 +236,7 @@ async fn a_pooler_that_is_named_is_fine() {
     };
     let before = findings(&bouncer.url(&db), &[]).await;
     let statement = fix(&before, "pooler").remove(0);
-    // For this database alone: the role is the server's own, which other tests have too.
+    // For this database only: other tests use the same role.
     let (_, name) = db.url().rsplit_once('/').unwrap();
     let name = name.split('?').next().unwrap();
     let of_database = statement.replace(" SET ", &format!(" IN DATABASE {name} SET "));
@@ -274,9 +291,9 @@ async fn the_lease_table_is_looked_at_with_the_rights_of_the_role() {
     role.drop(&db).await;
 }
 
-/// Its statements mend the sequence, the next grant's token is larger, and nothing sets it back again.
+/// Its statements fix the sequence, the next grant's token is larger, and nothing sets it back again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sequence_behind_the_tokens_is_a_problem_until_it_is_moved() {
+async fn a_sequence_below_the_tokens_is_a_problem_until_moved() {
     let db = Database::create().await;
     let name = "lease_sequence";
     assert_eq!(level(&findings(db.url(), &[]).await, name), "fine");
@@ -292,7 +309,7 @@ async fn a_sequence_behind_the_tokens_is_a_problem_until_it_is_moved() {
     assert!(table.release(&mut conn, &lease).await.unwrap());
     let sequence = "locks.app_lease_token";
     for (change, expected) in [
-        ("UPDATE locks.app_lease SET token = 5001", "problem"),
+        ("UPDATE locks.app_lease SET token = token + 5000", "problem"),
         ("ALTER SEQUENCE locks.app_lease_token RESTART", "problem"),
         ("ALTER SEQUENCE locks.app_lease_token CYCLE", "problem"),
         (
@@ -310,7 +327,7 @@ async fn a_sequence_behind_the_tokens_is_a_problem_until_it_is_moved() {
         assert_eq!(level(&after, name), "fine", "{change}: {after:#?}");
     }
     let lease = table.acquire(&mut conn, request()).await.unwrap();
-    assert_eq!(lease.token().get(), 5002);
+    assert_eq!(lease.token().get(), (1 << 40) + 5002);
 
     let role = Role::create(&db, "mover").await;
     assert_eq!(level(&findings(&role.url, &words).await, name), "unknown");
@@ -326,11 +343,20 @@ async fn a_sequence_behind_the_tokens_is_a_problem_until_it_is_moved() {
         db.run(&statement).await;
     }
     assert_eq!(level(&findings(&role.url, &words).await, name), "fine");
+    db.run("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_walfile_name(pg_lsn) FROM PUBLIC")
+        .await;
+    let seen = findings(&role.url, &words).await;
+    assert_eq!(level(&seen, name), "advice", "{seen:#?}");
+    assert!(message(&seen, name).contains("timeline"), "{seen:#?}");
+    for statement in fix(&seen, name) {
+        db.run(&statement).await;
+    }
+    assert_eq!(level(&findings(&role.url, &words).await, name), "fine");
     role.drop(&db).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_sits_on_a_lock_is_a_problem_and_its_command_ends_it() {
+async fn an_idle_holder_is_a_problem_and_the_shown_command_ends_it() {
     let db = Database::create().await;
     let mut idle = holder(&db, "sleeper", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
     let pid = pid_of(&mut idle).await;
@@ -361,7 +387,7 @@ async fn a_session_that_sits_on_a_lock_is_a_problem_and_its_command_ends_it() {
     let prepared = findings(db.url(), &now).await;
     assert_eq!(problems(&prepared), ["idle_sessions"]);
     for statement in fix(&prepared, "idle_sessions") {
-        // Without the `E`, an old setting of the server would end the literal elsewhere.
+        // Without the `E`, an old setting of the server would end the literal too early.
         assert_eq!(statement, "ROLLBACK PREPARED E'it\\\\''s';");
         db.run(&statement).await;
     }

@@ -1,12 +1,12 @@
-//! What `doctor` says of a whole server: its settings, its lock table, and that it is a standby.
+//! The findings of `doctor` about a whole server: its settings, its lock table, and that it is a standby.
 
-use advisory_tests::{OwnServer, Standby, left_out, owns_server};
+use advisory_tests::{OwnServer, Standby, left_out, owns_server, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
 use crate::doctor::{findings, fix, level, message, problems};
 use crate::locks::does;
 
-/// A server of a test's own with few places for locks, seen from first to last.
+/// A test's own server with room for few locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     if !owns_server() {
@@ -34,7 +34,7 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
             does(&mut admin, &statement).await;
         }
     }
-    // What is said to be left can be taken, all by one call.
+    // The reported number of free places can be locked, all in one call.
     let room = message(&before, "lock_table");
     assert_eq!(level(&before, "lock_table"), "fine", "{room}");
     let left: i64 = room
@@ -49,6 +49,16 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     does(&mut admin, &take(left)).await;
     let full = findings(server.url(), &[]).await;
     assert_eq!(problems(&full), ["lock_table"]);
+    let holder = format!(
+        "The largest holders: {} in postgres: ",
+        pid_of(&mut admin).await
+    );
+    let said = message(&full, "lock_table");
+    assert!(said.contains(&holder), "{said}");
+    assert!(
+        said.contains(&format!(", of them {left} advisory")),
+        "{said}"
+    );
     does(&mut admin, "SELECT pg_advisory_unlock_all()").await;
     does(&mut admin, &take(left * 6 / 10)).await;
     let half = findings(server.url(), &[]).await;
@@ -78,7 +88,7 @@ async fn a_standby_is_a_problem() {
     assert_eq!(problems(&findings), ["standby"]);
 }
 
-/// Over TCP, where the advice names the operating system's two hours.
+/// Over TCP, where the advice mentions the operating system's two hours.
 #[tokio::test(flavor = "multi_thread")]
 async fn keepalives_are_advised_over_tcp() {
     if !owns_server() {

@@ -1,6 +1,6 @@
-//! Does the document of a program of several crates say of each lock who takes it, and where that is?
+//! The document of a program of several crates says who takes each lock, and where.
 
-use advisory_pattern::Record;
+use advisory_pattern::{Permits, Record};
 
 use crate::programs::{advisory, file, program_of, site};
 
@@ -32,7 +32,7 @@ fn dump(name: &str, sites: &[Record]) -> String {
 }
 
 #[test]
-fn who_takes_a_declared_lock_stands_behind_it_with_its_pattern() {
+fn the_holder_of_a_declared_lock_is_listed_with_its_pattern() {
     let sites = [
         site(
             "bank",
@@ -79,7 +79,7 @@ fn a_name_that_two_locks_have_says_nothing() {
 }
 
 #[test]
-fn a_function_that_moves_within_its_file_is_no_drift() {
+fn moving_a_function_within_its_file_is_not_a_drift() {
     let sites = |first, second| {
         [
             site(
@@ -103,11 +103,11 @@ fn a_function_that_moves_within_its_file_is_no_drift() {
 }
 
 #[test]
-fn how_a_site_asks_and_how_many_may_hold_it_stand_in_both_formats() {
+fn both_formats_show_the_wait_and_the_permits_of_a_site() {
     let export = Record {
         wait: Some("10m".into()),
         poll: Some("1s".into()),
-        permits: Some(3),
+        permits: Some(Permits::Number(3)),
         ..site("shop", "export", 7, &["export"], &["pattern export"])
     };
     let document = dump("polled", std::slice::from_ref(&export));
@@ -121,7 +121,12 @@ fn how_a_site_asks_and_how_many_may_hold_it_stand_in_both_formats() {
     assert_eq!(json["sites"][0]["permits"], 3);
     for (permits, code, told) in [
         ("3", 0, ""),
-        ("\"few\"", 2, "`permits` is not a number from 1 to 1000"),
+        ("\"self.limit\"", 0, ""),
+        (
+            "true",
+            2,
+            "`permits` is neither a number from 1 to 1000 nor an expression",
+        ),
     ] {
         let text = said
             .out

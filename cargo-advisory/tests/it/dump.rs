@@ -1,4 +1,4 @@
-//! Are all lock sites listed, in each form?
+//! All lock sites are listed, in each format.
 
 use std::fs;
 
@@ -88,7 +88,7 @@ fn json_has_every_member_of_the_schema() {
 }
 
 #[test]
-fn a_file_gets_the_answer_without_colours_in_a_folder_that_is_created() {
+fn a_file_is_written_without_colours_in_a_new_folder() {
     let folder = scratch("a-new-folder");
     drop(fs::remove_dir_all(&folder));
     let to = format!("{folder}/dump.txt");
@@ -116,7 +116,7 @@ fn a_file_that_cannot_be_written_stays_as_it_was() {
     symlink("told.txt", &link).unwrap();
     let program = booking_service();
     let dump = |limit: &str, to: &str| {
-        // Without its signal, a limit of the shell is an error of the write.
+        // The shell ignores the signal, so its limit becomes an error of the write.
         let script = format!("trap '' 25; {limit} exec \"$0\" dump --artifact \"$1\" -o \"$2\"");
         let command = env!("CARGO_BIN_EXE_cargo-advisory");
         let output = Command::new("sh")
@@ -132,7 +132,7 @@ fn a_file_that_cannot_be_written_stays_as_it_was() {
     assert_eq!(fs::read_to_string(&file).unwrap(), table);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
-    // Beside this one no file can be created: its name would be too long.
+    // Next to this file no other can be created: its name would be too long.
     let long = format!("{folder}/{}", "a".repeat(250));
     fs::write(&long, "before").unwrap();
     assert_eq!(dump("", &long).0, Some(0));
@@ -177,7 +177,7 @@ fn fat_lto_and_strip_leave_the_records() {
     words.extend(settings.iter().map(String::as_str));
     let built = advisory(&words);
     assert!(built.out.contains("2 lock sites"), "{built:?}");
-    // And the program alone, without the libraries on the way.
+    // Also the program alone, without the libraries in between.
     let program = shop().replace("debug", "release");
     let said = advisory(&["dump", "--artifact", &program]);
     assert_eq!(said.out, built.out);
@@ -185,7 +185,7 @@ fn fat_lto_and_strip_leave_the_records() {
 
 #[test]
 fn a_program_without_locks_has_none() {
-    // The command itself, which knows what records look like.
+    // The command itself, which contains the parts of a record.
     let said = advisory(&["dump", "--artifact", env!("CARGO_BIN_EXE_cargo-advisory")]);
     assert_eq!(
         (said.code, said.out.as_str()),

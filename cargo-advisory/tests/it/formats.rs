@@ -1,4 +1,4 @@
-//! Are the records found in every format that a compiler writes, also where this machine's would not?
+//! Records are found in every format that a compiler writes, not only this machine's.
 
 use advisory_pattern::Record;
 use object::write::{Object, pe};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::programs::{advisory, file};
 
-/// Two records as a linker lays them out: with padding between them.
+/// Two records in a linker's layout: with padding between them.
 fn records(version: &str) -> Vec<u8> {
     let site = |function: &str, number: i64| Record {
         kind: "fn".to_owned(),
@@ -208,7 +208,7 @@ fn two_versions_of_a_crate_are_one_lock_and_two_crates_are_not() {
 }
 
 #[test]
-fn a_record_that_says_what_nobody_knows_is_refused_with_the_files_name() {
+fn an_unknown_record_is_refused_with_the_files_name() {
     let known = String::from_utf8(records("0.1.0")).unwrap();
     let metadata = |name: &str, from: &str, to: &str| {
         let records = known.replace(from, to);
@@ -236,7 +236,7 @@ fn a_record_that_says_what_nobody_knows_is_refused_with_the_files_name() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Damage anywhere is a message or an answer, never a panic.
+    /// Damage anywhere gives an error or a result, never a panic.
     #[test]
     fn damage_is_survived(
         which in 0..6_usize,
@@ -252,7 +252,7 @@ proptest! {
             _ => archive(&[&elf(), &coff()]),
         };
         for (at, byte) in damage {
-            // Most of what can go wrong is in the headers.
+            // Most errors are in the headers.
             let at = at.index(program.len().min(2048));
             program[at] = byte;
         }

@@ -1,4 +1,4 @@
-//! Is the order of locks drawn, and are two orders told?
+//! The order of locks is drawn, and contradicting orders are reported.
 
 use advisory_pattern::order::{Edge, End};
 
@@ -24,7 +24,7 @@ fn line(held: End, asked: End) -> String {
 }
 
 #[test]
-fn one_order_is_drawn_once_and_is_no_finding() {
+fn one_order_is_drawn_once_and_causes_no_finding() {
     let line = line(
         end("account:<from>", "src/a.rs:3"),
         End {
@@ -55,7 +55,7 @@ fn a_record_can_not_steer_the_terminal() {
     }
 }
 
-/// Golden: this is what code hosts are given to draw.
+/// Golden: the text that code hosts draw.
 #[test]
 fn a_mermaid_graph_has_the_same_boxes_and_arrows() {
     let leased = End {
@@ -78,7 +78,7 @@ fn a_mermaid_graph_has_the_same_boxes_and_arrows() {
 }
 
 #[test]
-fn two_orders_of_two_processes_are_red_and_told_with_both_places() {
+fn contradicting_orders_are_red_and_shown_with_both_places() {
     let one = line(end("a:<id>", "src/a.rs:3"), end("b:<id>", "src/a.rs:9"));
     let other = line(end("b:<b>", "src/b.rs:5"), end("a:<a>", "src/b.rs:7"));
     let more = line(end("a:<id>", "src/a.rs:3"), end("c", "src/c.rs:1"));
@@ -102,7 +102,7 @@ fn two_orders_of_two_processes_are_red_and_told_with_both_places() {
 }
 
 #[test]
-fn a_lock_around_both_orders_rules_the_deadlock_out_if_every_process_held_it() {
+fn a_lock_held_around_both_orders_rules_the_deadlock_out() {
     let [a, b] = ["a:<id>", "b:<id>"].map(|lock| move || end(lock, "src/a.rs:3"));
     let gated = behind(&["import (7)"], a(), b()) + &behind(&["import (7)"], b(), a());
     let said = advisory(&["graph", "--from", &file("order-gated", &gated)]);
@@ -114,7 +114,7 @@ fn a_lock_around_both_orders_rules_the_deadlock_out_if_every_process_held_it() {
 }
 
 #[test]
-fn the_file_is_the_one_that_the_program_was_told() {
+fn the_records_go_to_the_given_file() {
     let from = file("order-variable", line(end("a", ""), end("b", "")));
     let said = run(&["graph"], &[("ADVISORY_LOCK_ORDER", &from)]);
     assert_eq!(said.code, Some(0), "{said:?}");

@@ -6,10 +6,10 @@ use tokio::task::spawn_blocking;
 
 use crate::programs::{Said, advisory, booking_service};
 
-/// How the refusal begins.
+/// The start of the refusal.
 pub(crate) const REFUSED: &str = "this session does not hold the advisory lock";
 
-/// What the command prints.
+/// The output of the command.
 pub(crate) async fn require(words: &[&str]) -> Said {
     let words: Vec<String> = ["migration", "require"]
         .iter()
@@ -125,7 +125,7 @@ async fn a_shared_lock_and_a_lock_of_another_session_do_not_let_write() {
 }
 
 #[tokio::test]
-async fn a_row_without_a_key_cannot_be_written_but_an_old_one_can_be_repaired() {
+async fn a_row_without_a_key_is_refused_but_an_old_one_can_be_fixed() {
     let (db, mut conn) = bookings(&SLOT).await;
     let null = "INSERT INTO bookings VALUES (1, 7, NULL, 'Ada')";
     let error = with(&mut conn, &[HERE], null).await.unwrap_err();
@@ -168,7 +168,7 @@ async fn a_lock_of_the_whole_table_is_asked_for_once_a_statement() {
 }
 
 #[tokio::test]
-async fn an_expression_can_stand_for_a_column_and_another_type_is_refused_by_the_migration() {
+async fn an_expression_can_replace_a_column_but_not_change_its_type() {
     let db = Database::create().await;
     db.run("CREATE TABLE visits (room int, starts_at timestamp, \"Guest\" text)")
         .await;
@@ -205,10 +205,10 @@ async fn down_leaves_the_table_as_it_was() {
 
 /// A role that may write the table and nothing else.
 #[tokio::test]
-async fn a_writer_needs_no_right_but_on_the_table_and_its_search_path_changes_nothing() {
+async fn a_writer_needs_only_the_tables_rights_on_any_search_path() {
     let (_db, mut conn) = bookings(&SLOT).await;
     let key = advisory_pattern::Derivation::Sha256.key(HERE);
-    // A role belongs to the whole server, so it lives in a transaction that is rolled back.
+    // A role belongs to the whole server, so it is created in a transaction that is rolled back.
     let role = format!(
         "BEGIN; CREATE ROLE advisory_writer; GRANT INSERT ON bookings TO advisory_writer; \
          CREATE FUNCTION public.pg_lock_status() RETURNS SETOF pg_locks LANGUAGE sql AS 'SELECT * FROM pg_locks LIMIT 0'; \

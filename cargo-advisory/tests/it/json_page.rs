@@ -1,4 +1,4 @@
-//! The page of the JSON that the command writes names every member, and no other.
+//! The page about the command's JSON names every member, and no other.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ fn section(heading: &str) -> &'static str {
     section.split("\n## ").next().unwrap()
 }
 
-/// The words in backticks, without the list that they are in: `token` of `leases[].token`.
+/// The words in backticks, without their list: `token` of `leases[].token`.
 fn words(text: &str) -> BTreeSet<&str> {
     let code = text.split('`').skip(1).step_by(2);
     let words = code.flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_'));
@@ -49,7 +49,7 @@ fn members<'v>(value: &'v Value, all: &mut BTreeSet<&'v str>) {
     }
 }
 
-/// Whether the page names what the values have in this section, or in those that it refers to, and the values have what it lists.
+/// Whether the members of the values and those in this section of the page, with the sections that it refers to, are the same.
 #[track_caller]
 pub(crate) fn agrees(heading: &str, refers_to: &[&str], values: &[Value]) {
     let (intro, _) = PAGE.split_once("\n## ").unwrap();

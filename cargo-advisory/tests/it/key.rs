@@ -1,9 +1,9 @@
-//! Which numbers does a key become, and who holds them?
+//! The numbers of a key, and who holds them.
 
 use crate::programs::advisory;
 
 #[test]
-fn a_key_is_shown_under_each_derivation_with_the_sql_that_finds_its_holder() {
+fn a_key_is_shown_with_each_derivation_and_its_holder_query() {
     let said = advisory(&["key", "booking:42"]);
     assert_eq!(said.code, Some(0));
     assert_eq!(said.out, include_str!("key.txt"));
@@ -38,7 +38,7 @@ fn the_text_is_taken_as_rendered() {
 }
 
 #[test]
-fn a_number_is_shown_as_itself_and_under_the_name_of_the_tool_that_takes_it() {
+fn a_number_is_shown_with_the_tool_that_uses_it() {
     for (number, words, tools) in [
         ("72707369", &[][..], &["Prisma Migrate"][..]),
         ("737815420147457505", &[], &["Rails"]),

@@ -1,4 +1,4 @@
-//! Are leases listed as what they are, kept apart from advisory locks, and missed when a release makes one of the other?
+//! Leases are listed as leases, separate from advisory locks, and a change from one to the other is reported.
 
 use std::slice::from_ref;
 
@@ -63,10 +63,10 @@ fn sites() -> Vec<Record> {
     ]
 }
 
-/// A file that holds the records.
+/// A file that contains the records.
 fn program(name: &str, sites: &[Record]) -> String {
     let records: String = sites.iter().map(Record::encode).collect();
-    // What holds no sections is searched as a whole.
+    // A file without sections is searched as a whole.
     file(name, format!("rust{records}"))
 }
 
@@ -143,7 +143,7 @@ fn leases_collide_with_leases_and_not_with_advisory_locks() {
         "invoice:<id>",
         "pattern invoice:<id: text>",
     ));
-    // Another derivation is not another lease.
+    // A different derivation does not make a different lease.
     "md5".clone_into(&mut other[6].derivation);
     let said = check("leases-collide.rmeta", &other);
     assert_eq!(said.code, Some(1));
@@ -167,13 +167,13 @@ fn one_name_for_a_lease_and_an_advisory_lock_is_a_finding() {
     for part in [
         "advisory lock `invoice` is two locks",
         "`invoice` names a lease and an advisory lock",
-        "write `scope = \"lease\"` at both or at neither",
+        "write `#[advisory_lease]` at both or at neither",
     ] {
         assert!(said.out.contains(part), "{part}: {}", said.out);
     }
 }
 
-/// What is found when the sites were these before.
+/// The findings if these were the sites before.
 fn against(name: &str, now: &[Record], before: &[Record]) -> Said {
     let before = dump(&format!("{name}-before.rmeta"), "json", before);
     let before = file(&format!("{name}-before.json"), before);
@@ -190,13 +190,13 @@ fn moved(site: &Record, scope: &str) -> Record {
 }
 
 #[test]
-fn a_lock_that_becomes_a_lease_is_a_changed_key_and_the_other_way_round() {
+fn changing_a_lock_to_a_lease_or_back_changes_its_key() {
     assert_eq!(
         against("leases-same", &sites(), &sites()).code,
         Some(0),
         "nothing has changed"
     );
-    // Also where the key is only known at run time.
+    // Even if the key is only known at run time.
     for (at, key) in [
         (0, "invoice:<month>"),
         (2, "42"),
@@ -219,13 +219,13 @@ fn a_lock_that_becomes_a_lease_is_a_changed_key_and_the_other_way_round() {
             assert!(said.out.contains(&message), "{message}: {}", said.out);
         }
     }
-    // Between the scopes of advisory locks nothing moves.
+    // Changes between the scopes of advisory locks change no key.
     let (xact, session) = (moved(&send(), "xact"), moved(&send(), "session"));
     assert_eq!(against("leases-none", &[xact], &[session]).code, Some(0));
 }
 
 #[test]
-fn a_lease_has_no_derivation_to_change_and_one_text_however_it_is_written() {
+fn a_lease_has_no_derivation_and_one_text_for_every_spelling() {
     let mut md5 = send();
     md5.derivation = "md5".to_owned();
     assert_eq!(
@@ -250,7 +250,7 @@ fn a_key_that_becomes_a_declared_lock_is_the_same_key() {
         function: "InvoiceLock".to_owned(),
         ..named(moved(&send(), "none"))
     };
-    // Between advisory locks the derivation counts.
+    // For advisory locks the derivation matters.
     let md5 = Record {
         derivation: "md5".to_owned(),
         ..declared.clone()

@@ -1,5 +1,6 @@
-//! Are live locks shown with their names, and nothing that steers a terminal?
+//! Live locks are shown with their names, and without terminal control characters.
 
+use advisory_runtime::__private::lease::Steps as _;
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
@@ -32,6 +33,25 @@ pub(crate) async fn locks_at(url: &str, words: &[&str]) -> Said {
     spawn_blocking(running).await.unwrap()
 }
 
+/// The same on a terminal of so many columns, which `script` makes; `None` without one.
+pub(crate) async fn locks_on_terminal(db: &Database, columns: u32, words: &str) -> Option<String> {
+    let command = env!("CARGO_BIN_EXE_cargo-advisory");
+    let line = format!("stty cols {columns} rows 200; {command} locks {words}");
+    let url = db.url().to_owned();
+    let running = move || {
+        let mut script = std::process::Command::new("script");
+        script
+            .args(["-qec", &line, "/dev/null"])
+            .stdin(std::process::Stdio::null());
+        script
+            .env("DATABASE_URL", url)
+            .env("NO_COLOR", "1")
+            .output()
+    };
+    let output = spawn_blocking(running).await.unwrap().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).replace('\r', ""))
+}
+
 pub(crate) async fn json(db: &Database, words: &[&str]) -> Value {
     let words: Vec<&str> = ["--json"].iter().chain(words).copied().collect();
     let said = locks(db, &words).await;
@@ -42,7 +62,7 @@ pub(crate) async fn does(conn: &mut AsyncPgConnection, sql: &str) {
     conn.batch_execute(sql).await.unwrap();
 }
 
-/// A connection that holds what the statement takes.
+/// A connection that holds the statement's locks.
 pub(crate) async fn holder(db: &Database, application: &str, sql: &str) -> AsyncPgConnection {
     let mut conn = db.connect().await;
     does(
@@ -54,7 +74,7 @@ pub(crate) async fn holder(db: &Database, application: &str, sql: &str) -> Async
     conn
 }
 
-/// One that waits for it.
+/// A connection that waits for one of them.
 pub(crate) async fn waiter(
     db: &Database,
     application: &str,
@@ -66,7 +86,7 @@ pub(crate) async fn waiter(
         drop(conn.batch_execute(sql).await);
         conn
     });
-    // A moment after a wait has begun the server notes when.
+    // The server records the start of a wait a moment later.
     let short = format!(
         "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND waitstart IS NOT NULL)"
     );
@@ -76,7 +96,7 @@ pub(crate) async fn waiter(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_are_shown_by_name_with_who_waits_below_them() {
+async fn locks_are_shown_by_name_with_their_waiters_below() {
     let db = Database::create().await;
     let mut job = holder(
         &db,
@@ -110,9 +130,10 @@ async fn locks_are_shown_by_name_with_who_waits_below_them() {
             said.out
         );
         assert!(lines[2].contains("booking-service ("), "{}", said.out);
-        assert!(lines[4].starts_with("1 lock, 1 waiter in database `"));
+        let last = lines.last().unwrap();
+        assert!(last.starts_with("1 lock, 1 waiter in database `"), "{last}");
     }
-    // Without an inventory there is the comment of the waiter's query.
+    // Without an inventory the name is from the comment of the waiter's query.
     let bare = locks(&db, &[]).await;
     let said = format!("\n<tenant_id>:<date> ({CLEANUP})  {held_by} ");
     assert!(bare.out.contains(&said), "{}", bare.out);
@@ -120,7 +141,7 @@ async fn locks_are_shown_by_name_with_who_waits_below_them() {
     drop(waiting.await.unwrap());
 }
 
-/// Patterns and never values, and what is held, done and claimed apart.
+/// Patterns and never values; held, done and claimed rows are distinguished.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_and_claims_are_shown_with_their_names_and_states() {
     let db = Database::create().await;
@@ -247,13 +268,13 @@ async fn names_that_are_not_certain_say_so() {
         .map(|key| format!("pg_catalog.pg_advisory_lock({key})"))
         .collect();
     for (text, first, last) in [
-        // The server cuts the query off before the last number.
+        // The server truncates the query before the last number.
         ("a:<x>", "a:<x> (0)", "perhaps a:<x> (39)"),
         ("a:<x>, b:<y>", "a:<x> or b:<y> (0)", "a:<x> or b:<y> (39)"),
     ] {
         let take = format!("/*advisory:{text}*/;SELECT {}", calls.join(","));
         let held = holder(&db, "job", &take).await;
-        let said = locks(&db, &[]).await;
+        let said = locks(&db, &["--filter", "a:<x>"]).await;
         for label in [first, last] {
             assert!(
                 said.out.lines().any(|line| line.starts_with(label)),
@@ -288,7 +309,7 @@ async fn the_locks_of_other_tools_have_their_names() {
         let has = |line: &str| line.starts_with(&label);
         assert!(said.out.lines().any(has), "{label}: {}", said.out);
     }
-    // What the program says of its own number is stronger.
+    // The program's own name for its number takes precedence.
     drop(held);
     db.until_no_locks().await;
     let own = "/*advisory:nightly*/;SELECT pg_catalog.pg_advisory_lock(1)";

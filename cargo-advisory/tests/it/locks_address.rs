@@ -1,4 +1,4 @@
-//! Which database does the command look at, and what does it see there with which role?
+//! The database that the command looks at, and what it sees there with which role.
 
 use std::process::Command;
 
@@ -7,9 +7,9 @@ use advisory_tests::Database;
 use crate::locks::{holder, locks_at};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_without_pg_monitor_is_told_what_it_does_not_see() {
+async fn a_role_without_pg_monitor_learns_what_is_hidden() {
     let db = Database::create().await;
-    // One that SQL takes in quotes alone.
+    // A name that SQL accepts only in quotes.
     let name = format!("night-watch-{}", std::process::id());
     let role = format!("\"{name}\"");
     db.run(&format!("CREATE ROLE {role} LOGIN")).await;
@@ -37,7 +37,7 @@ async fn a_role_without_pg_monitor_is_told_what_it_does_not_see() {
         .await;
 }
 
-/// Where the database is written: the flag, the environment, a `.env`, in this order.
+/// The sources of the address: the flag, the environment, a `.env`, in this order.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_database_is_found_as_diesels_command_finds_it() {
     let db = Database::create().await;
@@ -70,7 +70,7 @@ async fn the_database_is_found_as_diesels_command_finds_it() {
     ];
     assert_eq!(cases[0], (Some(0), String::new()));
     assert_eq!(cases[1], (Some(0), String::new()));
-    // What a script has set to nothing is not there.
+    // An empty variable counts as unset.
     let empty = command(&[("DATABASE_URL", "")], &["--database-url", " "]);
     assert_eq!(empty, (Some(0), String::new()));
     let (code, err) = &cases[2];
@@ -95,7 +95,7 @@ async fn the_database_is_found_as_diesels_command_finds_it() {
     }
 }
 
-/// An `@`, a `/`, a `?` or a space of the password that is not encoded ends it for the parser.
+/// An unencoded `@`, `/`, `?` or space ends the password for the parser.
 #[test]
 fn no_message_has_a_part_of_the_password() {
     for url in [

@@ -1,18 +1,21 @@
-//! `cargo advisory locks --older-than`, where it is not known how old a lock is.
+//! `cargo advisory locks --older-than`, when the age of a lock is not known.
 
 use std::time::Duration;
 
+use advisory_pattern::Record;
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::locks::{does, holder, json, locks, locks_at};
-use crate::programs::Said;
+use crate::programs::{Said, program_of, site};
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// A session-level lock whose session is older than two seconds, and runs this again and again.
+/// A session-level lock whose session is older than two seconds, and runs this statement repeatedly.
 struct Busy {
     pid: i32,
     stop: oneshot::Sender<()>,
@@ -71,12 +74,12 @@ async fn a_session_level_lock_of_a_busy_session_is_not_called_young() {
         assert_eq!(holder["pid"], busy.pid);
         let at_most = holder["held_at_most_ms"].as_u64().unwrap();
         assert!(at_most >= 2_000, "{holder}");
-        // What is certain goes first.
+        // Locks whose age is certain are ended first.
         let said = locks(&db, &["--older-than", "0s"]).await;
         assert_eq!((said.code, &*said.err), (Some(1), ""), "{said:?}");
         let said = locks(&db, &["--older-than", "1h"]).await;
         assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
-        // Once it is silent for that long, it is old.
+        // It is old once its session has been idle for that long.
         let conn = busy.stop().await;
         let recent = "SELECT 'recent' FROM pg_stat_activity WHERE application_name = 'busy' \
              AND state_change > clock_timestamp() - interval '2 s'";
@@ -140,4 +143,74 @@ async fn a_lock_that_a_role_does_not_see_is_not_called_young() {
     assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
     drop(held);
     db.run("DROP ROLE \"user\"").await;
+}
+
+/// A lease that is renewed in time is not old, however long it is held; neither is a key that is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_and_claims_that_nobody_ends_are_older() {
+    let db = Database::create().await;
+    let table = Table::new();
+    let mut conn = db.connect().await;
+    table.set_up(&mut conn).await.unwrap();
+    let request = Request::rendered("report:<month>", "report:1".to_owned());
+    drop(table.acquire(&mut conn, request).await.unwrap());
+    let leased = Record {
+        scope: "lease".to_owned(),
+        ..site(
+            "svc",
+            "report",
+            7,
+            &["report:<month>"],
+            &["pattern report:<month: text>"],
+        )
+    };
+    let program = program_of("locks-age.rmeta", &[leased]);
+    db.run("CREATE TABLE jobs (id int PRIMARY KEY, locked_until timestamptz, locked_by text)")
+        .await;
+    let older = async || {
+        let words = [
+            "--older-than",
+            "45s",
+            "--claims",
+            "jobs",
+            "--artifact",
+            &program,
+        ];
+        let said = locks(&db, &words).await;
+        (said.code, said.out)
+    };
+    // The ttl is a minute.
+    for (set, is_older) in [
+        (
+            "expires_at = clock_timestamp() + interval '55 s', acquired_at = clock_timestamp() - interval '1 day'",
+            false,
+        ),
+        ("expires_at = clock_timestamp() + interval '20 s'", false),
+        ("expires_at = clock_timestamp() + interval '10 s'", true),
+        ("expires_at = 'infinity'", true),
+        (
+            "expires_at = clock_timestamp() + interval '10 s', is_kept = true",
+            false,
+        ),
+    ] {
+        db.run(&format!("UPDATE public.advisory_lease SET {set}"))
+            .await;
+        let (code, out) = older().await;
+        assert_eq!(code, Some(is_older.into()), "{set}: {out}");
+        assert_eq!(
+            out.contains("; 1 lease not renewed for 45s"),
+            is_older,
+            "{out}"
+        );
+    }
+    for (until, is_older) in [("30 s", false), ("-30 s", false), ("-50 s", true)] {
+        let row = format!(
+            "DELETE FROM jobs; INSERT INTO jobs VALUES (1, clock_timestamp() + interval '{until}', 'one#u')"
+        );
+        db.run(&row).await;
+        let (code, out) = older().await;
+        assert_eq!(code, Some(is_older.into()), "{until}: {out}");
+        let says = "; 1 claim expired for 45s and not taken over";
+        assert_eq!(out.contains(says), is_older, "{out}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Is a statement or a session ended only when that was meant?
+//! A statement or a session is ended only on purpose.
 
 use std::process::{Command, Stdio};
 
@@ -47,7 +47,7 @@ async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiters_statement_is_cancelled_and_its_session_goes_on() {
+async fn a_waiters_statement_is_cancelled_and_its_session_stays() {
     let db = Database::create().await;
     let held = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
     let (pid, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
@@ -78,7 +78,7 @@ async fn who_has_no_advisory_lock_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_that_may_not_is_told_which_one_may() {
+async fn a_role_without_the_right_learns_which_role_has_it() {
     let db = Database::create().await;
     let role = format!("ends_{}", std::process::id());
     db.run(&format!(
@@ -99,9 +99,9 @@ async fn a_role_that_may_not_is_told_which_one_may() {
         .await;
 }
 
-/// On a terminal, which `script` makes one of.
+/// On a terminal, which `script` provides.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_is_asked_and_anything_but_yes_is_no() {
+async fn a_person_is_asked_and_only_yes_means_yes() {
     if Command::new("script")
         .arg("--version")
         .stdout(Stdio::null())

@@ -1,6 +1,7 @@
-//! Leases in `cargo advisory locks`: errors, rows that never expire, and tables that are large.
+//! Leases in `cargo advisory locks`: errors, rows that never expire, and large tables.
 
 use advisory_pattern::Record;
+use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
 
@@ -116,7 +117,7 @@ async fn a_large_table_of_leases_is_counted_and_not_read() {
     assert!(lines.len() < 12, "{}", said.out);
 
     let value = json(&db, &[]).await;
-    // However many there are: a thousand done keys, and a thousand leases that are held.
+    // In any number: a thousand done keys, and a thousand held leases.
     assert_eq!(value["leases"].as_array().unwrap().len(), 1_001);
     assert_eq!(
         value["lease_counts"],
@@ -139,7 +140,7 @@ async fn a_filter_finds_one_lease_in_a_large_table() {
     assert_eq!(found(&["--filter", "The LAST"]).await, (1, Some(1)));
     assert_eq!(found(&["--filter", "SEND:"]).await, (1_000, Some(MANY)));
     assert_eq!(found(&["--filter", "no such"]).await, (0, None));
-    // The name is the program's, and not in the table.
+    // The name is the program's, and is not in the table.
     let site = Record {
         name: Some("Dispatch".to_owned()),
         scope: "lease".to_owned(),
@@ -165,6 +166,6 @@ async fn a_filter_finds_one_lease_in_a_large_table() {
     let hashes = "SELECT count(*) FROM public.advisory_lease WHERE pattern IS NULL";
     assert_eq!(db.count(hashes).await, 2);
     let said = locks(&db, &["--filter", "one"]).await;
-    // The last one is called so too.
+    // The last one has this name too.
     assert_eq!(said.out.matches(" done ").count(), 3, "{}", said.out);
 }

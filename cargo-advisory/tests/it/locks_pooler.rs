@@ -1,13 +1,16 @@
 //! A lock that a program left on a session behind a pooler, which the command itself uses too.
 
-use advisory_tests::{Bouncer, Database, left_out};
+use std::time::{Duration, Instant};
+
+use advisory_tests::{Bouncer, Database, left_out, pid_of};
 use diesel::dsl::{select, sql};
 use diesel::sql_types::{Integer, Nullable};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use serde_json::Value;
 
-use crate::locks::{does, json, locks, locks_at};
-use crate::programs::Said;
+use crate::doctor::{findings, level, message};
+use crate::locks::{does, holder as holds, json, locks, locks_at};
+use crate::programs::{Said, run};
 
 /// Leaves a session-level lock on a pooler's session, and returns the process id of its backend.
 async fn leave_lock(db: &Database, pooled: &str) -> i32 {
@@ -45,6 +48,8 @@ async fn a_pooled_session_is_not_shown_as_the_command() {
     for settings in [
         "pool_mode = transaction",
         "pool_mode = transaction\napplication_name_add_host = 1",
+        // The session does not say whose it is.
+        "pool_mode = transaction\nignore_startup_parameters = application_name",
     ] {
         let db = Database::create().await;
         let bouncer = match Bouncer::start(&db, settings).await {
@@ -95,4 +100,131 @@ async fn a_run_shows_nothing_of_the_runs_before_it() {
         assert_eq!(value["locks"][0]["tries"], serde_json::json!([]));
     }
     drop(conn);
+}
+
+/// The pooler's one session is in use. It would answer after `query_wait_timeout`, two minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exhausted_pooler_is_named_at_once() {
+    let db = Database::create().await;
+    let settings = "pool_mode = transaction\ndefault_pool_size = 1";
+    let bouncer = match Bouncer::start(&db, settings).await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out("pgbouncer", why),
+    };
+    let pooled = bouncer.url(&db);
+    let mut conn = AsyncPgConnection::establish(&pooled).await.unwrap();
+    does(&mut conn, "BEGIN; SELECT pg_advisory_xact_lock(7)").await;
+    for words in [&["locks"][..], &["doctor"], &["lease", "list"]] {
+        let (url, words) = (pooled.clone(), words.to_vec());
+        let since = Instant::now();
+        let said = tokio::task::spawn_blocking(move || run(&words, &[("DATABASE_URL", &url)]));
+        let said = said.await.unwrap();
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+        for part in [
+            "error: the pooler in front of ",
+            "gives no connection",
+            "Connect to the server itself",
+        ] {
+            assert!(said.err.contains(part), "{part}: {}", said.err);
+        }
+        // Two seconds, and what a busy machine adds.
+        assert!(
+            since.elapsed() < Duration::from_secs(6),
+            "{:?}",
+            since.elapsed()
+        );
+    }
+    assert_eq!(
+        locks(&db, &[]).await.code,
+        Some(0),
+        "the server's own address works"
+    );
+    drop(conn);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poolers_waiter_is_marked() {
+    let db = Database::create().await;
+    let settings = "pool_mode = transaction\napplication_name_add_host = 1";
+    let bouncer = match Bouncer::start(&db, settings).await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out("pgbouncer", why),
+    };
+    let mut direct = holds(&db, "job", "SELECT pg_advisory_lock(7)").await;
+    let holder = pid_of(&mut direct).await;
+    let url = bouncer.url(&db);
+    let joined = if url.contains('?') { '&' } else { '?' };
+    let url = format!("{url}{joined}application_name=web");
+    let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
+    let waiting = tokio::spawn(async move {
+        does(&mut conn, "BEGIN; SELECT pg_advisory_xact_lock(7); COMMIT").await;
+    });
+    db.until_waiting(7).await;
+    let out = locks(&db, &[]).await.out;
+    let line = |start: &str| out.lines().find(|line| line.starts_with(start)).unwrap();
+    assert!(line("└─ waits ").contains("active, pooled"), "{out}");
+    assert!(!line("7 ").contains("pooled"), "{out}");
+    assert!(out.contains("pooled: the session of a pooler"), "{out}");
+    let value = json(&db, &[]).await;
+    for backend in value["backends"].as_array().unwrap() {
+        assert_eq!(backend["is_pooled"], backend["pid"] != holder, "{value}");
+    }
+    drop(direct);
+    waiting.await.unwrap();
+    // Without an address in the name, the role says it.
+    let role = format!("pooled_{}", std::process::id());
+    db.run(&format!(
+        "CREATE ROLE {role} LOGIN; ALTER ROLE {role} SET advisory.pooler = 'transaction'"
+    ))
+    .await;
+    let (scheme, address) = db.url().split_once("://").unwrap();
+    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    let mut conn = AsyncPgConnection::establish(&format!("{scheme}://{role}@{address}"))
+        .await
+        .unwrap();
+    does(&mut conn, "SELECT pg_advisory_lock(8)").await;
+    let value = json(&db, &[]).await;
+    assert_eq!(value["backends"][0]["is_pooled"], true, "{value}");
+    let found = findings(db.url(), &[]).await;
+    assert_eq!(level(&found, "stranded_locks"), "problem");
+    drop(conn);
+    db.until_no_locks().await;
+    db.run(&format!("DROP ROLE {role}")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranded_lock_is_a_finding_whose_command_frees_it() {
+    let db = Database::create().await;
+    let bouncer = match Bouncer::start(&db, "pool_mode = transaction").await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out("pgbouncer", why),
+    };
+    let pooled = bouncer.url(&db);
+    assert_eq!(
+        level(&findings(&pooled, &[]).await, "stranded_locks"),
+        "fine"
+    );
+    let mut pid = 0;
+    for _ in 0..20 {
+        pid = leave_lock(&db, &pooled).await;
+        if holder(&db).await == Some(pid) {
+            break;
+        }
+    }
+    let found = findings(&pooled, &[]).await;
+    assert_eq!(level(&found, "stranded_locks"), "problem", "{found:#?}");
+    assert!(message(&found, "stranded_locks").ends_with(&format!("{pid} (1 lock)")));
+    let stranded = found.iter().find(|one| one["name"] == "stranded_locks");
+    let command = format!("cargo advisory locks terminate {pid}");
+    assert_eq!(stranded.unwrap()["fix"], serde_json::json!([command]));
+    // The same lock of a program that has its own session is not stranded.
+    let own = findings(db.url(), &[]).await;
+    assert_eq!(level(&own, "stranded_locks"), "fine");
+    let ended = locks(&db, &["terminate", &pid.to_string(), "--yes"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    db.until_no_locks().await;
+    assert_eq!(
+        level(&findings(&pooled, &[]).await, "stranded_locks"),
+        "fine"
+    );
 }

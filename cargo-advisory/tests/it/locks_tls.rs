@@ -1,7 +1,7 @@
-//! Is the connection encrypted as the address says, and for whom?
+//! The connection is encrypted as the address says.
 //!
-//! Against a server of a few lines, since the tests' PostgreSQL listens on a socket of this machine alone, where there is no TLS: it
-//! refuses everybody, and says whether that was encrypted.
+//! Against a minimal server, since the tests' PostgreSQL listens only on a local socket, where there is no TLS: it
+//! refuses every session, and says whether the connection was encrypted.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -37,7 +37,7 @@ fn refusal(message: &str) -> Vec<u8> {
     bytes
 }
 
-/// Without a configuration the server does not speak TLS.
+/// Without a configuration the server does not use TLS.
 fn refuse(mut client: TcpStream, config: Option<Arc<ServerConfig>>) -> std::io::Result<()> {
     let mut asked = [0; 8];
     client.read_exact(&mut asked)?;
@@ -76,14 +76,14 @@ fn serve(config: Option<Arc<ServerConfig>>) -> u16 {
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            // A client that does not trust us ends the handshake.
+            // A client that does not trust the certificate ends the handshake.
             drop(refuse(client, config.clone()));
         }
     });
     port
 }
 
-/// What the command says of an address.
+/// The output of the command for an address.
 fn refused(url: &str) -> String {
     let said = run(&["locks"], &[("DATABASE_URL", url)]);
     assert_eq!((said.code, &*said.out), (Some(2), ""), "{url}");
@@ -141,7 +141,7 @@ fn no_form_of_an_address_weakens_its_sslmode() {
         ),
     ] {
         let err = refused(&address);
-        // Where the system has no authorities at all, that is the answer.
+        // If the system has no authorities at all, the answer says so.
         let has_none = word == encrypted && err.contains("no trusted authorities");
         assert!(err.contains(word) || has_none, "{address}: {err}");
     }
@@ -211,7 +211,7 @@ fn sslmode_means_what_it_does_for_libpq() {
         ),
     ] {
         let err = said(host, query);
-        // Where the system has no authorities at all, that is the answer.
+        // If the system has no authorities at all, the answer says so.
         let has_none = word == stranger && err.contains("no trusted authorities");
         assert!(err.contains(word) || has_none, "{query} of {host}: {err}");
     }

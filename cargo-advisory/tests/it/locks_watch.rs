@@ -1,4 +1,4 @@
-//! `locks --watch` shows what changes, and ends when nobody can see it.
+//! `locks --watch` shows changes, and ends when its output is closed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -42,7 +42,7 @@ async fn watching_shows_what_changes_and_ends_with_ctrl_c() {
     assert_eq!(err, "");
 }
 
-/// Starts the view of a database whose next refresh is an hour away, or as far as `interval` says.
+/// Starts the view of a database, with the next refresh an hour away, or after `interval`.
 fn watch(url: &str, interval: &str) -> Child {
     Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
         .args(["locks", "--watch", "--interval", interval])
@@ -54,7 +54,7 @@ fn watch(url: &str, interval: &str) -> Child {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watching_ends_between_refreshes_when_nobody_reads() {
+async fn watching_ends_between_refreshes_with_its_reader() {
     let db = Database::create().await;
     let mut watching = watch(db.url(), "1h");
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
@@ -64,7 +64,7 @@ async fn watching_ends_between_refreshes_when_nobody_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watching_a_server_that_is_gone_ends_when_nobody_reads() {
+async fn watching_a_stopped_server_ends_with_its_reader() {
     if !owns_server() {
         return left_out("a server that stops", "the server is somebody's own");
     }
@@ -76,14 +76,14 @@ async fn watching_a_server_that_is_gone_ends_when_nobody_reads() {
     let mut errors = BufReader::new(watching.stderr.take().unwrap()).lines();
     let first = errors.next().unwrap().unwrap();
     assert!(first.contains("error"), "{first}");
-    // More than the pipe has room for must not be what keeps it from noticing.
+    // It must notice even if the pipe is full.
     let errors = std::thread::spawn(move || errors.count());
     drop(lines);
     assert_eq!(watching.wait().unwrap().code(), Some(0));
     errors.join().unwrap();
 }
 
-/// As after `nohup`, which has the signal of a closed terminal ignored.
+/// As after `nohup`, which ignores the signal of a closed terminal.
 #[tokio::test(flavor = "multi_thread")]
 async fn watching_ends_with_its_terminal() {
     if Command::new("script").arg("--version").output().is_err() {
@@ -122,7 +122,7 @@ async fn watching_ends_with_its_terminal() {
     assert!(has_ended);
 }
 
-/// Polls until it is so; `false` if it never is.
+/// Polls until true; `false` if it never is.
 async fn until(is_so: impl Fn() -> bool) -> bool {
     let mut ticks = interval(Duration::from_millis(20));
     let polling = async {
@@ -134,7 +134,7 @@ async fn until(is_so: impl Fn() -> bool) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watching_ends_when_nobody_reads_any_more() {
+async fn watching_ends_with_its_reader() {
     let db = Database::create().await;
     let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
         .args(["locks", "--watch", "--interval", "20ms"])

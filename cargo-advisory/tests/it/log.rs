@@ -1,4 +1,5 @@
-//! Are the waits and deadlocks of a server's log told, in each format? On the log of a real server, in which each has happened.
+//! The waits and deadlocks of a server's log are reported, in each format. The log is that of a real server, on which each has
+//! happened.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::locks::{CLEANUP, does};
 use crate::programs::{Said, booking_service, run};
 
-/// Prefixes in circulation: the default, that of pgBadger's page, that of Amazon's servers, and two more.
+/// Common prefixes: the default, that of pgBadger's page, that of Amazon's servers, and two more.
 const PREFIXES: [&str; 5] = [
     "%m [%p] ",
     "%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h ",
@@ -22,7 +23,7 @@ const PREFIXES: [&str; 5] = [
     "%m %p pid=%p app=%a ",
 ];
 
-/// A server that logs in every format that it has.
+/// A server that logs in every format that it supports.
 pub(crate) struct Logging {
     server: OwnServer,
 }
@@ -52,7 +53,7 @@ impl Logging {
         Self { server }
     }
 
-    /// The logs that there are, with the name of their format.
+    /// The logs of this server, with the names of their formats.
     fn files(&self) -> Vec<(&'static str, PathBuf)> {
         let names = [("stderr", "log"), ("csvlog", "csv"), ("jsonlog", "json")];
         let path = |end: &str| self.server.file(&format!("data/log/server.{end}"));
@@ -79,7 +80,7 @@ impl Logging {
         conn
     }
 
-    /// Waits until each log has a text so many times.
+    /// Waits until each log contains a text this many times.
     async fn until_logged(&self, text: &str, count: usize) {
         let end = Instant::now() + Duration::from_secs(30);
         let mut poll = interval(Duration::from_millis(10));
@@ -101,7 +102,7 @@ impl Logging {
         }
     }
 
-    /// Begins a wait, and returns when the log has it.
+    /// Begins a wait, and returns when the log contains it.
     pub(crate) async fn wait(
         &self,
         application: &str,
@@ -125,10 +126,10 @@ impl Logging {
 
 pub(crate) const STILL_WAITING: &str = "process {pid} still waiting for";
 
-/// Every kind of wait, once. Returns what the pids were called by.
+/// Every kind of wait, once. Returns the name of each process.
 async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
     let mut pids = Vec::new();
-    // A wait that ends with the lock.
+    // A wait that ends with a grant.
     let mut holder = logs.connect("cleanup-job").await;
     pids.push((pid_of(&mut holder).await, "cleanup-job"));
     does(&mut holder, &format!("SELECT pg_advisory_lock({CLEANUP})")).await;
@@ -140,7 +141,7 @@ async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
     logs.until_logged(&format!("process {pid} acquired"), 1)
         .await;
 
-    // Waits that are given up: by a timeout, by an administrator, and one that is too short to be logged itself.
+    // Waits that end without a grant: by a timeout, by an administrator, and one that is too short to be logged.
     does(
         &mut holder,
         "SELECT pg_advisory_lock(7, -3), pg_advisory_lock(72707369)",
@@ -243,7 +244,7 @@ fn check_deadlocks(format: &str, value: &Value, pids: &[(i32, &str)]) {
         assert_eq!(names, ["a:<x>", "b:<y>"], "{format}");
         assert_eq!(deadlock["victim"], deadlock["sessions"][0]["pid"]);
     }
-    // Who a process was, where the format tells.
+    // The role and application of a process, if the format contains them.
     if format != "stderr" {
         let (pid, _) = pids.iter().find(|(_, name)| *name == "one").unwrap();
         let mut sessions = deadlocks
@@ -255,7 +256,7 @@ fn check_deadlocks(format: &str, value: &Value, pids: &[(i32, &str)]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_wait_is_told_in_each_format_and_behind_each_prefix() {
+async fn each_wait_is_reported_in_each_format_and_with_each_prefix() {
     if !owns_server() {
         return left_out("a server's log", "the server is somebody's own");
     }

@@ -1,4 +1,4 @@
-//! Does `log --follow` tell what happens as a log grows?
+//! `log --follow` reports what happens as a log grows.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -11,9 +11,9 @@ use serde_json::Value;
 use crate::locks::does;
 use crate::log::{Logging, STILL_WAITING, spawn};
 
-/// As the log grows, after its file was truncated or renamed, and until Ctrl-C.
+/// While the log grows, after its file was truncated or renamed, and until Ctrl-C.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_followed_is_told_as_it_happens() {
+async fn a_followed_log_is_reported_as_it_grows() {
     if !owns_server() {
         return left_out("a server's log", "the server is somebody's own");
     }
@@ -73,7 +73,7 @@ async fn what_is_followed_is_told_as_it_happens() {
     assert_eq!(following.wait().unwrap().code(), Some(0));
 }
 
-/// A pipe that stays open is told without its end, as an object a line.
+/// A pipe that stays open is reported before it ends, one object per line.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipe_is_followed_until_it_ends() {
     let mut following = spawn(&["log", "-f", "--format", "json"], Stdio::piped());

@@ -1,4 +1,4 @@
-//! A log is read from wherever it comes and wherever it begins, and written as the page shows it.
+//! A log is read from any source and from any position, and written as the page shows.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 use crate::log::{log, spawn};
 use crate::programs::file;
 
-/// Any role can write such lines, with `RAISE LOG`.
+/// Any role can write such lines with `RAISE LOG`.
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_that_add_up_to_more_than_time_are_summed_up() {
     let longest = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 10000000000000000000000.000 ms\n";
@@ -16,9 +16,9 @@ async fn waits_that_add_up_to_more_than_time_are_summed_up() {
     assert!(said.out.contains("\n42    3 "), "{}", said.out);
 }
 
-/// Piped input is the same as a file. Input that is not a log is reported.
+/// Piped input gives the same result as a file. Input that is not a log is reported.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_standard_input_is_a_log_and_a_program_is_none() {
+async fn the_standard_input_is_a_log_and_a_program_is_not() {
     let text = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 still waiting for ShareLock on advisory lock [5,0,42,1] after 1003.570 ms\n\
                 2026-11-22 07:06:19.026 UTC [3] DETAIL:  Processes holding the lock: 1, 2. Wait queue: 3.\n\
                 2026-11-22 07:06:19.026 UTC [3] STATEMENT:  SELECT pg_advisory_lock_shared(42)";
@@ -75,7 +75,7 @@ fn csv(pid: u32, message: &str, statement: &str) -> String {
     )
 }
 
-/// A file is cut where the disk was full, where the server crashed, or where reading began; what follows is read.
+/// A file can be cut where the disk was full, where the server crashed, or where reading began; the rest is read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_is_cut_inside_a_record_is_read_from_the_next() {
     let acquired = |pid: u32| {
@@ -129,7 +129,7 @@ async fn a_log_that_is_cut_inside_a_record_is_read_from_the_next() {
     }
 }
 
-/// What others wrote into a log steers no terminal.
+/// Text in a log cannot control the terminal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_steers_no_terminal() {
     let nasty = "\u{1b}]0;owned\u{7} \u{202e}";
@@ -153,7 +153,8 @@ async fn a_log_steers_no_terminal() {
     }
 }
 
-/// The waits of the page's sample: the time of day, the process and who it is, the lock, and how it ended after how many milliseconds.
+/// The waits of the page's sample: the time of day, the process and its role, the lock, how it ended, and after how many
+/// milliseconds.
 const SAMPLE: [(&str, &str, u32, &str, u32); 8] = [
     ("06:12:02.004", "4702", 72_707_369, "acquired", 3_000),
     ("06:30:00.000", "4712", 42, "acquired", 12_000),
@@ -165,7 +166,7 @@ const SAMPLE: [(&str, &str, u32, &str, u32); 8] = [
     ("07:06:19.711", "4712", 42, "cancelled", 1_000),
 ];
 
-/// The sample of the page is what the command prints, of a log in which this has happened.
+/// The sample on the page is the command's output for a log of these events.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sample_of_the_page_is_what_is_printed() {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Does the command do what its help says, run as cargo runs it?
+//! The command, run as cargo runs it.
 #![expect(
     clippy::unwrap_used,
     reason = "the functions that tests share fail the test too"
@@ -8,6 +8,7 @@ mod application;
 mod bad_input;
 mod build;
 mod check;
+mod check_advice;
 mod command;
 mod dashboard;
 mod derived_halves;
@@ -22,10 +23,13 @@ mod guard_check;
 mod guard_partitions;
 mod json_page;
 mod key;
+mod key_find;
+mod lease_command;
 mod leases;
 mod locks;
 mod locks_address;
 mod locks_age;
+mod locks_causes;
 mod locks_end;
 mod locks_json;
 mod locks_leases;
@@ -36,10 +40,13 @@ mod locks_watch;
 mod log;
 mod log_follow;
 mod log_input;
+mod log_language;
 mod migration;
 mod programs;
 mod registry;
 mod release;
+mod report;
 mod runbook;
 mod screens;
 mod services;
+mod situations;

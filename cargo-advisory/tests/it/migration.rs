@@ -1,4 +1,4 @@
-//! Are the project's own migrations printed as they are, and do they run, up and down?
+//! The project's own migrations are printed unchanged, and run up and down.
 
 use advisory_tests::Database;
 use tokio::task::spawn_blocking;
@@ -45,7 +45,7 @@ fn what_is_printed_is_the_crates_migration() {
     }
 }
 
-/// In an empty database, each migration makes what it names, and its `down.sql` leaves nothing.
+/// In an empty database, each migration creates the objects that it names, and its `down.sql` removes all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_migration_runs_up_and_down_and_up_again() {
     let db = Database::create().await;

@@ -1,4 +1,4 @@
-//! The programs that the command is tried on: the workspace `tests/fixtures`, built once.
+//! The programs that the command is tested on: the workspace `tests/fixtures`, built once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 
 use advisory_pattern::Record;
 
-/// What a run of the command said.
+/// The output of a run of the command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -15,7 +15,7 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
-/// Read-locked by tests that use what cargo has built, and write-locked by those that rebuild a part of it with other features, so
+/// Read-locked by tests that use cargo's artifacts, and write-locked by those that rebuild a part of them with other features, so
 /// that cargo replaces the program.
 static BUILDS: RwLock<()> = RwLock::new(());
 
@@ -36,7 +36,7 @@ pub(crate) fn run_alone(words: &[&str]) -> Said {
     said(words, &[])
 }
 
-/// What is in an artifact.
+/// The records in an artifact.
 pub(crate) fn bytes(artifact: &str) -> Vec<u8> {
     let _reads = BUILDS.read().unwrap_or_else(PoisonError::into_inner);
     fs::read(artifact).unwrap()
@@ -72,11 +72,11 @@ pub(crate) fn shop() -> String {
     program("shop")
 }
 
-/// What `cargo advisory build` of all of them said.
+/// The output of `cargo advisory build` for all of them.
 pub(crate) fn built() -> &'static Said {
     static BUILT: OnceLock<Said> = OnceLock::new();
     BUILT.get_or_init(|| {
-        // The versions that are compiled already.
+        // The versions that are already compiled.
         let lock = fixtures().join("../../Cargo.lock");
         fs::copy(lock, fixtures().join("Cargo.lock")).unwrap();
         advisory(&["build", "--workspace"])
@@ -101,7 +101,7 @@ pub(crate) fn inventory() -> String {
     advisory(&["dump", "--format", "json", "--artifact", &booking_service()]).out
 }
 
-/// A file with these lock sites, as a program has them.
+/// A file with these lock sites, in the form of a program's records.
 pub(crate) fn program_of(name: &str, sites: &[Record]) -> String {
     let records: String = sites.iter().map(Record::encode).collect();
     file(name, format!("rust{records}"))
@@ -143,7 +143,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures")
 }
 
-/// The directory that the command's own tests are compiled to: most dependencies are there.
+/// The target directory of the command's own tests, which contains most dependencies.
 fn target() -> PathBuf {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     tmp.parent().unwrap().to_owned()

@@ -1,4 +1,4 @@
-//! Is it found out when the committed document no longer says what the program holds?
+//! A committed document that no longer matches the program is found.
 
 use advisory_pattern::Record;
 
@@ -28,7 +28,7 @@ fn line_numbers_and_line_ends_may_differ() {
 }
 
 #[test]
-fn a_row_that_is_old_is_shown_beside_the_new_one() {
+fn an_outdated_row_is_shown_with_its_replacement() {
     let old = DOCUMENT.replace("<tenant_id>:balance:", "<tenant_id>:payment:");
     let said = registry("registry-old.md", &old);
     assert_eq!(said.code, Some(1));
@@ -42,7 +42,7 @@ fn a_row_that_is_old_is_shown_beside_the_new_one() {
     }
 }
 
-/// The pattern has the same text, and other keys.
+/// The pattern has the same text, but other keys.
 #[test]
 fn the_type_of_a_value_is_part_of_the_document() {
     let markdown = DOCUMENT.replacen("date (text)", "date (date)", 1);
@@ -86,7 +86,7 @@ fn a_site_is_missing_on_either_side() {
     );
 }
 
-/// Methods of two types have one path.
+/// Methods of two types with the same path.
 #[test]
 fn one_of_two_equal_sites_is_missing_on_either_side() {
     let book = |line| Record {

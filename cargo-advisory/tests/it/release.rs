@@ -1,6 +1,6 @@
-//! A lock that two releases take otherwise is found.
+//! A lock that differs between two releases is found.
 
-use advisory_pattern::Record;
+use advisory_pattern::{Permits, Record};
 use serde_json::Value;
 
 use crate::document::declared;
@@ -13,7 +13,7 @@ fn against(name: &str, previous: &str, more: &[&str]) -> Said {
 }
 
 #[test]
-fn the_same_keys_are_no_change() {
+fn the_same_keys_are_not_a_change() {
     assert_eq!(
         against("against-same.json", &inventory(), &[]).code,
         Some(0)
@@ -64,7 +64,7 @@ fn a_lock_is_known_by_its_name_also_where_its_function_moved() {
 }
 
 #[test]
-fn a_change_that_is_declared_is_none() {
+fn a_declared_change_is_not_reported() {
     let previous = inventory().replace("42424242", "42424243");
     for name in [
         "idempotency-cleanup",
@@ -77,7 +77,7 @@ fn a_change_that_is_declared_is_none() {
 }
 
 #[test]
-fn other_names_of_placeholders_and_functions_that_are_gone_are_no_change() {
+fn renamed_placeholders_and_removed_functions_are_not_a_change() {
     let previous = inventory()
         .replace("<date", "<day")
         .replace("\"pay_balance\"", "\"gone\"");
@@ -88,14 +88,14 @@ fn other_names_of_placeholders_and_functions_that_are_gone_are_no_change() {
 }
 
 #[test]
-fn methods_of_one_path_are_told_apart_by_their_keys() {
+fn methods_with_one_path_are_distinguished_by_their_keys() {
     let mut previous: Value = serde_json::from_str(&inventory()).unwrap();
     let sites = previous["sites"].as_array_mut().unwrap();
     let mut twin = sites[0].clone();
     twin["line"] = 100.into();
     twin["keys"][0]["shaped"] = "other:<id: text>".into();
     sites.push(twin);
-    // A method that is gone took its key along; the one that is left has its own.
+    // The key of a removed method is gone with it; the remaining one has its own.
     let said = against("against-removed.json", &previous.to_string(), &[]);
     assert_eq!(said.code, Some(0), "{said:?}");
 }
@@ -135,7 +135,7 @@ fn changed(said: &Said, identity: &str, was: &str, is: &str) {
 }
 
 #[test]
-fn a_function_that_leaves_its_lock_for_another_is_a_change_of_the_function() {
+fn moving_a_function_to_another_lock_is_its_change() {
     let book = named("slot", function("book", "slot:<id: int>"));
     let old = [
         book.clone(),
@@ -176,7 +176,7 @@ fn the_key_of_a_declared_lock_is_compared_where_it_is_used() {
 }
 
 #[test]
-fn a_pattern_that_becomes_a_declared_lock_is_no_change() {
+fn declaring_the_lock_of_a_pattern_is_not_a_change() {
     let old = [function("book", "slot:<id: int>")];
     let new = [
         lock("SlotLock", "slot:<slot: int>"),
@@ -187,7 +187,7 @@ fn a_pattern_that_becomes_a_declared_lock_is_no_change() {
 }
 
 #[test]
-fn a_key_that_becomes_an_expression_is_not_compared_except_for_its_scope() {
+fn a_key_that_becomes_an_expression_is_compared_by_scope_only() {
     let old = [function("book", "slot:<id: int>")];
     let new = [expression("book", "slot.key()")];
     let said = between("against-expression", &old, &new);
@@ -201,7 +201,7 @@ fn a_key_that_becomes_an_expression_is_not_compared_except_for_its_scope() {
 }
 
 #[test]
-fn a_key_beside_an_expression_that_both_releases_have_is_compared() {
+fn a_key_next_to_an_unchanged_expression_is_compared() {
     let keys = |first: &str| {
         let encoded = format!("pattern {first}");
         [site(
@@ -246,10 +246,10 @@ fn the_same_values_in_another_order_are_another_key() {
         &[function("book", is)],
     );
     changed(&said, "bookings::book", was, is);
-    // A value that only one release names can be the same value.
+    // A value that only one release names may be the same value.
     let renamed = function("book", "slot:<r: int>:<seat: int>");
     becomes("renamed", function("book", was), renamed, 0);
-    // The values of two keys changed places.
+    // The values of two keys were exchanged.
     let old = keys("book", &["room:<a: int>", "seat:<b: int>"]);
     let new = keys("book", &["room:<b: int>", "seat:<a: int>"]);
     becomes("order-of-two", old.clone(), new, 1);
@@ -413,7 +413,7 @@ fn what_decides_the_number_or_who_shares_it_is_compared() {
         (
             "permits",
             Record {
-                permits: Some(3),
+                permits: Some(Permits::Number(3)),
                 ..book()
             },
             "the number of permits of advisory lock `bookings::book` has changed from 1 to 3",

@@ -1,5 +1,6 @@
-//! Does `docs/stuck-locks.md` say what happens? Each of its commands and queries is run, on a lock that is stuck.
+//! Each command and query of `docs/stuck-locks.md`, run on a lock that is stuck.
 
+use advisory_runtime::__private::lease::Steps as _;
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
@@ -46,13 +47,15 @@ async fn every_command_does_what_the_page_says() {
     let artifact = booking_service();
     let stuck = "SELECT pg_advisory_lock(42424242)";
     let lines = blocks("sh");
-    assert_eq!(lines.len(), 7, "{lines:?}");
+    assert_eq!(lines.len(), 8, "{lines:?}");
+    let table = Table::new();
+    table.set_up(&mut db.connect().await).await.unwrap();
     let log = crate::programs::file("runbook.log", WAIT);
     for line in lines {
         let mut job = holder(&db, "cleanup-job", stuck).await;
         let held_by = pid_of(&mut job).await;
         let (awaits, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(42424242)").await;
-        // A holder that is idle has nothing to cancel, so it is the waiter there.
+        // An idle holder has no statement to cancel, so here it is the waiter's.
         let pid = if line.contains("cancel") {
             awaits
         } else {
@@ -63,12 +66,21 @@ async fn every_command_does_what_the_page_says() {
             .replace("4711", &pid.to_string())
             .replace("30s", "0s")
             .replace("postgresql.log", &log);
-        if line.contains("cancel") || line.contains("terminate") {
+        if line.contains(" lease ") {
+            let request = Request::text("webhook:42").ttl(Duration::from_secs(3600));
+            drop(
+                table
+                    .acquire(&mut db.connect().await, request)
+                    .await
+                    .unwrap(),
+            );
+        }
+        if line.contains("cancel") || line.contains("terminate") || line.contains(" release ") {
             line += " --yes";
         }
         let said = cargo(&db, &line).await;
         if line.ends_with(" doctor") {
-            // The server's age alone can be a problem.
+            // The server's age can be a problem by itself.
             assert!(said.out.contains(" fine, "), "{said:?}");
             drop(job);
             drop(waiting.await.unwrap());
@@ -77,6 +89,7 @@ async fn every_command_does_what_the_page_says() {
         }
         let (code, word) = match line.split_whitespace().nth(3) {
             Some(file) if *file == *log => (0, "1 wait for 1 lock"),
+            Some("release") => (0, "The key is free."),
             Some("cancel") => (0, "was cancelled"),
             Some("terminate") => (0, "its locks are released"),
             Some("--older-than") => (1, "1 lock older than 0s, 1 waiter"),
@@ -111,7 +124,7 @@ struct Found {
 async fn every_query_does_what_the_page_says() {
     let db = Database::create().await;
     let queries = blocks("sql");
-    let [locks, terminate, prepared, rollback, lease] = queries[..] else {
+    let [locks, terminate, prepared, rollback] = queries[..] else {
         panic!("{queries:?}");
     };
     let mut conn = db.connect().await;
@@ -141,22 +154,14 @@ async fn every_query_does_what_the_page_says() {
     let prepare = "BEGIN; SELECT pg_advisory_xact_lock(8); PREPARE TRANSACTION 'invoice-4711'";
     does(&mut conn, prepare).await;
     does(&mut conn, rollback).await;
-
-    let table = Table::new();
-    table.set_up(&mut conn).await.unwrap();
-    let request = || Request::text("webhook:42").ttl(Duration::from_secs(3600));
-    table.acquire(&mut conn, request()).await.unwrap();
-    does(&mut conn, lease).await;
-    let next = table.acquire(&mut conn, request()).await.unwrap();
-    assert_eq!(next.token().get(), 2, "the token goes on");
 }
 
-/// What the recipes find, of locks that are all held.
+/// The results of the recipes, for locks that are all held.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_recipes_mislead_as_the_page_says() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
-    // A number as hashes are, a small one, and the pair that looks like it.
+    // A number that is a hash, a small one, and the pair with the same bits.
     let hash = -1_839_462_713_i64;
     let sql =
         format!("SELECT pg_advisory_lock({hash}), pg_advisory_lock(42), pg_advisory_lock(0, 42)");
@@ -181,7 +186,7 @@ async fn the_recipes_mislead_as_the_page_says() {
     does(&mut conn, "BEGIN; SELECT pg_advisory_xact_lock(43)").await;
     assert_eq!(count("classid = 0 AND objid = 43").await, 1);
 
-    // Who waits ahead in the line is among the blockers, and frees nothing.
+    // A waiter ahead in the queue is one of the blockers, but ending it releases nothing.
     let (first, one) = waiter(&db, "first", "SELECT pg_advisory_lock(42)").await;
     let (second, two) = waiter(&db, "second", "SELECT pg_advisory_lock(42)").await;
     let blockers = format!("SELECT cardinality(pg_blocking_pids({second}))");
@@ -230,7 +235,7 @@ fn arrows() -> Vec<(Node, &'static str, Node)> {
     lines.map(arrow).collect()
 }
 
-/// Each step is one command or one query of the page, each question has answers, and every way ends.
+/// Each step is one command or one query of the page, each question has answers, and every path ends.
 #[test]
 fn each_step_of_the_diagram_is_a_command_or_a_query_of_the_page() {
     let steps = [blocks("sh"), blocks("sql")].concat();
@@ -258,7 +263,7 @@ fn each_step_of_the_diagram_is_a_command_or_a_query_of_the_page() {
     assert_eq!(commands, 8);
 }
 
-/// The labels of the arrows are what the command prints.
+/// The labels of the arrows are the command's output.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_answers_of_the_diagram_are_what_is_printed() {
     let db = Database::create().await;
@@ -271,7 +276,7 @@ async fn the_answers_of_the_diagram_are_what_is_printed() {
         let lock = "SELECT pg_advisory_xact_lock(8)";
         let shown = match answer {
             "active" => {
-                // The sleep is the statement that the holder runs. It is terminated below, and not waited for.
+                // The sleep is the holder's statement. It is terminated below.
                 let (_, running) =
                     waiter_of_a_row(&db, "SELECT pg_advisory_lock(8); SELECT pg_sleep(60)").await;
                 db.until_active("pg_sleep").await;
@@ -325,7 +330,7 @@ async fn the_answers_of_the_diagram_are_what_is_printed() {
     }
 }
 
-/// A session that runs something that does not end soon.
+/// A session that runs a long statement.
 async fn waiter_of_a_row(
     db: &Database,
     sql: &'static str,

@@ -1,5 +1,5 @@
-//! Does the command say what happened, to what, and what to do? `screens.txt` is the gallery: read it aloud. Other answers have files
-//! of their own beside it.
+//! The screens of the command: what happened, to what, and what to do. `screens.txt` is the gallery: read it aloud. Other output
+//! has its own files in this folder.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::programs::{booking_service, file, run, shop};
 
 const GALLERY: &str = include_str!("screens.txt");
 
-/// What the words in braces stand for.
+/// The values of the words in braces.
 fn places() -> Vec<(&'static str, String)> {
     let document = include_str!("booking-service.md");
     let old = document.replace("<tenant_id>:balance:", "<tenant_id>:payment:");
@@ -22,7 +22,7 @@ fn places() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The words of a shell's line: one in braces can have spaces.
+/// The words of a command line: one in braces can contain spaces.
 fn words(line: &str, places: &[(&'static str, String)]) -> Vec<String> {
     let mut line = line.to_owned();
     for (name, _) in places {
@@ -38,7 +38,7 @@ fn words(line: &str, places: &[(&'static str, String)]) -> Vec<String> {
     words
 }
 
-/// Numbers of the operating system's errors differ, their words do not.
+/// The numbers of the operating system's errors differ, their texts do not.
 fn without_number(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut kept = parts.next().unwrap_or_default().to_owned();
@@ -72,7 +72,7 @@ fn each_screen_is_as_the_gallery_shows_it() {
     assert!(printed.trim_end() == GALLERY.trim_end(), "{printed}");
 }
 
-/// The host begins after the first `@`, and here that is half of the password.
+/// The host begins after the first `@`, which here is inside the password.
 #[test]
 fn a_password_with_an_at_sign_is_not_shown() {
     let address = "postgres://app:se@cret@127.0.0.1:1/shop";

@@ -1,4 +1,4 @@
-//! Are the locks of services that share a database compared?
+//! The locks of services that share a database are compared.
 
 use crate::programs::{advisory, booking_service, file, inventory};
 
@@ -8,7 +8,7 @@ fn with(name: &str, other: &str) -> crate::programs::Said {
 }
 
 #[test]
-fn a_crate_that_both_services_use_is_no_collision() {
+fn a_crate_that_both_services_use_does_not_collide() {
     let elsewhere = inventory().replace("\"line\": 11", "\"line\": 99");
     assert_eq!(with("with-same.json", &elsewhere).code, Some(0));
 }

@@ -1,7 +1,7 @@
-//! Does a request get 409 while another one works on its address, and does none of them keep an address forever?
+//! A request gets 409 while another one works on its address, and none of them keeps an address forever.
 
 #[test]
-fn an_address_is_worked_on_by_one_request_at_a_time_and_not_for_ever() {
+fn an_address_is_held_by_one_request_and_not_forever() {
     let printed = crate::printed_by("account_cleanup", &[]);
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(

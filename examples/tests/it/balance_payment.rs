@@ -1,4 +1,4 @@
-//! Does the lock keep the money together, and does its absence not?
+//! The total stays the same with the lock, and does not without it.
 
 /// Account 1, account 2, together, paid, refused.
 fn figures(printed: &str, name: &str) -> [i64; 5] {
@@ -18,7 +18,7 @@ fn money_is_neither_lost_nor_made_under_the_lock() {
             .nth(2),
         Some("2000")
     );
-    // That money was lost or made, the program says by its exit code: what is together can be the same by luck.
+    // The exit code says whether money was lost or created: the total can be right by luck.
     let [.., paid, refused] = figures(&printed, "without the lock");
     assert_eq!(paid + refused, 400);
     let [first, second, together, paid, refused] = figures(&printed, "with the lock");

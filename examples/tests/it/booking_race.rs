@@ -1,4 +1,4 @@
-//! Does the race show what the README says it does?
+//! The race shows what the README says it does.
 
 use std::process::Output;
 
@@ -40,7 +40,7 @@ fn the_table_has_a_line_for_each_run() {
 }
 
 #[test]
-fn a_wrong_flag_is_told_what_to_write() {
+fn the_error_for_a_wrong_flag_says_what_to_write() {
     for (flags, message) in [
         (
             &["--clients", "0"],
@@ -73,7 +73,7 @@ fn help_names_every_flag() {
     }
 }
 
-/// The README shows the example's own table, so that neither can go stale alone.
+/// The README shows the example's own table, so that both stay the same.
 #[test]
 fn the_readme_shows_what_the_race_prints() {
     let readme = include_str!("../../../README.md");

@@ -1,4 +1,4 @@
-//! Does one instance clean up at each tick, and the others not?
+//! One instance cleans up at each tick, and the others do not.
 
 #[test]
 fn one_instance_of_ten_cleans_up_at_each_tick() {

@@ -1,7 +1,7 @@
-//! Is the late write of a process that was stopped refused by the fence, and does it pass without one?
+//! The late write of a process that was stopped is refused by the fence, and passes without one.
 
 #[test]
-fn the_late_write_of_a_process_that_stood_still_is_refused_by_the_fence() {
+fn the_fence_refuses_the_late_write_of_a_stopped_process() {
     let printed = crate::printed_by("fenced_report", &[]);
     let refused = crate::line(&printed, "first   2026-11 ");
     assert!(

@@ -1,4 +1,4 @@
-//! Does one request generate the events, and do the others list them?
+//! One request generates the events, and the others list them.
 
 /// Events, too many, refused.
 fn figures(printed: &str, name: &str) -> [i64; 3] {

@@ -1,4 +1,4 @@
-//! Is each slot booked once where the table is guarded, and twice where it is not?
+//! Each slot is booked once where the table is guarded, and twice where it is not.
 
 #[test]
 fn the_guard_refuses_the_write_past_the_lock() {

@@ -1,4 +1,4 @@
-//! Does the code of the guide's pages do what they say? Each module has the code of a page as the page shows it, and runs it.
+//! The code of the guide's pages does what they say. Each module contains the code of a page, unchanged, and runs it.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,7 +33,7 @@ mod waiting;
 mod watching;
 mod when_not_to_lock;
 
-/// What the compiler reads of code: no comments, no imports, and no commas that depend on where a line ends.
+/// The code as the compiler reads it: no comments, no imports, and no trailing commas.
 fn tokens(code: &str) -> String {
     let lines = code.lines().map(|line| match line.split_once("//") {
         Some((before, _)) if !before.contains('"') => before,
@@ -56,7 +56,7 @@ fn tokens(code: &str) -> String {
         .fold(kept, |kept, end| kept.replace(end, &end[1..]))
 }
 
-/// Fails if the module does not have the code of each example of the page, but for the first lines that only a doctest needs.
+/// Fails if the module does not contain the code of each example of the page, except for the first lines that only a doctest needs.
 fn assert_has_the_code_of(page: &str, module: &str) {
     let module = tokens(module);
     let mut examples = 0;
@@ -75,7 +75,7 @@ fn assert_has_the_code_of(page: &str, module: &str) {
     assert!(examples > 0, "the page has no example");
 }
 
-/// The page's only block of SQL that contains the words.
+/// The page's only block of SQL that contains these words.
 fn sql<'p>(page: &'p str, words: &str) -> &'p str {
     let blocks = page.split("\n```").skip(1).step_by(2);
     let mut blocks = blocks.filter_map(|block| block.strip_prefix("sql\n"));
@@ -86,7 +86,7 @@ fn sql<'p>(page: &'p str, words: &str) -> &'p str {
     }
 }
 
-/// The test that each page has, with the files in which its code is.
+/// The test of each page, and the files with its code.
 macro_rules! runs_the_page {
     ($page:literal, $($module:literal),+) => {
         #[test]

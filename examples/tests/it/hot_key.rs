@@ -1,4 +1,4 @@
-//! Does the program about the hot key run, and show a line for each case?
+//! The program about the hot key runs, and shows a line for each case.
 
 #[test]
 fn the_table_has_a_line_for_each_case() {

@@ -1,4 +1,4 @@
-//! Does the leader that was stopped write too late?
+//! A leader that was stopped writes nothing late.
 
 #[test]
 fn the_old_leader_is_refused_and_another_has_taken_over() {

@@ -1,7 +1,7 @@
-//! Do the examples run, and print what they promise? A module an example.
+//! The examples run, and print what they promise. There is one module per example.
 //!
-//! One binary, because each is a link; the programs are those that `cargo test` built beside it. One server for all of them, for
-//! each would take longer to start its own than to show what it shows.
+//! There is one binary, because each must be linked; `cargo test` has built the examples next to it. All of them share one server,
+//! because starting one takes longer than an example.
 
 use std::env;
 use std::process::{Command, Output};
@@ -25,16 +25,16 @@ mod quickstart;
 mod race_picture;
 mod sync_workers;
 
-/// What names a server to use.
+/// The variable with the address of the server to use.
 const URL: &str = "ADVISORY_TEST_DATABASE_URL";
 
-/// A server that ends with this program: who is given one of its databases makes others there.
+/// A server that ends with this program. An example gets the address of one of its databases, and creates others there.
 static SERVER: LazyLock<(Database, Runtime)> = LazyLock::new(|| {
     let runtime = Runtime::new().expect("a runtime");
     (runtime.block_on(Database::create()), runtime)
 });
 
-/// Runs an example to its end.
+/// Runs an example until it exits.
 fn run(example: &str, flags: &[&str]) -> Output {
     let test = env::current_exe().expect("this program");
     let build = test.ancestors().nth(2).expect("the build's folder");
@@ -49,7 +49,7 @@ fn run(example: &str, flags: &[&str]) -> Output {
         .expect("`cargo test` without `--test` builds the examples of its package")
 }
 
-/// Runs an example that has to succeed: what it printed.
+/// Runs an example that must succeed, and returns its output.
 fn printed_by(example: &str, flags: &[&str]) -> String {
     let output = run(example, flags);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -58,7 +58,7 @@ fn printed_by(example: &str, flags: &[&str]) -> String {
     printed
 }
 
-/// What follows in the only line that begins like this.
+/// The rest of the only line that begins like this.
 fn line<'p>(printed: &'p str, begin: &str) -> &'p str {
     let mut lines = printed.lines().filter_map(|line| line.strip_prefix(begin));
     match (lines.next(), lines.next()) {

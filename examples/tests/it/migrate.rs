@@ -1,7 +1,7 @@
-//! Do ten processes migrate one database once, also when one of them is killed?
+//! Ten processes migrate one database once, also when one of them is killed.
 
 #[test]
-fn one_migrates_and_the_others_wait_and_go_on_also_when_it_is_killed() {
+fn one_migrates_while_others_wait_even_if_it_is_killed() {
     let printed = crate::printed_by("migrate", &[]);
     let (at_once, killed) = printed.split_once("The same again").expect("two runs");
     for (run, went_on) in [(at_once, "10"), (killed, "9")] {
@@ -9,7 +9,7 @@ fn one_migrates_and_the_others_wait_and_go_on_also_when_it_is_killed() {
         assert_eq!(crate::line(run, "  migrations that ran twice:"), "0");
         assert_eq!(crate::line(run, "  migrations that are applied:"), "4");
         let waited = crate::line(run, "  processes that waited for another:");
-        // On a machine with much to do, one can start when all is done.
+        // On a busy machine, one can start after everything is done.
         assert!((1..=9).contains(&waited.parse().unwrap_or(0)), "{printed}");
     }
     assert_eq!(

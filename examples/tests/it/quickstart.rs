@@ -1,4 +1,4 @@
-//! Does the program on the README's first screen compile, and let one of two callers book?
+//! The program on the README's first screen compiles, and lets one of two callers book.
 
 use advisory_tests::Database;
 

@@ -1,8 +1,8 @@
-//! Does the picture show the race, and does the README show the picture?
+//! The picture shows the race, and the README shows the picture.
 
 const README: &str = include_str!("../../../README.md");
 
-/// The committed picture is of another run: its times differ, and its words do not.
+/// The committed picture is from another run: its times differ, its words do not.
 #[test]
 fn without_the_lock_several_book_and_with_it_one() {
     let drawn = crate::printed_by("race_picture", &[]);

@@ -1,7 +1,7 @@
-//! Is a killed worker's chunk taken over, when its claim has expired, and every chunk synced once?
+//! A killed worker's chunk is taken over when its claim has expired, and every chunk is synced once.
 
 #[test]
-fn a_killed_workers_chunk_is_taken_over_and_every_chunk_synced_once() {
+fn a_killed_workers_chunk_is_synced_once_by_another() {
     let printed = crate::printed_by("sync_workers", &[]);
     let outcome: Vec<&str> = printed.lines().rev().take(2).collect();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Evidence that is made up: each rule is seen to be broken.
+//! Tests of each rule, with invented evidence.
 
 use super::check;
 use crate::evidence::{Evidence, Granted, Migrated, Visited, Written};
@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::violation::Rule;
 use crate::way::Way;
 
-/// A visit of slot 7 that was committed, and what its caller was told.
+/// A committed visit of slot 7, and its outcome as its caller saw it.
 fn visit(evidence: &mut Evidence, op: i64, booked: bool, ticks: (i64, i64), outcome: Outcome) {
     told(evidence, op, Way::Wait, Some(ticks), Some(outcome));
     evidence.visited.push(Visited {
@@ -62,7 +62,7 @@ fn broken(evidence: &Evidence) -> Vec<Rule> {
     check(evidence).iter().map(|found| found.rule).collect()
 }
 
-/// A slot that is booked and then found so, and a lease that passes on.
+/// A slot that is booked and then found booked, and a lease that changes its holder.
 fn sound() -> Evidence {
     let mut evidence = Evidence::default();
     visit(&mut evidence, 1, true, (10, 12), Outcome::Confirmed);
@@ -82,7 +82,7 @@ fn nothing_is_found_where_no_rule_is_broken() {
 }
 
 #[test]
-fn who_was_inside_while_another_was_is_found_though_it_was_rolled_back() {
+fn overlapping_holders_are_found_even_if_rolled_back() {
     for ticks in [(11, 11), (9, 10), (9, 99)] {
         let mut evidence = sound();
         told(
@@ -97,7 +97,7 @@ fn who_was_inside_while_another_was_is_found_though_it_was_rolled_back() {
 }
 
 #[test]
-fn two_who_believe_in_one_lease_are_found() {
+fn two_holders_of_one_lease_are_found() {
     let mut evidence = sound();
     for (op, token, from, to) in [(5, 1, 30, 40), (6, 2, 35, 45)] {
         let job = 0;
@@ -115,7 +115,7 @@ fn two_who_believe_in_one_lease_are_found() {
 }
 
 #[test]
-fn a_confirmed_booking_that_is_not_there_is_lost_and_so_is_one_that_somebody_saw() {
+fn a_missing_booking_is_lost_if_confirmed_or_seen() {
     let mut evidence = sound();
     evidence.visited.retain(|visited| visited.op != 1);
     assert_eq!(broken(&evidence), [Rule::Lost, Rule::Lost]);
@@ -125,14 +125,14 @@ fn a_confirmed_booking_that_is_not_there_is_lost_and_so_is_one_that_somebody_saw
 }
 
 #[test]
-fn a_slot_that_is_booked_twice_is_found_though_the_visits_did_not_meet() {
+fn a_double_booking_is_found_without_overlapping_visits() {
     let mut evidence = sound();
     visit(&mut evidence, 9, true, (17, 18), Outcome::Confirmed);
     assert_eq!(broken(&evidence), [Rule::Doubled]);
 }
 
 #[test]
-fn work_that_is_completed_twice_or_was_confirmed_and_is_not_there_is_found() {
+fn work_done_twice_or_confirmed_but_missing_is_found() {
     let mut evidence = sound();
     for op in [8, 9] {
         told(
@@ -173,7 +173,7 @@ fn what_should_not_have_happened_is_found() {
 }
 
 #[test]
-fn a_token_that_does_not_grow_and_a_write_under_an_old_one_are_found() {
+fn a_token_that_does_not_grow_and_a_stale_write_are_found() {
     let mut evidence = sound();
     granted(&mut evidence, 2, 30, true);
     assert_eq!(broken(&evidence), [Rule::Token]);
@@ -185,7 +185,7 @@ fn a_token_that_does_not_grow_and_a_write_under_an_old_one_are_found() {
     assert_eq!(broken(&evidence), [Rule::Token]);
 }
 
-/// A visit of room 7 that was committed.
+/// A committed visit of room 7.
 fn sat(evidence: &mut Evidence, op: i64, ticks: (i64, i64)) {
     visit(evidence, op, false, ticks, Outcome::Confirmed);
     evidence.history.told.entry(op).or_default().way = Way::Permits;
@@ -209,7 +209,7 @@ fn as_many_as_there_are_permits_may_be_in_a_room_and_no_more() {
     assert!(broken(&evidence).contains(&Rule::Lost));
 }
 
-/// Operation 31 has migrated to version 2, which it was told.
+/// Operation 31 has confirmed that it applied version 2.
 fn migrated(evidence: &mut Evidence, op: i64, version: i64, ticks: (i64, i64)) {
     told(evidence, op, Way::Migrate, None, Some(Outcome::Confirmed));
     evidence.history.applied.push((op, version));
@@ -222,11 +222,11 @@ fn migrated(evidence: &mut Evidence, op: i64, version: i64, ticks: (i64, i64)) {
 }
 
 #[test]
-fn migrations_beside_each_other_are_found_and_so_are_lost_and_doubled_ones() {
+fn overlapping_lost_and_doubled_migrations_are_found() {
     let mut evidence = sound();
     migrated(&mut evidence, 31, 2, (50, 51));
     migrated(&mut evidence, 32, 3, (52, 53));
-    // One outside of a transaction can run again where its process was killed.
+    // A migration outside a transaction can run again if its process was killed.
     migrated(&mut evidence, 33, 3, (54, 55));
     assert_eq!(broken(&evidence), []);
     evidence.migrated[2].entered = 53;

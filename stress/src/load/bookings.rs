@@ -1,4 +1,4 @@
-//! Visits of slots and rooms: on a connection that the task has for a while, or with one of the pool for each call.
+//! Visits of slots and rooms, on a connection that the task keeps for a while, or on one of the pool for each call.
 
 use super::Load;
 use crate::bug::Bug;
@@ -16,22 +16,22 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// How many operations a task makes on one connection before it gives it back.
+/// How many operations a task runs on one connection before it gives it back.
 const TURNS: u32 = 8;
-/// How long it waits for one.
+/// How long it waits for a connection.
 const PATIENCE: Duration = Duration::from_millis(150);
 const ROOMS: u32 = 2;
 
 impl Load {
-    /// A few visits on one connection.
+    /// Some visits on one connection.
     pub(super) async fn book(&self, chance: &mut Chance) {
-        // On a task of its own: a connection that takes longer to be opened is there for the next one.
+        // On a task of its own, so that a connection that takes longer to open is ready for the next visit.
         let pool = self.pool.clone();
         let conn = tokio::spawn(async move { pool.get().await });
         let conn = match timeout(PATIENCE, conn).await {
             Ok(Ok(Ok(conn))) => conn,
             Ok(_) => {
-                // The server is away. No operation was begun.
+                // The server is down. No operation was begun.
                 pass(Duration::from_millis(10)).await;
                 return;
             }
@@ -55,7 +55,7 @@ impl Load {
             let call = self.call(&mut conn, &visit, way);
             let ended = until(call, &visit.hangs, limit).await;
             let is_lost = self.ended(way, &visit, ended.as_ref());
-            // With the guard off the connection is used again as if nothing was open.
+            // With the bug `guard-off` the connection is used again as if no transaction were open.
             if is_lost || (ended.is_none() && self.told.bug.is_none()) {
                 return;
             }
@@ -101,7 +101,7 @@ impl Load {
         }
     }
 
-    /// One visit that takes its connection from the pool by itself.
+    /// One visit that gets its own connection from the pool.
     pub(super) async fn visit_pool(&self, way: Way, chance: &mut Chance) {
         let visit = self.visit(way, chance);
         // The pool waits without a limit.
@@ -125,7 +125,7 @@ impl Load {
         };
         let ended = until(call, &visit.hangs, Some(limit)).await;
         if self.ended(way, &visit, ended.as_ref()) {
-            // The server may be away.
+            // The server may be down.
             pass(Duration::from_millis(50)).await;
         }
     }
@@ -153,7 +153,7 @@ impl Load {
     }
 
     fn manner(&self, way: Way, chance: &mut Chance) -> Manner {
-        // The transaction inside a session-level lock is Diesel's, which says nothing of a swallowed error.
+        // Inside a session-level lock the transaction is Diesel's, which does not report an ignored error.
         let is_of_diesel = matches!(way, Way::Session | Way::Owned | Way::Permits);
         match (chance.below(40), self.told.bug) {
             (0..4, _) => Manner::Thinks,
@@ -165,25 +165,30 @@ impl Load {
         }
     }
 
-    /// When the next call is dropped, wherever it is by then. Behind a pooler that closes a connection; see the worker.
+    /// When the next call is dropped, in whatever state it is. Behind a pooler that would close a connection; see the worker.
     fn limit(&self, chance: &mut Chance) -> Option<Duration> {
         let drops = self.told.bug.is_none() && !self.told.is_pooled && chance.below(16) == 0;
         drops.then(|| Duration::from_millis(chance.below(6).into()))
     }
 
-    /// Records what came of a visit, and says whether the connection may be lost.
+    /// Records the outcome of a visit, and returns whether the connection may be lost.
     fn ended(&self, way: Way, visit: &Visit<'_>, ended: Option<&Booked>) -> bool {
         let has_ended = visit.has_ended.load(Ordering::Relaxed);
         let is_taken = visit.is_taken.load(Ordering::Relaxed);
-        // Where the transaction is Diesel's own, nobody says whether its commit may have happened.
+        // If the transaction is Diesel's own, nothing says whether its commit may have happened.
         let is_unknown = has_ended
             && (self.told.bug.is_some() || matches!(way, Way::Session | Way::Owned | Way::Permits));
         let (outcome, why) = match ended {
             Some(Ok(true)) => (Outcome::Confirmed, "-".to_owned()),
             Some(Ok(false)) => (Outcome::Taken, "-".to_owned()),
             Some(Err(_)) if is_taken => (Outcome::Taken, "-".to_owned()),
-            Some(Err(error)) if is_unknown => (Outcome::Unknown, outcome::name(error)),
-            Some(Err(error)) => (outcome::of_error(error), outcome::name(error)),
+            Some(Err(error)) if is_unknown => {
+                (Outcome::Unknown, outcome::name(error, error.database()))
+            }
+            Some(Err(error)) => (
+                outcome::of_error(error),
+                outcome::name(error, error.database()),
+            ),
             None if has_ended => (Outcome::Unknown, "Dropped".to_owned()),
             None => (Outcome::Dropped, "Dropped".to_owned()),
         };
@@ -193,7 +198,7 @@ impl Load {
     }
 }
 
-/// What a call comes to, unless it is dropped: where it hangs, or when its time is over.
+/// The outcome of a call, unless it is dropped: when it hangs, or when its time is over.
 pub(super) async fn until<T>(
     call: impl Future<Output = T>,
     hangs: &Notify,

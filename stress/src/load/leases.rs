@@ -1,4 +1,4 @@
-//! What is done under a lease: fenced writes, work that is done once, terms of a leader, and the removal of expired rows.
+//! Operations under a lease: fenced writes, work that is done once, terms of a leader, and the removal of expired rows.
 
 use super::Load;
 use super::bookings::until;
@@ -9,16 +9,15 @@ use crate::job::{self, Job};
 use crate::outcome::{self, Outcome};
 use crate::rival;
 use crate::way::Way;
-use advisory_runtime::Error;
-use advisory_runtime::lease::{self, Lease, Request};
+use advisory_runtime::lease::{self, Error, Lease, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 const JOBS: u32 = 4;
-/// The job of the leader.
+/// The leader's job.
 const LEADER: i64 = 50;
-/// How often it writes before it lets others lead.
+/// How often the leader writes before it lets others lead.
 const TERM: u32 = 20;
 /// How many ticks are drawn before the next work begins.
 const TICKS_A_WORK: i64 = 100;
@@ -34,7 +33,7 @@ impl Load {
         };
         let mut job = self.job(way, number);
         job.thought = match (chance.below(20), self.told.bug) {
-            // Long enough to be renewed.
+            // Long enough that the lease is renewed.
             (0, None) | (0..5, Some(Bug::Now)) => job::TTL / 2,
             (_, Some(_)) => Duration::from_millis(5),
             (1..6, None) => Duration::from_millis(20),
@@ -77,9 +76,14 @@ impl Load {
         let has_ended = job.has_ended.load(Ordering::Relaxed);
         let (outcome, why) = match ended {
             Some(Ok(true)) => (Outcome::Confirmed, "-".to_owned()),
-            Some(Ok(false)) => (Outcome::Refused, "NotAvailable".to_owned()),
-            Some(Err(error)) if has_ended => (Outcome::Unknown, outcome::name(error)),
-            Some(Err(error)) => (outcome::of_error(error), outcome::name(error)),
+            Some(Ok(false)) => (Outcome::Refused, "Held".to_owned()),
+            Some(Err(error)) if has_ended => {
+                (Outcome::Unknown, outcome::name(error, error.database()))
+            }
+            Some(Err(error)) => (
+                outcome::of_lease_error(error),
+                outcome::name(error, error.database()),
+            ),
             None if has_ended => (Outcome::Unknown, "Dropped".to_owned()),
             None => (Outcome::Dropped, "Dropped".to_owned()),
         };
@@ -92,13 +96,13 @@ impl Load {
         match lease::sweep(&self.leases).await {
             Ok(_) => self.end(Way::Sweep, op, Outcome::Confirmed, 0, "-"),
             Err(error) => {
-                let why = outcome::name(&error);
+                let why = outcome::name(&error, error.database());
                 self.end(Way::Sweep, op, Outcome::Failed, 0, &why);
             }
         }
     }
 
-    /// Campaigns, and writes as the leader, until the load is over.
+    /// Campaigns, and writes as the leader, until the load ends.
     pub(crate) async fn lead(&self) {
         match self.told.bug {
             None if !self.told.is_pooled => self.campaign().await,
@@ -128,7 +132,7 @@ impl Load {
         let ended: Result<(), Error> = Box::pin(ended).await;
         if let Err(error) = ended {
             let op = self.begin(Way::Lead, LEADER);
-            let why = outcome::name(&error);
+            let why = outcome::name(&error, error.database());
             self.end(Way::Lead, op, Outcome::Failed, 0, &why);
         }
     }

@@ -1,4 +1,4 @@
-//! Runs of the pending migrations, by all processes at once: a new version is there for all of them when enough ticks were drawn.
+//! Runs of the pending migrations by all processes at once. After enough ticks a new version becomes pending for all of them.
 
 use super::Load;
 use crate::bug::Bug;
@@ -10,13 +10,13 @@ use crate::way::Way;
 use advisory_runtime::migrations::{Error, Migrator};
 use std::time::Duration;
 
-/// How many ticks are drawn before there is another version.
+/// How many ticks are drawn before the next version.
 const TICKS_A_VERSION: i64 = 200;
-/// How many of them a process knows: one that was away has missed some.
+/// How many versions a process knows: one that was down has missed some.
 const KNOWN: i64 = 4;
 
 impl Load {
-    /// Migrates to each version, until the load is over.
+    /// Migrates to each version, until the load ends.
     pub(crate) async fn migrate(&self) {
         let is_rival = self.told.bug == Some(Bug::UnlockedMigrations);
         if self.told.is_pooled || (self.told.bug.is_some() && !is_rival) {
@@ -38,13 +38,16 @@ impl Load {
         }
     }
 
-    /// Whether nothing is pending any more.
+    /// Whether no migration is pending.
     async fn migrate_to(&self, newest: i64, is_rival: bool) -> bool {
         let op = self.begin(Way::Migrate, newest);
         let versions: Vec<i64> = ((newest - KNOWN).max(0)..=newest).collect();
         if is_rival {
             let ran = rival::migrate(&self.pool, op, &versions).await;
-            let why = ran.map_or_else(|error| outcome::name(&error), |()| "-".to_owned());
+            let why = ran.map_or_else(
+                |error| outcome::name(&error, error.database()),
+                |()| "-".to_owned(),
+            );
             self.end(Way::Migrate, op, Outcome::Unknown, 0, &why);
             return true;
         }
@@ -67,11 +70,11 @@ impl Load {
     }
 }
 
-/// What an error says of the migrations, and its name.
+/// The outcome that an error of a migration means, and its name.
 const fn of_error(error: &Error) -> (Outcome, &'static str) {
     match error {
         Error::TimedOut { .. } => (Outcome::Refused, "TimedOut"),
-        Error::Connect(_) => (Outcome::Failed, "Connect"),
+        Error::Connect { .. } => (Outcome::Failed, "Connect"),
         Error::Pooler => (Outcome::Failed, "Pooler"),
         Error::Lock(_) => (Outcome::Failed, "Lock"),
         Error::Source(_) => (Outcome::Failed, "Source"),

@@ -1,11 +1,12 @@
-//! Leases by hand, and leases of ours that are used wrongly.
+//! Leases by hand, and incorrect uses of our leases.
 
 use crate::bug::Bug;
 use crate::clock::pass;
 use crate::job::{Job, TTL};
 use crate::visit::connection;
-use advisory_runtime::lease::{Lease, Leases, Request, Table};
-use advisory_runtime::{Error, Wait, advisory_lock};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
+use advisory_runtime::{Wait, advisory_lease};
 use diesel::prelude::*;
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Bool};
@@ -54,7 +55,7 @@ pub(crate) async fn job(
     let Some(token) = granted.await? else {
         return Ok(false);
     };
-    // It was granted so much time, as it believes.
+    // The holder believes that it has this much time.
     let since = Instant::now();
     let is_slow = job.thought >= TTL / 2;
     job.stay(&mut conn, token, || since.elapsed() < TTL).await?;
@@ -69,7 +70,7 @@ pub(crate) async fn job(
         }
         job.write(conn, token).await?;
         if is_slow {
-            // Anyone who asks meanwhile waits for the row, and for longer than a lease lasts.
+            // Others wait for the row meanwhile, longer than a lease lasts.
             pass(TTL + TTL / 4).await;
         }
         Ok(())
@@ -87,8 +88,8 @@ pub(crate) async fn job(
     Ok(true)
 }
 
-/// Work that must be done once: it is committed, and marked as done by a later commit. Now and then the call is dropped in between.
-#[advisory_lock(key = "once:<number>", name = "once", scope = "lease", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
+/// Work that must be done once: it is committed, and marked as done by a later commit. Sometimes the call is dropped in between.
+#[advisory_lease(key = "once:<number>", name = "once", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
 pub(crate) async fn once(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
@@ -106,7 +107,7 @@ pub(crate) async fn once(
         .await
 }
 
-/// The lease of a leader that does not renew it.
+/// A leader's lease without renewal.
 pub(crate) async fn term(pool: &Pool<AsyncPgConnection>, number: i64) -> Result<Lease, Error> {
     let request = Request::text(format!("job:{number}"));
     let request = request.ttl(TTL).wait(Wait::Never);

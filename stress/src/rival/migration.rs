@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const TABLES: &str = "CREATE TABLE IF NOT EXISTS applied (version text PRIMARY KEY); \
      CREATE TABLE IF NOT EXISTS pending (version text)";
-/// How long a process that has found a migration pending waits for another one that finds it so.
+/// How long a process that has found a pending migration waits until another one has found it too.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn migrate(
@@ -21,7 +21,7 @@ pub(crate) async fn migrate(
     versions: &[i64],
 ) -> Result<(), Error> {
     let mut conn = connection(pool).await?;
-    // Where two create it at once, one of them fails.
+    // If two create it at once, one of them fails.
     drop(conn.batch_execute(TABLES).await);
     for version in versions {
         let name = name(*version);
@@ -35,7 +35,7 @@ pub(crate) async fn migrate(
     Ok(())
 }
 
-/// Two have found it pending by the end, or one alone.
+/// Both have found it pending at the end, or only one.
 async fn meet(conn: &mut AsyncPgConnection, version: &str) -> QueryResult<()> {
     let insert = format!("INSERT INTO pending VALUES ('{version}')");
     conn.batch_execute(&insert).await?;

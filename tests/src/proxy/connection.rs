@@ -1,4 +1,4 @@
-//! What passes between a client and the server on the connections of a proxy: counted, noted, held back, or cut.
+//! The traffic between a client and the server on the connections of a proxy: counted, recorded, held back, or cut.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -14,24 +14,24 @@ use super::{Door, Fault, FaultKind, Record};
 use crate::debug_checks_are_on;
 use crate::wire::{self, Opening};
 
-/// Fails as a statement does that is cancelled.
+/// Fails like a cancelled statement.
 const CANCELLED: &str = "DO LANGUAGE plpgsql 'BEGIN RAISE SQLSTATE ''57014''; END'";
 
-/// One connection, as its two directions see it.
+/// One connection, shared by its two directions.
 struct Exchange {
-    /// For each `ReadyForQuery` that the server still owes: whether it is a round trip.
+    /// For each `ReadyForQuery` that the server has not sent yet: whether it is a round trip.
     owed: VecDeque<bool>,
-    /// Whether the client has asked for something since its last `Sync`, beyond forgetting a statement.
+    /// Whether the client has requested something since its last `Sync`, other than closing a statement.
     asks: bool,
-    /// Whether an answer of this flight was asked for: what was sent together is answered in one round trip.
+    /// Whether an answer was requested since the last one: messages sent together are answered in one round trip.
     is_wanted: bool,
-    /// Whether it has asked only for a check of debug builds since then.
+    /// Whether it has requested only a check of debug builds since then.
     is_check: bool,
-    /// Answers still to pass on before the connection breaks: those of requests before the fatal one.
+    /// Answers still to forward before the cut: those of requests before the fatal one.
     until_cut: Option<usize>,
 }
 
-/// Serves the clients of a proxy until its door closes and they have gone.
+/// Serves the clients of a proxy until it stops accepting and all clients have gone.
 pub(super) async fn accept(listener: TcpListener, server: Config, record: Arc<Record>) {
     let mut connections = JoinSet::new();
     let mut door = record.door.subscribe();
@@ -44,7 +44,7 @@ pub(super) async fn accept(listener: TcpListener, server: Config, record: Arc<Re
         let (server, record) = (server.clone(), Arc::clone(&record));
         let mut cuts = record.cuts.subscribe();
         connections.spawn(async move {
-            // An error is a broken connection, which is what both sides see.
+            // An error is a cut connection, which both sides see.
             tokio::select! {
                 _ = serve(client, &server, &record) => {}
                 _ = cuts.changed() => {}
@@ -75,12 +75,12 @@ async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::
     let mut from_server = BufReader::new(from_server);
     to_server.write_all(&opening.bytes).await?;
     if opening.is_cancel {
-        // The server closes once it has looked; the client waits for that.
+        // The server closes after it has checked; the client waits for that.
         return tokio::io::copy(&mut from_server, &mut to_client)
             .await
             .map(drop);
     }
-    // The start-up is answered too, and is not a round trip.
+    // The start-up is answered too, but is not a round trip.
     let exchange = Mutex::new(Exchange {
         owed: VecDeque::from([false]),
         asks: false,
@@ -94,7 +94,7 @@ async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::
     }
 }
 
-/// Passes on what the client says, until a cut or its end.
+/// Forwards the client's messages, until a cut or the end.
 async fn requests(
     mut client: impl AsyncRead + Unpin,
     mut server: impl AsyncWrite + Unpin,
@@ -116,9 +116,9 @@ async fn requests(
     Ok(())
 }
 
-/// Passes on what the server answers, until a cut or its end.
+/// Forwards the server's messages, until a cut or the end.
 ///
-/// The server sends an error before the `ReadyForQuery` behind it. They are passed on together: else a client that goes on
+/// The server sends an error before its `ReadyForQuery`. They are forwarded together; otherwise a client that continues
 /// at once would be counted as one that did not wait.
 async fn answers(
     mut server: impl AsyncRead + Unpin,
@@ -163,13 +163,13 @@ async fn answers(
     client.write_all(&error).await
 }
 
-/// Whether the library sends this in debug builds only, as a message by itself.
+/// Whether the library sends this in debug builds only, as a separate message.
 fn is_debug_check(query: &str) -> bool {
     let marks = ["advisory:standby", "advisory.token_"];
     debug_checks_are_on() && marks.iter().any(|mark| query.contains(mark))
 }
 
-/// Whether this prepares the library's question of debug builds for the process that serves a blocking connection.
+/// Whether this prepares the query of debug builds for the process that serves a blocking connection.
 fn prepares_debug_check(message: &[u8]) -> bool {
     debug_checks_are_on()
         && wire::simple_query(message).is_none()
@@ -177,7 +177,7 @@ fn prepares_debug_check(message: &[u8]) -> bool {
 }
 
 impl Record {
-    /// Notes a message of the client, and says what happens to it.
+    /// Records a message of the client, and returns what happens to it.
     fn note(&self, message: &[u8], exchange: &mut Exchange) -> Option<FaultKind> {
         let mut seen = self.seen();
         let query = wire::simple_query(message);

@@ -1,9 +1,10 @@
-//! Do the alerts and the dashboard name metrics, labels and values that locked calls really emit?
+//! The alerts and the dashboard name metrics, labels and values that locked calls really emit.
 
 use crate::bookings::{database, execute, insert};
 use crate::lease;
-use advisory_runtime::lease::{Leases, Request as LeaseRequest, Store, Table};
-use advisory_runtime::{Error, LockKey, Pool as _, advisory_lock, lock_key};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error as LeaseError, Leases, Request as LeaseRequest, Store, Table};
+use advisory_runtime::{Error, LockKey, Pool as _, advisory_lease, advisory_lock, lock_key};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
 use metrics::{
@@ -20,7 +21,7 @@ const RULES: &str = include_str!("../../../docs/alerts.yml");
 const PAGE: &str = include_str!("../../../docs/alerts.md");
 const DASHBOARD: &str = include_str!("../../../docs/dashboard.json");
 
-/// The labels of each metric, with the values that were seen; `_bucket` and the like for histograms, as an exporter names them.
+/// The labels of each metric, with their observed values; with `_bucket` and the like for histograms, as an exporter names them.
 #[derive(Default)]
 struct Emitted(Mutex<BTreeMap<String, BTreeMap<String, BTreeSet<String>>>>);
 
@@ -90,13 +91,27 @@ async fn in_line(pool: &deadpool::Pool<AsyncPgConnection>, room: i64) -> Result<
     Ok(())
 }
 
-#[advisory_lock(key = "alert-lease:<room>", scope = "lease", ttl = "900ms", renew = "100ms", pool = leases)]
-async fn leased<P: Store>(leases: &Leases<P>, room: i64, started: &Notify) -> Result<(), Error> {
+#[advisory_lease(key = "alert-lease:<room>", name = "alert-lease", ttl = "900ms", renew = "100ms", pool = leases)]
+async fn leased<P: Store>(
+    leases: &Leases<P>,
+    room: i64,
+    started: &Notify,
+) -> Result<(), LeaseError> {
     started.notify_one();
     pending().await
 }
 
-/// Calls that end in each way that an alert names.
+#[advisory_lease(key = "alert-lease:<room>", name = "alert-lease", wait = "never", pool = leases)]
+async fn refused<P: Store>(leases: &Leases<P>, room: i64) -> Result<(), LeaseError> {
+    Ok(())
+}
+
+#[advisory_lease(key = "alert-lease:<room>", name = "alert-lease", wait = "20ms", pool = leases)]
+async fn timed_out<P: Store>(leases: &Leases<P>, room: i64) -> Result<(), LeaseError> {
+    Ok(())
+}
+
+/// Calls with each outcome that an alert names.
 async fn calls() {
     let db = database().await;
     let (mut holder, mut one) = (db.connect().await, db.connect().await);
@@ -142,10 +157,14 @@ async fn calls() {
     };
     let (lost, ()) = tokio::join!(lost, take);
     let error = lost.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, LeaseError::Lost { .. }), "{error:?}");
+    for error in [refused(&leases, 7).await, timed_out(&leases, 7).await] {
+        let error = error.unwrap_err();
+        assert!(error.is_held(), "{error:?}");
+    }
 }
 
-/// The metrics that an expression reads, each with what its braces say.
+/// The metrics in an expression, each with the content of its braces.
 fn selectors(text: &str) -> Vec<(&str, &str)> {
     let starts = text
         .match_indices("advisory_")
@@ -157,7 +176,7 @@ fn selectors(text: &str) -> Vec<(&str, &str)> {
         let braces = behind
             .strip_prefix('{')
             .and_then(|rest| rest.split('}').next());
-        // The end of the text inside could be a `}` of a value: no value has one.
+        // A `}` inside a value would end the text too early; no value has one.
         (
             &text[at..at + name.len()],
             braces.map_or("", |braces| braces),
@@ -166,7 +185,7 @@ fn selectors(text: &str) -> Vec<(&str, &str)> {
     starts.map(selector).collect()
 }
 
-/// What is in `by (…)` and in `label_values(…, …)`.
+/// The labels in `by (…)` and in `label_values(…, …)`.
 fn groups(text: &str) -> Vec<&str> {
     let inside = |rest: &'_ str, end: char| rest.find(end).unwrap_or(0);
     let by = text.match_indices("by (").map(|(at, word)| {

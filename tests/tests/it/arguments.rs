@@ -1,4 +1,4 @@
-//! What the attribute's arguments do, each on a function as users write it. `queue`, `hold` and `polls` have those arguments.
+//! The attribute's arguments, each on a function as users write it. `queue`, `hold` and `polls` test those arguments.
 
 use crate::bookings::{committed, database, insert, key_of};
 use advisory_runtime::{Error, Key, Request, Wait, advisory_lock, xact};
@@ -64,7 +64,7 @@ async fn on_held_is_returned_in_place_of_the_body() {
         let busy = book_or_busy(&mut conn, 7, patience).await;
         assert_eq!(busy, Err(AppError::Busy));
     }
-    // Inside a transaction too, which goes on.
+    // Inside a transaction too, which stays usable.
     conn.transaction::<_, diesel::result::Error, _>(async |conn| {
         assert_eq!(book_or_none(conn, 7).await.unwrap(), None);
         book_or_skip(conn, 7).await.unwrap();
@@ -73,7 +73,7 @@ async fn on_held_is_returned_in_place_of_the_body() {
     .await
     .unwrap();
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(book_or_none(&mut conn, 7).await.unwrap(), Some(1));
     assert_eq!(book_or_busy(&mut conn, 7, Duration::ZERO).await, Ok(1));
     assert_eq!(committed(&db, 7).await, 2);
@@ -111,14 +111,14 @@ async fn a_body_that_is_itself_refused_a_lock_keeps_its_own_error() {
     async fn outer(conn: &mut AsyncPgConnection) -> Result<usize, AppError> {
         let request = Request::new(key_of(7)).wait(Wait::Never);
         let held = xact::begin(conn, request).await?;
-        Ok(xact::finish(held, Ok::<_, Error>(1)).await?)
+        Ok(held.finish(Ok::<_, Error>(1)).await?)
     }
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
     let refused = outer(&mut conn).await.unwrap_err();
     assert!(matches!(refused, AppError::Lock(_)), "{refused:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn readers_run_together() {
     let db = database().await;
     let meet = Barrier::new(2);
     let (mut one, mut two) = (db.connect().await, db.connect().await);
-    // Both are inside at once, or neither ever gets past the barrier.
+    // Both are in the body at once; otherwise neither would pass the barrier.
     let (first, second) = tokio::join!(read(&mut one, 7, &meet), read(&mut two, 7, &meet));
     assert_eq!([first.unwrap(), second.unwrap()], [0, 0]);
 }
@@ -177,10 +177,10 @@ async fn the_handle_tells_the_key_and_how_long_it_took() {
     let asking = tokio::spawn(async move { both(&mut conn, 8, 7).await });
     db.until_waiting(key_of(7)).await;
     let seen = Instant::now();
-    // A time that has passed is what the handle has to tell.
+    // The handle has to report the time that has passed.
     db.run("SELECT pg_sleep(0.02)").await;
     let at_least = seen.elapsed();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     let (keys, waited) = asking.await.unwrap().unwrap();
     let mut expected = [Key::BigInt(key_of(7)), Key::BigInt(key_of(8))];
     expected.sort();

@@ -1,5 +1,5 @@
-//! The promises without the checks of debug builds, which is how a release build behaves: most tests once more, in a process where
-//! those are switched off. Tests are started in the order of their names, and this one, which takes longest, near the front.
+//! Most tests once more without the checks of debug builds, as in a release build: in a process where
+//! those are switched off. Tests start in the order of their names, and this one, which takes longest, should start early.
 
 use advisory_tests::{DEBUG_CHECKS, debug_checks_are_on};
 use std::process::{Command, Output};

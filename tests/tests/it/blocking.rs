@@ -37,7 +37,7 @@ pub(crate) fn pid_of(conn: &mut PgConnection) -> i32 {
     i32::try_from(pid).unwrap()
 }
 
-/// How many advisory locks the connection's own session holds.
+/// How many advisory locks this connection's session holds.
 pub(crate) fn held_by(conn: &mut PgConnection) -> QueryResult<i64> {
     let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()";
     count(conn, locks)
@@ -63,12 +63,12 @@ pub(crate) fn book_unlocked(conn: &mut PgConnection, room: i64, guest: &str) -> 
 }
 
 /// Commits what a guard holds.
-pub(crate) fn finish(held: advisory_runtime::blocking::Held<'_, PgConnection>) {
-    xact::finish(held, Ok::<_, Error>(())).unwrap();
+pub(crate) fn finish(held: advisory_runtime::blocking::LockGuard<'_, PgConnection>) {
+    held.finish(Ok::<_, Error>(())).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_runs_after_the_holder_has_committed_and_sees_what_it_wrote() {
+async fn a_waiter_runs_after_the_commit_and_sees_its_writes() {
     let db = database().await;
     let (mut first, mut second) = (db.establish(), db.establish());
     let mut held = xact::begin(&mut first, key_of(7)).unwrap();
@@ -86,9 +86,9 @@ async fn a_waiter_runs_after_the_holder_has_committed_and_sees_what_it_wrote() {
     db.until_quiet().await;
 }
 
-/// The two kinds of Diesel take the same number of the same lock.
+/// Both kinds of Diesel lock the same number.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_async_function_waits_for_a_blocking_one_and_the_other_way_round() {
+async fn async_and_blocking_functions_wait_for_each_other() {
     let db = database().await;
     let (mut blocking, mut other) = (db.establish(), db.connect().await);
     let mut held = xact::begin(&mut blocking, key_of(7)).unwrap();
@@ -110,9 +110,7 @@ async fn an_async_function_waits_for_a_blocking_one_and_the_other_way_round() {
         .unwrap();
     let waiting = spawn_blocking(move || book(&mut blocking, 8, "Grace"));
     db.until_waiting(key_of(8)).await;
-    advisory_runtime::xact::finish(held, Ok::<_, Error>(()))
-        .await
-        .unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(!waiting.await.unwrap().unwrap());
 }
 
@@ -161,7 +159,7 @@ impl Repository {
     }
 }
 
-/// Answers with how many advisory locks it holds.
+/// Returns how many advisory locks its session holds.
 #[advisory_lock(key = "room:<room>", name = "room")]
 fn generic<C: Connection>(conn: &mut C, room: i64) -> QueryResult<i64> {
     insert(conn.pg(), room, "Ada")?;
@@ -185,7 +183,7 @@ async fn every_kind_of_connection_holds_the_lock_and_commits() {
     db.until_quiet().await;
 }
 
-/// What a body returns can be borrowed from its arguments, and it can return early with `?`.
+/// The body's result can borrow from its arguments, and the body can return early with `?`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_returns_what_it_has_borrowed() {
     #[advisory_lock(key = "room:<room>", name = "room")]

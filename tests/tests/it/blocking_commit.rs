@@ -1,4 +1,4 @@
-//! Blocking Diesel: an `Ok` is committed, or the caller learns that it is not; an error is the body's own.
+//! Blocking Diesel: `Ok` means committed, and every other outcome is reported; the body's own error is returned unchanged.
 
 use crate::blocking::{book, execute, insert, pid_of};
 use crate::bookings::{committed, database, key_of};
@@ -30,7 +30,7 @@ impl From<DieselError> for AppError {
     }
 }
 
-/// Books, then runs the statement and does not look at its result.
+/// Books, then runs the statement and ignores its result.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 fn book_then(conn: &mut PgConnection, room: i64, sql: &str) -> QueryResult<()> {
     insert(conn, room, "Ada")?;
@@ -44,7 +44,7 @@ fn refuse(conn: &mut PgConnection, room: i64) -> Result<(), AppError> {
     Err(AppError::Refused)
 }
 
-/// The error is found, nothing is left behind when the call returns, and the connection stays usable.
+/// The error is detected, nothing is left behind when the call returns, and the connection stays usable.
 async fn found(sql: &str) -> (Error, i64) {
     let db = database().await;
     let mut conn = db.establish();
@@ -81,7 +81,7 @@ async fn the_functions_that_the_attribute_calls_do_the_same() {
         assert_eq!(held.acquired().keys(), [key_of(room).into()]);
         insert(held.conn(), room, "Ada").unwrap();
         let is_ok = result.is_ok();
-        assert_eq!(xact::finish(held, result).is_ok(), is_ok);
+        assert_eq!(held.finish(result).is_ok(), is_ok);
         assert_eq!(committed(&db, room).await, i64::from(is_ok));
     }
     let mut held = xact::begin(&mut conn, key_of(3)).unwrap();
@@ -94,7 +94,7 @@ async fn the_functions_that_the_attribute_calls_do_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_swallowed_database_error_is_no_commit() {
+async fn an_ignored_database_error_is_not_a_commit() {
     let (error, rows) = found("SELECT 1 FROM no_such_table").await;
     assert!(
         matches!(&error, Error::RolledBack { lock, .. } if lock == "room:<room>"),
@@ -121,14 +121,14 @@ async fn a_transaction_ended_by_hand_is_found_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_written_without_the_lock_is_rolled_back() {
     #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
-    fn begin_anew(conn: &mut PgConnection, room: i64) -> QueryResult<()> {
+    fn begin_again(conn: &mut PgConnection, room: i64) -> QueryResult<()> {
         execute(conn, "COMMIT")?;
         execute(conn, "BEGIN")?;
         insert(conn, room, "without the lock").map(drop)
     }
     let db = database().await;
     let mut conn = db.establish();
-    let error = begin_anew(&mut conn, 7).unwrap_err();
+    let error = begin_again(&mut conn, 7).unwrap_err();
     assert!(
         matches!(
             Error::find(&error).as_deref(),
@@ -238,7 +238,7 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
     }
 }
 
-/// What happened to the connection, by the next call on it.
+/// The state of the connection, as the next call on it sees it.
 fn is_broken(conn: &mut PgConnection) -> bool {
     let next = book(conn, 99, "Ada");
     let error = next.as_ref().err().and_then(|error| Error::find(error));
@@ -246,7 +246,7 @@ fn is_broken(conn: &mut PgConnection) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_lost_in_the_body_is_an_unknown_outcome_or_the_bodys_own_error() {
+async fn a_connection_lost_in_the_body_is_unknown_or_the_bodys_error() {
     #[advisory_lock(key = "job", name = "job", scope = "xact")]
     fn lost(
         conn: &mut PgConnection,
@@ -274,9 +274,9 @@ async fn a_connection_lost_in_the_body_is_an_unknown_outcome_or_the_bodys_own_er
     }
 }
 
-/// Also where Diesel has noticed: the body can have committed by hand before.
+/// Even if Diesel has noticed the loss: the body may have committed by hand before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_the_body_has_seen_ending_is_an_unknown_outcome() {
+async fn a_loss_that_the_body_has_seen_is_an_unknown_outcome() {
     let db = database().await;
     let terminate = "SELECT pg_terminate_backend(pg_backend_pid())";
     for (statement, kept) in [
@@ -312,7 +312,7 @@ async fn a_connection_lost_before_the_begin_is_replaced_by_its_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_begun_by_plain_sql_is_refused_and_not_committed() {
+async fn a_plain_sql_transaction_is_refused_and_not_committed() {
     for begin in [
         "BEGIN",
         "BEGIN ISOLATION LEVEL REPEATABLE READ",
@@ -350,7 +350,7 @@ async fn a_guard_does_not_commit_another_guards_transaction() {
     let mut second = xact::begin(&mut two, 2).unwrap();
     std::mem::swap(first.conn(), second.conn());
     for held in [first, second] {
-        let result = xact::finish(held, Ok::<_, Error>(()));
+        let result = held.finish(Ok::<_, Error>(()));
         assert!(
             matches!(result, Err(Error::TransactionEnded { .. })),
             "{result:?}"

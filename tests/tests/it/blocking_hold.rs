@@ -1,4 +1,4 @@
-//! Blocking Diesel: a body that held its lock for too long is not committed, and the server ends what a stopped client holds.
+//! Blocking Diesel: a body that exceeds `max_hold` is not committed, and the server ends the session of a stopped client.
 
 use crate::blocking::{book, execute, finish, insert, setting};
 use crate::bookings::{committed, database, key_of};
@@ -11,13 +11,13 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 
-/// By how much the server's own bound is longer.
+/// How much longer the server's own bound is.
 pub(crate) const SERVERS_MORE: Duration = Duration::from_secs(1);
-/// How many rounds a busy machine has to run one in time.
+/// How many attempts a busy machine has to run one round in time.
 pub(crate) const ROUNDS: usize = 20;
-/// Any body takes longer.
+/// Every body takes longer than this.
 const NOTHING: Duration = Duration::from_nanos(1);
-/// No body does.
+/// No body takes this long.
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
 #[advisory_lock(key = "room:<room>", name = "room", max_hold = max_hold)]
@@ -31,7 +31,8 @@ fn bounded(
     end
 }
 
-/// The result of a call in which this thread was not stopped until the server's bound was over: then the server has ended the session.
+/// The result of a call during which this thread was not suspended past the server's bound; otherwise the server has ended the
+/// session.
 fn in_time<T, E>(mut call: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     for _ in 0..ROUNDS {
         let started = Instant::now();
@@ -53,7 +54,7 @@ async fn a_body_that_took_too_long_is_rolled_back() {
     });
     let error = error.unwrap_err();
     assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::HoldExceeded { lock, max_hold })
+        matches!(Error::find(&error).as_deref(), Some(Error::HoldExceeded { lock, max_hold, .. })
             if lock == "room:<room>" && *max_hold == NOTHING),
         "{error:?}"
     );
@@ -105,22 +106,22 @@ async fn inside_a_transaction_its_savepoint_is_rolled_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_wait_is_no_part_of_it() {
+async fn the_wait_is_not_part_of_it() {
     let db = database().await;
-    // The server's bound counts from the lock too: it would end the session a second later.
+    // The server's bound counts from the lock too, so it would end the session a second later.
     let max_hold = Duration::from_millis(1500);
     for _ in 0..ROUNDS {
         let (mut holder, mut conn) = (db.establish(), db.establish());
         let held = xact::begin(&mut holder, key_of(7)).unwrap();
         let waiting = spawn_blocking(move || bounded(&mut conn, 7, max_hold, Ok(())));
         db.until_waiting(key_of(7)).await;
-        // Longer than the body may take and the server's second more: a wait of that length is the subject.
+        // Longer than `max_hold` and the server's additional second: this test is about that wait.
         db.run("SELECT pg_sleep(2.6)").await;
         let freed = Instant::now();
         finish(held);
         match waiting.await.unwrap() {
             Ok(()) => break,
-            // This process was stopped for the whole bound.
+            // This process was suspended for the whole bound.
             Err(error) => assert!(freed.elapsed() > max_hold, "{error:?}"),
         }
     }
@@ -128,31 +129,30 @@ async fn the_wait_is_no_part_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_level_lock_held_for_too_long_is_released_and_told() {
+async fn a_session_level_lock_past_max_hold_is_released_and_reported() {
     let db = database().await;
     let mut conn = db.establish();
     let error = in_time(|| {
         conn = db.establish();
         let request = Request::new(7).max_hold(NOTHING);
         let held = session::acquire(&mut conn, request).unwrap();
-        session::release(held, Ok::<_, Error>(()))
+        held.finish(Ok::<_, Error>(()))
     });
     let error = error.unwrap_err();
     assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
     assert_eq!(db.locks().await, []);
     let idle = setting(&mut conn, "idle_session_timeout");
     assert_eq!(idle, "0", "as it was before");
-    session::release(
-        session::acquire(&mut conn, Request::new(7).max_hold(AN_HOUR)).unwrap(),
-        Ok::<_, Error>(()),
-    )
-    .unwrap();
+    session::acquire(&mut conn, Request::new(7).max_hold(AN_HOUR))
+        .unwrap()
+        .finish(Ok::<_, Error>(()))
+        .unwrap();
     db.until_quiet().await;
 }
 
-/// Its connection is gone, and it does not look at that.
+/// The connection is lost, and the body does not check it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_took_too_long_and_lost_its_connection_is_told_the_first() {
+async fn the_hold_timeout_is_reported_before_the_lost_connection() {
     #[advisory_lock(key = "room:<room>", name = "room", max_hold = NOTHING)]
     fn lost(conn: &mut PgConnection, room: i64) -> Result<(), Error> {
         insert(conn, room, "Ada")?;
@@ -166,9 +166,9 @@ async fn a_body_that_took_too_long_and_lost_its_connection_is_told_the_first() {
     assert_eq!(committed(&db, 7).await, 0);
 }
 
-/// What a test says to a body that stops in the middle, as a stopped process does.
+/// The instructions of a test to a body that stops in the middle, as a stopped process does.
 struct Stop {
-    /// Whether it had a statement run before the server's bound was over.
+    /// Whether it executed a statement before the server's bound was over.
     started: mpsc::Sender<bool>,
     go_on: mpsc::Receiver<()>,
 }

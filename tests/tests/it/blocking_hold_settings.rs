@@ -1,4 +1,4 @@
-//! Blocking Diesel: the session's own timeouts after a session-level lock with `max_hold` that was dropped, or whose body panicked.
+//! Blocking Diesel: the session's own timeouts after a session-level lock with `max_hold` was dropped, or its body panicked.
 
 use crate::blocking::{execute, held_by, pid_of};
 use crate::bookings::database;
@@ -11,10 +11,10 @@ use diesel::{Connection as _, RunQueryDsl};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// No busy machine takes that long for a body that does nothing.
+/// Even on a busy machine, a body that does nothing does not take this long.
 const BOUND: Duration = Duration::from_secs(600);
 
-/// What `max_hold` changes; `transaction_timeout` since PostgreSQL 17.
+/// The settings that `max_hold` changes; `transaction_timeout` exists since PostgreSQL 17.
 fn timeouts(conn: &mut PgConnection) -> String {
     let all = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN \
                ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout', \
@@ -31,11 +31,11 @@ fn set_timeouts(conn: &mut PgConnection, value: &str) {
     execute(conn, &set).unwrap();
 }
 
-/// What a body leaves open.
+/// The state in which a body leaves its session.
 const OPEN: [&str; 3] = ["", "BEGIN", "BEGIN;SELECT 1/0"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_lock_leaves_its_pool_a_session_with_its_own_timeouts() {
+async fn a_dropped_lock_returns_a_session_with_its_own_timeouts() {
     let db = database().await;
     let pool = db.r2d2(1);
     let one = Request::new(7).max_hold(BOUND);

@@ -1,9 +1,9 @@
-//! Blocking Diesel in an async program: a locked call on a thread where waiting is allowed.
+//! Blocking Diesel in an async program: a locked call on a thread that may block.
 
 use crate::blocking::insert;
 use crate::bookings::{committed, database, key_of};
 use advisory_runtime::blocking::xact;
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::{Error, PoolError, advisory_lock};
 use diesel::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool};
 use std::sync::mpsc;
@@ -12,11 +12,11 @@ use tokio::task::spawn_blocking;
 
 type Connections = Pool<ConnectionManager<PgConnection>>;
 
-/// Says that it holds the lock, and continues on a signal.
+/// Signals that it holds the lock, and waits for a signal.
 #[advisory_lock(
     key = "room:<room>",
     name = "room",
-    conn = pool.get().map_err(|error| Error::Pool(error.into()))?,
+    conn = pool.get().map_err(PoolError::new)?,
 )]
 fn book_when_told(
     pool: &Connections,
@@ -30,7 +30,7 @@ fn book_when_told(
     Ok(())
 }
 
-/// All of it runs on one thread, which also looks at the server meanwhile.
+/// Everything runs on one thread, which also queries the server meanwhile.
 #[tokio::test]
 async fn the_executor_is_free_while_a_call_waits_for_its_lock() {
     let db = database().await;
@@ -42,13 +42,13 @@ async fn the_executor_is_free_while_a_call_waits_for_its_lock() {
     let (tell, _begun) = oneshot::channel();
     let call = spawn_blocking(move || book_when_told(&pool, 7, tell, &go_on));
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     call.await.unwrap().unwrap();
     assert_eq!(committed(&db, 7).await, 1);
 }
 
 #[tokio::test]
-async fn a_dropped_caller_stops_nothing_and_the_lock_is_held_until_the_body_has_ended() {
+async fn the_lock_of_a_dropped_caller_is_held_until_its_body_ends() {
     let db = database().await;
     let pool = db.r2d2(1);
     let (go, go_on) = mpsc::channel();
@@ -65,9 +65,9 @@ async fn a_dropped_caller_stops_nothing_and_the_lock_is_held_until_the_body_has_
     assert_eq!(committed(&db, 7).await, 1);
 }
 
-/// One thread for all closures, and it is taken when the call comes.
+/// There is only one thread for closures, and it is busy when the call arrives.
 #[test]
-fn a_closure_that_had_not_begun_when_its_caller_was_dropped_runs() {
+fn a_closure_runs_even_if_its_caller_is_dropped_before() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(1)

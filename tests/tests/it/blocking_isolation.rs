@@ -89,7 +89,7 @@ async fn the_level_is_the_functions_own_whatever_the_roles_default_is() {
     }
 }
 
-/// The wait is for session-level locks, which no rollback frees.
+/// The wait is for session-level locks, which a rollback does not release.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_end_of_a_stricter_call_leaves_a_session_level_lock() {
     #[advisory_lock(key = "room:<room>", name = "room", isolation = "serializable")]
@@ -122,7 +122,7 @@ async fn no_end_of_a_stricter_call_leaves_a_session_level_lock() {
 
 /// Check, then insert: 4 threads × 50 on one key.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_duplicate_and_hardly_a_serialization_failure_on_one_key_at_any_level() {
+async fn one_key_has_no_duplicates_and_few_failures_at_any_level() {
     let db = database().await;
     for (isolation, _) in LEVELS {
         let threads: Vec<_> = (0..4)
@@ -165,5 +165,5 @@ async fn no_duplicate_and_hardly_a_serialization_failure_on_one_key_at_any_level
 fn book_in_turn(conn: &mut PgConnection, isolation: Isolation, room: i64) -> Result<bool, Error> {
     let mut held = xact::begin(conn, Request::new(77).isolation(isolation))?;
     let booked = book_unlocked(held.conn(), room, "Ada");
-    xact::finish(held, booked.map_err(Error::Database))
+    held.finish(booked.map_err(Error::Database))
 }

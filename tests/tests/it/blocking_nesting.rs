@@ -1,5 +1,5 @@
-//! Blocking Diesel: locked calls inside an open transaction. `Ok` keeps the lock to the outer end, `Err` frees it with the
-//! savepoint.
+//! Blocking Diesel: locked calls inside an open transaction. `Ok` keeps the lock to the end of the outer transaction, `Err`
+//! releases it with the savepoint.
 
 use crate::blocking::{book, execute, finish, held_by, insert, pid_of};
 use crate::bookings::{committed, database, key_of};
@@ -40,7 +40,7 @@ async fn ok_keeps_the_lock_to_the_end_of_the_outer_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_frees_the_lock_and_leaves_the_outer_transaction_alive() {
+async fn an_error_releases_the_lock_and_keeps_the_outer_transaction() {
     let db = database().await;
     let mut conn = db.establish();
     conn.transaction::<_, DieselError, _>(|conn| {
@@ -141,7 +141,7 @@ async fn what_needs_to_be_outside_is_refused_inside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn inside_repeatable_read_it_is_refused_since_it_would_read_an_old_snapshot() {
+async fn inside_repeatable_read_it_is_refused() {
     let db = database().await;
     let mut conn = db.establish();
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
@@ -163,7 +163,7 @@ async fn inside_repeatable_read_it_is_refused_since_it_would_read_an_old_snapsho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_swallowed_error_of_a_nested_call_is_found_and_leaves_the_outer_transaction_alive() {
+async fn an_ignored_nested_error_is_found_and_keeps_the_outer_one() {
     let db = database().await;
     let mut conn = db.establish();
     conn.transaction::<_, DieselError, _>(|conn| {
@@ -183,7 +183,7 @@ async fn a_swallowed_error_of_a_nested_call_is_found_and_leaves_the_outer_transa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_nested_call_that_commits_by_hand_dooms_the_outer_transaction() {
+async fn a_nested_commit_by_hand_poisons_the_outer_transaction() {
     #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
     fn commit_and_fail(conn: &mut PgConnection) -> QueryResult<()> {
         execute(conn, "COMMIT")?;
@@ -214,7 +214,7 @@ async fn a_nested_call_that_commits_by_hand_dooms_the_outer_transaction() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nested_body_that_lost_its_lock_half_way_is_found_out() {
     #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
-    fn begin_anew(conn: &mut PgConnection) -> QueryResult<()> {
+    fn begin_again(conn: &mut PgConnection) -> QueryResult<()> {
         insert(conn, 1, "undone")?;
         execute(conn, "ROLLBACK TO SAVEPOINT advisory_savepoint_1")?;
         insert(conn, 3, "without the lock").map(drop)
@@ -225,7 +225,7 @@ async fn a_nested_body_that_lost_its_lock_half_way_is_found_out() {
     let db = database().await;
     let mut conn = db.establish();
     conn.transaction::<_, DieselError, _>(|conn| {
-        let error = begin_anew(conn).unwrap_err();
+        let error = begin_again(conn).unwrap_err();
         assert!(
             matches!(
                 Error::find(&error).as_deref(),
@@ -259,7 +259,7 @@ async fn inside_diesels_test_transaction_nothing_is_committed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_lost_in_a_nested_body_dooms_the_outer_transaction() {
+async fn a_connection_lost_in_a_nested_body_poisons_the_outer_one() {
     let db = database().await;
     let mut conn = db.establish();
     let result = conn.transaction::<(), DieselError, _>(|conn| {
@@ -270,9 +270,9 @@ async fn a_connection_lost_in_a_nested_body_dooms_the_outer_transaction() {
     result.unwrap_err();
 }
 
-/// Diesel's own connection notices a `COMMIT` by hand, so the call begins a transaction of its own.
+/// Diesel's own connection notices a manual `COMMIT`, so the call begins its own transaction.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_inside_a_transaction_ended_by_hand_is_a_transaction_of_its_own() {
+async fn a_call_after_a_commit_by_hand_is_its_own_transaction() {
     let db = database().await;
     let mut conn = db.establish();
     let result = conn.transaction::<(), DieselError, _>(|conn| {
@@ -289,7 +289,7 @@ async fn a_call_inside_a_transaction_ended_by_hand_is_a_transaction_of_its_own()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_inside_a_failed_transaction_leaves_it_for_diesel_to_roll_back() {
+async fn a_failed_outer_transaction_is_left_for_diesel_to_roll_back() {
     let db = database().await;
     let pool = db.r2d2(1);
     let mut conn = pool.get().unwrap();
@@ -302,7 +302,7 @@ async fn a_call_inside_a_failed_transaction_leaves_it_for_diesel_to_roll_back() 
     });
     assert!(matches!(result, Err(DieselError::NotFound)), "{result:?}");
     drop(conn);
-    // The connection idles in its pool: nothing but the rollback can have freed the lock.
+    // The connection is idle in its pool, so only the rollback can have released the lock.
     db.until_quiet().await;
     let mut conn = pool.get().unwrap();
     assert_eq!(pid_of(&mut conn), pid);

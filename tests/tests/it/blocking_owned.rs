@@ -3,16 +3,16 @@
 use crate::blocking::{execute, pid_of};
 use crate::bookings::database;
 use advisory_runtime::blocking::session;
-use advisory_runtime::{Error, Request, Wait, advisory_lock};
+use advisory_runtime::{Error, OwnedLockError, Request, Wait, advisory_lock};
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use std::thread;
 
-/// Clippy's `result_large_err` begins at 128 bytes.
-const _: () = assert!(size_of::<session::OwnedLockError<PgConnection>>() < 128);
+/// The limit of Clippy's `result_large_err` is 128 bytes.
+const _: () = assert!(size_of::<OwnedLockError<PgConnection>>() < 128);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owned_lock_moves_to_a_thread_and_gives_its_connection_back() {
+async fn an_owned_lock_moves_to_a_thread_and_returns_its_connection() {
     let db = database().await;
     let mut conn = db.establish();
     let pid = pid_of(&mut conn);
@@ -25,9 +25,9 @@ async fn an_owned_lock_moves_to_a_thread_and_gives_its_connection_back() {
     execute(&mut other, "SELECT 1").unwrap();
     let released = thread::spawn(move || {
         execute(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')").unwrap();
-        lock.release().unwrap()
+        lock.finish(Ok::<_, Error>(())).unwrap()
     });
-    let mut conn = released.join().unwrap();
+    let (mut conn, ()) = released.join().unwrap();
     assert_eq!(pid_of(&mut conn), pid);
     assert_eq!(db.locks().await, []);
 }
@@ -45,7 +45,7 @@ async fn a_dropped_lock_is_released_and_a_pool_never_gets_it_back() {
         assert_eq!(db.locks().await, [], "{open}");
         let conn = session::acquire_owned(pool.get().unwrap(), 7)
             .unwrap()
-            .release()
+            .finish(Ok::<_, Error>(()))
             .unwrap();
         drop(conn);
     }
@@ -71,7 +71,7 @@ async fn a_lost_lock_is_found_by_a_check_and_by_the_release() {
         drop(lock.conn().batch_execute(how));
         let error = lock.check().unwrap_err();
         assert!(matches!(error, Error::LockLost { .. }), "{how}: {error:?}");
-        let error = Error::from(lock.release().map(drop).unwrap_err());
+        let error = lock.finish(Ok::<_, Error>(())).map(drop).unwrap_err();
         assert!(matches!(error, Error::LockLost { .. }), "{how}: {error:?}");
     }
     db.until_no_locks().await;
@@ -79,11 +79,11 @@ async fn a_lost_lock_is_found_by_a_check_and_by_the_release() {
 
 #[advisory_lock(key = "room:<room>", name = "room", handle = lock, scope = "session")]
 fn checked(conn: &mut PgConnection, room: i64, loses: bool) -> Result<(), Error> {
-    lock.check_blocking(conn)?;
+    lock.check(conn)?;
     if loses {
         conn.batch_execute("SELECT pg_advisory_unlock_all()")?;
     }
-    lock.check_blocking(conn)
+    lock.check(conn)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Blocking Diesel: a panic, caught above or below the connection, leaves no lock and no open transaction, and the next
+//! Blocking Diesel: a panic that is caught above or below the connection leaves no lock and no open transaction, and the next
 //! transaction really commits.
 
 use crate::blocking::{book, execute, finish, held_by, insert, pid_of};
@@ -79,7 +79,7 @@ fn panic_in(conn: &mut PgConnection, panics: Panics) -> QueryResult<()> {
     panic!("the body's own panic")
 }
 
-/// On a key that is held already: inside a stricter level another would be refused.
+/// On a key that is held already: inside a stricter level any other key would be refused.
 #[advisory_lock(key = "room:<room>", name = "room")]
 fn nested(conn: &mut PgConnection, room: i64) -> QueryResult<()> {
     insert(conn, room, "half done")?;
@@ -101,7 +101,7 @@ fn in_session<C: Connection>(conn: &mut C, room: i64, panics: Panics) -> QueryRe
     panic_in(conn.pg(), panics)
 }
 
-/// Calls, and says whether the panic came through.
+/// Makes the call, and returns whether the panic propagated.
 fn is_caught<C: Connection>(conn: &mut C, scope: Scope, panics: Panics) -> bool {
     let call = AssertUnwindSafe(|| match scope {
         Scope::Xact => in_xact(conn, 7, panics),
@@ -111,7 +111,7 @@ fn is_caught<C: Connection>(conn: &mut C, scope: Scope, panics: Panics) -> bool 
     catch_unwind(call).is_err()
 }
 
-/// No lock is left now, not a moment later, and the next transaction and the next locked call commit.
+/// At this moment no lock is left, and the next transaction and the next locked call commit.
 async fn goes_on(conn: &mut PgConnection, db: &Database, after: &str) {
     assert_eq!(db.locks().await, [], "{after}");
     assert_eq!(held_by(conn).unwrap(), 0, "{after}");
@@ -126,7 +126,7 @@ async fn goes_on(conn: &mut PgConnection, db: &Database, after: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn caught_below_the_connection_it_goes_on() {
+async fn caught_below_the_connection_it_stays_usable() {
     let db = database().await;
     let mut conn = db.establish();
     let pid = pid_of(&mut conn);
@@ -144,7 +144,7 @@ async fn caught_below_the_connection_it_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn caught_below_a_pooled_connection_it_goes_on_and_its_pool_works() {
+async fn caught_below_a_pooled_connection_its_pool_works() {
     let db = database().await;
     let pool = db.r2d2(1);
     for scope in SCOPES {
@@ -210,9 +210,9 @@ async fn a_thread_that_panics_leaves_nothing() {
     goes_on(&mut pool.get().unwrap(), &db, "a thread's end").await;
 }
 
-/// The panic is caught between a nested call and the transaction around it.
+/// The panic is caught between a nested call and the outer transaction.
 #[tokio::test(flavor = "multi_thread")]
-async fn caught_inside_a_transaction_the_lock_is_free_and_the_transaction_goes_on() {
+async fn caught_inside_a_transaction_only_the_lock_is_released() {
     let db = database().await;
     let mut conn = db.establish();
     for panics in [
@@ -234,9 +234,9 @@ async fn caught_inside_a_transaction_the_lock_is_free_and_the_transaction_goes_o
     }
 }
 
-/// The body has committed the transaction around it by hand: nothing more is written behind its back.
+/// The body has committed the outer transaction by hand, so nothing more may be written.
 #[tokio::test(flavor = "multi_thread")]
-async fn caught_inside_a_transaction_that_the_body_has_ended_nothing_more_is_written() {
+async fn caught_after_the_body_has_ended_it_nothing_is_written() {
     let db = database().await;
     let mut conn = db.establish();
     let result = conn.transaction::<_, DieselError, _>(|conn| {
@@ -249,7 +249,7 @@ async fn caught_inside_a_transaction_that_the_body_has_ended_nothing_more_is_wri
     assert_eq!(db.locks().await, []);
 }
 
-/// Held by the guard alone, without the attribute.
+/// Held by the guard, without the attribute.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_that_is_unwound_rolls_back_and_releases() {
     let db = database().await;
@@ -280,9 +280,9 @@ async fn a_guard_that_is_unwound_rolls_back_and_releases() {
     }
 }
 
-/// What a thread knows about the locks that it runs under ends with the body, also by a panic.
+/// The thread's list of locks is correct after the body, even after a panic.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_panic_the_thread_stands_under_no_lock() {
+async fn after_a_panic_the_thread_has_no_lock() {
     let db = database().await;
     let (mut conn, mut other, mut holder) = (db.establish(), db.establish(), db.establish());
     assert!(is_caught(&mut conn, Scope::Xact, Panics::Plainly));

@@ -1,4 +1,4 @@
-//! Blocking Diesel: calls that try again and again instead of waiting at the server.
+//! Blocking Diesel: calls that poll instead of waiting at the server.
 
 use crate::blocking::{finish, insert, pid_of};
 use crate::bookings::{committed, database, key_of};
@@ -24,7 +24,7 @@ fn take(conn: &mut PgConnection, scope: &str, request: Request) -> Result<(), Er
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_polls_is_no_waiter_and_gets_the_lock_or_is_timed_out() {
+async fn a_polling_call_is_not_a_waiter_and_can_time_out() {
     let db = database().await;
     let mut holder = db.establish();
     for scope in ["xact", "session"] {
@@ -71,7 +71,7 @@ async fn between_two_tries_the_connection_is_back_in_its_pool() {
         let pool = pool.clone();
         spawn_blocking(move || book(&pool, room))
     });
-    // Both share one connection, and a third call has it in between.
+    // Both share one connection, which a third call uses in between.
     for _ in 0..3 {
         assert_eq!(book_or_skip(&pool, 7).unwrap(), 0);
         assert_eq!(book(&pool, 8).unwrap(), 1);

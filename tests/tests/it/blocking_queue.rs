@@ -1,5 +1,5 @@
-//! Blocking Diesel: who waits for whom inside this process. Calls queue for a key before they take a connection, and one that
-//! would wait for its own thread is reported. The lines are the process's, whichever database a key is of: each test that waits in
+//! Blocking Diesel: queues inside this process. Calls queue for a key before they take a connection, and a call that
+//! would wait for its own thread is reported. The queues belong to the process, not to a database: each test that uses
 //! one has rooms of its own.
 
 use crate::blocking::{book, book_unlocked, execute, finish};
@@ -39,7 +39,7 @@ fn within(pool: &Pool, room: i64, wait: Duration) -> anyhow::Result<bool> {
     Ok(book_unlocked(conn, room, "within")?)
 }
 
-/// Only where nobody is in line.
+/// Only if nothing is queued.
 #[advisory_lock(key = "queued:<room>", name = "queued", queue = 1, wait = "never", conn = pool.get()?)]
 fn second_in_line(pool: &Pool, room: i64) -> anyhow::Result<bool> {
     Ok(book_unlocked(conn, room, "second")?)
@@ -50,7 +50,7 @@ fn lock_error(error: &anyhow::Error) -> &Error {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_of_one_key_take_one_connection_of_the_pool_and_too_many_are_refused() {
+async fn queued_calls_use_one_connection_and_excess_is_refused() {
     let db = database().await;
     let pool = db.r2d2(2);
     let (start, started) = mpsc::channel();
@@ -125,7 +125,7 @@ async fn a_panic_gives_the_turn_and_the_only_connection_on() {
     db.until_quiet().await;
 }
 
-/// Books under the lock that the body runs under, on another connection.
+/// Books under the lock that the body already holds, on another connection.
 #[advisory_lock(key = "room:<room>", name = "room")]
 fn on_two_connections(
     conn: &mut PgConnection,
@@ -150,7 +150,7 @@ async fn a_wait_for_its_own_thread_that_ends_is_a_wait_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_would_wait_for_its_own_thread_without_end_is_told() {
+async fn a_queued_call_that_waits_for_its_own_thread_is_refused() {
     if !debug_checks_are_on() {
         return;
     }
@@ -158,7 +158,7 @@ async fn a_call_that_would_wait_for_its_own_thread_without_end_is_told() {
     let (mut conn, mut other) = (db.establish(), db.establish());
     let error = on_two_connections(&mut conn, &mut other, 7).unwrap_err();
     assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::SelfDeadlock { lock }) if lock == "room:<room>"),
+        matches!(Error::find(&error).as_deref(), Some(Error::SelfDeadlock { lock, .. }) if lock == "room:<room>"),
         "{error:?}"
     );
     assert_eq!(db.locks().await, []);
@@ -166,9 +166,9 @@ async fn a_call_that_would_wait_for_its_own_thread_without_end_is_told() {
     assert!(!book(&mut conn, 7, "Ada").unwrap());
 }
 
-/// Neither on the connection that holds it, nor where it does not wait, nor in another database.
+/// A second call on the same connection, one that does not wait, and one in another database are not refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_wait_for_its_own_thread_is_not_told_so() {
+async fn a_call_that_does_not_wait_for_its_own_thread_passes() {
     #[advisory_lock(key = "room:<room>", name = "room")]
     fn twice(conn: &mut PgConnection, room: i64) -> QueryResult<bool> {
         book(conn, room, "Ada")

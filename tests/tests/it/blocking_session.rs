@@ -1,4 +1,4 @@
-//! Blocking Diesel: session-level locks are released on every way out, and a lock that was lost on the way is reported.
+//! Blocking Diesel: session-level locks are released on every way out, and a lost lock is reported.
 
 use crate::blocking::{book, execute, held_by, insert, pid_of};
 use crate::bookings::{committed, database, key_of};
@@ -11,7 +11,7 @@ use diesel::result::Error as DieselError;
 use diesel::{Connection, QueryResult};
 use tokio::task::spawn_blocking;
 
-/// Holds the lock around the statements, each a message of its own, and ends as requested.
+/// Holds the lock around the statements, each in its own message, and ends as requested.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "session")]
 fn hold(
     conn: &mut PgConnection,
@@ -29,7 +29,7 @@ fn hold(
 const BOOK: &str = "INSERT INTO booking VALUES (7, 'Ada')";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_body_runs_in_no_transaction_and_what_it_wrote_stays_whatever_it_returns() {
+async fn the_body_runs_in_autocommit_and_its_writes_stay() {
     let db = database().await;
     let mut conn = db.establish();
     hold(&mut conn, 7, &[BOOK], Ok(())).unwrap();
@@ -100,7 +100,7 @@ async fn inside_an_open_transaction_it_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_that_the_body_leaves_open_is_rolled_back_and_told() {
+async fn a_transaction_left_open_is_rolled_back_and_reported() {
     let db = database().await;
     let mut conn = db.establish();
     let statements: [(&[&str], bool); 2] = [
@@ -108,7 +108,7 @@ async fn a_transaction_that_the_body_leaves_open_is_rolled_back_and_told() {
         (&["BEGIN", BOOK, "SELECT 1 FROM no_such_table"], true),
     ];
     for (statements, has_failed) in statements {
-        // One that goes on is found in debug builds only.
+        // A transaction that stays open is found in debug builds only.
         if !has_failed && !debug_checks_are_on() {
             continue;
         }
@@ -134,7 +134,7 @@ async fn a_transaction_that_the_body_leaves_open_is_rolled_back_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_was_lost_is_told() {
+async fn a_lost_lock_is_reported() {
     let db = database().await;
     let mut conn = db.establish();
     let error = hold(&mut conn, 7, &["SELECT pg_advisory_unlock_all()"], Ok(())).unwrap_err();
@@ -146,16 +146,16 @@ async fn a_lock_that_was_lost_is_told() {
     let held = session::acquire(&mut conn, Request::all([1, 2])).unwrap();
     let unlocked = db.count("SELECT pg_advisory_unlock(1)::int4").await;
     assert_eq!(unlocked, 0, "another session's");
-    session::release(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     let mut held = session::acquire(&mut conn, Request::all([1, 2])).unwrap();
     execute(held.conn(), "SELECT pg_advisory_unlock(2)").unwrap();
-    let error = session::release(held, Ok::<_, Error>(())).unwrap_err();
+    let error = held.finish(Ok::<_, Error>(())).unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     assert_eq!(db.locks().await, [], "the other one is released");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_lost_with_its_connection_is_told_and_the_bodys_error_is_not() {
+async fn a_lock_lost_with_its_connection_hides_the_bodys_error() {
     let db = database().await;
     let terminate = ["SELECT pg_terminate_backend(pg_backend_pid())"];
     for statements in [&[][..], &terminate] {
@@ -174,7 +174,7 @@ async fn a_lock_lost_with_its_connection_is_told_and_the_bodys_error_is_not() {
             } else {
                 Err(Error::Database(DieselError::NotFound))
             };
-            let error = session::release(held, end).unwrap_err();
+            let error = held.finish(end).unwrap_err();
             match error {
                 Error::LockLost { .. } if is_ok => {}
                 Error::Database(DieselError::NotFound) if !is_ok => {}
@@ -187,7 +187,7 @@ async fn a_lock_lost_with_its_connection_is_told_and_the_bodys_error_is_not() {
     db.until_no_locks().await;
 }
 
-/// The server counts: who holds it already gets it at once, and releases it as often.
+/// The server counts: a session that holds the lock gets it again at once, and releases it as often.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_session_takes_it_twice_and_releases_it_twice() {
     let db = database().await;
@@ -195,9 +195,9 @@ async fn the_same_session_takes_it_twice_and_releases_it_twice() {
     let mut outer = session::acquire(&mut conn, Request::all([1, 2])).unwrap();
     let mut inner = session::acquire(outer.conn(), Request::new(1).wait(Wait::Never)).unwrap();
     assert_eq!(held_by(inner.conn()).unwrap(), 2);
-    session::release(inner, Ok::<_, Error>(())).unwrap();
+    inner.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!(held_by(outer.conn()).unwrap(), 2);
-    session::release(outer, Ok::<_, Error>(())).unwrap();
+    outer.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!(db.locks().await, []);
 }
 
@@ -224,9 +224,9 @@ async fn the_probe_finds_that_a_second_session_is_kept_out() {
     assert_eq!(db.locks().await, []);
 }
 
-/// Its cancel keys are longer, and libpq's own: what is asked of the session does not depend on them. Older servers answer with 3.0.
+/// Its cancel keys are longer, and belong to libpq: the check of a session does not depend on them. Older servers answer with 3.0.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_of_protocol_3_2_is_verified_locked_and_left_like_any_other() {
+async fn a_session_of_protocol_3_2_works_like_any_other() {
     let db = database().await;
     let parameters = if db.url().contains('?') { '&' } else { '?' };
     let url = format!("{}{parameters}max_protocol_version=3.2", db.url());

@@ -1,4 +1,4 @@
-//! Blocking Diesel: inside a test transaction a locked function does what it does outside of one, and nothing is committed.
+//! Blocking Diesel: locked functions work inside a test transaction, and nothing is committed.
 
 use crate::blocking::{bookings as blocking_bookings, insert as blocking_insert};
 use crate::bookings::{committed, database};
@@ -31,7 +31,7 @@ async fn locked_functions_of_every_kind_work_on_blocking_connections() {
             };
             let mut held = held.unwrap();
             blocking_insert(held.conn(), 8, "Ada").unwrap();
-            blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+            held.finish(Ok::<_, Error>(())).unwrap();
         }
         conn
     });
@@ -43,7 +43,7 @@ async fn locked_functions_of_every_kind_work_on_blocking_connections() {
 }
 
 #[tokio::test]
-async fn after_a_miss_or_a_time_out_a_blocking_test_transaction_goes_on() {
+async fn after_a_refusal_a_blocking_test_transaction_stays_usable() {
     let db = database().await;
     let mut holder = db.connect().await;
     let theirs = session::acquire(&mut holder, 8).await.unwrap();
@@ -67,12 +67,12 @@ async fn after_a_miss_or_a_time_out_a_blocking_test_transaction_goes_on() {
         assert_eq!(crate::blocking::held_by(&mut conn).unwrap(), 0);
     });
     calls.await.unwrap();
-    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    theirs.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
     assert_eq!(committed(&db, 8).await, 0);
 }
 
-/// Diesel's `test_transaction` does not say that it is one.
+/// Diesel's `test_transaction` opens an ordinary transaction.
 #[tokio::test]
 async fn a_blocking_test_transaction_is_a_transaction_like_any_other() {
     let db = database().await;

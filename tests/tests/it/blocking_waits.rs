@@ -1,9 +1,10 @@
-//! Blocking Diesel: how long a call waits, that every end of a wait has its own error, and what is returned instead.
+//! Blocking Diesel: how long a call waits, the error for each end of a wait, and `on_held`.
 
 use crate::blocking::{book, execute, finish, held_by, insert, pid_of, setting};
 use crate::bookings::{committed, database, key_of};
+use advisory_runtime::blocking::Acquired;
 use advisory_runtime::blocking::{session, xact};
-use advisory_runtime::{Acquired, Error, Isolation, Key, Request, Wait, advisory_lock};
+use advisory_runtime::{Error, Isolation, Key, Request, Wait, advisory_lock};
 use advisory_tests::LockedKey;
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
@@ -34,7 +35,7 @@ fn both_or_none(conn: &mut PgConnection, one: i64, two: i64) -> Result<i64, Erro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_never_waits_is_refused_at_once_and_its_connection_goes_on() {
+async fn a_refused_try_returns_at_once_with_a_usable_connection() {
     let db = database().await;
     let (mut holder, mut conn) = (db.establish(), db.establish());
     let held = xact::begin(&mut holder, key_of(7)).unwrap();
@@ -60,7 +61,7 @@ async fn a_call_that_never_waits_is_refused_at_once_and_its_connection_goes_on()
     db.until_quiet().await;
 }
 
-/// Whichever of several keys is held, in either key space, at any level and in either scope.
+/// Any of several keys can be held, in either key space, at any level and in either scope.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_try_keeps_none_of_its_keys() {
     let db = database().await;
@@ -90,7 +91,7 @@ async fn a_refused_try_keeps_none_of_its_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_that_is_spent_is_timed_out_and_the_sessions_time_outs_are_as_before() {
+async fn a_spent_wait_times_out_and_keeps_the_sessions_timeouts() {
     let db = database().await;
     let (mut holder, mut conn) = (db.establish(), db.establish());
     execute(&mut conn, "SET lock_timeout = '7s'").unwrap();
@@ -111,7 +112,7 @@ async fn a_budget_that_is_spent_is_timed_out_and_the_sessions_time_outs_are_as_b
             finish(held);
             let mut held = session::acquire(&mut conn, request).unwrap();
             assert_eq!(setting(held.conn(), "lock_timeout"), "7s");
-            session::release(held, Ok::<_, Error>(())).unwrap();
+            held.finish(Ok::<_, Error>(())).unwrap();
         }
     }
     assert_eq!(setting(&mut conn, "lock_timeout"), "7s");
@@ -131,7 +132,7 @@ async fn for_ever_is_longer_than_the_sessions_own_time_out() {
     );
     let waiter = spawn_blocking(move || forever(&mut conn, 7));
     db.until_waiting(key_of(7)).await;
-    // Longer than the session's own timeout: that is the point, and the server's clock counts it.
+    // Longer than the session's own timeout, which this test is about; the server's clock counts it.
     db.run("SELECT pg_sleep(0.06)").await;
     finish(held);
     assert_eq!(waiter.await.unwrap().unwrap(), 1);
@@ -164,9 +165,9 @@ async fn a_cancelled_wait_and_a_statement_timeout_are_not_busy() {
     db.until_quiet().await;
 }
 
-/// Each holds one and asks for the other's.
+/// Each holds one lock and requests the other's.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadlock_is_told_apart_and_the_other_goes_on() {
+async fn a_deadlock_has_its_own_error_and_the_other_call_continues() {
     #[advisory_lock(key = "room:<first>", name = "room")]
     fn both(conn: &mut PgConnection, first: i64, second: i64, meet: &Barrier) -> Result<(), Error> {
         meet.wait();
@@ -192,7 +193,7 @@ async fn a_deadlock_is_told_apart_and_the_other_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_held_is_returned_without_running_the_body_and_not_for_other_errors() {
+async fn on_held_is_returned_only_when_the_key_is_held() {
     #[advisory_lock(key = "room:<room>", name = "room", wait = wait, on_held = Ok(None))]
     fn or_none(conn: &mut PgConnection, room: i64, wait: Duration) -> QueryResult<Option<usize>> {
         insert(conn, room, "Ada").map(Some)
@@ -265,7 +266,7 @@ async fn the_handle_says_which_keys_and_how_long_it_waited() {
     let held = xact::begin(&mut holder, key_of(7)).unwrap();
     let waiter = spawn_blocking(move || which(&mut conn, 8, 7));
     db.until_waiting(key_of(7)).await;
-    // A time that has passed is what the handle has to tell.
+    // The handle has to report the time that has passed.
     db.run("SELECT pg_sleep(0.02)").await;
     finish(held);
     let acquired = waiter.await.unwrap().unwrap();

@@ -1,6 +1,6 @@
 //! The table and the locked functions that several tests use.
 
-use advisory_runtime::{Error, Isolation, advisory_lock, xact};
+use advisory_runtime::{Error, Isolation, LockGuard, advisory_lock};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -57,7 +57,8 @@ pub(crate) async fn bookings(conn: &mut AsyncPgConnection, room: i64) -> QueryRe
         .await
 }
 
-/// Runs steps in a transaction of diesel-async, by what all of its versions have: its own `transaction` takes other closures before 0.9.
+/// Runs steps in a transaction of diesel-async, with functions that all of its versions have: before 0.9 `transaction` takes other
+/// closures.
 pub(crate) async fn in_transaction<R, E: From<DieselError>>(
     conn: &mut AsyncPgConnection,
     steps: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<R, E>,
@@ -81,9 +82,9 @@ pub(crate) async fn committed(db: &Database, room: i64) -> i64 {
         .await
 }
 
-/// Ends a call whose body was fine.
-pub(crate) async fn finish(held: xact::Held<'_, AsyncPgConnection>) {
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+/// Ends a call whose body succeeded.
+pub(crate) async fn finish(held: LockGuard<'_, AsyncPgConnection>) {
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 pub(crate) fn is_serialization_failure(error: &Error) -> bool {
@@ -91,8 +92,8 @@ pub(crate) fn is_serialization_failure(error: &Error) -> bool {
     matches!(error, Error::Database(diesel::result::Error::DatabaseError(kind, _)) if matches!(kind, SerializationFailure))
 }
 
-/// A SERIALIZABLE call can fail because of an earlier one on its key, which PostgreSQL has not marked as ended when it releases the
-/// advisory lock. Without the lock, far more calls fail.
+/// A SERIALIZABLE call can fail because of an earlier one on its key that PostgreSQL has not yet marked as ended when it releases
+/// the advisory lock. Without the lock, many more calls fail.
 pub(crate) fn assert_few_serialization_failures(
     isolation: Isolation,
     failures: usize,

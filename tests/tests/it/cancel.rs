@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 use tokio::sync::oneshot;
 
-/// What the body does when the future is dropped, or instead.
+/// The state of the body when the future is dropped, or what it does instead.
 pub(crate) enum Body<'a> {
     Idle(oneshot::Sender<()>),
     Runs(&'a str),
@@ -36,7 +36,7 @@ pub(crate) async fn work<C: Connection>(
     }
 }
 
-/// A pool of one connection: what it hands out next has to be good.
+/// A pool of one connection, so the next one that it hands out shows whether the connection is good.
 enum Pool {
     Bb8(diesel_async::pooled_connection::bb8::Pool<AsyncPgConnection>),
     Deadpool(diesel_async::pooled_connection::deadpool::Pool<AsyncPgConnection>),
@@ -61,7 +61,7 @@ impl Pool {
         }
     }
 
-    /// The pool's connection works and what it commits is committed.
+    /// The pool's connection works, and its commits are durable.
     async fn works(&self, db: &Database, room: i64) {
         assert!(self.book(room).await.unwrap());
         assert_eq!(committed(db, room).await, 1);
@@ -80,7 +80,7 @@ pub(crate) async fn dropped<T>(future: impl Future<Output = T>, reached: impl Fu
 }
 
 #[tokio::test]
-async fn dropped_waiter_leaves_no_waiting_backend_and_the_pool_works_at_once() {
+async fn dropped_waiter_leaves_no_backend() {
     let db = database().await;
     let mut holder = db.connect().await;
     for pool in pools(&db).await {
@@ -88,7 +88,7 @@ async fn dropped_waiter_leaves_no_waiting_backend_and_the_pool_works_at_once() {
         dropped(pool.book(7), db.until_waiting(key_of(7))).await;
         db.until_no_waiters(key_of(7)).await;
         pool.works(&db, 8).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_quiet().await;
         assert_eq!(committed(&db, 7).await, 0);
     }
@@ -130,7 +130,7 @@ async fn dropped_while_a_nested_call_waits_frees_both() {
         dropped(pool.work(7, Body::Waits), db.until_waiting(key_of(99))).await;
         db.until_no_waiters(key_of(99)).await;
         pool.works(&db, 8).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_quiet().await;
         assert_eq!(committed(&db, 7).await, 0);
     }
@@ -140,7 +140,7 @@ async fn dropped_while_a_nested_call_waits_frees_both() {
 async fn a_panic_in_the_body_rolls_back_and_frees_the_lock() {
     let db = database().await;
     for pool in pools(&db).await {
-        // Caught above the connection, so that it goes back to its pool while nothing unwinds any more.
+        // Caught above the connection, so that it returns to its pool after the unwinding.
         assert!(caught(pool.work(7, Body::Panics)).await.is_err());
         db.until_quiet().await;
         pool.works(&db, 8).await;
@@ -207,13 +207,13 @@ fn a_runtime_that_shuts_down_leaves_nothing() {
     working.shutdown_background();
     observing.block_on(async {
         db.until_no_waiters(key_of(7)).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_quiet().await;
         assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
     });
 }
 
-/// The future's value, or that it panicked.
+/// The future's value, or its panic.
 pub(crate) async fn caught<F: Future>(future: F) -> std::thread::Result<F::Output> {
     let mut future = Box::pin(future);
     let result = poll_fn(

@@ -1,8 +1,8 @@
-//! Claims on rows of users' tables: what can be done with one, and the states that follow from the columns.
+//! Claims on rows of users' tables: the operations on one, and the states that follow from the columns.
 
 use crate::bookings::in_transaction;
-use advisory_runtime::claim::{self, Claim, Claimed, State};
-use advisory_runtime::{Error, xact};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, State};
+use advisory_runtime::xact;
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -28,7 +28,7 @@ pub(crate) struct SyncJob {
     priority: i32,
 }
 
-/// A database with so many jobs: later ones are older, and each third one is urgent.
+/// A database with this many jobs: later ones are older, and each third one is urgent.
 pub(crate) async fn database(jobs: u32) -> Database {
     let db = Database::create().await;
     db.run(
@@ -52,7 +52,7 @@ pub(crate) async fn next(conn: &mut AsyncPgConnection) -> Claimed<SyncJob> {
     job.expect("there is a job")
 }
 
-/// Has all claims expire, as if their workers had been gone for long.
+/// Makes all claims expire, as if their workers had been gone for long.
 pub(crate) async fn expire(db: &Database) {
     db.run("UPDATE sync_jobs SET locked_until = clock_timestamp() - interval '1 second' WHERE locked_until IS NOT NULL")
         .await;
@@ -80,13 +80,13 @@ pub(crate) async fn row(conn: &mut AsyncPgConnection, id: i64) -> String {
 pub(crate) fn assert_lost(result: Result<(), Error>) {
     let error = result.unwrap_err();
     assert!(
-        matches!(&error, Error::LockLost { lock, .. } if lock.starts_with("sync_jobs (worker#")),
+        matches!(&error, Error::Lost { claim, .. } if claim.starts_with("sync_jobs (worker#")),
         "{error:?}"
     );
 }
 
 #[tokio::test]
-async fn the_job_of_highest_priority_comes_first_and_of_those_the_oldest() {
+async fn the_oldest_job_of_the_highest_priority_comes_first() {
     let db = database(7).await;
     let mut conn = db.connect().await;
     let mut ids = Vec::new();
@@ -151,7 +151,7 @@ fn a_state_can_be_told_without_a_server() {
 }
 
 #[tokio::test]
-async fn what_is_done_is_claimed_by_nobody() {
+async fn a_done_row_is_not_claimed() {
     let db = database(1).await;
     let mut conn = db.connect().await;
     for end in ["completed_at", "failed_at"] {
@@ -175,7 +175,7 @@ async fn a_zombie_can_do_nothing_to_the_next_ones_claim() {
     let zombie = next(&mut conn).await;
     for is_taken_over in [false, true] {
         expire(&db).await;
-        // Of the same worker: its name alone does not make it the holder.
+        // By the same worker: its name alone does not make it the holder.
         let next = if is_taken_over {
             Some(next(&mut conn).await)
         } else {
@@ -216,7 +216,7 @@ async fn a_renewal_lasts_for_the_whole_ttl_again() {
 }
 
 #[tokio::test]
-async fn a_batch_is_claimed_at_once_and_each_of_it_is_a_claim_of_its_own() {
+async fn a_batch_is_claimed_at_once_as_separate_claims() {
     let db = database(12).await;
     let mut conn = db.connect().await;
     let none = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 0).await;
@@ -238,7 +238,7 @@ async fn a_batch_is_claimed_at_once_and_each_of_it_is_a_claim_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_job_is_completed_in_the_transaction_of_its_results_or_not_at_all() {
+async fn a_job_is_completed_in_the_transaction_of_its_results() {
     let db = database(1).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     let job = next(&mut conn).await;
@@ -251,11 +251,13 @@ async fn a_job_is_completed_in_the_transaction_of_its_results_or_not_at_all() {
     assert_eq!(state_of(&mut conn, 1).await, State::Running);
     let mut held = xact::begin(&mut conn, 42).await.unwrap();
     claim::complete(held.conn(), &job).await.unwrap();
-    // However late the commit is, nobody claims what is about to be completed.
+    // However late the commit is, a row that is being completed is not claimed.
     expire_by(&mut other).await;
     let taken = claim::next::<SyncJob, _>(&mut other, "other").await;
     assert!(taken.unwrap().is_none());
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
     assert_eq!(state_of(&mut conn, 1).await, State::Completed);
 }
 
@@ -268,7 +270,7 @@ async fn a_renewal_in_a_transaction_is_refused_and_extends_nothing() {
     let before = row(&mut conn, 1).await;
     let refused = |error: Error| {
         assert!(
-            matches!(&error, Error::InTransaction { lock } if lock.starts_with("sync_jobs (worker#")),
+            matches!(&error, Error::InTransaction { claim, .. } if claim.starts_with("sync_jobs (worker#")),
             "{error:?}"
         );
         error
@@ -283,7 +285,9 @@ async fn a_renewal_in_a_transaction_is_refused_and_extends_nothing() {
     refused(undone.unwrap_err());
     let mut held = xact::begin(&mut conn, 42).await.unwrap();
     refused(claim::renew(held.conn(), &job).await.unwrap_err());
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
     assert_eq!(job.deadline(), deadline);
     assert_eq!(row(&mut conn, 1).await, before);
     claim::renew(&mut conn, &job).await.unwrap();
@@ -306,7 +310,7 @@ async fn a_test_transaction_renews_but_not_in_its_savepoints() {
     claim::complete(&mut conn, &job).await.unwrap();
 }
 
-/// Would expire claims, were their rows not locked.
+/// Would expire claims if their rows were not locked.
 async fn expire_by(conn: &mut AsyncPgConnection) {
     diesel::sql_query(
         "UPDATE sync_jobs SET locked_until = clock_timestamp() - interval '1 second' \

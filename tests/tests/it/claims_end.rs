@@ -1,9 +1,9 @@
-//! How work under a claim ends when something is in its way: no error of the work's is lost, nothing that may be done is called
-//! lost, and nobody goes on with a claim that was let go.
+//! The end of work under a claim when something fails: the work's errors are kept, work that may be done is not reported
+//! as lost, and a released claim is not used further.
 
 use crate::claims::{database, state_of};
-use advisory_runtime::claim::{self, Claim, Claimed, OnErr, State};
-use advisory_runtime::{Error, Pool};
+use advisory_runtime::Pool;
+use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
@@ -12,7 +12,7 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Lasts for longer than a busy machine stalls.
+/// Lasts longer than a busy machine is suspended.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = crate::claims::sync_jobs)]
 #[claim(ttl = "4s", renew = "100ms")]
@@ -20,7 +20,7 @@ struct Brief {
     id: i64,
 }
 
-/// For work that keeps its thread until the claim is over, however soon that is.
+/// For work that blocks its thread until the claim is over, however soon that is.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = crate::claims::sync_jobs)]
 #[claim(ttl = "1s")]
@@ -74,7 +74,7 @@ impl std::fmt::Display for WorkError {
 }
 
 #[tokio::test]
-async fn the_works_own_error_is_returned_also_where_the_pool_lends_nothing() {
+async fn the_works_error_is_returned_even_if_the_pool_is_empty() {
     let db = database(1).await;
     let (pool, mut conn) = (db.deadpool(1), db.connect().await);
     let lent = Pool::connection(&pool).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_completion_without_an_answer_is_not_called_lost() {
     let (pool, mut conn, mut other) = (db.bb8(4).await, db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
     let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
-        // The worker that has the row keeps it for longer than the claim lasts.
+        // The worker that has locked the row keeps it for longer than the claim lasts.
         other
             .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
             .await?;
@@ -136,7 +136,7 @@ async fn renewals_that_get_no_answer_leave_no_session_waiting() {
     let result: Result<(), Error> =
         claim::run(&pool, &job, OnErr::Fail, async { pending().await }).await;
     let error = result.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     let waiting = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
          AND datname = current_database()";
     db.until_empty(
@@ -171,7 +171,7 @@ async fn a_claim_whose_completion_was_rolled_back_is_renewed_on() {
 }
 
 #[tokio::test]
-async fn work_whose_completion_was_rolled_back_is_dropped_when_its_claim_is_taken_over() {
+async fn rolled_back_work_is_dropped_when_its_claim_is_taken_over() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
     let job = brief(&mut conn).await;
@@ -199,11 +199,11 @@ async fn work_whose_completion_was_rolled_back_is_dropped_when_its_claim_is_take
         tokio::join!(work, taken_over)
     });
     let (kept, ()) = ended.await.expect("the work continues forever");
-    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+    assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
 }
 
 #[tokio::test]
-async fn a_claim_is_renewed_also_where_work_has_all_the_pools_connections() {
+async fn a_claim_is_renewed_while_work_uses_the_whole_pool() {
     let db = database(1).await;
     let mut conn = db.connect().await;
     macro_rules! renewed_on {
@@ -226,7 +226,7 @@ async fn a_claim_is_renewed_also_where_work_has_all_the_pools_connections() {
 }
 
 #[tokio::test]
-async fn what_work_returns_that_has_kept_its_thread_until_the_claim_expired_is_refused() {
+async fn work_that_blocks_its_thread_past_the_expiry_is_refused() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(1).await, db.connect().await);
     let job: Claimed<Briefest> = claim::next(&mut conn, "worker").await.unwrap().unwrap();
@@ -239,7 +239,7 @@ async fn what_work_returns_that_has_kept_its_thread_until_the_claim_expired_is_r
         7
     })
     .await;
-    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+    assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
 }
 
 #[tokio::test]
@@ -253,7 +253,7 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
         .await
         .unwrap();
     let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
-        // The work stops waiting for the answer of a statement that succeeds behind the row's lock.
+        // The work stops waiting for the answer of a statement that succeeds once the row's lock is released.
         {
             let mut completion = std::pin::pin!(claim::complete(&mut own, &job));
             let sent = db.until_active("completed_at");

@@ -1,14 +1,13 @@
-//! Two workers never have one job: at the same time, after waits, and under whatever a role or a `search_path` says.
+//! Two workers never have the same job: at the same time, after waits, and under any setting of a role or `search_path`.
 
 use crate::claims::{SyncJob, assert_lost, database, expire, next, row, state_of};
-use advisory_runtime::Error;
-use advisory_runtime::claim::{self, Claim, State};
+use advisory_runtime::claim::{self, Claim, Error, State};
 use advisory_tests::{Database, pid_of};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::time::{Duration, Instant};
 
-/// The same table, under claims that do not last long; for longer than a busy machine stalls.
+/// The same table, with short claims, which still last longer than a busy machine is suspended.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = crate::claims::sync_jobs)]
 #[claim(ttl = "3s")]
@@ -20,7 +19,7 @@ async fn execute(conn: &mut AsyncPgConnection, sql: &str) {
     diesel::sql_query(sql).execute(conn).await.unwrap();
 }
 
-/// Claims and completes jobs until there are none, and notes each.
+/// Claims and completes jobs until there are none, and records each.
 async fn work(mut conn: AsyncPgConnection, settings: &'static str, batch: u32) -> Vec<i64> {
     execute(&mut conn, settings).await;
     let mut done = Vec::new();
@@ -76,7 +75,7 @@ async fn stricter_levels_of_a_role_change_nothing() {
 async fn a_row_that_somebody_has_locked_is_passed_over() {
     let db = database(2).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    // Nor is it waited for. Not where workers write at the same time: who makes a table longer has the others wait, too.
+    // And it is not waited for. This does not hold for concurrent writers: one that extends the table makes the others wait, too.
     execute(&mut conn, "SET lock_timeout = '1ms'").await;
     execute(&mut other, "BEGIN").await;
     execute(
@@ -92,7 +91,7 @@ async fn a_row_that_somebody_has_locked_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_row_that_others_refer_to_is_claimed_beside_them() {
+async fn a_row_with_open_references_is_claimed() {
     let db = database(1).await;
     db.run("CREATE TABLE step (job int8 REFERENCES sync_jobs)")
         .await;
@@ -104,7 +103,7 @@ async fn a_row_that_others_refer_to_is_claimed_beside_them() {
     execute(&mut other, "COMMIT").await;
 }
 
-/// Has the row locked until `meanwhile` is over, and in between a claim's statement that waits for it.
+/// Locks the row until `meanwhile` is over, while a claim's statement waits for it.
 async fn behind_a_lock<R: Send + 'static>(
     db: &Database,
     locks: &str,
@@ -129,7 +128,7 @@ async fn behind_a_lock<R: Send + 'static>(
 
 const LOCK_ONE: &str = "SELECT 1 FROM sync_jobs WHERE id =";
 const LOCK: &str = "SELECT 1 FROM sync_jobs FOR UPDATE";
-/// Time that passes is what these tests are about.
+/// These tests are about time.
 const LONGER_THAN_THE_CLAIM: &str = "SELECT pg_sleep(3.1)";
 
 #[tokio::test]
@@ -148,7 +147,7 @@ async fn a_claim_lasts_for_its_ttl_from_when_its_wait_was_over() {
     let lasts =
         "SELECT count(*) FROM sync_jobs, released WHERE locked_until >= at + interval '3 s'";
     assert_eq!(db.count(lasts).await, 1);
-    // By our own clock too, which started before the wait of 3.1 seconds: a ttl of 3 seconds counted from there would be over earlier.
+    // By our own clock too, which started before the wait of 3.1 seconds: a ttl of 3 seconds from then would be over earlier.
     assert!(job.deadline() > called + Duration::from_secs(3));
 }
 
@@ -174,7 +173,7 @@ async fn who_waits_while_another_claims_the_row_does_not_get_it() {
 }
 
 #[tokio::test]
-async fn a_claim_that_expires_during_a_wait_is_neither_renewed_nor_finished() {
+async fn a_claim_that_expires_in_a_wait_cannot_be_renewed_or_ended() {
     let db = database(4).await;
     let expires = async |id: i64, way: &str| {
         let mut conn = db.connect().await;
@@ -207,7 +206,7 @@ async fn a_claim_that_expires_during_a_wait_is_neither_renewed_nor_finished() {
 }
 
 #[tokio::test]
-async fn a_change_of_other_columns_during_a_wait_is_kept_and_takes_no_claim_away() {
+async fn a_concurrent_change_of_other_columns_keeps_the_claim() {
     let db = database(1).await;
     let mut conn = db.connect().await;
     let job = next(&mut conn).await;
@@ -276,7 +275,7 @@ async fn a_claim_waits_for_the_disk_where_its_session_would_not() {
     }
 }
 
-/// Twins of what the statements use, which do nothing, or the wrong thing.
+/// Objects with the names that the statements use, which do nothing, or the wrong thing.
 const HOSTILE: &str = "
     CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT NULL::timestamptz';
     CREATE FUNCTION public.gen_random_uuid() RETURNS uuid LANGUAGE sql AS 'SELECT NULL::uuid';

@@ -1,10 +1,10 @@
-//! The index that is printed for a type of claims has a name of its own for each definition.
+//! The printed index of a type of claims has a different name for each definition.
 
 use advisory_runtime::claim::{self, Claim};
 use advisory_tests::Database;
 use diesel::prelude::*;
 
-/// Names that differ only behind the 63 bytes that PostgreSQL keeps of an index's name.
+/// Names that differ only after the 63 bytes that PostgreSQL keeps of an index's name.
 mod schema {
     diesel::table! {
         #[sql_name = "jobs_of_a_tenant_with_a_long_name_that_fills_almost_63_bytes_1"]
@@ -74,7 +74,7 @@ async fn each_definition_of_a_claim_gets_its_index() {
         let [sql] = &indexes[..] else {
             panic!("{indexes:?}")
         };
-        // Again, as by a migration that several branches have.
+        // Again, as if several branches had the same migration.
         for _ in 0..2 {
             db.run(sql).await;
             let made = db.count(INDEXES).await;
@@ -88,7 +88,7 @@ async fn each_definition_of_a_claim_gets_its_index() {
     assert_eq!(rows.0.id + rows.1.id, 2);
 }
 
-/// Each migration that was printed contains this name: with another one every table would get a second index.
+/// Every printed migration contains this name: with another one every table would get a second index.
 #[test]
 fn the_name_of_an_index_never_changes() {
     assert_eq!(

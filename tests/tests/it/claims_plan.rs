@@ -1,4 +1,4 @@
-//! What a claim costs the server: the index that is printed for it is used, and each is one statement.
+//! The cost of a claim at the server: the printed index is used, and each claim is one statement.
 
 use crate::claims::{SyncJob, database, next};
 use advisory_runtime::claim;

@@ -1,8 +1,8 @@
-//! Claims behind a pooler in transaction mode: one that tracks prepared statements, as Diesel's own queries need it.
+//! Claims behind a pooler in transaction mode that tracks prepared statements, which Diesel's own queries need.
 
 use crate::claims::{SyncJob, database, next, state_of};
-use advisory_runtime::claim::{self, OnErr, State};
-use advisory_runtime::{Error, Pool as _};
+use advisory_runtime::Pool as _;
+use advisory_runtime::claim::{self, Error, OnErr, State};
 use advisory_tests::{Bouncer, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -11,7 +11,7 @@ use diesel_async::pooled_connection::deadpool::Pool;
 const WHAT: &str = "claims behind a pooler";
 
 #[tokio::test]
-async fn claims_work_behind_a_pooler_that_tracks_prepared_statements() {
+async fn claims_work_behind_a_pooler_that_tracks_statements() {
     let db = database(20).await;
     let settings = "pool_mode = transaction\ndefault_pool_size = 3\nserver_round_robin = 1\n\
                     max_prepared_statements = 50";

@@ -1,4 +1,4 @@
-//! A column that keeps fewer digits than the clock never shortens a claim.
+//! A column with fewer digits than the clock never shortens a claim.
 
 use advisory_runtime::claim::{self, Claim, Claimed};
 use advisory_tests::Database;
@@ -6,7 +6,7 @@ use diesel::prelude::*;
 use std::time::{Duration, Instant};
 
 diesel::table! {
-    /// Its columns' names need quotes in a literal too.
+    /// The names of its columns need quotes in a literal too.
     #[sql_name = "it's \\ a job"]
     job (id) {
         id -> BigInt,
@@ -38,7 +38,7 @@ async fn with_column(of_type: &str) -> Database {
     db
 }
 
-/// Notes the server's time.
+/// Records the server's time.
 async fn note(db: &Database) {
     db.run("DELETE FROM before; INSERT INTO before VALUES (clock_timestamp())")
         .await;
@@ -56,7 +56,7 @@ async fn assert_not_later(db: &Database, job: &Claimed<Job>, case: &str) {
     );
 }
 
-/// Checks that the claim lasts for its ttl from the noted time on, and for less than a unit longer from now on.
+/// Checks that the claim lasts for its ttl from the recorded time, and for less than a unit longer from now.
 async fn assert_lasts(db: &Database, unit: f64, case: &str) {
     let from = TTL.as_secs();
     let lasts = format!(

@@ -1,8 +1,7 @@
-//! Which transaction has ended a claim, if it lasts for longer than the claim: one that was committed, or one that was rolled back?
+//! Transactions that end a claim and last longer than it: committed, and rolled back.
 
 use crate::claims::{SyncJob, database, state_of};
-use advisory_runtime::Error;
-use advisory_runtime::claim::{self, Claim, Claimed, State};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, State};
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
@@ -13,7 +12,7 @@ use tokio::time::timeout;
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// Lasts for longer than a busy machine stalls.
+/// Lasts longer than a busy machine is suspended.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = crate::claims::sync_jobs)]
 #[claim(ttl = "4s", renew = "100ms")]
@@ -44,7 +43,7 @@ fn rolled_back() -> Error {
 }
 
 #[tokio::test]
-async fn work_whose_completion_is_rolled_back_past_the_expiry_is_dropped() {
+async fn rolled_back_work_is_dropped_after_the_expiry() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
     for commits in [false, true] {
@@ -67,14 +66,14 @@ async fn work_whose_completion_is_rolled_back_past_the_expiry_is_dropped() {
             kept.unwrap();
             assert_eq!(state_of(&mut conn, 1).await, State::Completed);
         } else {
-            assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+            assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
             assert_eq!(state_of(&mut conn, 1).await, State::Expired);
         }
     }
 }
 
 #[tokio::test]
-async fn work_whose_completion_is_rolled_back_is_dropped_also_if_another_claim_is_seen_first() {
+async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;
     let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
@@ -84,7 +83,7 @@ async fn work_whose_completion_is_rolled_back_is_dropped_also_if_another_claim_i
     let work = claim::keep(&pool, &job, async {
         let undone = own.transaction(async |conn| {
             claim::complete(conn, &job).await?;
-            // From here on no renewal arrives.
+            // From now on no renewal arrives.
             proxy.stop_forwarding();
             until_expired(&db).await;
             Err::<(), _>(rolled_back())
@@ -97,11 +96,11 @@ async fn work_whose_completion_is_rolled_back_is_dropped_also_if_another_claim_i
     });
     let kept = timeout(GENEROUS, work).await;
     let kept = kept.expect("the work continues under another worker's claim");
-    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+    assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
 }
 
 #[tokio::test]
-async fn work_that_has_released_its_job_is_not_dropped_because_another_worker_claims_it() {
+async fn work_with_a_released_job_outlives_another_workers_claim() {
     let db = database(1).await;
     let (pool, mut conn, mut own) = (db.bb8(3).await, db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
@@ -110,7 +109,7 @@ async fn work_that_has_released_its_job_is_not_dropped_because_another_worker_cl
             .await
             .unwrap();
         let other: Claimed<SyncJob> = crate::claims::next(&mut conn).await;
-        // Its five minutes began longer ago than the first claim lasts.
+        // It was claimed longer ago than the first claim lasts.
         let later = "locked_until < clock_timestamp() + interval '295 seconds'";
         until(&db, "more time than the ttl", later).await;
         drop(other);

@@ -1,9 +1,10 @@
-//! Work under a claim: renewed while it goes on, dropped before the row can be another's, and ended as the work ends.
+//! Work under a claim: renewed while it runs, dropped before another worker can claim the row, and ended according to the work's
+//! result.
 
 use crate::cancel::caught;
 use crate::claims::{SyncJob, database, row, state_of};
-use advisory_runtime::claim::{self, Claim, Claimed, OnErr, State};
-use advisory_runtime::{Error, Pool};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
+use advisory_runtime::{Pool, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::pooled_connection::bb8;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
-/// The same table, under claims that do not last long; for longer than a busy machine stalls.
+/// The same table, with short claims, which still last longer than a busy machine is suspended.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = crate::claims::sync_jobs)]
 #[claim(ttl = "4s", renew = "100ms")]
@@ -26,7 +27,7 @@ async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
     claim::next(conn, "worker").await.unwrap().unwrap()
 }
 
-/// Notes when it was dropped.
+/// Records when it was dropped.
 struct Dropped<'a>(&'a OnceLock<Instant>);
 
 impl Drop for Dropped<'_> {
@@ -81,7 +82,7 @@ async fn an_err_fails_the_job_with_its_text_or_gives_it_back() {
     ] {
         let job = brief(&mut conn).await;
         let result: Result<(), Error> = claim::run(&pool, &job, on_err, async {
-            Err(Error::Pool("no more".into()))
+            Err(Error::Pool(PoolError::new("no more")))
         })
         .await;
         assert_eq!(
@@ -99,7 +100,7 @@ async fn an_err_fails_the_job_with_its_text_or_gives_it_back() {
 }
 
 #[tokio::test]
-async fn what_was_taken_over_is_dropped_and_the_next_one_is_left_alone() {
+async fn a_lost_claims_work_is_dropped_and_the_next_claim_kept() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
     for on_err in [OnErr::Fail, OnErr::Release] {
@@ -110,7 +111,7 @@ async fn what_was_taken_over_is_dropped_and_the_next_one_is_left_alone() {
             db.run("UPDATE sync_jobs SET locked_by = 'another', locked_until = clock_timestamp() + interval '1 hour'")
         );
         let error = result.unwrap_err();
-        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+        assert!(matches!(error, Error::Lost { .. }), "{error:?}");
         assert!(dropped.get().is_some());
         until(
             &db,
@@ -124,7 +125,7 @@ async fn what_was_taken_over_is_dropped_and_the_next_one_is_left_alone() {
 }
 
 #[tokio::test]
-async fn work_that_returns_after_its_claim_was_lost_is_told_so() {
+async fn work_that_returns_after_losing_its_claim_gets_an_error() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
     let job = brief(&mut conn).await;
@@ -134,7 +135,7 @@ async fn work_that_returns_after_its_claim_was_lost_is_told_so() {
     })
     .await;
     let error = result.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     until(
         &db,
         "the other's claim",
@@ -143,14 +144,14 @@ async fn work_that_returns_after_its_claim_was_lost_is_told_so() {
     .await;
 }
 
-/// A pool that opens no connection that it does not count.
+/// A pool that opens no uncounted connections.
 #[derive(Clone)]
 struct Counted(bb8::Pool<AsyncPgConnection>);
 
 impl Pool for Counted {
     type Connection<'p> = bb8::PooledConnection<'p, AsyncPgConnection>;
 
-    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+    async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
         self.0.connection().await
     }
 }
@@ -159,7 +160,7 @@ impl Pool for Counted {
 async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
     let db = database(1).await;
     let (pool, mut conn) = (Counted(db.bb8(1).await), db.connect().await);
-    // The pool's only connection is in use for good, and it opens no other.
+    // The pool's only connection stays in use, and it opens no other.
     let lent = pool.connection().await.unwrap();
     let claimed = Instant::now();
     let job = brief(&mut conn).await;
@@ -173,10 +174,10 @@ async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
     let work = claim::run(&pool, &job, OnErr::Fail, never(Dropped(&dropped)));
     let (result, rung) = tokio::join!(work, rings);
     let error = result.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     let held = *dropped.get().unwrap() - claimed;
     assert!(held > Duration::from_millis(3500), "{held:?}, too soon");
-    // Nothing is dropped while the machine stalls: how late another alarm of this thread rings tells for how long.
+    // Nothing is dropped while the machine is suspended: the delay of another timer on this thread shows for how long.
     let late = rung - alarm;
     assert!(
         held < Duration::from_secs(4) + late,
@@ -198,7 +199,7 @@ async fn a_connection_that_answers_nothing_is_given_up_for_another() {
     let job = brief(&mut conn).await;
     db.run("CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
         .await;
-    // Holds up the first renewal, as a server does that has stopped; it is let go before the claim expires.
+    // Delays the first renewal, like a stopped server; it is released before the claim expires.
     other.begin_test_transaction().await.unwrap();
     diesel_async::RunQueryDsl::execute(
         diesel::sql_query("SELECT 1 FROM sync_jobs FOR UPDATE"),
@@ -277,7 +278,7 @@ async fn work_can_complete_its_job_itself_with_its_results() {
             claim::complete(conn, &job).await
         })
         .await?;
-        // For longer than the claim would have lasted: it is nothing that could be lost any more.
+        // Longer than the claim would have lasted: it can no longer be lost.
         until(
             &db,
             "more time than its ttl",
@@ -291,7 +292,7 @@ async fn work_can_complete_its_job_itself_with_its_results() {
     assert_eq!(db.count("SELECT count(*) FROM result").await, 1);
 }
 
-/// The ways in which work can end its job itself, and the state that each leaves.
+/// The ways in which work can end its own job, and the resulting states.
 const OWN_ENDS: [(&str, State); 3] = [
     ("complete", State::Completed),
     ("fail", State::Failed),
@@ -329,13 +330,13 @@ async fn work_that_ends_its_job_itself_decides_how_it_ends() {
                     if is_ok {
                         Ok(job.id)
                     } else {
-                        Err(Error::Pool("its own".into()))
+                        Err(Error::Pool(PoolError::new("its own")))
                     }
                 })
                 .await;
                 match result {
                     Ok(id) => assert!(is_ok && id == 1, "{case}"),
-                    Err(Error::Pool(own)) if !is_ok && own.to_string() == "its own" => {}
+                    Err(Error::Pool(own)) if !is_ok && own.get_ref().to_string() == "its own" => {}
                     Err(other) => panic!("{case}: {other:?}"),
                 }
                 assert_eq!(state_of(&mut conn, 1).await, state, "{case}");
@@ -362,7 +363,7 @@ async fn a_job_that_its_work_released_is_left_to_the_next_worker() {
                 if is_ok {
                     Ok(())
                 } else {
-                    Err(Error::Pool("its own".into()))
+                    Err(Error::Pool(PoolError::new("its own")))
                 }
             })
             .await;
@@ -388,7 +389,7 @@ async fn work_whose_own_end_was_rolled_back_ends_as_it_returns() {
             let undone: Result<(), Error> = own
                 .transaction(async |conn| {
                     claim::complete(conn, &job).await?;
-                    Err(Error::Pool("its own".into()))
+                    Err(Error::Pool(PoolError::new("its own")))
                 })
                 .await;
             if is_ok { Ok(()) } else { undone }

@@ -32,7 +32,7 @@ struct Found {
 }
 
 #[tokio::test]
-async fn a_checkpoint_is_claimed_by_its_whole_key_and_given_back_with_what_was_found() {
+async fn a_checkpoint_is_claimed_by_its_whole_key_and_updated() {
     let db = Database::create().await;
     db.run(
         "CREATE TABLE sync_checkpoints (matrix_id int8 NOT NULL, chunk_hash text NOT NULL, row_count int8, \
@@ -110,7 +110,7 @@ mod schema {
     }
 }
 
-/// Its one terminal column is `sent_at`: the table's `completed_at` is something else.
+/// Its only terminal column is `sent_at`: the table's `completed_at` has another meaning.
 #[derive(Queryable, Selectable, Claim)]
 #[diesel(table_name = schema::outbox)]
 #[claim(

@@ -1,8 +1,7 @@
 //! A claim that has waited for its row counts from the end of the wait.
 
 use crate::claims::{database, state_of};
-use advisory_runtime::Error;
-use advisory_runtime::claim::{self, Claim, Claimed, OnErr, State};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
 use diesel::prelude::*;
 use diesel_async::SimpleAsyncConnection;
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ struct Brief {
 }
 
 #[tokio::test]
-async fn a_claim_that_has_waited_for_its_row_for_longer_than_its_ttl_lasts_for_its_ttl() {
+async fn a_claim_lasts_its_whole_ttl_after_a_long_wait() {
     let db = database(1).await;
     let (pool, mut conn, mut other) = (db.bb8(1).await, db.connect().await, db.connect().await);
     other

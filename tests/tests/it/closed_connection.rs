@@ -1,4 +1,4 @@
-//! The connection of a call that was dropped or panicked before its end: closed, and refused by every locked call that follows.
+//! The connection of a call that was dropped or panicked: it is closed, and every later locked call on it is refused.
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
 use crate::cancel::{Body, caught, dropped, work};
@@ -35,9 +35,9 @@ async fn the_refusal_says_why_and_what_to_do() {
     }
 }
 
-/// A cancel request travels on a connection of its own, and can arrive when the program's next query runs, on its next connection.
+/// A cancel request uses a connection of its own, and could arrive while the program's next query runs on its next connection.
 #[tokio::test]
-async fn no_query_of_the_next_connection_is_cancelled_in_the_place_of_a_dropped_call() {
+async fn a_late_cancel_never_hits_the_next_connections_query() {
     let db = database().await;
     let mut holder = db.connect().await;
     for _ in 0..20 {
@@ -45,17 +45,17 @@ async fn no_query_of_the_next_connection_is_cancelled_in_the_place_of_a_dropped_
         let mut conn = db.connect().await;
         dropped(book(&mut conn, 7, "Ada"), db.until_waiting(key_of(7))).await;
         drop(conn);
-        // Freed at once, so that the request finds the next query running if there is one.
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        // Released at once, so that the request would hit the next query.
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         let mut next = db.connect().await;
-        // Time in which a request that comes late would hit it: that it runs is the subject.
+        // Runs long enough for a late request to hit it.
         execute(&mut next, "SELECT pg_sleep(0.02)").await.unwrap();
     }
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
 }
 
-/// A function that goes on behind a dropped call cannot commit, and learns so.
+/// A function that continues after a dropped call cannot commit, and gets an error.
 #[tokio::test]
 async fn a_dropped_nested_call_takes_the_outer_one_with_it() {
     #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
@@ -93,39 +93,40 @@ async fn a_dropped_nested_call_takes_the_outer_one_with_it() {
     assert_eq!([committed(&db, 1).await, committed(&db, 7).await], [0, 0]);
 }
 
-/// Diesel leaves a savepoint that it has rolled back to, under the name that the next one gets.
+/// Diesel keeps a savepoint after rolling back to it, under the name that the next one gets.
 #[tokio::test]
 async fn a_refused_nested_call_undoes_nothing_but_itself() {
     let db = database().await;
     let mut conn = db.connect().await;
     let mut outer = xact::begin(&mut conn, 1).await.unwrap();
     let inner = xact::begin(outer.conn(), 2).await.unwrap();
-    xact::finish(inner, Err::<(), _>(Error::from(DieselError::NotFound)))
+    inner
+        .finish(Err::<(), _>(Error::from(DieselError::NotFound)))
         .await
         .unwrap_err();
     insert(outer.conn(), 1, "after the savepoint")
         .await
         .unwrap();
     execute(outer.conn(), "SELECT 1/0").await.unwrap_err();
-    // Refused, since the transaction has failed; an older savepoint must not bring it back to life without the insert.
+    // Refused, since the transaction has failed; an older savepoint must not revive it without the insert.
     xact::begin(outer.conn(), 2).await.unwrap_err();
     insert(outer.conn(), 1, "in a failed transaction")
         .await
         .unwrap_err();
-    let error = xact::finish(outer, Ok::<_, Error>(())).await.unwrap_err();
+    let error = outer.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
     assert_eq!(committed(&db, 1).await, 0);
     assert!(book(&mut conn, 7, "Ada").await.unwrap());
 }
 
-/// Whether it was committed is not known.
+/// Whether it was committed is unknown.
 #[tokio::test]
 async fn dropped_in_the_commit_the_connection_is_closed() {
     let db = database().await;
     let mut conn = db.connect().await;
     let pid = pid_of(&mut conn).await;
     let held = xact::begin(&mut conn, 1).await.unwrap();
-    let finished = is_ready_within(1, xact::finish(held, Ok::<_, Error>(()))).await;
+    let finished = is_ready_within(1, held.finish(Ok::<_, Error>(()))).await;
     assert!(!finished);
     assert_closed(&mut conn, "a dropped commit").await;
     until_ended(&db, pid, "a dropped commit").await;
@@ -143,9 +144,9 @@ async fn a_connection_that_diesels_own_dropped_begin_left_is_refused() {
     assert_broken(book(&mut conn, 7, "Ada").await);
 }
 
-/// Where a session may not end itself, as after a SET ROLE, it has to refuse what comes instead.
+/// If a session may not end itself, for example after SET ROLE, it has to refuse all further statements.
 #[tokio::test]
-async fn where_a_session_may_not_end_itself_nothing_more_is_committed_on_it() {
+async fn a_session_that_may_not_end_itself_commits_nothing_more() {
     #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
     async fn outer<C: Connection>(conn: &mut C) -> QueryResult<()> {
         let (reach, reached) = oneshot::channel();
@@ -184,9 +185,9 @@ async fn where_a_session_may_not_end_itself_nothing_more_is_committed_on_it() {
         .await;
 }
 
-/// Behind some firewalls the request to cancel does not arrive.
+/// Some firewalls drop cancel requests.
 #[tokio::test]
-async fn where_no_cancel_request_arrives_the_dropped_wait_ends_when_the_holder_does() {
+async fn without_cancel_requests_a_dropped_wait_ends_with_the_holder() {
     #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
     async fn outer(
         conn: &mut AsyncPgConnection,
@@ -207,7 +208,7 @@ async fn where_no_cancel_request_arrives_the_dropped_wait_ends_when_the_holder_d
     proxy.refuse_connections().await;
     let (outcome, ()) = tokio::join!(outer(&mut conn, &db, gave_up), async {
         is_given_up.await.unwrap();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     });
     let error = outcome.unwrap_err();
     assert!(

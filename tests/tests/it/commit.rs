@@ -1,4 +1,4 @@
-//! An `Ok` is committed, or the caller learns that it is not.
+//! `Ok` means committed, and every other outcome is reported.
 
 use crate::bookings::{book, committed, database, execute, insert};
 use advisory_runtime::{Error, advisory_lock, xact};
@@ -9,7 +9,7 @@ use diesel_async::{
     AnsiTransactionManager, AsyncConnection, AsyncPgConnection, TransactionManager,
 };
 
-/// Books, then runs the statement and does not look at its result.
+/// Books, then runs the statement and ignores its result.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn book_then(conn: &mut AsyncPgConnection, room: i64, sql: &str) -> QueryResult<()> {
     insert(conn, room, "Ada").await?;
@@ -17,7 +17,7 @@ async fn book_then(conn: &mut AsyncPgConnection, room: i64, sql: &str) -> QueryR
     Ok(())
 }
 
-/// The error is found, nothing is left behind, and the connection stays usable.
+/// The error is detected, nothing is left behind, and the connection stays usable.
 async fn found(sql: &str) -> (Error, i64) {
     let db = database().await;
     let mut conn = db.connect().await;
@@ -33,7 +33,7 @@ async fn found(sql: &str) -> (Error, i64) {
 }
 
 #[tokio::test]
-async fn a_swallowed_database_error_is_no_commit() {
+async fn an_ignored_database_error_is_not_a_commit() {
     let (error, rows) = found("SELECT 1 FROM no_such_table").await;
     assert!(
         matches!(&error, Error::RolledBack { lock, .. } if lock == "room:<room>"),
@@ -69,7 +69,7 @@ async fn a_commit_and_chain_by_hand_is_found_out() {
 #[tokio::test]
 async fn a_commit_by_hand_and_a_new_transaction_are_found_out() {
     #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
-    async fn begin_anew(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+    async fn begin_again(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
         execute(conn, "COMMIT").await?;
         execute(conn, "BEGIN").await?;
         insert(conn, room, "without the lock").await.map(drop)
@@ -79,7 +79,7 @@ async fn a_commit_by_hand_and_a_new_transaction_are_found_out() {
     }
     let db = database().await;
     let mut conn = db.connect().await;
-    let error = begin_anew(&mut conn, 7).await.unwrap_err();
+    let error = begin_again(&mut conn, 7).await.unwrap_err();
     assert!(
         matches!(
             Error::find(&error).as_deref(),
@@ -192,7 +192,7 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
             ),
             "{error:?}"
         );
-        // As Diesel has it of its own statements.
+        // Like Diesel's own statements.
         assert!(
             matches!(
                 error,
@@ -210,7 +210,7 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
 }
 
 #[tokio::test]
-async fn a_backend_terminated_in_the_body_is_an_unknown_outcome_when_the_body_returns_ok() {
+async fn a_backend_terminated_before_ok_is_an_unknown_outcome() {
     let db = database().await;
     let mut conn = db.connect().await;
     let error = book_then(
@@ -253,7 +253,7 @@ async fn the_bodys_error_survives_a_rollback_that_fails() {
 }
 
 #[tokio::test]
-async fn a_transaction_begun_by_plain_sql_is_refused_and_not_committed() {
+async fn a_plain_sql_transaction_is_refused_and_not_committed() {
     let db = database().await;
     let mut conn = db.connect().await;
     execute(&mut conn, "BEGIN").await.unwrap();
@@ -322,7 +322,7 @@ async fn a_guard_does_not_commit_another_guards_transaction() {
     let mut second = xact::begin(&mut two, 2).await.unwrap();
     std::mem::swap(first.conn(), second.conn());
     for held in [first, second] {
-        let result = xact::finish(held, Ok::<_, Error>(())).await;
+        let result = held.finish(Ok::<_, Error>(())).await;
         assert!(
             matches!(result, Err(Error::TransactionEnded { .. })),
             "{result:?}"
@@ -331,7 +331,7 @@ async fn a_guard_does_not_commit_another_guards_transaction() {
 }
 
 #[tokio::test]
-async fn a_transaction_begun_by_plain_sql_is_refused_at_any_level_and_in_any_state() {
+async fn a_plain_sql_transaction_is_refused_in_any_state() {
     use diesel_async::SimpleAsyncConnection;
     for begin in [
         "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1",

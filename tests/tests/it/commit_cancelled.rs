@@ -1,4 +1,4 @@
-//! A commit that is cancelled: the server can answer with an error for a transaction that it has committed.
+//! A commit that is cancelled: the server can answer with an error although it has committed the transaction.
 
 use advisory_runtime::{Error, advisory_lock, blocking};
 use advisory_tests::{OwnServer, left_out, owns_server, pid_of};
@@ -23,7 +23,7 @@ fn insert_blocking<C: blocking::Connection>(conn: &mut C, id: i64) -> Result<(),
     Ok(())
 }
 
-/// A server that takes a tenth of a second to commit, and then logs how long it took.
+/// A server that takes a tenth of a second to commit, and then logs the duration.
 async fn slow_server() -> OwnServer {
     let server = OwnServer::start().await;
     let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
@@ -40,8 +40,8 @@ async fn slow_server() -> OwnServer {
     server
 }
 
-/// Runs the call until a cancel request came so late that the row is committed. The request can also come before the commit, or too
-/// late for it.
+/// Runs the call until a cancel request arrives after the row was committed. The request can also arrive before the commit, or too
+/// late.
 async fn cancelled_late(
     server: &OwnServer,
     pid: i32,
@@ -78,7 +78,7 @@ async fn cancelled_late(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_is_cancelled_while_the_server_logs_it_is_not_called_rolled_back() {
+async fn a_commit_cancelled_while_logged_is_not_a_rollback() {
     if !owns_server() {
         return left_out("a late cancel request", "the server is somebody's own");
     }

@@ -1,5 +1,5 @@
-//! The text of a user's own error does not decide how a call's end is reported: neither a deferred trigger's at the commit, nor one that
-//! the body ignores.
+//! The text of a user's own error does not affect how a call's end is reported: neither that of a deferred trigger at the commit,
+//! nor one that the body ignores.
 
 use crate::blocking;
 use crate::bookings::{book, committed, database, execute, in_transaction, insert};
@@ -9,7 +9,7 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::AsyncPgConnection;
 
-/// What this crate looks for in the answers to its own statements, and what the server says in their place.
+/// The texts that this crate searches for in the answers to its own statements, and the server's texts instead of them.
 const TEXTS: [&str; 15] = [
     "note not allowed: SAVEPOINT pizza",
     "SAVEPOINT",
@@ -56,7 +56,7 @@ async fn a_deferred_triggers_error_is_reported_as_it_is() {
             let request = Request::new(1).isolation(isolation);
             let mut held = xact::begin(&mut conn, request).await.unwrap();
             insert(held.conn(), 7, text).await.unwrap();
-            let error = xact::finish(held, Ok::<_, Error>(())).await.unwrap_err();
+            let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
             assert_is_the_users(&error, text);
         }
         let error = book(&mut conn, 7, text).await.unwrap_err();
@@ -104,7 +104,7 @@ async fn an_ignored_error_is_a_rollback_whatever_its_text() {
             matches!(error, Error::RolledBack { .. }),
             "{text}: {error:?}"
         );
-        // Inside a transaction, which goes on.
+        // Inside a transaction, which stays usable.
         let nested = in_transaction(&mut conn, async |conn| {
             let error = Error::from(ignore(conn, 9, text).await.unwrap_err());
             insert(conn, 10, "outer").await?;
@@ -115,10 +115,10 @@ async fn an_ignored_error_is_a_rollback_whatever_its_text() {
             matches!(nested, Ok(Error::RolledBack { .. })),
             "{text}: {nested:?}"
         );
-        // Under a session-level lock a failed statement harms no other.
+        // Under a session-level lock a failed statement affects no other.
         let mut held = session::acquire(&mut conn, 1).await.unwrap();
         execute(held.conn(), &raise(text)).await.unwrap_err();
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
     assert_eq!(committed(&db, 9).await, 0);
     assert_eq!(

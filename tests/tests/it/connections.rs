@@ -1,4 +1,4 @@
-//! Where a connection can come from, and the shapes of functions that take one.
+//! The sources of a connection, and the forms of functions that take one.
 
 use crate::bookings::{committed, database, insert};
 use advisory_runtime::{Connection, Error, advisory_lock};
@@ -257,7 +257,7 @@ async fn with_bounds<F: Fn(i64) -> i64 + Send, T: Into<(i64, i64)>>(
     insert(conn, shift(room), &guest.to_string()).await
 }
 
-/// A trait that services know; the lock is on the PostgreSQL implementation alone.
+/// A trait that services use; only the PostgreSQL implementation is locked.
 #[async_trait::async_trait]
 trait Rooms {
     async fn book(&mut self, room: i64, guest: &str) -> QueryResult<usize>;

@@ -1,4 +1,4 @@
-//! What does a locked call ask of the wire and of the allocator? Exact round trips, and an upper bound of allocations.
+//! Cost of a locked call: its exact round trips, and an upper bound of its allocations.
 
 use advisory_runtime::advisory_lock;
 use advisory_tests::{Database, Proxy, debug_checks_are_on};
@@ -42,7 +42,7 @@ async fn by_hand(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i32> {
     .await
 }
 
-/// Which way to call.
+/// The kind of call.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Locked,
@@ -60,7 +60,7 @@ async fn call(way: Way, conn: &mut AsyncPgConnection, room: i64) {
 }
 
 #[tokio::test]
-async fn a_locked_call_with_a_cached_query_has_three_round_trips_from_the_second_on() {
+async fn a_locked_call_with_a_cached_query_has_three_round_trips() {
     let db = Database::create().await;
     let proxy = Proxy::start(&db).await;
     for (way, round_trips) in [
@@ -84,9 +84,10 @@ async fn a_locked_call_with_a_cached_query_has_three_round_trips_from_the_second
     }
 }
 
-/// A pool asks each connection whether it lives before it hands it out, unless it is configured not to; a begin finds out by itself.
+/// A pool checks each connection before it hands it out, unless configured otherwise; a begin detects a closed connection by
+/// itself.
 #[tokio::test]
-async fn the_check_of_a_pool_is_a_round_trip_that_a_locked_call_can_do_without() {
+async fn a_locked_call_can_skip_the_pools_check() {
     let db = Database::create().await;
     let proxy = Proxy::start(&db).await;
     for (recycling_method, round_trips) in
@@ -109,7 +110,7 @@ async fn the_check_of_a_pool_is_a_round_trip_that_a_locked_call_can_do_without()
     }
 }
 
-/// Allocations of one call, in the connection's own task too: the runtime has this thread alone.
+/// The allocations of one call, including those of the connection's own task: the runtime has only this thread.
 fn allocations(way: Way) -> AllocationInfo {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -127,7 +128,8 @@ fn allocations(way: Way) -> AllocationInfo {
     least.min_by_key(|one| one.count_total).unwrap()
 }
 
-/// Not that of one release, but what nobody should add to without seeing it. The checks of debug builds have messages of their own.
+/// A limit, not the exact number of a release, so that increases are noticed. The checks of debug builds have messages of their
+/// own.
 #[test]
 fn a_locked_call_allocates_less_than_one_by_hand() {
     if debug_checks_are_on() {
@@ -143,7 +145,7 @@ fn a_locked_call_allocates_less_than_one_by_hand() {
     }
 }
 
-/// A call with `pool = …` makes its table again: its statements and its holder's name are those of the process.
+/// A call with `pool = …` rebuilds its table: the statements and the holder's name belong to the process.
 #[test]
 fn a_calls_table_of_leases_allocates_nothing() {
     drop(advisory_runtime::lease::Table::new());

@@ -1,4 +1,4 @@
-//! The defaults of a role for reports. With them, a serializable transaction waits until it has a snapshot that no writer can spoil.
+//! The defaults of a role for reports: a serializable transaction then waits until it has a safe snapshot.
 
 use crate::bookings::{bookings, database, execute};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
@@ -9,7 +9,7 @@ use std::time::Duration;
 const DEFAULTS: &str =
     "SET default_transaction_read_only = on; SET default_transaction_deferrable = on";
 
-/// A writer for whose end such a transaction waits.
+/// A writer that such a transaction waits for.
 async fn writer(db: &Database) -> AsyncPgConnection {
     let mut writer = db.connect().await;
     let write = "BEGIN ISOLATION LEVEL SERIALIZABLE; INSERT INTO booking VALUES (1, 'Ada')";
@@ -43,7 +43,7 @@ async fn deferrable_defaults_make_no_locked_transaction_wait() {
                 let mut held =
                     held.unwrap_or_else(|error| panic!("{request:?}: {error:?}, {locks:?}"));
                 assert_eq!(bookings(held.conn(), 1).await.unwrap(), 0);
-                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
                 assert_eq!(db.locks().await, []);
             }
         }

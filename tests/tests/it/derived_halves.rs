@@ -1,4 +1,4 @@
-//! Pairs whose second half is derived from a pattern: `pg_advisory_xact_lock(23405, hashtext($1))`, as others write it by hand.
+//! Pairs whose second half is derived from a pattern, as others write them by hand: `pg_advisory_xact_lock(23405, hashtext($1))`.
 
 use crate::bookings::{database, execute};
 use crate::monitor::{backend, lock, look_with};
@@ -19,7 +19,7 @@ const TEXTS: [&str; 5] = [
     "日本語キー 🔒 a longer text",
 ];
 
-/// The pair that the server's own functions lock.
+/// The pair as computed by the server's own functions.
 async fn deployed(db: &Database, text: &str) -> Key {
     let mut by_hand = db.connect().await;
     let sql = format!("SELECT pg_advisory_lock(23405, hashtext('{text}'))");
@@ -83,7 +83,7 @@ async fn every_way_to_write_it_locks_what_the_server_computes() {
         );
         assert_eq!(computed, expected);
     }
-    // The text is a constant, whose number the macro computes.
+    // The text is a constant, so the macro computes its number.
     let constant = lock_key!(
         (23_405, "spring sale"),
         derivation = "hashtext",
@@ -225,7 +225,7 @@ async fn the_live_view_names_it_by_its_numbers_and_by_its_comment() {
     }
     let mut other = db.connect().await;
     let pid = pid_of(&mut other).await;
-    // What a call sends that shows its rendered key.
+    // The message of a call that shows its rendered key.
     let message = format!(
         "/*advisory:(23405,\"a, b\")*/;SELECT pg_catalog.pg_advisory_lock(23405,CAST({known} AS pg_catalog.int4))"
     );
@@ -264,7 +264,7 @@ async fn the_live_view_names_it_by_its_numbers_and_by_its_comment() {
         backend(&seen, pid).comment.as_ref().unwrap().text,
         "(23405,\"a, b\")"
     );
-    // Its comment says more than its first half.
+    // Its comment distinguishes it from other pairs with the same first half.
     let rendered = "(23405,\"a, b\")".to_owned();
     assert_eq!(called((23_405, known)), [(Certainty::Certain, rendered)]);
 }

@@ -1,11 +1,11 @@
-//! A lock's error as Diesel's: it keeps what the database has answered, and the lock's error is found in it.
+//! A lock's error as Diesel's error: it keeps the database's answer, and contains the lock's error.
 
 use crate::bookings::execute;
 use crate::errors::{FromDiesel, busy, diesel_only};
-use advisory_runtime::Error;
+use advisory_runtime::{Error, PoolError, claim, lease, testing};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
-/// What an application finds that maps Diesel's errors by their kind, or by the server's words.
+/// The result for an application that matches Diesel's errors by their kind, or by the server's text.
 fn kind_and_words(error: &DieselError) -> (DatabaseErrorKind, &str) {
     match error {
         DieselError::DatabaseError(kind, answer) => (*kind, answer.message()),
@@ -14,7 +14,7 @@ fn kind_and_words(error: &DieselError) -> (DatabaseErrorKind, &str) {
 }
 
 #[tokio::test]
-async fn what_the_database_has_answered_keeps_its_kind_and_its_words_and_holds_the_locks_error() {
+async fn a_database_error_keeps_its_kind_text_and_lock_error() {
     let (_db, _holder, mut conn) = busy().await;
     let conn = &mut conn;
     let FromDiesel(error) = diesel_only(conn, 7).await.unwrap_err();
@@ -47,108 +47,66 @@ async fn what_the_database_has_answered_keeps_its_kind_and_its_words_and_holds_t
     ));
 }
 
-/// An answer with everything that a server's can have.
-struct Full;
+/// An error with a cause, like an application's.
+#[derive(Debug)]
+struct Wrapped<E>(E);
 
-impl diesel::result::DatabaseErrorInformation for Full {
-    fn message(&self) -> &'static str {
-        "the server's words"
-    }
-    fn details(&self) -> Option<&str> {
-        Some("details")
-    }
-    fn hint(&self) -> Option<&str> {
-        Some("hint")
-    }
-    fn table_name(&self) -> Option<&str> {
-        Some("table")
-    }
-    fn column_name(&self) -> Option<&str> {
-        Some("column")
-    }
-    fn constraint_name(&self) -> Option<&str> {
-        Some("constraint")
-    }
-    fn statement_position(&self) -> Option<i32> {
-        Some(7)
+impl<E> std::fmt::Display for Wrapped<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the job failed")
     }
 }
 
-/// Kinds are compared by their names: not every Diesel 2.3 compares them.
-fn name(kind: DatabaseErrorKind) -> String {
-    format!("{kind:?}")
+impl<E: std::error::Error + 'static> std::error::Error for Wrapped<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
 }
 
 #[test]
-fn every_error_with_the_databases_answer_becomes_that_answer_and_comes_back() {
-    for kind in [
-        DatabaseErrorKind::ClosedConnection,
-        DatabaseErrorKind::SerializationFailure,
-        DatabaseErrorKind::UnableToSendCommand,
-        DatabaseErrorKind::UniqueViolation,
-    ] {
-        let source = || DieselError::DatabaseError(kind, Box::new(Full));
-        let lock = || std::borrow::Cow::Borrowed("room:<room>");
-        let errors = [
-            Error::Cancelled {
-                lock: lock(),
-                source: source(),
-            },
-            Error::Deadlock {
-                lock: lock(),
-                source: source(),
-            },
-            Error::RolledBack {
-                lock: lock(),
-                source: source(),
-            },
-            Error::CommitUnknown {
-                lock: lock(),
-                source: source(),
-            },
-            Error::LockLost {
-                lock: lock(),
-                source: Some(source()),
-            },
-            Error::MissingTable {
-                table: "advisory_lease".to_owned(),
-                source: source(),
-            },
-            Error::MissingRights {
-                table: "advisory_lease".to_owned(),
-                source: source(),
-            },
-        ];
-        for error in errors {
-            let own = error.to_string();
-            assert!(
-                matches!(error.database(), Some(DieselError::DatabaseError(found, _)) if name(*found) == name(kind))
-            );
-            let diesel = DieselError::from(error);
-            assert_eq!(diesel.to_string(), format!("{own}: the server's words"));
-            let DieselError::DatabaseError(found, answer) = &diesel else {
-                panic!("{diesel:?}");
-            };
-            assert_eq!(name(*found), name(kind));
-            let rest = [
-                answer.details(),
-                answer.hint(),
-                answer.table_name(),
-                answer.column_name(),
-                answer.constraint_name(),
-            ];
-            assert_eq!(
-                rest,
-                ["details", "hint", "table", "column", "constraint"].map(Some)
-            );
-            assert_eq!(answer.statement_position(), Some(7));
-            assert_eq!(Error::find(&diesel).unwrap().to_string(), own);
-            let again = Error::from(diesel);
-            assert_eq!(again.to_string(), own, "{again:?}");
-            assert!(!matches!(again, Error::Database(_)), "{again:?}");
+fn each_products_error_is_found_in_that_of_another() {
+    for (own, other) in testing::lock_errors()
+        .into_iter()
+        .zip(testing::lock_errors())
+    {
+        let text = own.to_string();
+        let leased = lease::Error::from(DieselError::from(own));
+        assert!(matches!(leased, lease::Error::Database(_)), "{leased:?}");
+        assert!(lease::Error::find(&leased).is_some());
+        if !matches!(other, Error::Database(_) | Error::Pool(_)) {
+            assert_eq!(Error::find(&leased).unwrap().to_string(), text);
+            let wrapped = Wrapped(DieselError::from(leased));
+            assert_eq!(Error::find(&wrapped).unwrap().to_string(), text);
+            assert!(lease::Error::find(&wrapped).is_none(), "{wrapped:?}");
+            let claimed = Wrapped(claim::Error::from(wrapped.0));
+            assert_eq!(Error::find(&claimed).unwrap().to_string(), text);
+            assert!(claim::Error::find(&claimed).is_some());
         }
     }
-    let foreign = DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(Full));
-    assert!(Error::find(&foreign).is_none());
-    assert!(matches!(Error::from(foreign), Error::Database(_)));
+    for error in testing::lease_errors() {
+        let text = error.to_string();
+        if !matches!(error, lease::Error::Database(_)) {
+            let locked = Wrapped(DieselError::from(error));
+            assert_eq!(lease::Error::find(&locked).unwrap().to_string(), text);
+            assert!(Error::find(&locked).is_none());
+            let again = lease::Error::from(locked.0);
+            assert!(!matches!(again, lease::Error::Database(_)), "{again:?}");
+        }
+    }
+    for error in testing::claim_errors() {
+        let text = error.to_string();
+        if !matches!(error, claim::Error::Database(_)) {
+            let error = DieselError::from(error);
+            assert_eq!(claim::Error::find(&error).unwrap().to_string(), text);
+            assert!(lease::Error::find(&error).is_none());
+        }
+    }
+}
+
+#[test]
+fn a_pools_error_passes_through_diesels() {
+    let error = DieselError::from(PoolError::new("it is closed"));
+    assert!(matches!(Error::from(error), Error::Pool(_)));
+    let error = DieselError::from(PoolError::new("it is closed"));
+    assert!(matches!(lease::Error::from(error), lease::Error::Pool(_)));
 }

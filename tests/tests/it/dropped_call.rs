@@ -1,4 +1,5 @@
-//! A locked call of each scope, for tests that drop it, and what is left then: a closed connection, and others that were left alone.
+//! Locked calls of each scope, for tests that drop them, and checks of the result: a closed connection, and others that are
+//! unaffected.
 
 use crate::bookings::{book, committed, execute, in_transaction, insert};
 use advisory_runtime::{Connection, Error, Isolation, Request, Wait, session, xact};
@@ -40,7 +41,7 @@ pub(crate) const WAITS: [Wait; 3] = [
     Wait::For(Duration::from_secs(5)),
 ];
 
-/// What is waited for comes without this time being over; else it never comes, since nobody but the clean-up brings it about.
+/// The time limit for waiting: the state occurs earlier or, without the clean-up, never.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 impl Scope {
@@ -70,7 +71,7 @@ pub(crate) async fn call<C: Connection>(
     call_noting(conn, scope, wait, &Cell::new(false)).await
 }
 
-/// The same, which notes when its end is asked for.
+/// The same; it also records when its end is requested.
 pub(crate) async fn call_noting<C: Connection>(
     conn: &mut C,
     scope: Scope,
@@ -82,10 +83,10 @@ pub(crate) async fn call_noting<C: Connection>(
     }
     let mut outer = xact::begin(conn, 99).await?;
     insert(outer.conn().pg(), 2, "outer").await?;
-    // The commit is the outer call's.
+    // The outer call commits.
     let inner = lock_once(outer.conn(), Scope::Xact, wait, &Cell::new(false)).await;
     is_ending.set(true);
-    xact::finish(outer, inner).await
+    outer.finish(inner).await
 }
 
 async fn lock_once<C: Connection>(
@@ -106,10 +107,10 @@ async fn lock_once<C: Connection>(
     }
     .await;
     is_ending.set(true);
-    xact::finish(held, result.map_err(Error::Database)).await
+    held.finish(result.map_err(Error::Database)).await
 }
 
-/// Polls the future so often, each time after it was woken; `true` when it was ready by then.
+/// Polls the future this many times, each time after it was woken; `true` if it was ready by then.
 pub(crate) async fn is_ready_within<T>(polls: usize, future: impl Future<Output = T>) -> bool {
     let mut future = pin!(future);
     let mut polled = 0;
@@ -127,7 +128,7 @@ pub(crate) async fn is_ready_within<T>(polls: usize, future: impl Future<Output 
     .await
 }
 
-/// Other sessions of the same server, each in a statement nearly all the time.
+/// Other sessions of the same server, each almost always running a statement.
 pub(crate) struct Bystanders {
     is_over: Arc<AtomicBool>,
     sessions: Vec<JoinHandle<usize>>,
@@ -153,7 +154,7 @@ impl Bystanders {
 
     /// # Panics
     ///
-    /// When a statement of theirs has failed.
+    /// If one of their statements has failed.
     pub(crate) async fn were_left_alone(self) {
         self.is_over.store(true, Ordering::Relaxed);
         for session in self.sessions {
@@ -162,7 +163,7 @@ impl Bystanders {
     }
 }
 
-/// The next transaction on the connection commits, and nothing of it is cancelled.
+/// The next transaction on the connection commits, and none of its statements is cancelled.
 pub(crate) async fn goes_on(conn: &mut AsyncPgConnection, db: &Database, after: &str) {
     let before = committed(db, 1).await;
     in_transaction::<_, DieselError>(conn, async |conn| {
@@ -175,7 +176,7 @@ pub(crate) async fn goes_on(conn: &mut AsyncPgConnection, db: &Database, after: 
     assert_eq!(committed(db, 1).await, before + 1, "after {after}");
 }
 
-/// The session has ended, and with it whatever it held, waited for, or had open.
+/// The session has ended, with its locks, waits and transaction.
 pub(crate) async fn until_ended(db: &Database, pid: i32, after: &str) {
     let session = format!("SELECT state || ': ' || query FROM pg_stat_activity WHERE pid = {pid}");
     db.until_empty(SOON, &format!("the end of the session, {after}"), &session)
@@ -195,7 +196,7 @@ pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
     }
     let error = book(conn, 7, "Ada").await.unwrap_err();
     assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::BrokenConnection { lock }) if lock == "room:<room>"),
+        matches!(Error::find(&error).as_deref(), Some(Error::BrokenConnection { lock, .. }) if lock == "room:<room>"),
         "{after}: {error:?}"
     );
     let error = execute(conn, "SELECT 1").await.unwrap_err();
@@ -210,9 +211,9 @@ pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
     );
 }
 
-/// The first session-level call of a process asks before whether the setting `advisory.pooler` is there.
+/// The first session-level call of a process first checks whether the setting `advisory.pooler` exists.
 pub(crate) async fn ask_for_the_pooler(db: &Database) {
     let mut conn = db.connect().await;
     let held = session::acquire(&mut conn, 1).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }

@@ -1,5 +1,5 @@
-//! Drops in places that are easily forgotten: right behind one another, while a refusal is being named, behind an answer that nobody
-//! has read, under another role, with more keys than a statement takes.
+//! Drops in unusual places: immediately one after another, while a refusal is being named, after an answer that was not
+//! read, under another role, with more keys than a statement can have.
 
 use crate::bookings::{database, execute, finish, in_transaction};
 use crate::cancel::dropped;
@@ -10,7 +10,7 @@ use diesel_async::{AsyncConnection as _, AsyncPgConnection};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Some before the server has read the message, some behind it.
+/// Some before the server has read the message, some after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_are_dropped_one_after_the_other_leave_no_waiter() {
     let db = database().await;
@@ -29,7 +29,7 @@ async fn calls_that_are_dropped_one_after_the_other_leave_no_waiter() {
                 timeout(patience, xact::begin(&mut conn, 7)).await.is_err()
             };
             assert!(is_dropped);
-            // Dropped before its message was sent, it leaves the connection as it was.
+            // Dropped before its message was sent, it leaves the connection unchanged.
             if !debug_checks_are_on() || execute(&mut conn, "SELECT 1").await.is_err() {
                 until_ended(&db, pid, &format!("dropped after {patience:?}")).await;
             }
@@ -42,10 +42,10 @@ async fn calls_that_are_dropped_one_after_the_other_leave_no_waiter() {
     db.until_quiet().await;
 }
 
-/// As on a busy machine: the first cancel request is served before the backend reads the call.
+/// As on a busy machine: the first cancel request arrives before the backend reads the call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backend_that_reads_the_call_behind_its_cancel_request_leaves_the_queue_too() {
-    // The check of a debug build would be the message that it reads.
+async fn a_call_read_after_its_cancel_request_leaves_the_queue() {
+    // Otherwise the backend would read the check of a debug build.
     if !owns_server() || debug_checks_are_on() {
         return;
     }
@@ -69,14 +69,14 @@ async fn a_backend_that_reads_the_call_behind_its_cancel_request_leaves_the_queu
         let stopped = Instant::now();
         let call = xact::begin(&mut conn, 7);
         assert!(timeout(Duration::from_millis(20), call).await.is_err());
-        // Time itself is the subject: the first request is sent meanwhile, and the last one is not.
+        // This test is about time: the first request is sent meanwhile, and the last one is not.
         db.run("SELECT pg_sleep(0.08)").await;
         signal("-CONT");
         if stopped.elapsed() < Duration::from_secs(1) {
             until_ended(&db, pid, "dropped while its backend was stopped").await;
             break;
         }
-        // A machine that stalled for that long has sent them all.
+        // A machine that was suspended for that long has sent all of them.
         drop(conn);
         db.run(&format!("SELECT pg_terminate_backend({pid})")).await;
         until_ended(&db, pid, "a backend that is terminated").await;
@@ -85,7 +85,7 @@ async fn a_backend_that_reads_the_call_behind_its_cancel_request_leaves_the_queu
     db.until_quiet().await;
 }
 
-/// The transaction may still be open with a key of the try: the connection is closed, and the error is the cancellation's.
+/// The transaction may still be open with one of the keys: the connection is closed, and the error is that of the cancellation.
 #[tokio::test]
 async fn a_missed_try_whose_undo_is_cancelled_closes_its_connection() {
     let db = database().await;
@@ -118,9 +118,9 @@ async fn a_missed_try_whose_undo_is_cancelled_closes_its_connection() {
     db.until_quiet().await;
 }
 
-/// On one thread, since on several an answer can come within the poll that asks.
+/// On one thread, since on several an answer can arrive during the poll that sends the request.
 #[tokio::test]
-async fn a_missed_try_that_is_dropped_behind_its_answer_leaves_nothing() {
+async fn a_missed_try_dropped_after_its_answer_leaves_nothing() {
     let db = database().await;
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, 2).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_missed_try_that_is_dropped_behind_its_answer_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_is_dropped_while_its_refusal_is_named_leaves_nothing() {
+async fn a_call_dropped_while_its_refusal_is_named_leaves_nothing() {
     let db = database().await;
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, 2).await.unwrap();
@@ -187,7 +187,7 @@ async fn a_call_that_is_dropped_while_its_refusal_is_named_leaves_nothing() {
     finish(held).await;
 }
 
-/// A role may not end the session of another, so the pool gets a session that refuses; with no lock in it.
+/// A role may not end the session of another role, so the pool gets a session that refuses statements and holds no lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_has_set_another_role_leaves_no_lock_in_a_pool() {
     let db = database().await;
@@ -216,7 +216,7 @@ async fn more_keys_than_a_target_list_takes_are_released_too() {
         .await
         .unwrap();
     assert_eq!(db.locks().await.len(), 2000);
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(db.locks().await.len(), 0);
     let strict = Request::all(0..2000).isolation(Isolation::Serializable);
     let held = xact::begin(&mut conn, strict).await.unwrap();

@@ -1,145 +1,47 @@
-//! The guide's page of errors: each as it prints itself.
+//! The guide's pages of errors show each error as it is printed.
 
-use advisory_runtime::{BusyLock, Error};
-use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use std::time::Duration;
+use advisory_runtime::Error;
+use advisory_runtime::testing::{claim_errors, lease_errors, lock_errors};
+use diesel::result::Error as DieselError;
 
 const PAGE: &str = include_str!("../../../advisory-runtime/docs/errors.md");
 
-fn answer(message: &str) -> DieselError {
-    DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(message.to_owned()))
-}
+const PAGES: [&str; 3] = [
+    PAGE,
+    include_str!("../../../advisory-runtime/docs/lease-errors.md"),
+    include_str!("../../../advisory-runtime/docs/claim-errors.md"),
+];
 
-fn task_deadlock() -> Error {
-    let cycle = "`pay` (src/pay.rs:9) waits for `room:<room>`, which `book` (src/book.rs:4) holds; `refund` \
-                 (src/book.rs:12) waits for `account:<id>`, which `open` (src/pay.rs:3) holds";
-    Error::TaskDeadlock {
-        lock: "room:<room>".into(),
-        cycle: cycle.to_owned(),
+/// One of each error, as the pages show them.
+fn galleries() -> [Vec<(String, String)>; 3] {
+    fn printed<E: std::error::Error>(errors: &[E]) -> Vec<(String, String)> {
+        let printed = errors
+            .iter()
+            .map(|error| (name(&format!("{error:?}")), error.to_string()));
+        printed.collect()
     }
-}
-
-/// One of each, as the page shows them.
-#[allow(clippy::too_many_lines, reason = "a list")]
-fn gallery() -> Vec<Error> {
-    let lock = || "room:<room>".into();
-    let source = || answer("what the server said");
-    vec![
-        Error::NotAvailable {
-            lock: lock(),
-            busy: BusyLock::default(),
-        },
-        Error::TimedOut {
-            lock: lock(),
-            busy: BusyLock::default(),
-            waited: Duration::from_millis(2003),
-            source: Some(source()),
-        },
-        Error::Done {
-            lock: "lease webhook:<id>".into(),
-            remaining: Duration::from_secs(86_400),
-        },
-        Error::QueueFull {
-            lock: lock(),
-            limit: 64,
-        },
-        Error::SelfDeadlock { lock: lock() },
-        task_deadlock(),
-        Error::Cancelled {
-            lock: lock(),
-            source: source(),
-        },
-        Error::HoldExceeded {
-            lock: lock(),
-            max_hold: Duration::from_secs(30),
-        },
-        Error::LockLost {
-            lock: lock(),
-            source: None,
-        },
-        Error::InTransaction { lock: lock() },
-        Error::Standby { lock: lock() },
-        Error::PooledSession { lock: lock() },
-        Error::UnsupportedServer {
-            lock: "-6042913764051178237".into(),
-        },
-        Error::Pool("Timeout occurred while waiting for a slot to become available".into()),
-        Error::Deadlock {
-            lock: lock(),
-            source: source(),
-        },
-        Error::RolledBack {
-            lock: lock(),
-            source: source(),
-        },
-        Error::TransactionEnded { lock: lock() },
-        Error::CommitUnknown {
-            lock: lock(),
-            source: source(),
-        },
-        Error::StaleSnapshot { lock: lock() },
-        Error::ForeignTransaction { lock: lock() },
-        Error::InFailedTransaction {
-            lock: lock(),
-            source: source(),
-        },
-        Error::NoKeys {
-            lock: "room:<rooms*>".into(),
-            slice: "rooms",
-        },
-        Error::TooManyKeys {
-            lock: "room:<rooms*>".into(),
-            keys: 200,
-            max: 64,
-        },
-        Error::BrokenConnection { lock: lock() },
-        Error::KeyTooLong {
-            lock: "lease room:<room>".into(),
-            bytes: 900,
-            max: 512,
-        },
-        Error::InvalidLease {
-            lock: lock(),
-            reason: "a reason that names what to write",
-        },
-        Error::InvalidHolder {
-            holder: "worker".repeat(50),
-            reason: "it has more than 255 bytes",
-        },
-        Error::NoRuntime {
-            lock: lock(),
-            reason: "there is no tokio runtime",
-        },
-        Error::InvalidTable {
-            table: "Leases".to_owned(),
-            reason: "a reason that names what to write",
-        },
-        Error::MissingTable {
-            table: "public.advisory_lease".to_owned(),
-            source: source(),
-        },
-        Error::MissingRights {
-            table: "public.advisory_lease".to_owned(),
-            source: source(),
-        },
-        Error::NotInTransaction {
-            lock: "lease room:<room>".into(),
-        },
-        Error::NotHeld { lock: lock() },
-        Error::Database(answer(
-            "duplicate key value violates unique constraint \"booking_room_key\"",
-        )),
+    [
+        printed(&lock_errors()),
+        printed(&lease_errors()),
+        printed(&claim_errors()),
     ]
 }
 
-/// The variants as they are declared, so that a new one fails here until the page has it.
-fn declared() -> Vec<String> {
-    let source = include_str!("../../../advisory-runtime/src/error.rs");
-    let (_, body) = source.split_once("pub enum Error {").unwrap_or_default();
-    let (body, _) = body.split_once("\n}").unwrap_or_default();
-    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
-    let variants = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
-    variants.map(name).collect()
+/// The declared variants, so that a new one fails here until a page describes it.
+fn declared() -> [Vec<String>; 3] {
+    [
+        include_str!("../../../advisory-runtime/src/error.rs"),
+        include_str!("../../../advisory-runtime/src/lease/error.rs"),
+        include_str!("../../../advisory-runtime/src/claim/error.rs"),
+    ]
+    .map(|source| {
+        let (_, body) = source.split_once("pub enum Error {").unwrap_or_default();
+        let (body, _) = body.split_once("\n}").unwrap_or_default();
+        let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
+        let variants =
+            lines.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
+        variants.map(name).collect()
+    })
 }
 
 fn name(text: &str) -> String {
@@ -148,52 +50,62 @@ fn name(text: &str) -> String {
         .collect()
 }
 
-#[test]
-fn the_page_shows_each_error_as_it_prints_itself() {
-    let shown: Vec<(String, String)> = PAGE
-        .split("\n# ")
-        .skip(1)
-        .map(|part| {
-            let text = part.split("```text\n").nth(1).unwrap_or_default();
-            let (text, _) = text.split_once("\n```").unwrap_or_default();
-            (
-                name(part),
-                text.split_whitespace().collect::<Vec<_>>().join(" "),
-            )
-        })
-        .collect();
-    let printed: Vec<(String, String)> = gallery()
-        .iter()
-        .map(|error| (name(&format!("{error:?}")), error.to_string()))
-        .collect();
-    assert_eq!(
-        printed
-            .iter()
-            .map(|(name, _)| name.clone())
-            .collect::<Vec<_>>(),
-        declared()
-    );
-    for (shown, printed) in shown.iter().zip(&printed) {
-        assert_eq!(shown, printed);
-    }
-    assert_eq!(shown.len(), printed.len());
+/// The errors of a page and their texts.
+fn shown(page: &str) -> Vec<(String, String)> {
+    let parts = page.split("\n# ").skip(1).map(|part| {
+        let text = part.split("```text\n").nth(1).unwrap_or_default();
+        let (text, _) = text.split_once("\n```").unwrap_or_default();
+        let words: Vec<_> = text.split_whitespace().collect();
+        (name(part), words.join(" "))
+    });
+    parts.collect()
 }
 
-/// As the page shows it.
+#[test]
+fn the_pages_show_each_error_as_it_prints_itself() {
+    let printed = galleries();
+    let names = printed.clone().map(|of_product| {
+        let names = of_product.into_iter().map(|(name, _)| name);
+        names.collect::<Vec<_>>()
+    });
+    assert_eq!(names, declared());
+    for (page, printed) in PAGES.into_iter().zip(printed) {
+        let shown = shown(page);
+        for (shown, printed) in shown.iter().zip(&printed) {
+            assert_eq!(shown, printed);
+        }
+        assert_eq!(shown.len(), printed.len());
+    }
+}
+
+/// A reader of a lock's error does not have to read about leases and claims.
+#[test]
+fn a_locks_error_mentions_no_lease_and_no_claim() {
+    let declared = include_str!("../../../advisory-runtime/src/error.rs");
+    let (_, declared) = declared.split_once("pub enum Error {").unwrap_or_default();
+    let (declared, _) = declared.split_once("\n}").unwrap_or_default();
+    let printed = lock_errors().into_iter().map(|error| error.to_string());
+    for text in printed.chain([declared.to_owned()]) {
+        assert!(!text.to_lowercase().contains("lease "), "{text}");
+        assert!(!text.to_lowercase().contains("claim"), "{text}");
+    }
+}
+
+/// The form on the page.
 fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
     match Error::find(error).as_deref() {
-        Some(Error::NotAvailable { .. } | Error::Done { .. }) => 409, // Conflict: held, or done
+        Some(Error::NotAvailable { .. }) => 409, // Conflict: held
         Some(Error::TimedOut { .. } | Error::HoldExceeded { .. }) => 504, // Gateway Timeout
-        Some(Error::QueueFull { .. }) => 503, // Service Unavailable: too many calls wait
+        Some(Error::QueueFull { .. }) => 503,    // Service Unavailable: too many calls wait
         _ => 500,
     }
 }
 
 #[test]
 fn the_pages_statuses() {
-    for error in gallery() {
+    for error in lock_errors() {
         let expected = match name(&format!("{error:?}")).as_str() {
-            "NotAvailable" | "Done" => 409,
+            "NotAvailable" => 409,
             "TimedOut" | "HoldExceeded" => 504,
             "QueueFull" => 503,
             _ => 500,
@@ -208,8 +120,9 @@ fn the_pages_statuses() {
 }
 
 #[test]
-fn the_page_says_more_of_each_error_than_its_message() {
-    for part in PAGE.split("\n# ").skip(1) {
+fn the_pages_say_more_of_each_error_than_its_message() {
+    let parts = PAGES.iter().flat_map(|page| page.split("\n# ").skip(1));
+    for part in parts {
         let (_, said) = part.rsplit_once("\n```\n").unwrap_or_default();
         assert!(said.split_whitespace().count() > 3, "{}", name(part));
     }
@@ -222,7 +135,7 @@ fn the_page_of_waiting_says_which_errors_are_busy() {
     let (_, table) = page.split_once("\n# How a wait ends\n").unwrap_or_default();
     let (table, _) = table.split_once("\n\n`on_held`").unwrap_or_default();
     let mut rows = 0;
-    for error in gallery() {
+    for error in lock_errors() {
         let link = format!("| [`{0}`][Error::{0}] |", name(&format!("{error:?}")));
         if let Some(row) = table.lines().find(|row| row.contains(&link)) {
             assert_eq!(row.ends_with("| yes |"), error.is_busy(), "{row}");
@@ -231,5 +144,5 @@ fn the_page_of_waiting_says_which_errors_are_busy() {
             assert!(!error.is_busy(), "{error:?} has no row");
         }
     }
-    assert_eq!(rows, 8);
+    assert_eq!(rows, 7);
 }

@@ -1,7 +1,7 @@
-//! How a lock's error reaches the caller, by which conversions its error type has.
+//! How a lock's error reaches the caller, depending on the conversions of its error type.
 
 use crate::bookings::{book, database, execute, insert, key_of};
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::{Error, advisory_lock, testing};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -61,7 +61,7 @@ locked!(both, Result<(), FromBoth>);
 locked!(query_result, QueryResult<()>);
 locked!(any, anyhow::Result<()>);
 
-/// The error type is of another crate, so it can have neither conversion.
+/// The error type belongs to another crate, so it can have neither conversion.
 #[advisory_lock(key = "room:<room>", name = "room", err = io::Error::other)]
 async fn foreign(conn: &mut AsyncPgConnection, room: i64) -> io::Result<()> {
     drop(insert(conn, room, "Ada").await);
@@ -73,7 +73,7 @@ async fn foreign(conn: &mut AsyncPgConnection, room: i64) -> io::Result<()> {
 pub(crate) async fn busy() -> (Database, AsyncPgConnection, AsyncPgConnection) {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    // Left open: the session holds the lock until the test ends.
+    // Not dropped: the session holds the lock until the test ends.
     execute(&mut holder, "BEGIN").await.unwrap();
     execute(
         &mut holder,
@@ -88,7 +88,7 @@ pub(crate) async fn busy() -> (Database, AsyncPgConnection, AsyncPgConnection) {
 }
 
 #[tokio::test]
-async fn a_lock_outcome_takes_the_locks_own_conversion_where_there_is_one() {
+async fn a_lock_outcome_uses_the_locks_conversion_if_there_is_one() {
     let (_db, _holder, mut conn) = busy().await;
     let conn = &mut conn;
     assert!(matches!(
@@ -136,7 +136,7 @@ async fn a_time_out_says_which_lock_and_how_long() {
 }
 
 #[tokio::test]
-async fn a_database_error_at_commit_takes_diesels_conversion_where_there_is_one() {
+async fn a_commit_error_uses_diesels_conversion_if_there_is_one() {
     let db = database().await;
     db.run("ALTER TABLE booking ADD UNIQUE (room) DEFERRABLE INITIALLY DEFERRED")
         .await;
@@ -178,7 +178,7 @@ async fn a_statement_timeout_is_not_busy() {
 }
 
 #[tokio::test]
-async fn a_deadlock_is_told_apart() {
+async fn a_deadlock_has_its_own_error() {
     #[advisory_lock(key = "room:<first>", name = "room", scope = "xact")]
     async fn both_rooms(
         conn: &mut AsyncPgConnection,
@@ -211,19 +211,17 @@ async fn a_deadlock_is_told_apart() {
 fn an_error_prints_itself_or_gives_its_cause_and_never_both() {
     use std::error::Error as _;
     let cause = || DieselError::NotFound;
-    let rolled_back = Error::RolledBack {
-        lock: "job".into(),
-        source: cause(),
-    };
-    assert!(!rolled_back.to_string().contains(&cause().to_string()));
-    assert!(rolled_back.source().is_some());
+    for error in testing::lock_errors() {
+        let source = error.source().map(ToString::to_string);
+        assert!(source.is_none_or(|source| !error.to_string().contains(&source)));
+    }
     let database = Error::Database(cause());
     assert_eq!(database.to_string(), cause().to_string());
     assert!(database.source().is_none());
 }
 
 #[tokio::test]
-async fn err_makes_the_error_of_a_refused_lock_and_of_a_refused_commit() {
+async fn err_converts_a_refused_lock_and_a_refused_commit() {
     fn lock_error(error: &io::Error) -> &Error {
         let inner = error.get_ref().expect("`err` gives it");
         inner.downcast_ref().expect("the lock's error")

@@ -1,7 +1,7 @@
-//! A future dropped after each of its polls, from the first to the last: its connection is closed, and nothing else is touched.
+//! A future dropped after each of its polls, from the first to the last: its connection is closed, and nothing else is affected.
 //!
-//! No lock, no waiter and no open transaction is left, and no other session's statement is ever cancelled. `every_poll_pools` has what a
-//! pool does then.
+//! No lock, no waiter and no open transaction is left, and no other session's statement is ever cancelled. `every_poll_pools` tests
+//! the pool's behaviour.
 
 use crate::bookings::{committed, database, execute, insert};
 use crate::dropped_call::{
@@ -14,16 +14,16 @@ use diesel_async::AsyncPgConnection;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Whether the call was dropped where it had sent nothing yet but a check of debug builds: its connection is as it was.
+/// Whether the call was dropped when it had sent only a check of debug builds: then its connection is unchanged.
 async fn is_untouched(conn: &mut AsyncPgConnection) -> bool {
     debug_checks_are_on() && execute(conn, "SELECT 1").await.is_ok()
 }
 
-/// How many drops have to close a connection, of each kind of call. Of a call that this thread is kept from polling, the answers can be
-/// there within the poll that asks: then it is ready after fewer polls than it has waits, and is made again.
+/// How many drops must close a connection, for each kind of call. If this thread is suspended, answers can
+/// arrive within the poll that requests them; the call is then ready after fewer polls than it has waits, and is repeated.
 pub(crate) const DROPS: usize = 3;
 
-/// Drops the call after one poll, then after two, until it is ready. How many drops have closed the connection.
+/// Drops the call after one poll, then after two, until it is ready. Returns how many drops have closed the connection.
 async fn drop_at_each_poll(db: &Database, scope: Scope, wait: Wait) -> usize {
     let (mut closed, mut untouched) = (0, 0);
     for polls in 1.. {
@@ -76,7 +76,7 @@ async fn a_drop_at_any_poll_closes_the_connection_and_leaves_nothing() {
     db.until_quiet().await;
 }
 
-/// The transaction around a nested call goes with it, and is told so.
+/// The transaction around a nested call ends with it, which its caller learns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_nested_call_that_is_dropped_takes_the_outer_one_with_it() {
     let db = database().await;
@@ -92,7 +92,7 @@ async fn a_nested_call_that_is_dropped_takes_the_outer_one_with_it() {
             if is_closed {
                 insert(outer.conn(), 2, "after the drop").await.unwrap_err();
             }
-            let end = xact::finish(outer, Ok::<_, Error>(())).await;
+            let end = outer.finish(Ok::<_, Error>(())).await;
             if is_closed {
                 assert!(!is_ready, "{after}");
                 let error = end.unwrap_err();
@@ -119,9 +119,9 @@ async fn a_nested_call_that_is_dropped_takes_the_outer_one_with_it() {
     db.until_quiet().await;
 }
 
-/// Dropped from when it asks for a lock that is held to when its refusal is undone.
+/// Dropped between requesting a held lock and undoing its refusal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_nested_call_that_is_dropped_while_it_is_refused_takes_the_outer_one_with_it() {
+async fn a_nested_call_dropped_at_its_refusal_ends_the_outer_call() {
     let db = database().await;
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, 7).await.unwrap();
@@ -138,7 +138,7 @@ async fn a_nested_call_that_is_dropped_while_it_is_refused_takes_the_outer_one_w
         );
         let is_ready = is_ready_within(polls, call).await;
         let is_closed = execute(outer.conn(), "SELECT 1").await.is_err();
-        let end = xact::finish(outer, Ok::<_, Error>(())).await;
+        let end = outer.finish(Ok::<_, Error>(())).await;
         assert_eq!(end.is_ok(), !is_closed, "{after}: {end:?}");
         if is_ready {
             assert!(!is_closed, "{after}");
@@ -151,13 +151,13 @@ async fn a_nested_call_that_is_dropped_while_it_is_refused_takes_the_outer_one_w
         }
     }
     assert!(was_closed);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
-/// Dropped while it waits for a holder, which is where a call spends its time.
+/// Dropped while it waits for a holder, where a call spends most of its time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_waiter_leaves_no_waiter_while_the_holder_goes_on() {
+async fn a_dropped_waiter_leaves_no_waiter_while_the_lock_is_held() {
     let db = database().await;
     let bystanders = Bystanders::start(&db).await;
     let mut holder = db.connect().await;
@@ -183,14 +183,14 @@ async fn a_dropped_waiter_leaves_no_waiter_while_the_holder_goes_on() {
                 assert_eq!(locks.len(), 1, "{after}: {locks:?}");
             }
         }
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
     bystanders.were_left_alone().await;
     db.until_quiet().await;
 }
 
-/// Dropped when its message may not have left this process yet, on a thread that has other work to do: the request to cancel is
-/// quicker than what it is to cancel.
+/// Dropped when its message may not have been sent yet, on a busy thread: the cancel request is
+/// faster than the message that it cancels.
 #[tokio::test]
 async fn a_waiter_that_is_dropped_at_once_leaves_no_waiter_either() {
     let db = database().await;
@@ -205,7 +205,7 @@ async fn a_waiter_that_is_dropped_at_once_leaves_no_waiter_either() {
             let mut conn = db.connect().await;
             let pid = pid_of(&mut conn).await;
             assert!(!is_ready_within(polls, call(&mut conn, scope, Wait::Session)).await);
-            // This thread alone runs the connection.
+            // Only this thread runs the connection.
             let started = Instant::now();
             while started.elapsed() < Duration::from_millis(work) {
                 std::hint::spin_loop();
@@ -213,7 +213,7 @@ async fn a_waiter_that_is_dropped_at_once_leaves_no_waiter_either() {
             until_ended(&db, pid, &after).await;
         }
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 

@@ -1,4 +1,4 @@
-//! A pool whose connection a call has that is dropped after each of its polls: it hands out a working connection at once.
+//! A call on a pool's connection, dropped after each of its polls: the pool hands out a working connection at once.
 
 use crate::bookings::database;
 use crate::dropped_call::{
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::timeout;
 
-/// The way to the server: through a proxy, and while that holds everything back, directly for new connections.
+/// The path to the server: through a proxy and, while that holds everything back, directly for new connections.
 struct Network {
     proxy: Proxy,
     direct: String,
@@ -71,7 +71,7 @@ enum Kind {
     Deadpool,
 }
 
-/// What the function takes: the pool's object, or what users write, a plain connection borrowed from it.
+/// The argument of the function: the pool's object, or a plain connection borrowed from it, as users write.
 #[derive(Clone, Copy, Debug)]
 enum Lent {
     Object,
@@ -81,13 +81,13 @@ enum Lent {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ended {
     Ready,
-    /// Dropped, and its connection is closed. Nothing that this has sent arrives until the network resumes.
+    /// Dropped, and its connection is closed. Nothing that it has sent arrives until the network resumes.
     Closed,
-    /// Dropped where it had sent nothing yet but a check of debug builds.
+    /// Dropped when it had sent only a check of debug builds.
     Untouched,
 }
 
-/// Polls the call so often, and drops it if it is not ready by then.
+/// Polls the call this many times, and drops it if it is not ready by then.
 async fn call_or_drop<C: Connection>(
     conn: &mut C,
     scope: Scope,
@@ -153,9 +153,9 @@ impl Pool {
     }
 }
 
-/// "At once" is while nothing of the dropped call's connection reaches the server: its session is there, with what it holds.
+/// "At once" means: while nothing of the dropped call's connection reaches the server, and its session still exists with its locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_lends_a_working_connection_at_once_after_a_drop_at_any_poll() {
+async fn a_pool_works_at_once_after_a_drop_at_any_poll() {
     let db = database().await;
     ask_for_the_pooler(&db).await;
     let bystanders = Bystanders::start(&db).await;
@@ -172,7 +172,7 @@ async fn a_pool_lends_a_working_connection_at_once_after_a_drop_at_any_poll() {
                     let after = format!("{who}, dropped after poll {polls}");
                     let pool = Pool::new(kind, &network).await;
                     let ended = pool.call(lent, scope, polls, &network).await;
-                    // Who waits for the clean-up waits without end.
+                    // Waiting for the clean-up would take forever.
                     let went_on = timeout(SOON, pool.goes_on(&db, &after)).await;
                     assert!(went_on.is_ok(), "no connection: {after}");
                     network.resume();

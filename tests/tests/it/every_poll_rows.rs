@@ -1,10 +1,11 @@
 //! Leases and claims whose future is dropped after each of its polls, from the first to the last: no key stays leased and no row
-//! claimed, though nobody waits for either to expire.
+//! claimed, without waiting for an expiry.
 
 use crate::claims::{SyncJob, state_of};
 use crate::dropped_call::is_ready_within;
 use advisory_runtime::claim::{self, OnErr, State};
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::lease;
+use advisory_runtime::{PoolError, advisory_lease};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::{bb8, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -14,30 +15,27 @@ use std::time::{Duration, Instant};
 /// Before anything expires, which takes minutes.
 const SOON: Duration = Duration::from_secs(30);
 
-async fn query(pool: &deadpool::Pool<AsyncPgConnection>) -> Result<(), Error> {
-    let mut conn = pool
-        .get()
-        .await
-        .map_err(|error| Error::Pool(Box::new(error)))?;
+async fn query(pool: &deadpool::Pool<AsyncPgConnection>) -> Result<(), lease::Error> {
+    let mut conn = pool.get().await.map_err(PoolError::new)?;
     let query = diesel::sql_query("SELECT 1");
     query
         .execute(&mut conn)
         .await
-        .map_err(Error::Database)
+        .map_err(lease::Error::Database)
         .map(drop)
 }
 
-/// Its body is not `Send`, and returns early by a `?`.
-#[advisory_lock(key = "polled:<id>", scope = "lease", pool = pool.clone(), ttl = "1h", keep = "1ms", max_hold = "1h", handle = lease)]
+/// Its body is not `Send`, and returns early with `?`.
+#[advisory_lease(key = "polled:<id>", pool = pool.clone(), ttl = "1h", keep = "1ms", handle = lease)]
 async fn leased(
     pool: &deadpool::Pool<AsyncPgConnection>,
     id: i64,
     fails: bool,
-) -> Result<i64, Error> {
+) -> Result<i64, lease::Error> {
     let id = Rc::new(id);
     query(pool).await?;
     if fails {
-        return Err(Error::Pool("on purpose".into()));
+        return Err(PoolError::new("on purpose").into());
     }
     query(pool).await?;
     assert!(lease.is_held(), "inside the body");
@@ -61,11 +59,11 @@ async fn a_lease_is_released_after_a_drop_at_any_poll() {
     }
 }
 
-async fn work(conn: &mut AsyncPgConnection, fails: bool) -> Result<(), Error> {
+async fn work(conn: &mut AsyncPgConnection, fails: bool) -> Result<(), claim::Error> {
     let query = diesel::sql_query("SELECT 1");
     query.execute(conn).await?;
     if fails {
-        return Err(Error::Pool("on purpose".into()));
+        return Err(PoolError::new("on purpose").into());
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! One holder of a key at a time, and what it wrote is seen by the next.
+//! One holder of a key at a time; the next one sees its writes.
 
 use crate::bookings::{book, committed, database, insert, key_of};
 use advisory_runtime::xact;
 use diesel::result::Error;
 
 #[tokio::test]
-async fn a_waiter_runs_after_the_holder_has_committed_and_sees_what_it_wrote() {
+async fn a_waiter_runs_after_the_commit_and_sees_its_writes() {
     let db = database().await;
     let (mut first, mut second) = (db.connect().await, db.connect().await);
     let mut held = xact::begin(&mut first, key_of(7)).await.unwrap();
@@ -13,7 +13,7 @@ async fn a_waiter_runs_after_the_holder_has_committed_and_sees_what_it_wrote() {
 
     let waiting = tokio::spawn(async move { book(&mut second, 7, "Grace").await });
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
 
@@ -31,7 +31,7 @@ async fn another_key_does_not_wait() {
     let (mut first, mut second) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut first, key_of(7)).await.unwrap();
     assert!(book(&mut second, 8, "Grace").await.unwrap());
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
 }
@@ -42,7 +42,7 @@ async fn an_error_rolls_back_and_frees_the_lock() {
     let mut conn = db.connect().await;
     let mut held = xact::begin(&mut conn, key_of(7)).await.unwrap();
     insert(held.conn(), 7, "Ada").await.unwrap();
-    let result = xact::finish(held, Err::<(), _>(MyError::Refused)).await;
+    let result = held.finish(Err::<(), _>(MyError::Refused)).await;
     assert!(matches!(result, Err(MyError::Refused)), "{result:?}");
     assert_eq!(db.locks().await, []);
     assert_eq!(committed(&db, 7).await, 0);
@@ -94,7 +94,7 @@ async fn a_second_begin_on_a_broken_connection_is_refused() {
     let refused = book(&mut conn, 7, "Ada").await.unwrap_err();
     let found = advisory_runtime::Error::find(&refused);
     assert!(
-        matches!(found.as_deref(), Some(advisory_runtime::Error::BrokenConnection { lock }) if lock == "room:<room>"),
+        matches!(found.as_deref(), Some(advisory_runtime::Error::BrokenConnection { lock, .. }) if lock == "room:<room>"),
         "{refused:?}"
     );
     assert!(matches!(refused, Error::QueryBuilderError(_)));

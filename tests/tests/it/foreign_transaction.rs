@@ -1,4 +1,4 @@
-//! A call on a connection with a transaction that Diesel does not know of: it is refused, and leaves no lock on the session.
+//! A call on a connection with a transaction that Diesel does not know about is refused, and leaves no lock on the session.
 
 use crate::bookings::execute;
 use crate::dropped_call::assert_closed;
@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 
 const BEGUN: [&str; 2] = ["BEGIN", "BEGIN ISOLATION LEVEL SERIALIZABLE"];
 
-/// Every way to ask at every level.
+/// Every kind of request at every level.
 fn requests() -> impl Iterator<Item = Request> {
     let levels = [
         Isolation::ReadCommitted,
@@ -31,7 +31,7 @@ fn requests() -> impl Iterator<Item = Request> {
 }
 
 #[tokio::test]
-async fn a_call_inside_it_is_refused_and_leaves_no_lock_behind() {
+async fn a_call_inside_it_is_refused_and_leaves_no_lock() {
     let db = Database::create().await;
     for begun in BEGUN {
         for request in requests() {
@@ -77,7 +77,7 @@ async fn nor_does_a_blocking_call() {
     }
 }
 
-/// The begin of a try with `max_hold` is a `BEGIN` and a `SELECT`. What fails in the second must not leave the first behind.
+/// The begin of a try with `max_hold` is a `BEGIN` and a `SELECT`. If the second fails, the first must not stay in effect.
 #[tokio::test]
 async fn a_begin_that_is_interrupted_halfway_closes_the_connection() {
     let db = Database::create().await;
@@ -86,7 +86,7 @@ async fn a_begin_that_is_interrupted_halfway_closes_the_connection() {
         .await
         .unwrap();
     execute(&mut holder, "BEGIN").await.unwrap();
-    // No session finds a function that it has not called before.
+    // While the catalog is locked, a session cannot look up a function that it has not called before.
     execute(&mut holder, "LOCK TABLE pg_catalog.pg_proc")
         .await
         .unwrap();

@@ -1,9 +1,11 @@
-//! Do the guide's pages show what is printed, and measure what they say? Numbers differ, and so only their places are compared.
+//! The guide's pages show what is printed. Numbers differ, so only their places are compared.
 
 use crate::bookings::{book, database, execute, insert, key_of};
 use crate::lease;
+use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::Table;
 use advisory_runtime::migrations::{KEY, Migrator};
+use advisory_runtime::monitor;
 use advisory_runtime::testing::Observer;
 use advisory_runtime::{Error, Key, LockKey, Request, Wait, lock_key, session, xact};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
@@ -22,7 +24,7 @@ macro_rules! page {
     };
 }
 
-/// The block of a page that contains the words, without its line breaks.
+/// The block of a page that contains this text, without its line breaks.
 fn block(page: &str, words: &str) -> String {
     let mut blocks = page.split("\n```").skip(1).step_by(2);
     let block = blocks.find(|block| block.contains(words));
@@ -31,7 +33,7 @@ fn block(page: &str, words: &str) -> String {
     block.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A line without its numbers, and without the unit that fits them.
+/// A line without its numbers and their units.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for part in line.split_inclusive(|letter: char| !letter.is_ascii_digit()) {
@@ -52,7 +54,7 @@ async fn named(db: &Database) -> AsyncPgConnection {
     conn
 }
 
-/// As the locks of the pages are called.
+/// The names of the locks on the pages.
 struct Room(i64);
 
 impl LockKey for Room {
@@ -73,10 +75,10 @@ async fn the_line_about_a_holder() {
     insert(held.conn(), 7, "Ada").await.unwrap();
     let missed = xact::begin(&mut conn, Request::new(Room(7)).wait(Wait::Never)).await;
     let error = missed.err().unwrap();
-    let holders = error.holders(&mut conn).await.unwrap();
+    let holders = monitor::holders(&mut conn, &error).await.unwrap();
     let shown = block(page!("errors"), "is held by process");
     assert_eq!(shape(&holders[0].to_string()), shape(&shown));
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 async fn book_unlocked(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<bool> {
@@ -118,7 +120,7 @@ async fn the_steps_of_a_run_of_migrations() {
             break step;
         }
     };
-    drop(holder.release().await.unwrap());
+    drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     let mut steps = vec![waiting];
     while steps.len() < 4 {
         let step = told.recv().await.unwrap();
@@ -152,7 +154,7 @@ async fn what_a_guarded_table_answers() {
     assert_eq!(said, block(page!("guarded-tables"), "HINT: "));
 }
 
-/// So that a reader can measure again what a guard costs.
+/// A reader can repeat the measurement of what a guard costs.
 #[tokio::test]
 async fn the_statements_that_measure_a_guard_run() {
     if !owns_server() {
@@ -176,7 +178,7 @@ async fn the_statements_that_measure_a_guard_run() {
     conn.batch_execute(&statements).await.unwrap();
 }
 
-/// The bytes of the lease table's file for each key that was used once.
+/// The size of the lease table's file for each key that was used once, in bytes.
 async fn bytes_for_each_key(conn: &mut AsyncPgConnection) -> i64 {
     const KEYS: i64 = 2_000;
     let size = || sql::<BigInt>("SELECT pg_catalog.pg_table_size('advisory_lease')");
@@ -191,7 +193,7 @@ async fn bytes_for_each_key(conn: &mut AsyncPgConnection) -> i64 {
     (after - before) / KEYS
 }
 
-/// The page's 30 bytes, and its 350 beside a transaction that stays open.
+/// The page's 30 bytes, and its 350 with a transaction that stays open.
 #[tokio::test]
 async fn the_file_of_leases_grows_as_the_page_says() {
     if !owns_server() {

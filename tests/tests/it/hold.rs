@@ -1,5 +1,5 @@
-//! `max_hold`: a body that holds the lock for too long is dropped and rolled back. If none of its statements runs, the connection
-//! stays usable; otherwise it is closed.
+//! `max_hold`: a body that holds the lock for too long is dropped and rolled back. If none of its statements is running, the
+//! connection stays usable; otherwise it is closed.
 
 use crate::blocking_hold::{ROUNDS, SERVERS_MORE};
 use crate::bookings::{book, committed, database, insert, key_of};
@@ -26,7 +26,7 @@ enum Body {
 
 async fn body(conn: &mut AsyncPgConnection, room: i64, body: Body) -> QueryResult<()> {
     if let Body::Runs = body {
-        // One message: however short the bound and slow the machine, the body is never dropped before the long statement is sent.
+        // One message: however short the bound and slow the machine, the body is dropped only after the long statement was sent.
         let insert = format!("INSERT INTO booking VALUES ({room}, 'Ada')");
         return conn
             .batch_execute(&format!("{insert}; SELECT pg_sleep(60)"))
@@ -59,7 +59,7 @@ async fn strict(
     body(conn, room, does).await
 }
 
-/// The body's transaction is its own.
+/// The body has its own transaction.
 #[advisory_lock(key = "room:<room>", name = "room", max_hold = bound, scope = "session")]
 async fn in_session(
     conn: &mut AsyncPgConnection,
@@ -97,11 +97,11 @@ impl Site {
 
 fn is_exceeded(end: &QueryResult<()>, bound: Duration) -> bool {
     let error = end.as_ref().err().and_then(|error| Error::find(error));
-    matches!(error.as_deref(), Some(Error::HoldExceeded { lock, max_hold }) if lock == "room:<room>" && *max_hold == bound)
+    matches!(error.as_deref(), Some(Error::HoldExceeded { lock, max_hold, .. }) if lock == "room:<room>" && *max_hold == bound)
 }
 
-/// Runs rounds until one is in time. Where this process was stopped until the server's bound was over, the server has ended the
-/// session, as it should: such a round is `None`, and shows nothing of what the client does.
+/// Runs rounds until one is in time. If this process was suspended past the server's bound, the server has ended the
+/// session, as it should. Such a round is `None`, and says nothing about the client.
 async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..ROUNDS {
         if let Some(seen) = round().await {
@@ -111,13 +111,13 @@ async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
     panic!("none of {ROUNDS} rounds was in time");
 }
 
-/// Whether the server's bound cannot have come yet.
+/// Whether the server's bound cannot have passed yet.
 fn is_early(started: Instant, bound: Duration) -> bool {
     started.elapsed() < bound + SERVERS_MORE
 }
 
 #[tokio::test]
-async fn a_body_that_holds_the_lock_for_too_long_is_dropped_and_rolled_back() {
+async fn a_body_that_exceeds_max_hold_is_dropped_and_rolled_back() {
     let db = database().await;
     let before = settings(&mut db.connect().await).await;
     for site in SITES {
@@ -173,8 +173,7 @@ async fn a_body_that_finishes_in_time_is_committed() {
 }
 
 #[tokio::test]
-async fn inside_a_transaction_the_savepoint_of_an_idle_body_is_rolled_back_and_the_outer_one_goes_on()
- {
+async fn an_idle_nested_bodys_savepoint_is_rolled_back_alone() {
     let db = database().await;
     in_time(async || {
         db.until_no_locks().await;
@@ -196,7 +195,7 @@ async fn inside_a_transaction_the_savepoint_of_an_idle_body_is_rolled_back_and_t
             .await
             .unwrap();
         assert_eq!(settings(outer.conn()).await, before);
-        xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+        outer.finish(Ok::<_, Error>(())).await.unwrap();
         Some(())
     })
     .await;
@@ -210,7 +209,7 @@ async fn inside_a_transaction_the_savepoint_of_an_idle_body_is_rolled_back_and_t
 }
 
 #[tokio::test]
-async fn inside_a_transaction_a_statement_that_still_runs_takes_the_outer_one_with_it() {
+async fn a_running_nested_statement_ends_the_outer_transaction() {
     let db = database().await;
     in_time(async || {
         db.until_no_locks().await;
@@ -226,7 +225,7 @@ async fn inside_a_transaction_a_statement_that_still_runs_takes_the_outer_one_wi
         assert!(is_exceeded(&end, BRIEF), "{end:?}");
         assert_eq!(db.locks().await, [], "freed when the function has returned");
         insert(outer.conn(), 1, "behind it").await.unwrap_err();
-        let error = xact::finish(outer, Ok::<_, Error>(())).await.unwrap_err();
+        let error = outer.finish(Ok::<_, Error>(())).await.unwrap_err();
         assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
         assert_closed(&mut conn, "a nested body in a statement").await;
         until_ended(&db, pid, "a nested body in a statement").await;
@@ -265,7 +264,7 @@ async fn of_nested_bounds_the_outer_one_counts_for_both() {
     db.until_quiet().await;
 }
 
-/// `Request::max_hold` alone drops no body: what comes too late is refused.
+/// `Request::max_hold` alone does not drop a body; a late end is refused.
 #[tokio::test]
 async fn a_commit_that_comes_too_late_is_refused() {
     let db = database().await;
@@ -277,7 +276,7 @@ async fn a_commit_that_comes_too_late_is_refused() {
             let (mut conn, started) = (db.connect().await, Instant::now());
             let mut held = xact::begin(&mut conn, request.clone()).await.unwrap();
             let inserted = insert(held.conn(), 7, "Ada").await;
-            let end = xact::finish(held, Ok::<_, Error>(())).await;
+            let end = held.finish(Ok::<_, Error>(())).await;
             is_early(started, bound).then_some((inserted, end))
         })
         .await;
@@ -294,7 +293,7 @@ async fn a_commit_that_comes_too_late_is_refused() {
         let request = Request::new(7).max_hold(bound);
         let mut held = session::acquire(&mut conn, request).await.unwrap();
         let inserted = insert(held.conn(), 8, "a body's commit stays").await;
-        let end = session::release(held, Ok::<_, Error>(())).await;
+        let end = held.finish(Ok::<_, Error>(())).await;
         is_early(started, bound).then_some((inserted, end))
     })
     .await;
@@ -306,7 +305,7 @@ async fn a_commit_that_comes_too_late_is_refused() {
 }
 
 #[tokio::test]
-async fn the_wait_is_no_part_of_it() {
+async fn the_wait_is_not_part_of_it() {
     let [one, two, three] = SITES.map(waits_for_longer_than_its_bound);
     tokio::join!(one, two, three);
 }
@@ -320,13 +319,13 @@ async fn waits_for_longer_than_its_bound(site: Site) {
         let waiting =
             tokio::spawn(async move { site.call(&mut conn, bound, Body::Finishes).await });
         db.until_waiting(key_of(7)).await;
-        // Longer than the server's own bound, which comes a second later. The point is a time that has passed.
+        // Longer than the server's own bound, which is a second later. This test is about time.
         db.run("SELECT pg_sleep(2.7)").await;
         let freed = Instant::now();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         match waiting.await.unwrap() {
             Ok(()) => Some(()),
-            // This process was stopped for the whole bound.
+            // This process was suspended for the whole bound.
             Err(error) => {
                 assert!(freed.elapsed() > bound, "{site:?}: {error:?}");
                 None

@@ -1,4 +1,4 @@
-//! `max_hold` where the network swallows every packet: the session's own, and new connections, such as those of cancel requests.
+//! `max_hold` while the network drops every packet: those of the session, and of new connections, such as cancel requests.
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
 use crate::dropped_call::assert_closed;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-/// A third of a second, a tenth for the rollback, a second for the session's end; the rest is for a machine with much to do.
+/// A third of a second, a tenth for the rollback, a second for the session's end; the rest is for a busy machine.
 const A_FEW_SECONDS: Duration = Duration::from_secs(8);
 
-/// Where the body is when everything is swallowed.
+/// The state of the body when the network fails.
 #[derive(Clone, Copy, Debug)]
 enum Body {
     Idles,
@@ -106,7 +106,7 @@ async fn a_call_into_a_black_hole_returns_within_a_few_seconds() {
                 ),
                 "{error:?}"
             );
-            // The server hears of it as soon as the packets arrive.
+            // The server learns of it when the packets arrive.
             proxy.resume_forwarding();
             db.until_quiet().await;
             assert_closed(&mut conn, "a black hole").await;
@@ -115,9 +115,9 @@ async fn a_call_into_a_black_hole_returns_within_a_few_seconds() {
     }
 }
 
-/// The wait for the lock is not part of `max_hold`: `wait` bounds it, and the task that drops the call is not held up.
+/// The wait for the lock is not part of `max_hold`: `wait` bounds it, and the task that drops the call is not delayed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_that_is_dropped_into_a_black_hole_holds_up_nobody() {
+async fn a_wait_dropped_into_a_black_hole_delays_nothing() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
     let (mut holder, mut conn) = (
@@ -153,6 +153,6 @@ async fn a_wait_that_is_dropped_into_a_black_hole_holds_up_nobody() {
         "{error:?}"
     );
     proxy.resume_forwarding();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }

@@ -1,4 +1,4 @@
-//! `max_hold` of a nested call whose body was inside a transaction of its own: the transaction around the call and its connection stay
+//! `max_hold` of a nested call whose body was inside its own transaction: the outer transaction and its connection stay
 //! usable, wherever the body was dropped.
 
 use crate::bookings::{committed, database, in_transaction, insert};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const BRIEF: Duration = Duration::from_millis(15);
 
-/// Where the body is when it is dropped.
+/// The state of the body when it is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Body {
     /// In the message that begins or ends a transaction: it awaits nothing else.
@@ -72,7 +72,7 @@ const AROUND: [Around; 4] = [
     Around::TestTransaction,
 ];
 
-/// Before and behind the bounded call, the caller writes; it ends its transactions through Diesel.
+/// The caller writes before and after the bounded call; it ends its transactions through Diesel.
 async fn call(conn: &mut AsyncPgConnection, does: Body, what: &str) -> QueryResult<()> {
     insert(conn, 1, "before").await?;
     assert_exceeded(bounded(conn, 7, does).await, what);
@@ -107,7 +107,7 @@ async fn round(conn: &mut AsyncPgConnection, around: Around, does: Body, what: &
         Around::LockedCall => {
             let mut held = xact::begin(conn, 99).await.unwrap();
             call(held.conn(), does, what).await.unwrap();
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
         Around::TestTransaction => {
             use diesel_async::AsyncConnection;

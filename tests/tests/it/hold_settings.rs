@@ -1,4 +1,4 @@
-//! `max_hold` and the session's own timeouts: what the server counts by during the call, and what is there afterwards.
+//! `max_hold` and the session's own timeouts: the server's settings during the call, and afterwards.
 
 use crate::bookings::{database, execute};
 use crate::waits::setting;
@@ -7,11 +7,11 @@ use advisory_tests::{Database, left_out};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
 
-/// Of a call inside another one; no busy machine takes that long for two statements.
+/// For a call inside another one; no busy machine takes that long for two statements.
 const INNER: Duration = Duration::from_millis(7500);
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
-/// The settings that a bound touches; `transaction_timeout` since PostgreSQL 17.
+/// The settings that a bound changes; `transaction_timeout` exists since PostgreSQL 17.
 pub(crate) async fn settings(conn: &mut AsyncPgConnection) -> Vec<String> {
     let names = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name LIKE '%timeout%' \
                  OR name LIKE 'client_connection_check%'";
@@ -38,7 +38,7 @@ async fn has(db: &Database, name: &str) -> bool {
 
 /// The bound is 20 seconds, and one second more for the server.
 #[tokio::test]
-async fn a_shorter_time_out_of_the_sessions_own_is_kept_and_a_longer_one_is_bounded_for_the_call() {
+async fn the_shorter_of_the_sessions_and_the_calls_timeout_applies() {
     let db = database().await;
     for (own, during) in [("0", "21s"), ("9s", "9s"), ("1h", "21s")] {
         let mut conn = db.connect().await;
@@ -72,13 +72,13 @@ async fn a_shorter_time_out_of_the_sessions_own_is_kept_and_a_longer_one_is_boun
                     .await
                     .unwrap();
                 assert_eq!(setting(inner.conn(), TIMEOUTS[0]).await, "8500ms");
-                xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+                inner.finish(Ok::<_, Error>(())).await.unwrap();
                 assert_eq!(
                     settings(held.conn()).await,
                     inside,
                     "{isolation:?} {wait:?}"
                 );
-                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
                 assert_eq!(settings(&mut conn).await, before, "{isolation:?} {wait:?}");
             }
             let mut held = session::acquire(&mut conn, request.clone()).await.unwrap();
@@ -91,23 +91,23 @@ async fn a_shorter_time_out_of_the_sessions_own_is_kept_and_a_longer_one_is_boun
             let inner = session::acquire(held.conn(), Request::new(9).max_hold(INNER))
                 .await
                 .unwrap();
-            session::release(inner, Ok::<_, Error>(())).await.unwrap();
+            inner.finish(Ok::<_, Error>(())).await.unwrap();
             assert_eq!(settings(held.conn()).await, inside, "{wait:?}");
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             assert_eq!(settings(&mut conn).await, before, "{wait:?}");
         }
     }
     db.until_quiet().await;
 }
 
-/// What an earlier call had saved is not given back by one that came to nothing.
+/// A failed call does not restore what an earlier call had saved.
 #[tokio::test]
 async fn a_refused_acquisition_leaves_every_setting_as_it_was() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let request = Request::all([7, 8]).max_hold(AN_HOUR);
     let held = session::acquire(&mut conn, request.clone()).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     execute(&mut conn, "SET idle_session_timeout = '2h'")
         .await
         .unwrap();
@@ -120,12 +120,12 @@ async fn a_refused_acquisition_leaves_every_setting_as_it_was() {
         assert!(error.is_busy(), "{error:?}");
         assert_eq!(settings(&mut conn).await, before, "{wait:?}");
     }
-    xact::finish(other, Ok::<_, Error>(())).await.unwrap();
+    other.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
 #[tokio::test]
-async fn a_lock_that_was_lost_in_the_body_leaves_every_setting_as_it_was() {
+async fn a_lock_lost_in_the_body_leaves_the_settings_unchanged() {
     let db = database().await;
     let mut conn = db.connect().await;
     let before = settings(&mut conn).await;
@@ -134,9 +134,7 @@ async fn a_lock_that_was_lost_in_the_body_leaves_every_setting_as_it_was() {
     execute(held.conn(), "SELECT pg_advisory_unlock_all()")
         .await
         .unwrap();
-    let error = session::release(held, Ok::<_, Error>(()))
-        .await
-        .unwrap_err();
+    let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     assert_eq!(settings(&mut conn).await, before);
 }
@@ -145,7 +143,7 @@ const CHECK: &str = "client_connection_check_interval";
 
 /// The server notices a killed client within a second, while the call waits and while a statement of its body runs.
 #[tokio::test]
-async fn the_check_of_the_client_lasts_as_long_as_a_session_level_lock() {
+async fn the_client_check_lasts_as_long_as_a_session_level_lock() {
     let db = database().await;
     if db.count("SELECT strpos(version(), 'linux')").await == 0 {
         return left_out("client checks", "the server is not on Linux");
@@ -174,15 +172,15 @@ async fn the_check_of_the_client_lasts_as_long_as_a_session_level_lock() {
                 assert_eq!(setting(held.conn(), CHECK).await, during, "{what}");
                 for inner in [Request::new(9), Request::new(9).max_hold(AN_HOUR)] {
                     let inner = session::acquire(held.conn(), inner).await.unwrap();
-                    session::release(inner, Ok::<_, Error>(())).await.unwrap();
+                    inner.finish(Ok::<_, Error>(())).await.unwrap();
                     assert_eq!(setting(held.conn(), CHECK).await, during, "{what}");
                 }
-                session::release(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
                 assert_eq!(setting(&mut conn, CHECK).await, own, "{what}");
                 // Without a bound nothing is set.
                 let mut held = session::acquire(&mut conn, request.clone()).await.unwrap();
                 assert_eq!(setting(held.conn(), CHECK).await, own, "{what}");
-                session::release(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
             }
         }
     }

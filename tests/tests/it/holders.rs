@@ -1,15 +1,14 @@
-//! Who holds the lock that a call did not get, asked through the error.
+//! The holder of a lock that a call did not get, queried through the error.
 
 use crate::bookings::{database, execute, key_of};
 use crate::lease;
-use advisory_runtime::lease::{Leases, Request as LeaseRequest};
-use advisory_runtime::monitor::{HeldBy, LockHolder, State};
+use advisory_runtime::lease::{Error as LeaseError, Leases, Request as LeaseRequest};
+use advisory_runtime::monitor::{self, HeldBy, LockHolder, State};
 use advisory_runtime::{
-    BusyLock, Error, LockKey, Mode, Request, Wait, advisory_lock, blocking, session, xact,
+    Error, LockKey, Mode, Request, Wait, advisory_lock, blocking, session, testing, xact,
 };
 use advisory_tests::{Database, Proxy, left_out, pid_of};
 use diesel::connection::Connection as _;
-use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ async fn named(db: &Database, name: &str) -> AsyncPgConnection {
 }
 
 #[tokio::test]
-async fn a_call_that_gave_up_tells_who_holds_it() {
+async fn a_call_that_gave_up_names_the_holder() {
     let db = database().await;
     let mut holder = named(&db, "booking-service").await;
     let pid = pid_of(&mut holder).await;
@@ -46,8 +45,8 @@ async fn a_call_that_gave_up_tells_who_holds_it() {
     let mut conn = db.connect().await;
     for wait in [Duration::ZERO, SHORT] {
         let error = book(&mut conn, 7, wait).await.unwrap_err();
-        assert!(error.is_busy() && error.to_string().contains("`Error::holders`"));
-        let holders = error.holders(&mut conn).await.unwrap();
+        assert!(error.is_busy() && error.to_string().contains("`monitor::holders`"));
+        let holders = monitor::holders(&mut conn, &error).await.unwrap();
         let [holder] = &holders[..] else {
             panic!("{holders:?}")
         };
@@ -82,18 +81,18 @@ async fn a_call_that_gave_up_tells_who_holds_it() {
     let error = book(&mut conn, 7, SHORT).await.unwrap_err();
     let mut other = db.connect().await;
     let beside = xact::begin(&mut other, RoomLock { room: 8 }).await.unwrap();
-    assert_eq!(error.holders(&mut conn).await.unwrap().len(), 1);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(monitor::holders(&mut conn, &error).await.unwrap().len(), 1);
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(
-        error.holders(&mut conn).await.unwrap(),
+        monitor::holders(&mut conn, &error).await.unwrap(),
         [],
         "gone meanwhile"
     );
-    xact::finish(beside, Ok::<_, Error>(())).await.unwrap();
+    beside.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
-async fn each_holder_of_each_key_is_told() {
+async fn each_holder_of_each_key_is_reported() {
     let db = database().await;
     let (mut one, mut other) = (named(&db, "one").await, named(&db, "other").await);
     let (mut third, mut conn) = (named(&db, "third").await, db.connect().await);
@@ -103,17 +102,18 @@ async fn each_holder_of_each_key_is_told() {
     let third = xact::begin(&mut third, (1, 2)).await.unwrap();
     let request = Request::all([advisory_runtime::Key::from(1), (1, 2).into()]);
     let missed = session::acquire(&mut conn, request.wait(Wait::Never)).await;
-    let holders = missed.unwrap_err().holders(&mut conn).await.unwrap();
+    let error = missed.unwrap_err();
+    let holders = monitor::holders(&mut conn, &error).await.unwrap();
     let mut names: Vec<_> = holders.iter().filter_map(LockHolder::application).collect();
     names.sort_unstable();
     assert_eq!(names, ["one", "other", "third"]);
-    // A session outside of a transaction: since its last statement, at least.
+    // For a session outside a transaction: since its last statement, at least.
     let idle = holders.iter().find(|it| it.application() == Some("one"));
     let idle = idle.unwrap();
     assert_eq!(idle.state(), Some(&State::Idle));
     assert!(idle.held_for().is_some(), "{idle:?}");
     for held in [one, other, third] {
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
 }
 
@@ -123,14 +123,8 @@ async fn nothing_is_asked_for_an_error_of_another_kind() {
     let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     proxy.reset();
-    for error in [
-        Error::Database(DieselError::NotFound),
-        Error::NotAvailable {
-            lock: "room:<room>".into(),
-            busy: BusyLock::default(),
-        },
-    ] {
-        assert_eq!(error.holders(&mut conn).await.unwrap(), []);
+    for error in testing::lock_errors() {
+        assert_eq!(monitor::holders(&mut conn, &error).await.unwrap(), []);
     }
     assert_eq!(proxy.round_trips(), 0);
 }
@@ -145,11 +139,11 @@ async fn inside_a_transaction_it_answers_unless_that_has_failed() {
     let mut busy = None;
     let result = conn.transaction::<(), Error, _>(async |conn| {
         let error = book(conn, 7, SHORT).await.unwrap_err();
-        assert_eq!(error.holders(conn).await?.len(), 1);
+        assert_eq!(monitor::holders(conn, &error).await?.len(), 1);
         execute(conn, "SELECT 1 FROM no_such_table")
             .await
             .unwrap_err();
-        let asked = error.holders(conn).await.unwrap_err();
+        let asked = monitor::holders(conn, &error).await.unwrap_err();
         busy = Some(error);
         Err(asked)
     });
@@ -160,18 +154,18 @@ async fn inside_a_transaction_it_answers_unless_that_has_failed() {
     );
     let busy = busy.unwrap();
     assert_eq!(
-        busy.holders(&mut conn).await.unwrap().len(),
+        monitor::holders(&mut conn, &busy).await.unwrap().len(),
         1,
         "rolled back"
     );
     drop(xact::begin(&mut conn, 8).await.unwrap());
-    let asked = busy.holders(&mut conn).await.unwrap_err();
+    let asked = monitor::holders(&mut conn, &busy).await.unwrap_err();
     assert!(matches!(asked, Error::BrokenConnection { .. }), "{asked:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_another_roles_session_does_is_hidden_from_who_may_not_see_it() {
+async fn other_roles_sessions_are_hidden_without_the_right() {
     let db = database().await;
     let role = format!("holders_{}", std::process::id());
     db.run(&format!("CREATE ROLE {role}")).await;
@@ -182,7 +176,7 @@ async fn what_another_roles_session_does_is_hidden_from_who_may_not_see_it() {
         .await
         .unwrap();
     let error = book(&mut conn, 7, SHORT).await.unwrap_err();
-    let holders = error.holders(&mut conn).await.unwrap();
+    let holders = monitor::holders(&mut conn, &error).await.unwrap();
     let texts: Vec<String> = holders.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,
@@ -191,7 +185,7 @@ async fn what_another_roles_session_does_is_hidden_from_who_may_not_see_it() {
         )]
     );
     assert_eq!((holders[0].pid(), holders[0].state()), (Some(pid), None));
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     drop(conn);
     db.run(&format!("DROP ROLE {role}")).await;
 }
@@ -203,7 +197,7 @@ async fn on_a_blocking_connection_it_is_the_same() {
     let held = blocking::session::acquire(&mut holder, 7).unwrap();
     let request = Request::new(7).wait(Wait::Never);
     let error = blocking::session::acquire(&mut conn, request).unwrap_err();
-    let holders = error.holders_blocking(&mut conn).unwrap();
+    let holders = blocking::monitor::holders(&mut conn, &error).unwrap();
     assert_eq!(holders.len(), 1);
     assert_eq!(
         (&*holders[0].lock, holders[0].state()),
@@ -211,7 +205,7 @@ async fn on_a_blocking_connection_it_is_the_same() {
     );
     let result = conn.transaction::<(), Error, _>(|conn| {
         crate::blocking::execute(conn, "SELECT 1 FROM no_such_table").unwrap_err();
-        let asked = error.holders_blocking(conn).unwrap_err();
+        let asked = blocking::monitor::holders(conn, &error).unwrap_err();
         assert!(
             matches!(asked, Error::InFailedTransaction { .. }),
             "{asked:?}"
@@ -219,8 +213,8 @@ async fn on_a_blocking_connection_it_is_the_same() {
         Err(asked)
     });
     result.unwrap_err();
-    blocking::session::release(held, Ok::<_, Error>(())).unwrap();
-    assert_eq!(error.holders_blocking(&mut conn).unwrap(), []);
+    held.finish(Ok::<_, Error>(())).unwrap();
+    assert_eq!(blocking::monitor::holders(&mut conn, &error).unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -232,7 +226,7 @@ async fn the_holder_of_a_lease_is_in_its_row() {
     let (mut conn, mut sync) = (db.connect().await, db.establish());
     for wait in [Wait::Never, Wait::For(SHORT)] {
         let error = leases.acquire(key().wait(wait)).await.unwrap_err();
-        let holders = error.holders(&mut conn).await.unwrap();
+        let holders = monitor::holders(&mut conn, &error).await.unwrap();
         let [holder] = &holders[..] else {
             panic!("{holders:?}")
         };
@@ -247,15 +241,18 @@ async fn the_holder_of_a_lease_is_in_its_row() {
             line.starts_with("lease `") && line.contains("and expires in "),
             "{line}"
         );
-        assert_eq!(error.holders_blocking(&mut sync).unwrap().len(), 1);
+        assert_eq!(
+            blocking::monitor::holders(&mut sync, &error).unwrap().len(),
+            1
+        );
     }
     let error = leases.acquire(key().wait(Wait::Never)).await.unwrap_err();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
-    assert_eq!(error.holders(&mut conn).await.unwrap(), []);
+    held.finish(Ok::<_, LeaseError>(())).await.unwrap();
+    assert_eq!(monitor::holders(&mut conn, &error).await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn a_prepared_transaction_is_told_by_its_identifier() {
+async fn a_prepared_transaction_is_shown_by_its_identifier() {
     let db = database().await;
     let most = "SELECT setting::int FROM pg_settings WHERE name = 'max_prepared_transactions'";
     if db.count(most).await == 0 {
@@ -274,7 +271,7 @@ async fn a_prepared_transaction_is_told_by_its_identifier() {
     }
     let missed = xact::begin(&mut conn, Request::new(5).wait(Wait::Never)).await;
     let error = missed.unwrap_err();
-    let holders = error.holders(&mut conn).await.unwrap();
+    let holders = monitor::holders(&mut conn, &error).await.unwrap();
     execute(&mut conn, "ROLLBACK PREPARED 'left behind'")
         .await
         .unwrap();
@@ -285,5 +282,5 @@ async fn a_prepared_transaction_is_told_by_its_identifier() {
     let line = holders[0].to_string();
     let begins = "advisory lock `5` is held by the prepared transaction `left behind` of `";
     assert!(line.starts_with(begins), "{line}");
-    assert_eq!(error.holders(&mut conn).await.unwrap(), []);
+    assert_eq!(monitor::holders(&mut conn, &error).await.unwrap(), []);
 }

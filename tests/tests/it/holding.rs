@@ -1,9 +1,10 @@
-//! Witnesses of locks: each is of the values that are locked, and while a body has one the server holds its lock.
+//! Witnesses of locks: each contains the locked values, and while a body has one the server holds its lock.
 
 use crate::bookings::{bookings, database, insert};
-use advisory_runtime::lease::{InMemory, Leases};
+use advisory_runtime::lease::{self, InMemory, Leases};
 use advisory_runtime::{
-    Error, Holding, Key, LockKey, Request, Shared, advisory_lock, blocking, session, testing, xact,
+    Error, Holding, Key, LockKey, Request, Shared, advisory_lease, advisory_lock, blocking,
+    session, testing, xact,
 };
 use advisory_tests::{Database, LockedKey};
 use diesel::QueryResult;
@@ -22,7 +23,7 @@ struct GuestLock<'n> {
     name: &'n str,
 }
 
-/// Whether the server has one holder of the lock, and nobody who waits for it.
+/// Whether the server has one holder of the lock, and no waiter.
 async fn is_held(db: &Database, lock: &SlotLock) -> bool {
     let locks = db.locks().await;
     let key = LockedKey::Bigint(match lock.key() {
@@ -103,7 +104,7 @@ async fn several_keys_give_a_witness_each_in_the_order_written() {
 }
 
 #[tokio::test]
-async fn a_shared_lock_gives_the_witness_of_a_reader_and_an_exclusive_one_both() {
+async fn a_shared_lock_is_a_readers_witness_an_exclusive_one_both() {
     #[advisory_lock(key = SlotLock { room }, mode = "shared", scope = "session", handle = lock)]
     async fn read(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> {
         count(conn, lock.holding()).await
@@ -120,7 +121,7 @@ async fn a_shared_lock_gives_the_witness_of_a_reader_and_an_exclusive_one_both()
 }
 
 #[tokio::test]
-async fn a_guard_lends_the_witnesses_of_its_own_keys_alone() {
+async fn a_guard_gives_witnesses_of_its_own_keys_only() {
     let db = database().await;
     let mut conn = db.connect().await;
     let (slot, other) = (SlotLock { room: 7 }, SlotLock { room: 8 });
@@ -131,14 +132,14 @@ async fn a_guard_lends_the_witnesses_of_its_own_keys_alone() {
         held.holding(&[slot, other]).err(),
     ] {
         assert!(
-            matches!(&refused, Some(Error::NotHeld { lock }) if lock == "witness-slot:<room>"),
+            matches!(&refused, Some(Error::NotHeld { lock, .. }) if lock == "witness-slot:<room>"),
             "{refused:?}"
         );
     }
     let (conn_under_it, witness) = held.holding(&slot).unwrap();
     assert_eq!(book(conn_under_it, witness, "ada").await, Ok(1));
     assert!(is_held(&db, witness.key()).await);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 
     let request = Request::all([slot, other]).shared();
     let mut held = session::acquire(&mut conn, request).await.unwrap();
@@ -151,12 +152,12 @@ async fn a_guard_lends_the_witnesses_of_its_own_keys_alone() {
     let (conn_under_it, [second, first]) = held.holding_shared(&locks).unwrap();
     assert_eq!((first.key(), second.key()), (&slot, &other));
     assert_eq!(count(conn_under_it, first).await, Ok(1));
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 
-    // What is locked is the number, whichever way it was asked for.
+    // The number is locked, whichever way it was requested.
     let mut held = xact::begin(&mut conn, slot.key()).await.unwrap();
     assert!(held.holding(&slot).is_ok());
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -184,15 +185,15 @@ async fn blocking_locks_lend_witnesses_too() {
         held.holding(&slot).map(|(_, slot)| room_of(slot)).ok(),
         Some(7)
     );
-    blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
 }
 
 #[tokio::test]
-async fn a_lease_lends_a_witness_to_its_body() {
+async fn a_lease_gives_its_body_a_witness() {
     fn room_of(slot: Holding<'_, SlotLock>) -> i64 {
         slot.key().room
     }
-    #[advisory_lock(key = SlotLock { room }, scope = "lease", pool = leases, handle = lease)]
+    #[advisory_lease(key = SlotLock { room }, pool = leases, handle = lease)]
     async fn leased(leases: &Leases<InMemory>, room: i64) -> Result<(i64, bool), Error> {
         Ok((room_of(lease.holding()), lease.is_held()))
     }
@@ -201,7 +202,7 @@ async fn a_lease_lends_a_witness_to_its_body() {
 }
 
 #[tokio::test]
-async fn a_lease_by_hand_lends_a_witness_of_its_own_key_alone() {
+async fn a_lease_by_hand_gives_a_witness_of_its_own_key_only() {
     let leases = Leases::in_memory();
     let slot = SlotLock { room: 7 };
     let mut held = leases.acquire(slot).await.unwrap();
@@ -210,13 +211,16 @@ async fn a_lease_by_hand_lends_a_witness_of_its_own_key_alone() {
     let refused = held
         .run_holding(&other, |_| async { ran.store(true, Ordering::Relaxed) })
         .await;
-    assert!(matches!(refused, Err(Error::NotHeld { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(lease::Error::NotHeld { .. })),
+        "{refused:?}"
+    );
     assert!(!ran.load(Ordering::Relaxed));
     let room = held
         .run_holding(&slot, |slot| async move { slot.key().room })
         .await;
     assert_eq!(room.unwrap(), 7);
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, lease::Error>(())).await.unwrap();
 }
 
 #[test]

@@ -58,7 +58,7 @@ async fn names_coercions_and_returns_are_the_users_own() {
     assert_eq!(committed(&db, 7).await, 0);
 }
 
-/// Looks whether the lock is held when it is dropped.
+/// Checks when it is dropped whether the lock is held.
 struct Observed {
     name: &'static str,
     observer: Arc<Mutex<PgConnection>>,
@@ -92,7 +92,7 @@ impl Observed {
     }
 }
 
-/// A guard of the caller's, for example, protects what is committed.
+/// A guard of the caller, for example, protects what is committed.
 #[advisory_lock(key = "job", name = "job", max_hold = "60s", err = |_| failed(&second))]
 async fn reads(
     conn: &mut AsyncPgConnection,

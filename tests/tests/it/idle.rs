@@ -1,6 +1,6 @@
-//! A body that holds its lock while it asks the database nothing: debug builds warn of it, and of nothing else.
+//! A body that holds its lock without running statements: debug builds warn about it, and about nothing else.
 //!
-//! In a process of their own: whether an event is wanted is remembered for the whole process.
+//! In processes of their own, since `tracing` caches for the whole process whether an event is enabled.
 
 use crate::bookings::{database, execute};
 use crate::observers::{Heard, alone, is_alone};
@@ -17,17 +17,17 @@ use std::time::Duration;
 const WARNING: &str = "idle under a lock: ";
 
 #[tokio::test]
-async fn each_body_is_told_from_the_others() {
+async fn each_body_is_distinguished_from_the_others() {
     if !debug_checks_are_on() {
         return;
     }
     let names = [
-        "a_body_that_asks_nothing_for_a_second_is_told_once",
-        "a_long_statement_is_no_reason",
-        "rows_that_come_slowly_are_no_reason",
-        "a_blocking_body_is_told_too",
+        "a_body_idle_for_a_second_is_reported_once",
+        "a_long_statement_causes_no_warning",
+        "slow_rows_cause_no_warning",
+        "a_blocking_body_is_reported_too",
         "an_instrumentation_of_the_programs_own_is_left_alone",
-        "the_innermost_call_is_told",
+        "the_innermost_call_is_reported",
     ];
     alone("idle", &names).await;
 }
@@ -44,7 +44,7 @@ fn warnings(heard: &Heard) -> Vec<String> {
     warnings.cloned().collect()
 }
 
-/// Until the server has seen nothing of this session for longer than a second.
+/// Waits until the session has been idle for more than a second.
 async fn something_else(db: &Database, pid: i32) {
     let busy = format!(
         "SELECT state FROM pg_stat_activity WHERE pid = {pid} AND clock_timestamp() - state_change < interval '1.1s'"
@@ -62,7 +62,7 @@ async fn call_a_service(conn: &mut AsyncPgConnection, id: i64, db: &Database) ->
 }
 
 #[tokio::test]
-async fn a_body_that_asks_nothing_for_a_second_is_told_once() {
+async fn a_body_idle_for_a_second_is_reported_once() {
     if !is_alone() {
         return;
     }
@@ -97,7 +97,7 @@ async fn ask_for_long(
     id: i64,
     beside: &AsyncPgConnection,
 ) -> Result<(), Error> {
-    // Woken by others meanwhile.
+    // Woken by other tasks meanwhile.
     let tick = async {
         for _ in 0..10 {
             let mut beside = beside;
@@ -114,7 +114,7 @@ async fn ask_for_long(
 }
 
 #[tokio::test]
-async fn a_long_statement_is_no_reason() {
+async fn a_long_statement_causes_no_warning() {
     if !is_alone() {
         return;
     }
@@ -125,7 +125,7 @@ async fn a_long_statement_is_no_reason() {
     assert_eq!(warnings(&heard), Vec::<String>::new());
 }
 
-/// The server sends what fills its buffer, four rows of these, each second or so.
+/// The server sends a full buffer, four of these rows, about every second.
 const SLOW_ROWS: &str = "SELECT repeat(md5(number::text), 70) FROM generate_series(1, 11) AS number, \
      LATERAL (SELECT pg_sleep(0.3 + 0 * number)) AS slow";
 
@@ -137,7 +137,7 @@ async fn read_slowly(conn: &mut AsyncPgConnection, id: i64) -> Result<usize, Err
 }
 
 #[tokio::test]
-async fn rows_that_come_slowly_are_no_reason() {
+async fn slow_rows_cause_no_warning() {
     if !is_alone() {
         return;
     }
@@ -164,7 +164,7 @@ fn call_a_service_blocking(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blocking_body_is_told_too() {
+async fn a_blocking_body_is_reported_too() {
     if !is_alone() {
         return;
     }
@@ -201,12 +201,12 @@ async fn an_instrumentation_of_the_programs_own_is_left_alone() {
 }
 
 #[tokio::test]
-async fn the_innermost_call_is_told() {
+async fn the_innermost_call_is_reported() {
     #[advisory_lock(key = "outer-of-idle:<id>")]
     async fn outer(conn: &mut AsyncPgConnection, id: i64, db: &Database) -> Result<(), Error> {
-        // Without a body of its own, so nothing is known of it.
+        // There is no body, so nothing is known about it.
         let held = xact::begin(conn, id).await?;
-        xact::finish(held, Ok::<_, Error>(())).await?;
+        held.finish(Ok::<_, Error>(())).await?;
         inner(conn, id, db).await
     }
     #[advisory_lock(key = "inner-of-idle:<id>")]

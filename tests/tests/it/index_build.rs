@@ -1,5 +1,5 @@
-//! `CREATE INDEX CONCURRENTLY` under a lock that other instances want too. It waits for every older snapshot, and so for every session that waits
-//! at the server for the lock that its own session holds.
+//! `CREATE INDEX CONCURRENTLY` under a lock that other instances want too. It waits for every older snapshot, and so for every
+//! session that waits at the server for the lock that its own session holds.
 
 use crate::bookings::{database, execute};
 use crate::polls::until_missed;
@@ -10,13 +10,13 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Signals that the lock is held, and continues on a signal.
+/// Signals that the lock is held, and waits for a signal.
 struct Turn {
     held: oneshot::Sender<()>,
     go_on: oneshot::Receiver<()>,
 }
 
-/// What each instance does when it starts.
+/// The start of each instance.
 async fn build(conn: &mut AsyncPgConnection, turn: Option<Turn>) -> QueryResult<()> {
     if let Some(Turn { held, go_on }) = turn {
         held.send(()).unwrap();
@@ -60,7 +60,7 @@ fn polls_on_a_thread(conn: &mut diesel::pg::PgConnection) -> Result<usize, Error
 
 type Instance = JoinHandle<Result<(), Error>>;
 
-/// An instance that holds the lock, and what lets it go on.
+/// An instance that holds the lock, and the signal that lets it continue.
 async fn holder(db: &Database) -> (Instance, oneshot::Sender<()>) {
     let mut conn = db.connect().await;
     let ((held, is_held), (go_on, told)) = (oneshot::channel(), oneshot::channel());
@@ -70,7 +70,7 @@ async fn holder(db: &Database) -> (Instance, oneshot::Sender<()>) {
     (building, go_on)
 }
 
-/// So the test below can fail.
+/// Shows that the test below can fail.
 #[tokio::test]
 async fn an_index_build_and_a_wait_for_its_lock_are_a_deadlock() {
     let db = database().await;
@@ -83,7 +83,7 @@ async fn an_index_build_and_a_wait_for_its_lock_are_a_deadlock() {
     db.until_waiting(key).await;
     go_on.send(()).unwrap();
     let ended = [building.await.unwrap(), waiting.await.unwrap()];
-    // The server chooses which of the two dies.
+    // The server chooses the victim.
     let is_victim = |ended: &Result<(), Error>| {
         let error = ended.as_ref().err();
         error.is_some_and(|error| format!("{error:?}").contains("deadlock detected"))

@@ -1,4 +1,4 @@
-//! A cancel request that comes at any statement of an acquisition or of a release: a connection that stays usable holds nothing.
+//! A cancel request at any statement of an acquisition or of a release: a connection that stays usable holds nothing.
 
 use crate::bookings::{database, execute};
 use crate::hold_settings::settings;
@@ -19,8 +19,8 @@ const RELEASE: Duration = Duration::from_millis(1);
 /// So short that every interruption is one of a wait that has lasted as long as its budget.
 const SHORTEST: Duration = Duration::from_nanos(1);
 
-/// Cancels what the session runs, after a part of the time that the call takes: none in the first round, and half as much again in the
-/// last one.
+/// Cancels the session's statement after a part of the time that the call takes: at once in the first round, and after one and a
+/// half times that in the last one.
 fn cancel(mut conn: PgConnection, pid: i32, call: Duration, round: u32) -> PgConnection {
     let (delay, started) = (call * 3 / 2 * round / ROUNDS, Instant::now());
     while started.elapsed() < delay {
@@ -44,7 +44,7 @@ fn requests() -> Vec<(Request, bool)> {
             push(Request::all(keys.clone()).wait(wait));
         }
     }
-    // More than one statement takes.
+    // More than fit into one statement.
     push(Request::all(1..=600).wait(SHORTEST));
     requests
 }
@@ -58,7 +58,7 @@ async fn assert_nothing_is_left(db: &Database, is_usable: bool, what: &str) {
     }
 }
 
-/// Begins a call and ends it: how long the begin took, or its error.
+/// Begins a call and ends it; returns how long the begin took, or its error.
 async fn call(
     conn: &mut AsyncPgConnection,
     request: Request,
@@ -71,7 +71,7 @@ async fn call(
         xact::begin(conn, request).await?
     };
     let took = started.elapsed();
-    drop(xact::finish(held, Ok::<_, Error>(())).await);
+    drop(held.finish(Ok::<_, Error>(())).await);
     Ok(took)
 }
 
@@ -119,12 +119,12 @@ fn call_blocking(
         blocking::xact::begin(conn, request)?
     };
     let took = started.elapsed();
-    drop(blocking::xact::finish(held, Ok::<_, Error>(())));
+    drop(held.finish(Ok::<_, Error>(())));
     Ok(took)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blocking_acquisition_cancelled_at_any_statement_leaves_no_lock() {
+async fn a_blocking_acquire_cancelled_at_any_statement_leaves_no_lock() {
     let db = database().await;
     let (mut conn, mut other) = (db.establish(), db.establish());
     let mut pid = crate::blocking::pid_of(&mut conn);
@@ -151,7 +151,7 @@ async fn a_blocking_acquisition_cancelled_at_any_statement_leaves_no_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_cancelled_at_any_statement_leaves_no_lock_and_no_setting() {
+async fn a_release_cancelled_at_any_statement_leaves_nothing() {
     let db = database().await;
     let (mut conn, mut other) = (db.connect().await, db.establish());
     let before = settings(&mut conn).await;
@@ -161,7 +161,7 @@ async fn a_release_cancelled_at_any_statement_leaves_no_lock_and_no_setting() {
             let pid = pid_of(&mut conn).await;
             let held = session::acquire(&mut conn, request.clone()).await.unwrap();
             let cancel = spawn_blocking(move || cancel(other, pid, RELEASE, round));
-            let end = session::release(held, Ok::<_, Error>(())).await;
+            let end = held.finish(Ok::<_, Error>(())).await;
             other = cancel.await.unwrap();
             let is_usable = execute(&mut conn, "SELECT 1").await.is_ok();
             assert_nothing_is_left(&db, is_usable, &format!("{end:?}")).await;

@@ -26,7 +26,7 @@ async fn book_at(
         Ok(true)
     }
     .await;
-    xact::finish(held, result.map_err(Error::Database)).await
+    held.finish(result.map_err(Error::Database)).await
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn a_waiter_sees_what_the_holder_before_it_wrote_at_every_level() {
         insert(held.conn(), room, "Grace").await.unwrap();
         let waiter = tokio::spawn(async move { book_at(&mut conn, isolation, room).await });
         db.until_waiting(room).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert!(
             !waiter.await.unwrap().unwrap(),
             "{isolation:?} saw a stale snapshot"
@@ -80,14 +80,14 @@ async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
                 let level = setting(held.conn(), "transaction_isolation").await;
                 assert_eq!(level, name);
                 assert_eq!(db.locks().await.len(), 2);
-                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
                 db.until_no_locks().await;
             }
         }
     }
 }
 
-/// The wait is for session-level locks, which no rollback frees.
+/// The wait is for session-level locks, which a rollback does not release.
 #[tokio::test]
 async fn a_refused_hand_over_leaves_no_session_level_lock() {
     let db = database().await;
@@ -103,7 +103,7 @@ async fn a_refused_hand_over_leaves_no_session_level_lock() {
             }
         }
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(
         book_at(&mut conn, Isolation::Serializable, 9)
             .await
@@ -112,7 +112,7 @@ async fn a_refused_hand_over_leaves_no_session_level_lock() {
     db.until_quiet().await;
 }
 
-/// A session can hold a lock twice: what the caller has taken by hand stays its own.
+/// A session can hold a lock twice: the caller's own lock stays.
 #[tokio::test]
 async fn a_session_level_lock_of_the_callers_own_is_kept() {
     let db = database().await;
@@ -131,9 +131,9 @@ async fn a_session_level_lock_of_the_callers_own_is_kept() {
     }
     let request = Request::new(1).isolation(Isolation::RepeatableRead);
     let mine = xact::begin(&mut conn, request).await.unwrap();
-    xact::finish(mine, Ok::<_, Error>(())).await.unwrap();
+    mine.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(db.locks().await.len(), 2);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -151,12 +151,12 @@ async fn a_level_inside_a_transaction_is_refused() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
-    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
-/// The outer snapshot is older than a lock that is taken now, and younger than one that was handed over to it.
+/// The outer snapshot is older than a new lock, and younger than one that was passed to its transaction.
 #[tokio::test]
-async fn inside_a_stricter_transaction_only_what_it_holds_can_be_taken_again() {
+async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
     let db = database().await;
     let mut conn = db.connect().await;
     for isolation in STRICT {
@@ -164,17 +164,17 @@ async fn inside_a_stricter_transaction_only_what_it_holds_can_be_taken_again() {
             .await
             .unwrap();
         let inner = xact::begin(outer.conn(), 1).await.unwrap();
-        xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+        inner.finish(Ok::<_, Error>(())).await.unwrap();
         let inner = xact::begin(outer.conn(), Request::all([1, 2]).shared())
             .await
             .unwrap();
-        xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+        inner.finish(Ok::<_, Error>(())).await.unwrap();
         for stale in [Request::new(3), Request::all([1, 3])] {
             let error = xact::begin(outer.conn(), stale).await.unwrap_err();
             assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
         }
         insert(outer.conn(), 1, "after the refusals").await.unwrap();
-        xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+        outer.finish(Ok::<_, Error>(())).await.unwrap();
     }
     assert_eq!(committed(&db, 1).await, 2);
     let mut outer = xact::begin(
@@ -187,12 +187,12 @@ async fn inside_a_stricter_transaction_only_what_it_holds_can_be_taken_again() {
     .unwrap();
     let error = xact::begin(outer.conn(), 1).await.unwrap_err();
     assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
-    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 /// Check, then insert: 8 clients × 150 on one key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_duplicate_and_hardly_a_serialization_failure_on_one_key_at_any_level() {
+async fn one_key_has_no_duplicates_and_few_failures_at_any_level() {
     const ROOMS: i64 = 150;
     let db = database().await;
     for isolation in [
@@ -249,12 +249,12 @@ async fn book_in_turn(
         insert(held.conn(), room, "Ada").await
     }
     .await;
-    xact::finish(held, result.map_err(Error::Database)).await
+    held.finish(result.map_err(Error::Database)).await
 }
 
-/// On keys of their own, calls under SERIALIZABLE can still fail for what they read at the same time. How often is printed.
+/// With separate keys, calls under SERIALIZABLE can still fail because of concurrent reads. The rate is printed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_many_keys_there_is_no_duplicate_and_the_rate_of_serialization_failures_is_reported() {
+async fn many_keys_have_no_duplicates_and_report_their_failure_rate() {
     let db = database().await;
     db.run("CREATE INDEX ON booking (room)").await;
     for isolation in STRICT {
@@ -264,7 +264,7 @@ async fn on_many_keys_there_is_no_duplicate_and_the_rate_of_serialization_failur
             clients.push(tokio::spawn(async move {
                 let mut failures = 0;
                 for room in 0..150 {
-                    // Each begins elsewhere, so that most calls are on keys of their own.
+                    // Each starts at another key, so that most calls do not contend.
                     let room = (room + client * 19) % 150;
                     match book_at(&mut conn, isolation, room).await {
                         Ok(_) => {}

@@ -1,8 +1,9 @@
-//! The lease table, a connection and a statement at a time: who is granted a key, and what only the holder may do.
+//! The lease table, one connection and one statement at a time: who is granted a key, and what only the holder may do.
 
 use crate::bookings::in_transaction;
-use advisory_runtime::lease::{Request, Table};
-use advisory_runtime::{Error, LockKey, Wait};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Request, Table};
+use advisory_runtime::{LockKey, Wait};
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
@@ -13,10 +14,15 @@ struct Webhook<'a> {
     id: &'a str,
 }
 
-/// A database with the table.
+/// The last number before the tokens of a server that was never promoted.
+pub(crate) const FIRST: i64 = 1 << 40;
+
+/// A database with the table, whose sequence has been moved to the server's timeline as by the first grant.
 pub(crate) async fn database() -> Database {
     let db = Database::create().await;
     Table::new().set_up(&mut db.connect().await).await.unwrap();
+    db.run(&format!("SELECT setval('advisory_lease_token', {FIRST})"))
+        .await;
     db
 }
 
@@ -24,7 +30,7 @@ pub(crate) fn key(text: &str) -> Request {
     Request::text(text).wait(Wait::Never)
 }
 
-/// Ends the time of every lease, as if it had passed.
+/// Makes every lease expire.
 pub(crate) async fn expire(db: &Database) {
     db.run("UPDATE advisory_lease SET expires_at = pg_catalog.clock_timestamp()")
         .await;
@@ -63,7 +69,7 @@ async fn a_free_key_is_granted_and_a_held_one_is_not() {
     let lease = table.acquire(&mut a, key("k")).await.unwrap();
     assert!(lease.is_held());
     let error = table.acquire(&mut b, key("k")).await.unwrap_err();
-    assert!(error.is_busy(), "{error:?}");
+    assert!(error.is_held(), "{error:?}");
     assert!(error.to_string().contains("lease "), "{error}");
     assert!(
         !error.to_string().contains("`k`"),
@@ -110,7 +116,7 @@ async fn an_expired_lease_is_taken_over_and_its_holder_can_do_nothing() {
 }
 
 #[tokio::test]
-async fn an_expired_lease_is_not_renewed_though_nobody_took_it() {
+async fn an_expired_lease_is_not_renewed_even_if_still_free() {
     let db = database().await;
     let mut conn = db.connect().await;
     let table = Table::new();
@@ -133,7 +139,7 @@ async fn a_lease_lasts_for_its_ttl_by_the_servers_clock() {
     let lease = table.acquire(&mut conn, request).await.unwrap();
     let lasts = "SELECT extract(epoch FROM expires_at - acquired_at) * 1000 FROM advisory_lease";
     let lasts = format!("SELECT round(({lasts}))::int8");
-    // The server looks at its clock for each of the two columns.
+    // The server reads its clock for each of the two columns.
     let granted = db.count(&lasts).await;
     assert!((30_500..40_500).contains(&granted), "{granted}");
     // A renewal never shortens it.
@@ -183,14 +189,14 @@ async fn a_wait_ends_with_its_budget() {
     let _lease = table.acquire(&mut a, key("k")).await.unwrap();
     let request = Request::text("k").wait(Duration::from_millis(60));
     let error = table.acquire(&mut b, request).await.unwrap_err();
-    let Error::TimedOut { waited, .. } = &error else {
+    let Error::Held { waited, .. } = &error else {
         panic!("{error:?}");
     };
     assert!(*waited >= Duration::from_millis(60), "{waited:?}");
-    // Without a wait of its own it is the session's.
+    // Without a `wait` the session's timeout applies.
     b.batch_execute("SET lock_timeout = '50ms'").await.unwrap();
     let error = table.acquire(&mut b, Request::text("k")).await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert!(matches!(error, Error::Held { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -273,7 +279,7 @@ async fn each_call_is_one_round_trip() {
     let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     let table = Table::new();
-    // Once for each statement's preparation.
+    // Once to prepare each statement.
     for round in 0..2 {
         let counted = |what: &str| {
             if round == 1 {
@@ -336,7 +342,7 @@ async fn a_renewal_that_waits_for_a_row_counts_from_after_the_wait() {
                 }
             }
         });
-        // The wait is what is tested: time has to pass in it.
+        // This test is about the wait: time has to pass in it.
         let short = format!(
             "SELECT 1 WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} \
              AND wait_event_type = 'Lock' AND query_start + interval '300 ms' < pg_catalog.clock_timestamp())"
@@ -365,9 +371,9 @@ async fn no_time_is_too_long_for_a_clear_answer() {
         let renewed = table.renew(&mut conn, &lease, time).await.unwrap_err();
         let kept = table.keep(&mut conn, &lease, time).await.unwrap_err();
         for error in [renewed, kept] {
-            assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
+            assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
         }
     }
-    // It is as it was, here and there.
+    // It is unchanged, here and on the server.
     assert!(lease.is_held() && table.holds(&mut conn, &lease).await.unwrap());
 }

@@ -1,8 +1,9 @@
-//! Busy means that somebody holds the key: not that a pool is exhausted, a server does not answer, or a runtime is missing.
+//! Busy means that another process holds the key: not that a pool is exhausted, a server does not answer, or a runtime is missing.
 
 use crate::lease::{database, expire, key};
-use advisory_runtime::lease::{Leases, Request, Store, Table};
-use advisory_runtime::{Error, Wait};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::Wait;
+use advisory_runtime::lease::{Error, Leases, Request, Store, Table};
 use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -21,7 +22,7 @@ async fn is_pools_failure<S: Store>(leases: Leases<S>, wait: Wait) {
     let error = leases.acquire(Request::text("k").wait(wait)).await;
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Pool(_)), "{error:?}");
-    assert!(!error.is_busy());
+    assert!(!error.is_held());
 }
 
 #[tokio::test]
@@ -40,7 +41,7 @@ async fn an_exhausted_pool_is_not_a_busy_key() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_not_a_busy_key_and_what_it_granted_is_released() {
+async fn an_unanswered_grant_is_not_busy_and_is_released() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
     let manager = AsyncDieselConnectionManager::new(proxy.url());
@@ -54,7 +55,7 @@ async fn a_server_that_does_not_answer_is_not_a_busy_key_and_what_it_granted_is_
     proxy.stop_forwarding();
     is_pools_failure(leases.clone(), Wait::For(SHORT)).await;
     proxy.resume_forwarding();
-    // What may have been granted behind its back is released, long before its ttl of a minute is over.
+    // A grant whose answer it did not get is released, long before its ttl of a minute is over.
     let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
     db.until_empty(Duration::from_secs(30), "a release", held)
         .await;
@@ -62,21 +63,21 @@ async fn a_server_that_does_not_answer_is_not_a_busy_key_and_what_it_granted_is_
 }
 
 #[tokio::test]
-async fn a_grant_whose_answer_was_lost_is_found_by_the_next_try_or_released() {
+async fn a_grant_with_a_lost_answer_is_found_again_or_released() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
     let manager = AsyncDieselConnectionManager::new(proxy.url());
     let leases = Leases::new(Pool::builder(manager).max_size(2).build().unwrap());
     proxy.cut_after_forwarding("WITH free AS");
     let error = leases.acquire(waits(GENEROUS)).await.unwrap_err();
-    assert!(!error.is_busy(), "{error:?}");
+    assert!(!error.is_held(), "{error:?}");
     let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
     db.until_empty(Duration::from_secs(30), "a release", held)
         .await;
 }
 
 #[tokio::test]
-async fn a_lease_that_was_lost_is_not_ok_because_its_release_failed_at_first() {
+async fn a_lost_lease_is_not_ok_when_its_first_release_failed() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
     let manager = AsyncDieselConnectionManager::new(proxy.url());
@@ -90,11 +91,11 @@ async fn a_lease_that_was_lost_is_not_ok_because_its_release_failed_at_first() {
         } else {
             db.run("DELETE FROM advisory_lease").await;
         }
-        // The release does not come through on the pool's connection, and is sent again on another one.
+        // The release fails on the pool's connection, and is sent again on another one.
         proxy.cut_before("LEAST");
         let ended = held.finish(Ok::<_, Error>(())).await;
         assert!(
-            matches!(ended, Err(Error::LockLost { .. })),
+            matches!(ended, Err(Error::Lost { .. })),
             "{forgets}: {ended:?}"
         );
         db.run("DELETE FROM advisory_lease").await;
@@ -122,7 +123,7 @@ async fn a_waiter_outlasts_a_restart_of_the_server() {
     }
     assert!(!waiting.is_finished(), "it has given up");
     let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
-    // A crash may have forgotten nothing: the grant was durable.
+    // The grant was durable, so a crash cannot have lost it.
     assert!(table.release(&mut conn, &lease).await.unwrap());
     let next = waiting.await.unwrap().unwrap();
     assert!(next.lease().token() > lease.token());
@@ -154,7 +155,7 @@ fn without_a_runtime_or_its_timer_nothing_is_sent() {
     drop(db);
 }
 
-/// Outside of any runtime.
+/// Outside any runtime.
 fn poll_once<T>(future: impl Future<Output = T>) -> T {
     let waker = std::task::Waker::noop();
     let mut context = std::task::Context::from_waker(waker);
@@ -173,7 +174,7 @@ async fn a_busy_lease_is_called_a_lease() {
     let refused = table.acquire(&mut b, key("k")).await.unwrap_err();
     let late = table.acquire(&mut b, waits(SHORT)).await.unwrap_err();
     for error in [refused, late] {
-        assert!(error.is_busy(), "{error:?}");
+        assert!(error.is_held(), "{error:?}");
         let text = error.to_string();
         assert!(text.starts_with("lease `"), "{text}");
     }

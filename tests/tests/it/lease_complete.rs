@@ -1,10 +1,11 @@
-//! `Lease::complete`: the effect is there exactly once, wherever the process dies; without it at least once.
+//! `Lease::complete`: the effect happens exactly once, wherever the process dies; without it at least once.
 
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use crate::stopped::{Player, ROLE, URL};
-use advisory_runtime::lease::{Lease, Leases, Request, Table};
-use advisory_runtime::{Error, Pool as _, advisory_lock};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
+use advisory_runtime::{Pool as _, advisory_lease};
 use advisory_tests::{Database, Proxy};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -16,10 +17,10 @@ use std::time::Duration;
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// A process that handles webhooks, and dies somewhere.
+/// A process that handles webhooks, and dies at some point.
 struct Worker {
     pool: Pool<AsyncPgConnection>,
-    /// Where it dies: it says so, and does nothing from then on.
+    /// Where it dies: it reports the point, and does nothing afterwards.
     dies: String,
     completes: bool,
 }
@@ -43,9 +44,8 @@ impl Worker {
         Ok(())
     }
 
-    #[advisory_lock(
+    #[advisory_lease(
         key = "complete-webhook:<id>",
-        scope = "lease",
         pool = self.pool,
         keep = "24h",
         wait = "never",
@@ -68,7 +68,7 @@ impl Worker {
     }
 }
 
-/// Does nothing unless another test calls it.
+/// Does nothing unless another test starts it.
 #[tokio::test]
 async fn the_process_that_dies() {
     let (Ok(role), Ok(url)) = (env::var(ROLE), env::var(URL)) else {
@@ -77,7 +77,7 @@ async fn the_process_that_dies() {
     let completes = !role.ends_with("without");
     let worker = Worker::new(&url, &role, completes);
     if role.starts_with("before the release") {
-        // The end of the call does not come through.
+        // The end of the call does not reach the server.
         let leases = Leases::new(worker.pool.clone());
         let held = leases.acquire(key("complete-webhook:evt").keep(GENEROUS * 60));
         let mut held = held.await.unwrap();
@@ -105,7 +105,7 @@ async fn stage() -> Database {
     db
 }
 
-/// Kills a process at the point, delivers the webhook again when its lease is over, and gives the balance.
+/// Kills a process at the point, delivers the webhook again when its lease is over, and returns the balance.
 async fn balance_after(role: &str) -> i64 {
     let db = stage().await;
     let player = Player::start_in("lease_complete::the_process_that_dies", &db, role);
@@ -138,14 +138,14 @@ async fn a_process_killed_anywhere_leaves_the_effect_exactly_once() {
     }
 }
 
-/// The control, and what every page says of a lease alone.
+/// The control: what the pages say about a lease without `complete`.
 #[tokio::test]
-async fn without_complete_a_process_killed_behind_its_commit_runs_again() {
+async fn without_complete_work_killed_after_its_commit_runs_again() {
     assert_eq!(balance_after("behind the commit, without").await, 2);
 }
 
 #[tokio::test]
-async fn a_completed_key_is_kept_from_the_commit_on_and_its_holder_can_do_no_more() {
+async fn a_completed_key_is_kept_and_its_holder_can_do_no_more() {
     let db = stage().await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     let table = Table::new();
@@ -154,10 +154,10 @@ async fn a_completed_key_is_kept_from_the_commit_on_and_its_holder_can_do_no_mor
     let completed = conn.transaction(async |conn| {
         lease.fence(conn).await?;
         lease.complete(conn).await?;
-        // Others are kept out, also past the expiry, and wait for nobody.
+        // Other calls are refused, also after the expiry, and do not wait.
         db.run("SELECT 1").await;
         let error = table.acquire(&mut other, key("k")).await.unwrap_err();
-        assert!(error.is_busy(), "{error:?}");
+        assert!(error.is_held(), "{error:?}");
         Ok::<_, Error>(())
     });
     completed.await.unwrap();
@@ -171,13 +171,13 @@ async fn a_completed_key_is_kept_from_the_commit_on_and_its_holder_can_do_no_mor
     assert!(!table.holds(&mut conn, &lease).await.unwrap());
     assert!(!table.release(&mut conn, &lease).await.unwrap());
     let fenced = conn.transaction(async |conn| lease.fence(conn).await);
-    assert!(matches!(fenced.await, Err(Error::LockLost { .. })));
+    assert!(matches!(fenced.await, Err(Error::Lost { .. })));
     let error = table.acquire(&mut other, key("k")).await.unwrap_err();
-    assert!(error.is_done() && !error.is_busy(), "{error:?}");
+    assert!(error.is_done() && !error.is_held(), "{error:?}");
 }
 
 #[tokio::test]
-async fn complete_is_refused_without_a_keep_outside_a_transaction_and_after_a_take_over() {
+async fn complete_needs_keep_a_transaction_and_a_current_lease() {
     let db = stage().await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     let table = Table::new();
@@ -188,7 +188,7 @@ async fn complete_is_refused_without_a_keep_outside_a_transaction_and_after_a_ta
     };
     let lease = table.acquire(&mut conn, key("k")).await.unwrap();
     let error = complete(&mut conn, &lease).await;
-    assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
+    assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
     assert!(lease.is_held() && table.release(&mut conn, &lease).await.unwrap());
     let lease = table.acquire(&mut conn, key("k").keep(GENEROUS)).await;
     let lease = lease.unwrap();
@@ -197,11 +197,11 @@ async fn complete_is_refused_without_a_keep_outside_a_transaction_and_after_a_ta
     expire(&db).await;
     table.acquire(&mut other, key("k")).await.unwrap();
     let error = complete(&mut conn, &lease).await;
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(!lease.is_held());
 }
 
-/// A renewal that waits for the row while `complete` is open learns that the lease has ended: the body goes on.
+/// A renewal that waits for the row while `complete` is open learns that the lease has ended: the body continues.
 #[tokio::test]
 async fn a_body_that_has_completed_is_not_dropped_by_a_renewal() {
     let db = stage().await;
@@ -246,7 +246,7 @@ async fn a_body_that_has_completed_is_not_dropped_by_a_renewal() {
     }
 }
 
-/// A transaction that is rolled back undoes `complete` too, and an error releases.
+/// A transaction that is rolled back undoes `complete` too, and an error releases the lease.
 #[tokio::test]
 async fn a_rollback_leaves_the_key_free_for_the_next_try() {
     let db = stage().await;
@@ -270,9 +270,9 @@ fn rolled_back() -> Error {
     Error::Database(diesel::result::Error::RollbackTransaction)
 }
 
-/// The body has swallowed the rollback, and says that all is well.
+/// The body has ignored the rollback, and returns `Ok`.
 #[tokio::test]
-async fn an_ok_is_refused_when_the_completed_transaction_was_rolled_back_and_the_key_is_lost() {
+async fn ok_is_refused_after_a_rolled_back_complete_and_a_take_over() {
     let db = stage().await;
     let leases = Leases::new(db.deadpool(2));
     let mut held = leases.acquire(key("k").keep(GENEROUS * 60)).await.unwrap();
@@ -290,13 +290,13 @@ async fn an_ok_is_refused_when_the_completed_transaction_was_rolled_back_and_the
     };
     let other = held.run(body).await.unwrap();
     let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(Table::new().holds(&mut conn, &other).await.unwrap());
 }
 
-/// The body has swallowed the rollback, whether or not a renewal has noticed it: the work is not done, and the key not kept.
+/// The body has ignored the rollback, whether or not a renewal has noticed it: the work is not done, and the key is not kept.
 #[tokio::test]
-async fn an_ok_is_refused_when_the_completed_transaction_was_rolled_back() {
+async fn ok_is_refused_after_a_rolled_back_complete() {
     let db = stage().await;
     let leases = Leases::new(db.deadpool(2));
     for (is_noticed, tries) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
@@ -342,9 +342,9 @@ async fn an_ok_is_refused_when_the_completed_transaction_was_rolled_back() {
     }
 }
 
-/// The body may have swallowed a rollback, and nobody can be asked.
+/// The body may have ignored a rollback, and the server cannot be asked.
 #[tokio::test]
-async fn an_ok_is_unknown_when_nobody_can_say_whether_the_completed_transaction_was_committed() {
+async fn ok_is_unknown_if_the_commit_of_complete_is_unknown() {
     let db = stage().await;
     for (commits, is_settled) in [(true, true), (true, false), (false, false)] {
         let proxy = Proxy::start(&db).await;
@@ -381,9 +381,9 @@ async fn an_ok_is_unknown_when_nobody_can_say_whether_the_completed_transaction_
     }
 }
 
-/// A transaction that outlives the lease keeps others out with the row that it has locked; its rollback lets them in.
+/// A transaction that outlives the lease excludes others, since it has locked the row; its rollback lets them in.
 #[tokio::test]
-async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dropped() {
+async fn a_body_is_dropped_if_complete_rolls_back_past_the_expiry() {
     let db = stage().await;
     let leases = Leases::new(db.deadpool(4));
     let ttl = Duration::from_millis(300);
@@ -401,18 +401,18 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
                 let ended = conn.transaction(async |conn| {
                     lease.complete(conn).await?;
                     is_completed.store(true, Ordering::Relaxed);
-                    // It is busy: the server ends it if it is idle for longer than the lease.
+                    // It is busy: the server would end it if it were idle for longer than the lease.
                     let outlives = async {
                         execute(conn, "SELECT pg_advisory_lock_shared(8)").await?;
                         execute(conn, "SELECT pg_advisory_unlock_shared(8)").await
                     };
                     let others = async {
-                        // Of the row as others see it.
+                        // The state of the row as others see it.
                         let left =
                             "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp()";
                         db.until_empty(GENEROUS, "the expiry", left).await;
                         let error = Table::new().acquire(&mut other, key("k")).await;
-                        assert!(error.unwrap_err().is_busy());
+                        assert!(error.unwrap_err().is_held());
                         execute(&mut other, "SELECT pg_advisory_unlock(8)").await
                     };
                     let (busy, taken) = tokio::join!(outlives, others);
@@ -428,7 +428,7 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
                 if !commits {
                     pending::<()>().await;
                 }
-                // As long as nobody says otherwise, it goes on.
+                // It continues until it is told otherwise.
                 let asks = "SELECT 'yes' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
                 db.until_empty(GENEROUS, "a question that waits", asks)
                     .await;
@@ -436,7 +436,7 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
             let ran = tokio::time::timeout(GENEROUS, held.run(body)).await;
             let ran = ran.expect("the body goes on under a lease that is lost");
             if !is_completed.load(Ordering::Relaxed) {
-                // The machine stalled for longer than the lease lasts.
+                // The machine was suspended for longer than the lease lasts.
                 drop(held);
                 db.run("DELETE FROM advisory_lease").await;
                 continue;

@@ -1,11 +1,12 @@
-//! What a server that crashes may forget of leases: no grant, no renewal and no kept key, whatever the role's
+//! A server that crashes forgets no grant, no renewal and no kept key, whatever the role's
 //! `synchronous_commit` is.
 //!
-//! An immediate shutdown loses what of the log is in memory only. Commits that do not wait for the disk are there for as long as
+//! An immediate shutdown loses the part of the log that is only in memory. Commits that do not wait for the disk stay there for
 //! `wal_writer_delay`.
 
 use crate::bookings::execute;
 use crate::lease::key;
+use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Lease, Request, Table};
 use advisory_tests::{OwnServer, left_out, owns_server};
 use diesel::dsl::sql;
@@ -56,7 +57,7 @@ async fn number(conn: &mut AsyncPgConnection, query: &str) -> i64 {
     sql::<BigInt>(query).get_result(conn).await.unwrap()
 }
 
-/// The control: without what leases force, a crash forgets.
+/// The control: without the setting that leases force, a crash loses commits.
 async fn count_up(conn: &mut AsyncPgConnection) -> i64 {
     for _ in 0..20 {
         execute(conn, "UPDATE counter SET n = n + 1").await.unwrap();
@@ -65,7 +66,7 @@ async fn count_up(conn: &mut AsyncPgConnection) -> i64 {
 }
 
 #[tokio::test]
-async fn no_token_is_issued_twice_though_the_server_crashes_between_the_grants() {
+async fn no_token_is_issued_twice_when_the_server_crashes() {
     let Some(server) = forgetful().await else {
         return;
     };

@@ -1,10 +1,11 @@
-//! A webhook's first delivery dies at each of its steps while redeliveries arrive: the effect is there exactly once in the end, and
-//! no delivery is answered "done" before it is committed.
+//! A webhook's first delivery dies at each of its steps while redeliveries arrive: in the end the effect has happened exactly once,
+//! and no delivery was answered "done" before the commit.
 
 use crate::bookings::execute;
 use crate::lease::database;
 use crate::stopped::{Player, ROLE, URL};
-use advisory_runtime::{Error, Pool as _, advisory_lock};
+use advisory_runtime::lease::Error;
+use advisory_runtime::{Pool as _, advisory_lease};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// What a delivery is answered. While another one is being handled it is an error, so that the provider delivers again.
+/// The answer to a delivery. While another one is being handled it is an error, so that the provider delivers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Handled,
@@ -25,7 +26,7 @@ enum Answer {
 #[derive(Clone)]
 struct Webhooks {
     pool: Pool<AsyncPgConnection>,
-    /// Where it stops: it says so, and does nothing from then on.
+    /// Where it stops: it reports the point, and does nothing afterwards.
     stops: String,
 }
 
@@ -47,9 +48,8 @@ impl Webhooks {
         Ok(())
     }
 
-    #[advisory_lock(
+    #[advisory_lease(
         key = "delivered-webhook:<id>",
-        scope = "lease",
         pool = self.pool,
         keep = "24h",
         wait = "never",
@@ -72,7 +72,7 @@ impl Webhooks {
     }
 }
 
-/// Does nothing unless another test calls it.
+/// Does nothing unless another test starts it.
 #[tokio::test]
 async fn the_first_delivery() {
     let (Ok(stops), Ok(url)) = (env::var(ROLE), env::var(URL)) else {
@@ -99,7 +99,7 @@ async fn balance(db: &Database) -> i64 {
     db.count("SELECT balance FROM account").await
 }
 
-/// A provider, which delivers again until it is told that the webhook is handled or done. How many deliveries did the work.
+/// A provider, which delivers again until the webhook is handled or done. Returns how many deliveries did the work.
 async fn redeliver(db: &Database, webhooks: &Webhooks) -> usize {
     loop {
         match webhooks.deliver("evt").await {
@@ -107,17 +107,17 @@ async fn redeliver(db: &Database, webhooks: &Webhooks) -> usize {
                 assert_eq!(balance(db).await, 1, "answered {answer:?}");
                 return usize::from(answer == Answer::Handled);
             }
-            Err(error) => assert!(error.is_busy(), "{error:?}"),
+            Err(error) => assert!(error.is_held(), "{error:?}"),
         }
     }
 }
 
-/// What three deliveries at the same time are answered: all the same, while nothing changes.
+/// The answers to three deliveries at the same time: all the same, while nothing changes.
 async fn answers(webhooks: &Webhooks) -> Option<Answer> {
     let deliver = async || match webhooks.deliver("evt").await {
         Ok(answer) => Some(answer),
         Err(error) => {
-            assert!(error.is_busy(), "{error:?}");
+            assert!(error.is_held(), "{error:?}");
             None
         }
     };
@@ -141,7 +141,7 @@ async fn kill(stops: &str, trigger: &str, is_committed: [bool; 2], ends_session:
     db.until_empty(GENEROUS, "the first delivery at its step", NOT_THERE)
         .await;
     let webhooks = Webhooks::new(db.url(), "nowhere");
-    // Providers that deliver all the time, from now on.
+    // Providers that deliver continuously, from now on.
     let providers = async { tokio::join!(redeliver(&db, &webhooks), redeliver(&db, &webhooks)) };
     let rest = async {
         let answered = answers(&webhooks).await;
@@ -155,7 +155,7 @@ async fn kill(stops: &str, trigger: &str, is_committed: [bool; 2], ends_session:
             db.run(&FIRST.replace("SELECT pid", "SELECT pg_terminate_backend(pid)"))
                 .await;
         } else if !trigger.is_empty() {
-            // The server does not know that the process is dead.
+            // The server has not noticed that the process is dead.
             let answered = answers(&webhooks).await;
             assert_eq!(answered, expected(is_committed[0]), "{stops}, dead");
         }

@@ -1,9 +1,9 @@
-//! What a write under a fencing token keeps out, what passes by it, and when it is refused.
+//! A write under a fencing token: what it excludes, what runs concurrently, and when it is refused.
 
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Lease, Table};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Lease, Table};
 use advisory_tests::Database;
 use diesel::dsl::sql;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -21,7 +21,7 @@ diesel::table! {
 
 const TTL: Duration = Duration::from_secs(60);
 
-/// What waits for a row's lock for longer than this fails, and the test with it.
+/// A statement that waits for a row's lock for longer than this fails, and the test with it.
 const AT_ONCE: &str = "SET lock_timeout = '10s'";
 
 async fn reports() -> Database {
@@ -53,7 +53,7 @@ async fn fenced(conn: &mut AsyncPgConnection, lease: &Lease) -> Result<(), Error
 }
 
 #[tokio::test]
-async fn a_condition_among_others_lets_the_holder_write_and_nobody_else() {
+async fn a_condition_among_others_lets_only_the_holder_write() {
     let db = reports().await;
     let (mut a, mut b) = (db.connect().await, db.connect().await);
     let table = Table::new();
@@ -67,7 +67,7 @@ async fn a_condition_among_others_lets_the_holder_write_and_nobody_else() {
     assert_eq!(publish(&mut b, &new, "second").await, 1);
     assert_eq!(state(&db).await, "second");
     let error = fenced(&mut a, &old).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(!old.is_held());
     fenced(&mut b, &new).await.unwrap();
     let error = new.fence(&mut b).await.unwrap_err();
@@ -113,7 +113,7 @@ async fn renewals_pass_by_an_open_fenced_transaction() {
 }
 
 #[tokio::test]
-async fn a_key_is_refused_at_once_while_a_fenced_transaction_is_open_and_free_behind_it() {
+async fn a_key_is_busy_only_while_a_fenced_transaction_is_open() {
     let db = reports().await;
     let (mut writer, mut conn) = (db.connect().await, db.connect().await);
     conn.batch_execute(AT_ONCE).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_key_is_refused_at_once_while_a_fenced_transaction_is_open_and_free_be
             }
             for _ in 0..3 {
                 let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+                assert!(matches!(error, Error::Held { .. }), "{error:?}");
             }
             Ok::<_, DieselError>(())
         });
@@ -141,7 +141,7 @@ async fn a_key_is_refused_at_once_while_a_fenced_transaction_is_open_and_free_be
 }
 
 #[tokio::test]
-async fn a_done_key_is_not_renewed_released_or_written_under_by_who_held_it() {
+async fn a_done_key_refuses_renewal_release_and_writes_of_its_holder() {
     let db = reports().await;
     let mut conn = db.connect().await;
     let table = Table::new();
@@ -152,15 +152,15 @@ async fn a_done_key_is_not_renewed_released_or_written_under_by_who_held_it() {
     assert!(!table.release(&mut conn, &lease).await.unwrap());
     assert_eq!(publish(&mut conn, &lease, "late").await, 0);
     let error = fenced(&mut conn, &lease).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
     assert!(error.is_done(), "{error:?}");
-    // Who has not heard that it is done asks again.
+    // A holder that has not learned that it is done asks again.
     assert!(table.keep(&mut conn, &lease, TTL).await.unwrap());
 }
 
 #[tokio::test]
-async fn under_a_snapshot_older_than_a_take_over_a_fence_is_a_serialization_failure() {
+async fn a_fence_under_an_old_snapshot_is_a_serialization_failure() {
     let db = reports().await;
     let (mut writer, mut conn) = (db.connect().await, db.connect().await);
     let table = Table::new();
@@ -192,9 +192,9 @@ async fn under_a_snapshot_older_than_a_take_over_a_fence_is_a_serialization_fail
     );
 }
 
-/// A write that got no time to run between its snapshot and its condition, while the lease ended and went to another.
+/// A write that was suspended between its snapshot and its condition, while the lease ended and went to another process.
 #[tokio::test]
-async fn a_write_that_is_held_up_finds_out_that_another_was_granted_the_key() {
+async fn a_delayed_write_detects_a_newer_grant() {
     let db = reports().await;
     db.run(
         "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -218,7 +218,7 @@ async fn a_write_that_is_held_up_finds_out_that_another_was_granted_the_key() {
     assert_eq!(state(&db).await, "new");
 }
 
-/// In milliseconds, whatever they come to: as text, 59,000 of them are `59s` and 60,000 are `1min`.
+/// In milliseconds, in any unit: as text, 59,000 of them are `59s` and 60,000 are `1min`.
 async fn idle_bound(conn: &mut AsyncPgConnection) -> i64 {
     let bound = "SELECT CAST(setting AS pg_catalog.int8) FROM pg_catalog.pg_settings \
                  WHERE name = 'idle_in_transaction_session_timeout'";
@@ -226,11 +226,10 @@ async fn idle_bound(conn: &mut AsyncPgConnection) -> i64 {
 }
 
 #[tokio::test]
-async fn a_fenced_transaction_may_idle_for_what_is_left_of_the_lease_and_no_shorter_bound_is_raised()
- {
+async fn a_fence_bounds_idle_time_by_the_lease_and_raises_no_bound() {
     let db = reports().await;
     let mut conn = db.connect().await;
-    // Every bound is long enough not to end a session whose client is merely slow.
+    // Every bound is long enough not to end the session of a slow client.
     let lease = Table::new()
         .acquire(&mut conn, key("k").ttl(TTL * 10))
         .await

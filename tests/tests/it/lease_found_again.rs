@@ -1,6 +1,7 @@
-//! A grant whose answer was lost is found by a later try, and is relied on for no longer than the server keeps it.
+//! A grant whose answer was lost is found by a later try, which relies on it for no longer than the server keeps it.
 
 use crate::lease::{database, key, until_refused};
+use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Leases, Request, Table};
 use advisory_tests::Proxy;
@@ -16,7 +17,7 @@ const CLOSE: &str = "SELECT pg_advisory_lock(42)";
 const OPEN: &str = "SELECT pg_advisory_unlock(42)";
 
 #[tokio::test]
-async fn a_grant_that_a_later_try_finds_lasts_as_long_as_at_the_server_and_is_renewed_in_time() {
+async fn a_grant_found_by_a_later_try_is_renewed_in_time() {
     let db = database().await;
     db.run(
         "CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS \
@@ -49,7 +50,7 @@ async fn a_grant_that_a_later_try_finds_lasts_as_long_as_at_the_server_and_is_re
     db.until_empty(GENEROUS, "a grant", missing).await;
     proxy.cut_all();
 
-    // The server is reached again when most of the lease's minute is over.
+    // The server is reachable again when most of the lease's minute is over.
     db.run("UPDATE advisory_lease SET expires_at = clock_timestamp() + interval '8 seconds'")
         .await;
     gate.batch_execute(CLOSE).await.unwrap();

@@ -1,9 +1,8 @@
-//! Leases that are renewed in the background: what a body under one can rely on, and what is left of one that ends in any way.
+//! Leases that are renewed in the background: the guarantees for a body under one, and what is left when it ends.
 
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Event, Held, Lease, Leases, Request};
+use advisory_runtime::lease::{Error, Event, Lease, LeaseGuard, Leases, Request};
 use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -21,7 +20,7 @@ fn leases(db: &Database, size: usize) -> DeadpoolLeases {
     Leases::new(db.deadpool(size))
 }
 
-/// Waits until nobody holds a lease, or somebody does.
+/// Waits until a lease is held, or until none is.
 async fn until_held(db: &Database, count: i64) {
     let other = format!(
         "SELECT n FROM (SELECT count(*) AS n FROM advisory_lease \
@@ -32,7 +31,7 @@ async fn until_held(db: &Database, count: i64) {
         .await;
 }
 
-/// What was reported, in words.
+/// The reported events, as text.
 fn told(leases: DeadpoolLeases) -> (DeadpoolLeases, Arc<Mutex<Vec<String>>>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let leases = leases.observed({
@@ -52,7 +51,7 @@ async fn a_finished_lease_is_free_when_finish_returns() {
     let (leases, events) = told(leases(&db, 1));
     let mut held = leases.acquire(key("k")).await.unwrap();
     let token = held.lease().token();
-    // The only connection is there for the body.
+    // The only connection is available to the body.
     let found = held
         .run(async { leases.list().await.unwrap() })
         .await
@@ -94,7 +93,7 @@ async fn a_drop_and_a_panic_release() {
     until_held(&db, 0).await;
 }
 
-/// The grant waits at the server when its caller goes.
+/// The grant waits at the server when its caller is dropped.
 #[tokio::test]
 async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
     let db = database().await;
@@ -125,20 +124,20 @@ async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
 #[tokio::test]
 async fn a_body_runs_longer_than_the_ttl_while_the_pool_is_exhausted() {
     let db = database().await;
-    // Handed out without a query: a release that got no answer to it would give the connection up.
+    // Handed out without a query: a release without an answer would close the connection.
     let mut config = ManagerConfig::default();
     config.recycling_method = RecyclingMethod::Fast;
     let manager = AsyncDieselConnectionManager::new_with_config(db.url(), config);
     let pool = Pool::builder(manager).max_size(1).build().unwrap();
     let (leases, events) = told(Leases::new(pool.clone()));
-    // Time is what is tested. The ttl is one that a machine which stalls does not outsleep.
+    // This test is about time. The ttl is longer than a busy machine is suspended.
     let ttl = Duration::from_secs(5);
     let request = key("k").ttl(ttl).renew(Duration::from_millis(200));
     let mut held = leases.acquire(request).await.unwrap();
     let short = "SELECT 1 WHERE NOT EXISTS (SELECT FROM advisory_lease \
                  WHERE clock_timestamp() > acquired_at + interval '5.1 s' AND expires_at > acquired_at + interval '7 s')";
     let body = async {
-        // Nothing is left for the renewals.
+        // No connection is left for the renewals.
         let _conn = pool.get().await.unwrap();
         db.until_empty(Duration::from_secs(30), "renewals", short)
             .await;
@@ -174,15 +173,15 @@ async fn a_lease_that_was_taken_away_drops_its_body() {
             expire(&db).await;
         }
     );
-    assert!(matches!(result, Err(Error::LockLost { .. })), "{result:?}");
+    assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}");
     assert!(!held.lease().is_held());
     let ended = held.finish(Ok::<_, Error>(())).await;
-    assert!(matches!(ended, Err(Error::LockLost { .. })), "{ended:?}");
+    assert!(matches!(ended, Err(Error::Lost { .. })), "{ended:?}");
     assert_eq!(events.lock().unwrap().last().unwrap(), "Lost");
 }
 
 #[tokio::test]
-async fn a_body_is_dropped_before_the_expiry_when_the_server_is_not_reached() {
+async fn a_body_is_dropped_before_the_expiry_without_the_server() {
     let db = database().await;
     let proxy = advisory_tests::Proxy::start(&db).await;
     let manager = AsyncDieselConnectionManager::new(proxy.url());
@@ -194,7 +193,7 @@ async fn a_body_is_dropped_before_the_expiry_when_the_server_is_not_reached() {
     let request = key("k")
         .ttl(Duration::from_secs(2))
         .renew(Duration::from_millis(50));
-    let mut held: Held = leases.acquire(request).await.unwrap();
+    let mut held: LeaseGuard = leases.acquire(request).await.unwrap();
     let lease = held.lease().clone();
     let result = held
         .run(async {
@@ -202,15 +201,15 @@ async fn a_body_is_dropped_before_the_expiry_when_the_server_is_not_reached() {
             run_while_held(&db, &lease).await;
         })
         .await;
-    assert!(matches!(result, Err(Error::LockLost { .. })), "{result:?}");
+    assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}");
     proxy.resume_forwarding();
 }
 
-/// A body that runs with so little left is dropped too late: a tenth of the ttl is kept free.
+/// A body that still runs with so little time left is dropped too late: a tenth of the ttl is a safety margin.
 pub(crate) const NEAR: Duration = Duration::from_millis(50);
 
-/// Asks again and again how long the lease is held, and whether it is by the server's clock: who runs too near to the expiry finds
-/// out, however slow the machine is.
+/// Checks repeatedly how long the lease is held, and whether it is held by the server's clock: a body that runs too close to the
+/// expiry is found, however slow the machine is.
 pub(crate) async fn run_while_held(db: &Database, lease: &Lease) -> ! {
     let held =
         "SELECT count(*) FROM advisory_lease WHERE expires_at > pg_catalog.clock_timestamp()";
@@ -237,7 +236,7 @@ async fn max_hold_drops_the_body_and_releases() {
 }
 
 #[tokio::test]
-async fn what_is_granted_to_nobody_is_released() {
+async fn a_grant_without_a_caller_is_released() {
     let db = database().await;
     let leases = leases(&db, 1);
     let other = leases.acquire(key("k")).await.unwrap();
@@ -294,7 +293,7 @@ async fn errors_say_what_to_do() {
         (key("\0"), "NUL"),
     ] {
         let error = leases.acquire(wrong).await.unwrap_err();
-        assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
         assert!(error.to_string().contains(why), "{error}");
     }
     let nowhere = "postgres://nobody@/nothing?host=/nowhere";

@@ -1,13 +1,15 @@
-//! A row of the lease table that an administrator has set to `infinity`, or to any other time that PostgreSQL has.
+//! A row of the lease table that an administrator has set to `infinity`, or to another extreme time.
 
 use crate::bookings::in_transaction;
 use crate::lease::database;
-use advisory_runtime::lease::{Lease, Request, Table};
-use advisory_runtime::{Error, Wait};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::Wait;
+use advisory_runtime::lease::{Error, Lease, Request, Table};
+use advisory_runtime::monitor;
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 
-/// Times that no interval, or no number of microseconds, can reach.
+/// Times that an interval, or a number of microseconds, cannot reach.
 const FAR: [&str; 2] = ["infinity", "294276-12-31 23:59:59+00"];
 
 async fn acquire(conn: &mut AsyncPgConnection, key: &str, wait: Wait) -> Result<Lease, Error> {
@@ -31,15 +33,12 @@ async fn a_lease_that_never_expires_is_held_like_any_other() {
         let error = acquire(&mut conn, "forever", Wait::Never)
             .await
             .unwrap_err();
-        assert!(
-            matches!(error, Error::NotAvailable { .. }),
-            "{far}: {error:?}"
-        );
-        let holders = error.holders(&mut conn).await.unwrap();
+        assert!(matches!(error, Error::Held { .. }), "{far}: {error:?}");
+        let holders = monitor::holders(&mut conn, &error).await.unwrap();
         assert_eq!(holders.len(), 1, "{far}");
         let wait = Wait::For(Duration::from_millis(30));
         let error = acquire(&mut conn, "forever", wait).await.unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{far}: {error:?}");
+        assert!(matches!(error, Error::Held { .. }), "{far}: {error:?}");
 
         let rows = table.list(&mut conn).await.unwrap();
         let seen: Vec<_> = rows
@@ -59,11 +58,11 @@ async fn a_lease_that_never_expires_is_held_like_any_other() {
         let blocking = advisory_runtime::blocking::monitor::leases(
             &mut db.establish(),
             &table,
-            &advisory_runtime::monitor::Names::none(),
+            &monitor::Names::none(),
         );
         assert_eq!(blocking.unwrap().len(), 2, "{far}");
 
-        // It remains its holder's.
+        // It still belongs to its holder.
         let fenced: Result<(), Error> =
             in_transaction(&mut conn, async |conn| lease.fence(conn).await).await;
         fenced.unwrap();

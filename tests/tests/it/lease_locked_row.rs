@@ -1,9 +1,9 @@
-//! What an administrator's `SELECT … FOR UPDATE` of a lease's row holds up, and what it does not.
+//! The effects of an administrator's `SELECT … FOR UPDATE` on a lease's row.
 
 use crate::lease::{database, expire, key};
 use crate::lease_held::run_while_held;
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Leases, Request, Table};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_tests::pid_of;
 use diesel_async::SimpleAsyncConnection;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use std::time::Duration;
 const TTL: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn a_row_locked_by_hand_holds_nobody_up_but_renewals_and_is_nobodys_grant() {
+async fn a_row_locked_by_hand_delays_renewals_only_and_grants_nothing() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    // What waits for the row fails.
+    // Statements that wait for the row fail.
     conn.batch_execute("SET lock_timeout = '10s'")
         .await
         .unwrap();
@@ -22,7 +22,7 @@ async fn a_row_locked_by_hand_holds_nobody_up_but_renewals_and_is_nobodys_grant(
     let lease = table.acquire(&mut holder, key("k")).await.unwrap();
     db.run("BEGIN; SELECT FROM advisory_lease FOR UPDATE").await;
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert!(matches!(error, Error::Held { .. }), "{error:?}");
     table.acquire(&mut conn, key("other")).await.unwrap();
     let pid = pid_of(&mut holder).await;
     let renewing = tokio::spawn({
@@ -39,10 +39,10 @@ async fn a_row_locked_by_hand_holds_nobody_up_but_renewals_and_is_nobodys_grant(
     observer
         .until_empty(Duration::from_secs(30), "a renewal that waits", &waits)
         .await;
-    // It expires while the lock is held: taken over by nobody, and its renewal finds out.
+    // It expires while the lock is held: nobody takes it over, and its renewal notices.
     expire(&db).await;
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert!(matches!(error, Error::Held { .. }), "{error:?}");
     db.run("COMMIT").await;
     let (renewed, _) = renewing.await.unwrap();
     assert!(!renewed.unwrap(), "what had expired was renewed");
@@ -52,8 +52,7 @@ async fn a_row_locked_by_hand_holds_nobody_up_but_renewals_and_is_nobodys_grant(
 }
 
 #[tokio::test]
-async fn a_body_whose_row_is_locked_by_hand_is_dropped_before_the_expiry_and_the_key_is_free_within_a_ttl()
- {
+async fn a_body_is_dropped_before_the_expiry_if_its_row_stays_locked() {
     let db = database().await;
     let mut conn = db.connect().await;
     let leases = Leases::new(db.deadpool(2));
@@ -66,14 +65,14 @@ async fn a_body_whose_row_is_locked_by_hand_is_dropped_before_the_expiry_and_the
         run_while_held(&db, &lease).await;
     });
     let lost = lost.await;
-    assert!(matches!(lost, Err(Error::LockLost { .. })), "{lost:?}");
+    assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
     drop(held);
     let table = Table::new();
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(error.is_busy(), "{error:?}");
+    assert!(error.is_held(), "{error:?}");
     db.run("COMMIT").await;
-    // A renewal that waited for the row may still come through: nobody asked for its answer. The rest is for a machine with
-    // much to do.
+    // A renewal that waited for the row may still succeed, although its answer is not read. The rest is for a busy
+    // machine.
     let wait = Request::text("k").wait(ttl + TTL);
     let next = table.acquire(&mut conn, wait).await.unwrap();
     assert!(next.token() > lease.token());

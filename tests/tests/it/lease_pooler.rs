@@ -1,8 +1,9 @@
 //! Leases behind a pooler in transaction mode that tracks prepared statements, while each message goes to another backend.
 
 use crate::lease::{database, expire, key};
-use advisory_runtime::lease::{self, Leases, Request, Table};
-use advisory_runtime::{Error, Pool as _, Wait, xact};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{self, Error, Leases, Request, Table};
+use advisory_runtime::{Pool as _, Wait, xact};
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -27,7 +28,7 @@ fn pool(bouncer: &Bouncer, db: &Database) -> Pool<AsyncPgConnection> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leases_behind_a_pooler_exclude_fence_complete_and_are_renewed() {
+async fn leases_work_behind_a_pooler() {
     let db = database().await;
     db.run("CREATE TABLE counter AS SELECT 0::int8 AS n").await;
     let bouncer = match Bouncer::start_tracking(&db, SETTINGS).await {
@@ -62,7 +63,7 @@ async fn leases_behind_a_pooler_exclude_fence_complete_and_are_renewed() {
     let new = table.acquire(&mut b, key("k").keep(TTL)).await.unwrap();
     assert!(new.token() > old.token());
     let late = a.transaction(async |a| old.fence(a).await);
-    assert!(matches!(late.await, Err(Error::LockLost { .. })));
+    assert!(matches!(late.await, Err(Error::Lost { .. })));
     let done = b.transaction(async |b| {
         new.fence(b).await?;
         new.complete(b).await
@@ -80,9 +81,9 @@ async fn leases_behind_a_pooler_exclude_fence_complete_and_are_renewed() {
     db.until_quiet().await;
 }
 
-/// A leader that shuts down gives way to another, and each writes under its term and a lock of its transaction.
+/// A leader that shuts down is followed by another one, and each writes under its term and a transaction-level lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leaders_and_locks_of_a_transaction_work_behind_a_pooler() {
+async fn leaders_and_transaction_locks_work_behind_a_pooler() {
     let db = database().await;
     db.run("CREATE TABLE counter AS SELECT 0::int8 AS n").await;
     let bouncer = match Bouncer::start_tracking(&db, SETTINGS).await {
@@ -109,14 +110,14 @@ async fn leaders_and_locks_of_a_transaction_work_behind_a_pooler() {
                             .set(counter::n.eq(n + 1))
                             .execute(conn)
                             .await?;
-                        Ok::<_, Error>(())
+                        QueryResult::Ok(())
                     };
                     let added = added.await;
-                    xact::finish(held, added).await?;
+                    held.finish(added).await?;
                     drop(conn);
                     done.notify_one();
                     // Until the shutdown drops it.
-                    std::future::pending::<Result<(), Error>>().await
+                    std::future::pending::<QueryResult<()>>().await
                 },
             )
             .await
@@ -129,9 +130,9 @@ async fn leaders_and_locks_of_a_transaction_work_behind_a_pooler() {
     assert_eq!(db.locks().await, []);
 }
 
-/// A key is never granted twice, and the server's words say what is missing.
+/// A key is never granted twice, and the server's error says what is missing.
 #[tokio::test]
-async fn a_pooler_that_does_not_track_statements_is_an_error_and_no_lease() {
+async fn a_pooler_without_statement_tracking_is_an_error() {
     let db = database().await;
     let settings = SETTINGS.replace("statements = 50", "statements = 0");
     let bouncer = match Bouncer::start_tracking(&db, &settings).await {
@@ -142,9 +143,9 @@ async fn a_pooler_that_does_not_track_statements_is_an_error_and_no_lease() {
     let mut refusals = Vec::new();
     while refusals.len() < 3 {
         match leases.acquire(Request::text("k").wait(Wait::Never)).await {
-            // Its first statement was prepared where it was executed: the next one is elsewhere.
+            // Its first statement was prepared on the backend that executed it: the next one runs elsewhere.
             Ok(held) => drop(held),
-            Err(error) if error.is_busy() => {}
+            Err(error) if error.is_held() => {}
             Err(error) => refusals.push(error),
         }
     }

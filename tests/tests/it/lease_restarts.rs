@@ -1,9 +1,8 @@
-//! Leases held while the server restarts, or while the renewals' connections are cut again and again: never two at once.
+//! Leases held while the server restarts, or while the renewals' connections are cut repeatedly: never two at once.
 
 use crate::lease::{database, key};
 use crate::lease_held::NEAR;
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Event, FencingToken, Leases, Request, Table};
+use advisory_runtime::lease::{Error, Event, FencingToken, Leases, Request, Table};
 use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -42,7 +41,7 @@ async fn own_server() -> Option<OwnServer> {
     Some(server)
 }
 
-/// Looks at the clock each millisecond, until it is stopped or dropped.
+/// Reads the clock each millisecond, until it is stopped or dropped.
 async fn look(run: usize, runs: &Runs, mut stop: watch::Receiver<bool>, at_most: Duration) {
     let mut tick = interval(Duration::from_millis(1));
     let since = Instant::now();
@@ -52,7 +51,7 @@ async fn look(run: usize, runs: &Runs, mut stop: watch::Receiver<bool>, at_most:
     }
 }
 
-/// Takes the lease whenever it can, and runs a body under it for as long as it may.
+/// Acquires the lease whenever it can, and runs a body under it for as long as it may.
 async fn contend(
     leases: Leases<Pool<AsyncPgConnection>>,
     ttl: Duration,
@@ -81,7 +80,7 @@ async fn contend(
     }
 }
 
-/// No body's last moment is behind the first one of a later grant.
+/// No body's last moment is after the first one of a later grant.
 fn assert_alone(runs: &Runs) -> Vec<Run> {
     let mut runs = runs.lock().unwrap().clone();
     runs.sort_by_key(|run| run.token);
@@ -93,7 +92,7 @@ fn assert_alone(runs: &Runs) -> Vec<Run> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_two_hold_a_key_at_once_while_the_server_restarts_again_and_again() {
+async fn no_two_hold_a_key_while_the_server_restarts_repeatedly() {
     let Some(server) = own_server().await else {
         return;
     };
@@ -124,7 +123,7 @@ async fn no_two_hold_a_key_at_once_while_the_server_restarts_again_and_again() {
     assert!(held > Duration::from_millis(500), "{held:?}");
 }
 
-/// Until a state of this process is reached.
+/// Waits for a state of this process.
 async fn until(is_so: impl Fn() -> bool) {
     let mut tick = interval(Duration::from_millis(5));
     let since = Instant::now();
@@ -135,8 +134,7 @@ async fn until(is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_goes_on_over_a_restart_that_its_ttl_outlasts_and_is_dropped_before_one_that_it_does_not()
- {
+async fn a_body_outlives_a_restart_shorter_than_its_ttl_and_no_other() {
     let Some(server) = own_server().await else {
         return;
     };
@@ -168,13 +166,13 @@ async fn a_body_goes_on_over_a_restart_that_its_ttl_outlasts_and_is_dropped_befo
         let mut tick = interval(Duration::from_millis(10));
         loop {
             tick.tick().await;
-            // However slow the machine is: at the expiry it does not run.
+            // However slow the machine is: it does not run at the expiry.
             assert!(lease.remaining() > NEAR, "the body runs at the expiry");
         }
     });
-    // Not in the body: it would be dropped with a shutdown half done.
+    // Not in the body, which would be dropped halfway through a shutdown.
     let (lost, ()): (Result<(), Error>, ()) = tokio::join!(body, server.stop("immediate"));
-    let Err(Error::LockLost { source, .. }) = lost else {
+    let Err(Error::Lost { source, .. }) = lost else {
         panic!("{lost:?}");
     };
     assert!(source.is_some(), "why the server was not reached");
@@ -186,7 +184,7 @@ async fn a_body_goes_on_over_a_restart_that_its_ttl_outlasts_and_is_dropped_befo
     drop(short);
 }
 
-/// What only the statement of a renewal has.
+/// Text that only the statement of a renewal contains.
 const RENEWAL: &str = "expires_at=GREATEST(";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -194,7 +192,7 @@ async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
     let db = database().await;
     let proxy = Arc::new(Proxy::start(&db).await);
     let (renewed, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    // The connection after each one that came through is cut, before or behind what the server does.
+    // After each renewal that succeeded the connection is cut, before or after the server has executed the next one.
     let leases = Leases::new(pool(proxy.url(), 2)).observed({
         let (renewed, failed) = (Arc::clone(&renewed), Arc::clone(&failed));
         let proxy = Arc::clone(&proxy);
@@ -213,7 +211,7 @@ async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
     let (lease, first) = (held.lease().clone(), Instant::now() + ttl);
     let body = async {
         until(|| renewed.load(Ordering::Relaxed) >= 20).await;
-        // Here and on the server it lasts beyond what was granted first.
+        // Here and on the server it lasts longer than the first grant.
         until(|| Instant::now() + lease.remaining() > first).await;
         let longer = "SELECT count(*) FROM advisory_lease WHERE expires_at > acquired_at + interval '60.9 s'";
         assert_eq!(db.count(longer).await, 1);

@@ -2,8 +2,8 @@
 
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Leases, Request, Table};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_tests::{BACKSLASH_ESCAPES, Database, OwnServer, left_out, owns_server};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(60);
 
-/// All that a program does with leases, on one connection.
+/// Everything that a program does with leases, on one connection.
 async fn everything(conn: &mut AsyncPgConnection) {
     let table = Table::new().with_text();
     for round in 0..2 {
         let lease = table.acquire(conn, key("k")).await.unwrap();
         let error = table.acquire(conn, key("k")).await.unwrap_err();
-        assert!(error.is_busy(), "{error:?}");
+        assert!(error.is_held(), "{error:?}");
         assert!(table.renew(conn, &lease, TTL).await.unwrap());
         assert!(table.holds(conn, &lease).await.unwrap());
         let row = table.find(conn, Request::text("k")).await.unwrap().unwrap();
@@ -46,7 +46,7 @@ async fn leases_work_in_full_in_a_test_transaction_and_leave_nothing() {
     assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
 }
 
-/// A pool of one connection, which is in a test transaction, as is each that is opened beside it.
+/// A pool of one connection, which is in a test transaction, like every further one that is opened.
 fn test_pool(db: &Database) -> Pool<AsyncPgConnection> {
     let mut config = ManagerConfig::default();
     config.custom_setup = Box::new(|url| {
@@ -62,7 +62,7 @@ fn test_pool(db: &Database) -> Pool<AsyncPgConnection> {
 }
 
 #[tokio::test]
-async fn a_lease_of_a_test_transaction_is_renewed_and_released_on_its_only_connection() {
+async fn a_test_transactions_lease_is_renewed_on_its_only_connection() {
     let db = database().await;
     let pool = test_pool(&db);
     let leases = Leases::new(pool.clone());
@@ -71,7 +71,7 @@ async fn a_lease_of_a_test_transaction_is_renewed_and_released_on_its_only_conne
         .renew(Duration::from_millis(40));
     let mut held = leases.acquire(request).await.unwrap();
     let body = async {
-        // While the body has the connection no renewal finds the row, and none says that it is lost.
+        // While the body has the connection, no renewal reaches the row or reports it as lost.
         let mut conn = pool.get().await.unwrap();
         execute(&mut conn, "SELECT pg_sleep(0.3)").await.unwrap();
     };
@@ -100,7 +100,7 @@ async fn what_a_transaction_could_undo_is_refused_inside_one() {
                 let error = refused.expect_err(&call.to_string());
                 assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
             }
-            // What only reads is not.
+            // A statement that only reads is not refused.
             assert!(table.holds(conn, &lease).await?);
             lease.fence(conn).await
         })
@@ -114,7 +114,7 @@ async fn what_a_transaction_could_undo_is_refused_inside_one() {
 #[tokio::test]
 async fn a_role_with_the_rights_of_the_migration_leases_in_full() {
     let db = database().await;
-    // Roles are the whole server's.
+    // Roles belong to the whole server.
     let worker = format!("lease_worker_{}", std::process::id());
     db.run(&format!(
         "CREATE ROLE {worker}; GRANT SELECT, INSERT, UPDATE, DELETE ON advisory_lease TO {worker}; \
@@ -160,7 +160,7 @@ async fn leases_work_in_full_whatever_the_sessions_settings_are() {
 }
 
 #[tokio::test]
-async fn a_read_only_role_is_told_that_it_is_read_only() {
+async fn a_read_only_role_gets_an_error_that_says_so() {
     let db = database().await;
     let mut conn = db.connect().await;
     let table = Table::new();
@@ -216,18 +216,18 @@ async fn a_wait_counts_for_the_pool_too_also_at_its_end() {
     let mut other = db.connect().await;
     Table::new().acquire(&mut other, key("k")).await.unwrap();
     let pool = db.deadpool(1);
-    // Open already: the wait counts for that too, and a slow machine needs time for a try as well.
+    // Opened before: the wait includes that time, and a slow machine also needs time for a try.
     drop(pool.get().await.unwrap());
     let leases = Leases::new(pool.clone());
     let wait = Duration::from_secs(3);
     let asked = tokio::spawn(async move { leases.acquire(Request::text("k").wait(wait)).await });
     db.until_empty(Duration::from_secs(30), "a try", UNTRIED)
         .await;
-    // Refused, and then somebody has the only connection until long after.
+    // Refused, and afterwards the only connection is in use for a long time.
     let conn = pool.get().await.unwrap();
     let error = tokio::time::timeout(Duration::from_secs(30), asked).await;
     let error = error.expect("it waits for the pool forever").unwrap();
-    let Err(Error::TimedOut { waited, .. }) = error else {
+    let Err(Error::Held { waited, .. }) = error else {
         panic!("{error:?}");
     };
     assert!(waited >= wait, "{waited:?}");
@@ -251,7 +251,7 @@ async fn bounds_beyond_all_time_are_none() {
     let table = Table::new();
     let lease = table.acquire(&mut conn, key("k")).await.unwrap();
     for long in [Duration::MAX, Duration::from_secs(200_000 * 365 * 86_400)] {
-        // Refused by the server, or as long as it says.
+        // Refused by the server, or as long as it reports.
         drop(table.renew(&mut conn, &lease, long).await);
         assert!(lease.is_held());
     }

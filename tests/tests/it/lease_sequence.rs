@@ -1,9 +1,9 @@
-//! Tokens of a key grow although its table's sequence has been set back, or never got the values that the rows have.
+//! Tokens of a key grow even if its table's sequence has been set back, or never got the rows' values.
 
 use crate::bookings::execute;
-use crate::lease::{database, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::Table;
+use crate::lease::{FIRST, database, key};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Table};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -16,37 +16,37 @@ async fn grant(conn: &mut AsyncPgConnection, text: &str) -> i64 {
     lease.token().get()
 }
 
-/// Logical replication copies rows, and no values of sequences.
+/// Logical replication copies rows, but not the values of sequences.
 #[tokio::test]
 async fn rows_that_arrived_without_the_sequence_get_larger_tokens() {
     let db = database().await;
     let mut conn = db.connect().await;
     grant(&mut conn, "k").await;
-    db.run("UPDATE advisory_lease SET token = 5001; ALTER SEQUENCE advisory_lease_token RESTART")
+    db.run("UPDATE advisory_lease SET token = token + 5000; ALTER SEQUENCE advisory_lease_token RESTART")
         .await;
-    assert_eq!(grant(&mut conn, "k").await, 5002);
-    assert_eq!(grant(&mut conn, "other").await, 5003);
-    assert_eq!(grant(&mut conn, "k").await, 5004);
+    assert_eq!(grant(&mut conn, "k").await, FIRST + 5002);
+    assert_eq!(grant(&mut conn, "other").await, FIRST + 5003);
+    assert_eq!(grant(&mut conn, "k").await, FIRST + 5004);
 }
 
-/// An insertion removes expired rows, but not those that show that the sequence is behind.
+/// An insertion removes expired rows, except those that show that the sequence is behind.
 #[tokio::test]
 async fn an_insertion_keeps_rows_that_the_sequence_has_not_reached() {
     let db = database().await;
-    db.run(
+    db.run(&format!(
         "INSERT INTO advisory_lease (key_hash, token, grant_id, holder, acquired_at, expires_at)
-             SELECT sha256(n::text::bytea), 10000 + n, 0, 'h', now(), now() FROM generate_series(1, 20) AS n",
-    )
+             SELECT sha256(n::text::bytea), {FIRST} + 10000 + n, 0, 'h', now(), now() FROM generate_series(1, 20) AS n",
+    ))
     .await;
     let mut conn = db.connect().await;
     for number in 0..20 {
         grant(&mut conn, &format!("new:{number}")).await;
     }
-    let old = "SELECT count(*) FROM advisory_lease WHERE token > 10000";
-    assert_eq!(db.count(old).await, 20);
+    let old = format!("SELECT count(*) FROM advisory_lease WHERE token > {FIRST} + 10000");
+    assert_eq!(db.count(&old).await, 20);
     // The key of one of them.
-    assert_eq!(grant(&mut conn, "7").await, 10_008);
-    assert_eq!(grant(&mut conn, "another").await, 10_021);
+    assert_eq!(grant(&mut conn, "7").await, FIRST + 10_008);
+    assert_eq!(grant(&mut conn, "another").await, FIRST + 10_021);
     Table::new().sweep(&mut conn).await.unwrap();
     assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
 }
@@ -59,28 +59,28 @@ async fn a_truncated_table_does_not_restart_the_sequence() {
         grant(&mut conn, "k").await;
     }
     db.run("TRUNCATE advisory_lease RESTART IDENTITY").await;
-    assert_eq!(grant(&mut conn, "k").await, 6);
+    assert_eq!(grant(&mut conn, "k").await, FIRST + 6);
 }
 
-/// Else nothing would show any more that a number below it was granted before.
+/// Otherwise nothing would show that a larger number was granted before.
 #[tokio::test]
 async fn a_sweep_keeps_rows_that_the_sequence_has_not_reached() {
     let db = database().await;
     let mut conn = db.connect().await;
     let table = Table::new();
-    db.run(
+    db.run(&format!(
         "INSERT INTO advisory_lease (key_hash, token, grant_id, holder, acquired_at, expires_at)
-             SELECT sha256(text::bytea), token, 0, 'h', now(), now() FROM (VALUES ('a', 1), ('b', 2), ('c', 3)) AS v (text, token);
-         SELECT setval('advisory_lease_token', 1)",
-    )
+             SELECT sha256(text::bytea), {FIRST} + token, 0, 'h', now(), now() FROM (VALUES ('a', 1), ('b', 2), ('c', 3)) AS v (text, token);
+         SELECT setval('advisory_lease_token', {FIRST} + 1)",
+    ))
     .await;
     assert_eq!(table.sweep(&mut conn).await.unwrap(), 1);
     assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 2);
-    assert_eq!(grant(&mut conn, "c").await, 4);
+    assert_eq!(grant(&mut conn, "c").await, FIRST + 4);
     assert_eq!(table.sweep(&mut conn).await.unwrap(), 2);
 }
 
-/// Many acquirers of a few keys, while somebody sets the sequence back again and again.
+/// Many acquirers of a few keys, while the sequence is set back repeatedly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_grow_for_all_while_the_sequence_is_set_back() {
     const ENOUGH: usize = 200;
@@ -109,7 +109,7 @@ async fn tokens_grow_for_all_while_the_sequence_is_set_back() {
                             db.run("SELECT setval('advisory_lease_token', 1)").await;
                         }
                     }
-                    Err(error) => assert!(error.is_busy(), "{error:?}"),
+                    Err(error) => assert!(error.is_held(), "{error:?}"),
                 }
             }
         });
@@ -120,9 +120,9 @@ async fn tokens_grow_for_all_while_the_sequence_is_set_back() {
     assert_eq!(db.count(out_of_order).await, 0);
 }
 
-/// A role that may draw a number and not move the sequence is refused while it is behind, and told which right it lacks.
+/// A role that may draw a number but not move the sequence is refused while it is behind, and learns which right it lacks.
 #[tokio::test]
-async fn a_role_that_may_not_move_the_sequence_is_told_what_to_grant() {
+async fn a_role_that_may_not_move_the_sequence_learns_what_to_grant() {
     let db = database().await;
     let worker = format!("lease_mover_{}", std::process::id());
     db.run(&format!(
@@ -134,8 +134,8 @@ async fn a_role_that_may_not_move_the_sequence_is_told_what_to_grant() {
     conn.batch_execute(&format!("SET ROLE {worker}"))
         .await
         .unwrap();
-    assert_eq!(grant(&mut conn, "k").await, 1);
-    db.run("UPDATE advisory_lease SET token = 70").await;
+    assert_eq!(grant(&mut conn, "k").await, FIRST + 1);
+    db.run("UPDATE advisory_lease SET token = token + 69").await;
     let refused = Table::new().acquire(&mut conn, key("k")).await;
     let error = refused.unwrap_err();
     assert!(matches!(error, Error::MissingRights { .. }), "{error:?}");
@@ -144,7 +144,7 @@ async fn a_role_that_may_not_move_the_sequence_is_told_what_to_grant() {
     assert!(said.contains(statement), "{said}");
     db.run(&format!("{statement} {worker}")).await;
     // The refused grant was released.
-    assert_eq!(grant(&mut conn, "k").await, 72);
+    assert_eq!(grant(&mut conn, "k").await, FIRST + 72);
     for right in ["SELECT", "DELETE", "UPDATE"] {
         db.run(&format!("REVOKE {right} ON advisory_lease FROM {worker}"))
             .await;
@@ -157,14 +157,17 @@ async fn a_role_that_may_not_move_the_sequence_is_told_what_to_grant() {
         .await;
 }
 
-/// A number that it cannot be moved to is not granted.
+/// A number that the sequence cannot be moved to is not granted.
 #[tokio::test]
 async fn a_sequence_at_its_end_or_that_wraps_grants_nothing() {
     let db = database().await;
     let mut conn = db.connect().await;
-    db.run("ALTER SEQUENCE advisory_lease_token MAXVALUE 3")
-        .await;
-    for token in 1..=3 {
+    let last = FIRST + 3;
+    db.run(&format!(
+        "ALTER SEQUENCE advisory_lease_token MAXVALUE {last}"
+    ))
+    .await;
+    for token in FIRST + 1..=last {
         assert_eq!(grant(&mut conn, "k").await, token);
     }
     for (setting, says) in [("NO CYCLE", "nextval"), ("CYCLE", "setval")] {
@@ -181,14 +184,14 @@ async fn a_sequence_at_its_end_or_that_wraps_grants_nothing() {
     let held = "SELECT count(*) FROM advisory_lease WHERE expires_at > clock_timestamp()";
     assert_eq!(db.count(held).await, 0);
     let last = db.count("SELECT token FROM advisory_lease").await;
-    db.run("ALTER SEQUENCE advisory_lease_token NO CYCLE MAXVALUE 1000")
+    db.run("ALTER SEQUENCE advisory_lease_token NO CYCLE NO MAXVALUE")
         .await;
     assert_eq!(grant(&mut conn, "k").await, last + 1);
 }
 
-/// It waits for writers of the table, for a while: renewals wait behind it.
+/// It waits for writers of the table, for a limited time: renewals wait after it.
 #[tokio::test]
-async fn a_sequence_is_moved_when_open_writers_of_the_table_have_ended() {
+async fn a_sequence_is_moved_after_open_writers_have_ended() {
     let db = database().await;
     let (mut conn, mut writer) = (db.connect().await, db.connect().await);
     for text in ["k", "other"] {
@@ -206,4 +209,91 @@ async fn a_sequence_is_moved_when_open_writers_of_the_table_have_ended() {
     let token = grant(&mut conn, "other").await;
     assert!(token > 3, "{token}");
     assert_eq!(grant(&mut conn, "new").await, token + 1);
+}
+
+/// A table of a program from before, and such a program beside a new one.
+#[tokio::test]
+async fn a_small_sequence_is_moved_to_the_timeline_once() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    db.run(
+        "INSERT INTO advisory_lease (key_hash, token, grant_id, holder, acquired_at, expires_at)
+             SELECT sha256('k'), 70, 0, 'h', now(), now();
+         SELECT setval('advisory_lease_token', 70)",
+    )
+    .await;
+    let token = grant(&mut conn, "k").await;
+    assert_eq!(token, FIRST + 1);
+    // What a program from before draws.
+    let drawn = db.count("SELECT nextval('advisory_lease_token')").await;
+    assert_eq!(drawn, token + 1);
+    assert_eq!(grant(&mut conn, "other").await, drawn + 1);
+}
+
+/// `pg_upgrade` starts with timeline 1 again and keeps the sequence: a failover behind it must be seen.
+#[tokio::test]
+async fn a_timeline_that_starts_again_moves_the_sequence_up() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let last = (5_i64 << 40) + 7;
+    db.run(&format!("SELECT setval('advisory_lease_token', {last})"))
+        .await;
+    let token = grant(&mut conn, "k").await;
+    assert_eq!(token, (4097_i64 << 40) + 1);
+    assert_eq!(grant(&mut conn, "k").await, token + 1);
+}
+
+/// After a failover all programs find the sequence behind at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_first_grants_move_the_sequence_together() {
+    let db = Arc::new(database().await);
+    db.run("ALTER SEQUENCE advisory_lease_token RESTART").await;
+    let mut tasks = JoinSet::new();
+    for task in 0..16 {
+        let db = Arc::clone(&db);
+        tasks.spawn(async move {
+            let mut conn = db.connect().await;
+            let text = format!("k{task}");
+            [grant(&mut conn, &text).await, grant(&mut conn, &text).await]
+        });
+    }
+    // Each has drawn twice, and those that were replaced share the first number.
+    for [first, second] in tasks.join_all().await {
+        assert!(FIRST < first && first < second, "{first} {second}");
+    }
+    let last = db
+        .count("SELECT last_value FROM advisory_lease_token")
+        .await;
+    assert!(last <= FIRST + 33, "{last}");
+}
+
+/// A role that may not ask for the timeline gets the numbers of the sequence.
+#[tokio::test]
+async fn without_a_timeline_the_sequence_alone_counts() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let worker = format!("lease_timeless_{}", std::process::id());
+    // A name of its own, since a process asks no more for a table's once it was refused.
+    let table = Table::new().named("timeless_lease").unwrap();
+    table.set_up(&mut conn).await.unwrap();
+    db.run(&format!(
+        "CREATE ROLE {worker}; GRANT SELECT, INSERT, UPDATE, DELETE ON timeless_lease TO {worker}; \
+         GRANT USAGE, UPDATE ON SEQUENCE timeless_lease_token TO {worker}; \
+         REVOKE EXECUTE ON FUNCTION pg_catalog.pg_walfile_name(pg_lsn) FROM PUBLIC"
+    ))
+    .await;
+    conn.batch_execute(&format!("SET ROLE {worker}"))
+        .await
+        .unwrap();
+    for token in 1..=3 {
+        let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+        assert_eq!(lease.token().get(), token);
+        let taken = table.take_over(&mut conn, key("k"), lease.token()).await;
+        assert!(taken.unwrap().is_some());
+        db.run("DELETE FROM timeless_lease; SELECT setval('timeless_lease_token', pg_sequence_last_value('timeless_lease_token') - 1)")
+            .await;
+    }
+    conn.batch_execute("RESET ROLE").await.unwrap();
+    db.run(&format!("DROP OWNED BY {worker}; DROP ROLE {worker}"))
+        .await;
 }

@@ -1,12 +1,12 @@
-//! What happens to a lease whose holder's process is killed, or stopped and resumed, also inside a fenced transaction.
+//! A lease whose holder's process is killed, or stopped and resumed, also inside a fenced transaction.
 //!
-//! The holder is this program once more, as in `stopped`.
+//! The holder is this program, started again, as in `stopped`.
 
 use crate::bookings::execute;
 use crate::lease::{database, key};
 use crate::stopped::{Player, ROLE, URL};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Lease, Leases, Table};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Lease, Leases, Table};
 use advisory_tests::Database;
 use diesel::ExpressionMethods;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -22,11 +22,11 @@ diesel::table! {
     }
 }
 
-/// Long enough that a machine which stalls does not outsleep it, and no longer: each test waits for the expiry.
+/// Longer than a busy machine is suspended, but short: each test waits for the expiry.
 const TTL: Duration = Duration::from_secs(4);
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// What the processes tell each other, and when by the server's clock.
+/// The messages of the processes, with the server's time.
 async fn stage() -> Database {
     let db = database().await;
     db.run(
@@ -54,20 +54,20 @@ async fn until_expired(db: &Database) {
     db.until_empty(GENEROUS, "the expiry", left).await;
 }
 
-/// The token of the last grant, and the expiry in microseconds, whether it has passed or not.
+/// The token of the last grant, and its expiry in microseconds, even if it has passed.
 async fn granted(db: &Database) -> [i64; 2] {
     let until = "SELECT (extract(epoch FROM expires_at) * 1000000)::int8 FROM advisory_lease";
     let fence = "SELECT token FROM advisory_lease";
     [db.count(fence).await, db.count(until).await]
 }
 
-/// When the last grant was, in microseconds.
+/// The time of the last grant, in microseconds.
 async fn acquired(db: &Database) -> i64 {
     db.count("SELECT (extract(epoch FROM acquired_at) * 1000000)::int8 FROM advisory_lease")
         .await
 }
 
-/// Does nothing where it is not called by another test.
+/// Does nothing unless another test starts it.
 #[tokio::test]
 async fn the_process_that_holds() {
     let (Ok(role), Ok(url)) = (env::var(ROLE), env::var(URL)) else {
@@ -160,7 +160,7 @@ async fn a_killed_holders_key_is_free_at_its_expiry_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_holder_that_was_stopped_past_its_expiry_is_refused_in_every_way_and_its_body_dropped() {
+async fn a_holder_stopped_past_its_expiry_is_refused_and_dropped() {
     let db = stage().await;
     let mut conn = db.connect().await;
     for is_taken in [true, false] {
@@ -168,7 +168,7 @@ async fn a_holder_that_was_stopped_past_its_expiry_is_refused_in_every_way_and_i
         let player = holder(&db, "idle");
         until_said(&db, "held").await;
         player.stop();
-        // What it has sent is carried out still.
+        // Statements that it has sent are still executed.
         db.until_quiet().await;
         until_expired(&db).await;
         let table = Table::new();
@@ -183,9 +183,9 @@ async fn a_holder_that_was_stopped_past_its_expiry_is_refused_in_every_way_and_i
         until_said(&db, "finish:%").await;
         for claim in [
             "run: %was lost%",
-            "fence: Err(LockLost%",
+            "fence: Err(Lost%",
             "condition: 0",
-            "finish: Err(LockLost%",
+            "finish: Err(Lost%",
         ] {
             until_said(&db, claim).await;
         }
@@ -194,7 +194,7 @@ async fn a_holder_that_was_stopped_past_its_expiry_is_refused_in_every_way_and_i
                 .await,
             1
         );
-        // Stopped between its look at the clock and its next statement, it may send that one: hence the fence.
+        // If it is stopped between its check of the clock and its next statement, it may send that one: therefore the fence.
         let late = db.count(beats).await - before;
         eprintln!("{late} statements of the body behind the expiry");
         assert!(late <= 1, "{late}");
@@ -206,8 +206,7 @@ async fn a_holder_that_was_stopped_past_its_expiry_is_refused_in_every_way_and_i
 }
 
 #[tokio::test]
-async fn a_holder_that_is_stopped_in_a_fenced_transaction_keeps_others_out_until_the_server_ends_it()
- {
+async fn a_holder_stopped_in_a_fence_excludes_until_it_is_ended() {
     let db = stage().await;
     let mut conn = db.connect().await;
     execute(&mut conn, "SET lock_timeout = '100ms'")
@@ -226,8 +225,8 @@ async fn a_holder_that_is_stopped_in_a_fenced_transaction_keeps_others_out_until
         let tried = Instant::now();
         match Table::new().acquire(&mut conn, key("k")).await {
             Ok(next) => break next,
-            // At once: a wait for its row would be ended by `lock_timeout`, and be another error.
-            Err(Error::NotAvailable { .. }) => refused += 1,
+            // At once: a wait for its row would be ended by `lock_timeout`, with another error.
+            Err(Error::Held { .. }) => refused += 1,
             Err(error) => panic!("{error:?}"),
         }
         slowest = slowest.max(tried.elapsed());
@@ -241,7 +240,7 @@ async fn a_holder_that_is_stopped_in_a_fenced_transaction_keeps_others_out_until
     assert!(next.token().get() > token);
     let acquired = acquired(&db).await;
     assert!(acquired >= until, "{acquired} {until}");
-    // Its locks are free a moment before it is gone from the list.
+    // Its locks are released a moment before it leaves the list.
     let left = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() \
                 AND state = 'idle in transaction'";
     db.until_empty(GENEROUS, "the end of the old writer's session", left)

@@ -1,8 +1,8 @@
-//! Many acquirers of one key: one is granted it each round, its token is the next one, and who is refused writes nothing.
+//! Many acquirers of one key: one is granted it each round, its token is the next one, and refused ones write nothing.
 
 use crate::lease::{database, expire, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Lease, Leases, Request, Table};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
 use advisory_tests::Database;
 use diesel::dsl::sql;
 use diesel::sql_types::{BigInt, Bool};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 const ACQUIRERS: usize = 50;
 const ROUNDS: i64 = 30;
 
-/// All of them at once, and each with the connection that it tried on.
+/// All of them at once, and each with the connection of its try.
 async fn round(
     conns: Vec<AsyncPgConnection>,
     table: &Table,
@@ -33,7 +33,7 @@ async fn round(
     tries.join_all().await
 }
 
-/// Rounds that end with a release, and by expiry in turn.
+/// Rounds that end alternately with a release and by expiry.
 async fn rounds(level: &str) {
     let db = database().await;
     let mut conns = Vec::new();
@@ -57,7 +57,7 @@ async fn rounds(level: &str) {
                     assert!(table.holds(&mut conn, &lease).await.unwrap());
                     winner = Some(lease);
                 }
-                Err(error) => assert!(error.is_busy(), "round {number}: {error:?}"),
+                Err(error) => assert!(error.is_held(), "round {number}: {error:?}"),
             }
             conns.push(conn);
         }
@@ -73,17 +73,17 @@ async fn rounds(level: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_fifty_is_granted_the_key_each_round_and_its_token_is_the_largest() {
+async fn one_of_fifty_gets_the_key_each_round_with_the_largest_token() {
     rounds("read committed").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_fifty_is_granted_the_key_each_round_in_a_role_of_repeatable_read() {
+async fn one_of_fifty_gets_the_key_each_round_at_repeatable_read() {
     rounds("repeatable read").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_fifty_is_granted_the_key_each_round_in_a_serializable_role() {
+async fn one_of_fifty_gets_the_key_each_round_at_serializable() {
     rounds("serializable").await;
 }
 
@@ -94,7 +94,7 @@ async fn has_written(conn: &mut AsyncPgConnection) -> bool {
         .unwrap()
 }
 
-/// A transaction that writes to the log, were it only a lock on a row, gets a number.
+/// A transaction that writes to the log, even if it is only a row lock, gets a number.
 #[tokio::test]
 async fn who_is_refused_writes_nothing() {
     let db = database().await;
@@ -106,7 +106,7 @@ async fn who_is_refused_writes_nothing() {
     conn.begin_test_transaction().await.unwrap();
     for _ in 0..200 {
         let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-        assert!(error.is_busy(), "{error:?}");
+        assert!(error.is_held(), "{error:?}");
     }
     assert!(!has_written(&mut conn).await, "a refusal wrote");
     assert_eq!(db.count(version).await, before);
@@ -121,7 +121,7 @@ async fn counter(conn: &mut AsyncPgConnection) -> i64 {
         .unwrap()
 }
 
-/// Reads, and writes in another statement: two at once would lose an update.
+/// Reads, and writes in a separate statement: two at once would lose an update.
 async fn add_one(db: &Database, leases: Leases<impl advisory_runtime::lease::Store>) {
     let mut conn = db.connect().await;
     let mut held = leases.acquire(Request::text("k")).await.unwrap();

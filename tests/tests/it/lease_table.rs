@@ -1,9 +1,9 @@
-//! The lease table itself: its migration, other names, what nobody may do with it, and what comes first on the `search_path`.
+//! The lease table itself: its migration, other names, refused operations, and objects first on the `search_path`.
 
 use crate::bookings::execute;
-use crate::lease::{database, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Request, Table};
+use crate::lease::{FIRST, database, key};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Error, Request, Table};
 use advisory_tests::Database;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
@@ -18,12 +18,12 @@ async fn the_migration_goes_up_and_down_and_up_again() {
                 + (SELECT count(*) FROM pg_proc WHERE proname LIKE 'advisory%')";
     for _ in 0..2 {
         for (side, is_up) in [(ADVISORY_LEASE_UP, true), (ADVISORY_LEASE_DOWN, false)] {
-            // As Diesel's harness runs it.
+            // Like Diesel's harness.
             let ran = conn.transaction(async |conn| conn.batch_execute(side).await);
             ran.await.unwrap();
             if is_up {
                 let lease = Table::new().acquire(&mut conn, key("k")).await.unwrap();
-                assert_eq!(lease.token().get(), 1, "a new sequence");
+                assert_eq!(lease.token().get(), FIRST + 1, "a new sequence");
             }
         }
         assert_eq!(db.count(left).await, 0);
@@ -54,7 +54,7 @@ async fn its_own(db: &Database, conn: &mut AsyncPgConnection, name: &str) {
     assert!(matches!(missing, Error::MissingTable { .. }), "{missing:?}");
     conn.batch_execute(&table.up()).await.unwrap();
     let lease = table.acquire(conn, key("k")).await.unwrap();
-    assert!(table.acquire(conn, key("k")).await.unwrap_err().is_busy());
+    assert!(table.acquire(conn, key("k")).await.unwrap_err().is_held());
     assert_eq!(
         Table::new().find(conn, Request::text("k")).await.unwrap(),
         None
@@ -79,7 +79,7 @@ async fn its_own(db: &Database, conn: &mut AsyncPgConnection, name: &str) {
 }
 
 #[tokio::test]
-async fn a_name_that_is_none_is_refused() {
+async fn an_invalid_name_is_refused() {
     let long = "x".repeat(49);
     for wrong in [
         "",
@@ -127,7 +127,7 @@ async fn two_that_set_it_up_at_once_make_it_once() {
     assert!(Table::new().holds(&mut conn, &lease).await.unwrap());
 }
 
-/// Twins of what the statements use, in a schema that comes before all others; a table among them.
+/// Objects with the names that the statements use, in a schema that comes before all others; a table among them.
 const HOSTILE: &str = "
     CREATE SCHEMA hostile;
     CREATE TABLE hostile.advisory_lease (LIKE public.advisory_lease);
@@ -173,7 +173,7 @@ const HOSTILE: &str = "
 async fn all_but_a_wait(conn: &mut AsyncPgConnection, table: &Table) {
     let request = || key("k").ttl(TTL);
     let lease = table.acquire(conn, request()).await.unwrap();
-    assert!(table.acquire(conn, request()).await.unwrap_err().is_busy());
+    assert!(table.acquire(conn, request()).await.unwrap_err().is_held());
     assert!(table.renew(conn, &lease, TTL * 2).await.unwrap());
     assert!(table.holds(conn, &lease).await.unwrap());
     let row = table.find(conn, Request::text("k")).await.unwrap().unwrap();
@@ -193,7 +193,7 @@ async fn all_but_a_wait(conn: &mut AsyncPgConnection, table: &Table) {
         .transaction(async |conn| lease.fence(conn).await)
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
-//! Tokens come from one sequence, and rows are deleted: a later grant of a key has the larger token all the same.
+//! Tokens come from one sequence, and rows are deleted: a later grant of a key still has the larger token.
 
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
-use advisory_runtime::lease::Table;
-use advisory_runtime::{Error, lease};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease;
+use advisory_runtime::lease::{Error, Table};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel::dsl::sql;
 use diesel::sql_types::{BigInt, Text};
@@ -12,17 +13,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
 
-/// Holds an insertion up, behind the number that it was given, until `pg_advisory_unlock(7)`.
+/// Delays an insertion, after it got its number, until `pg_advisory_unlock(7)`.
 const HOLD_UP: &str = "
     CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         IF NEW.holder = 'slow' THEN PERFORM pg_advisory_xact_lock(7); END IF; RETURN NEW; END $$;
     CREATE TRIGGER hold_up BEFORE INSERT ON advisory_lease FOR EACH ROW EXECUTE FUNCTION hold_up();
     SELECT pg_advisory_lock(7)";
 
-/// The race in which a sequence alone is not enough: the slow one has its number, another is granted a larger one and ends, its row
-/// is swept, and the slow one inserts.
+/// The race for which a sequence alone is not enough: the slow one has its number, another is granted a larger one and ends, its
+/// row is removed, and the slow one inserts.
 #[tokio::test]
-async fn an_insertion_that_is_held_up_behind_its_number_keeps_later_ones_out() {
+async fn an_insertion_delayed_after_its_number_excludes_later_ones() {
     let db = database().await;
     db.run(HOLD_UP).await;
     let (mut slow, mut conn) = (db.connect().await, db.connect().await);
@@ -33,8 +34,8 @@ async fn an_insertion_that_is_held_up_behind_its_number_keeps_later_ones_out() {
     db.until_waiting(7).await;
     let table = Table::new();
     let refused = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(refused.is_busy(), "{refused:?}");
-    // Another key is none of its business.
+    assert!(refused.is_held(), "{refused:?}");
+    // Another key is not affected.
     table.acquire(&mut conn, key("other")).await.unwrap();
     db.run("SELECT pg_advisory_unlock(7)").await;
     let first = slower.await.unwrap().unwrap();
@@ -62,7 +63,7 @@ async fn tokens_of_a_key_grow_while_rows_come_and_go() {
     assert_eq!(db.count(out_of_order).await, 0);
 }
 
-/// Goes on until all tasks together have been granted enough: how many tries are refused depends on the machine.
+/// Continues until all tasks together have been granted enough: how many tries are refused depends on the machine.
 async fn come_and_go(db: &Database, task: usize, grants: &AtomicUsize) {
     const ENOUGH: usize = 200;
     let (mut conn, table) = (db.connect().await, Table::new());
@@ -79,7 +80,7 @@ async fn come_and_go(db: &Database, task: usize, grants: &AtomicUsize) {
                 execute(&mut conn, &note).await.unwrap();
                 assert!(table.release(&mut conn, &lease).await.unwrap());
             }
-            Err(error) => assert!(error.is_busy(), "{error:?}"),
+            Err(error) => assert!(error.is_held(), "{error:?}"),
         }
         if (round + task).is_multiple_of(4) {
             table.sweep(&mut conn).await.unwrap();
@@ -107,14 +108,14 @@ async fn a_holder_whose_row_is_gone_is_refused() {
     let fenced =
         diesel_async::AsyncConnection::transaction(&mut conn, async |conn| old.fence(conn).await);
     let error = fenced.await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(!table.renew(&mut conn, &old, old.remaining()).await.unwrap());
     assert!(!table.release(&mut conn, &old).await.unwrap());
     let new = table.acquire(&mut conn, key("k")).await.unwrap();
     assert!(new.token() > old.token());
 }
 
-/// Each key once, as ids of events are, beside keys that stay.
+/// Each key once, like ids of events, next to keys that stay.
 #[tokio::test]
 async fn a_table_of_keys_that_are_used_once_stays_small() {
     const STAY: i64 = 100;
@@ -132,7 +133,7 @@ async fn a_table_of_keys_that_are_used_once_stays_small() {
             .await;
         assert!(table.release(&mut conn, &lease.unwrap()).await.unwrap());
     }
-    // A seventh on average; each stays until it is among the eight that an acquisition looks at.
+    // A seventh on average; each stays until it is among the eight that an acquisition checks.
     let expired = db.count("SELECT count(*) FROM advisory_lease").await - STAY;
     assert!(expired < 75, "{expired} expired rows beside {STAY}");
     table.sweep(&mut conn).await.unwrap();
@@ -140,9 +141,9 @@ async fn a_table_of_keys_that_are_used_once_stays_small() {
     assert_eq!(rows, STAY);
 }
 
-/// Its pages are cleaned while they are filled, if no other transaction of the server is open: on a server of its own.
+/// Its pages are cleaned while they are filled, if no other transaction of the server is open: therefore on a separate server.
 #[tokio::test]
-async fn a_file_of_keys_that_are_used_once_stays_small_between_vacuums() {
+async fn a_table_of_keys_used_once_stays_small_between_vacuums() {
     if !owns_server() {
         return left_out("file size", "the server is not our own");
     }
@@ -157,11 +158,11 @@ async fn a_file_of_keys_that_are_used_once_stays_small_between_vacuums() {
     }
     let size = sql::<BigInt>("SELECT pg_catalog.pg_table_size('advisory_lease')");
     let size: i64 = size.get_result(&mut conn).await.unwrap();
-    // 1.6 MB, were room left in its pages.
+    // It would be 1.6 MB if the pages were filled only in part.
     assert!(size < 800_000, "{size} bytes for 4,000 keys");
 }
 
-/// No step of it reads the whole table, and the sweep does not either.
+/// None of its steps reads the whole table, and neither does the sweep.
 #[tokio::test]
 async fn an_acquisition_finds_every_row_by_the_index() {
     let db = database().await;
@@ -181,7 +182,7 @@ async fn an_acquisition_finds_every_row_by_the_index() {
     execute(&mut conn, "SET plan_cache_mode = force_generic_plan")
         .await
         .unwrap();
-    let explain = format!("EXPLAIN EXECUTE {name}({})", ["NULL"; 8].join(", "));
+    let explain = format!("EXPLAIN EXECUTE {name}({})", ["NULL"; 9].join(", "));
     let plan: Vec<Line> = diesel::sql_query(explain).load(&mut conn).await.unwrap();
     let plan: Vec<String> = plan.into_iter().map(|line| line.plan).collect();
     let plan = plan.join("\n");
@@ -197,9 +198,9 @@ struct Line {
     plan: String,
 }
 
-/// What is held, kept or written under is not removed.
+/// Rows that are held, kept or used by a fence are not removed.
 #[tokio::test]
-async fn a_sweep_leaves_what_is_taken_and_waits_for_nobody() {
+async fn a_sweep_keeps_rows_in_use_and_does_not_wait() {
     let db = database().await;
     let (mut conn, mut writer) = (db.connect().await, db.connect().await);
     conn.batch_execute("SET lock_timeout = '10s'")
@@ -229,7 +230,7 @@ async fn a_sweep_leaves_what_is_taken_and_waits_for_nobody() {
     assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
 }
 
-/// A key whose row is being removed is free: nobody holds it.
+/// A key whose row is being removed is free.
 #[tokio::test]
 async fn a_key_whose_row_is_being_swept_is_not_busy() {
     let db = database().await;

@@ -1,9 +1,9 @@
-//! After `complete` a call ends within a bound, and its key is free or done, although the network drops packets.
+//! After `complete` a call ends within a bound, and its key is free or done, even if the network drops packets.
 
 use crate::bookings::execute;
 use crate::lease::{database, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Leases, Request, Table};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_tests::{Database, Proxy};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -11,11 +11,11 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
 
 const TTL: Duration = Duration::from_secs(1);
-/// The page's bound is ten seconds after `complete`; the rest is for a machine with much to do.
+/// The page's bound is ten seconds after `complete`; the rest is for a busy machine.
 const BOUND: Duration = Duration::from_secs(20);
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// Holds a commit up until `pg_advisory_unlock(7)`.
+/// Delays a commit until `pg_advisory_unlock(7)`.
 const HOLD_UP: &str = "CREATE TABLE work (what text);
     CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$;
     CREATE CONSTRAINT TRIGGER hold_up AFTER INSERT ON work DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hold_up()";
@@ -91,12 +91,12 @@ async fn a_call_ends_and_its_key_is_free_if_its_commit_is_dropped() {
     let proxy = Proxy::start(&db).await;
     let leases = leases(db.url());
     let error = frozen(&db, &leases, proxy.url(), || proxy.stop_forwarding()).await;
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(is_free(&db).await);
 }
 
 #[tokio::test]
-async fn a_call_ends_and_its_key_is_done_if_the_commits_answer_is_dropped() {
+async fn a_call_ends_with_its_key_done_if_the_commits_answer_is_lost() {
     let db = database().await;
     db.run(HOLD_UP).await;
     let proxy = Proxy::start(&db).await;
@@ -119,9 +119,9 @@ async fn a_call_ends_and_its_key_is_done_if_the_commits_answer_is_dropped() {
     assert!(!is_free(&db).await);
 }
 
-/// The body is not waited for, and what it awaits is dropped with it.
+/// The call does not wait for the body, and everything that the body awaits is dropped with it.
 #[tokio::test]
-async fn a_body_that_goes_on_after_its_completion_is_dropped_in_time() {
+async fn a_body_that_continues_after_complete_is_dropped_in_time() {
     let db = database().await;
     let leases = leases(db.url());
     let mut held = leases.acquire(request()).await.unwrap();

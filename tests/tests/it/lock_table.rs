@@ -1,4 +1,4 @@
-//! The server has no room for another lock (53200): what is held is given up all the same.
+//! The server has no room for another lock (53200): held locks are still released.
 
 use advisory_runtime::{Error, Request, Wait, session};
 use advisory_tests::{OwnServer, left_out, owns_server};
@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::time::Instant;
 use tokio_postgres::NoTls;
 
-/// Takes locks until there is no room.
+/// Acquires locks until there is no room.
 const FILL: &str =
     "SELECT pg_advisory_lock(1000000 + number) FROM generate_series(1, 1000000) AS number";
 
@@ -22,11 +22,11 @@ async fn client(url: &str) -> tokio_postgres::Client {
     client
 }
 
-/// Looks until the query counts so many.
+/// Polls until the query counts this many.
 ///
 /// # Panics
 ///
-/// When it does not within a minute.
+/// If it does not within a minute.
 async fn until(client: &tokio_postgres::Client, query: &str, count: i64) {
     let started = Instant::now();
     loop {
@@ -40,7 +40,7 @@ async fn until(client: &tokio_postgres::Client, query: &str, count: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_is_dropped_with_its_lock_granted_gives_it_back_where_there_is_no_room() {
+async fn a_call_dropped_after_its_grant_releases_in_a_full_table() {
     if !owns_server() {
         return left_out("a full lock table", "the server is somebody's own");
     }
@@ -60,7 +60,7 @@ async fn a_call_that_is_dropped_with_its_lock_granted_gives_it_back_where_there_
                 _ = &mut call => panic!("it did not wait"),
                 () = until(&observer, WAITS, 1) => {}
             }
-            // From here on nobody looks at the answer.
+            // From now on the answer is not read.
             filler
                 .batch_execute("SELECT pg_advisory_unlock(7)")
                 .await

@@ -18,10 +18,10 @@ enum Way {
     Strict,
     /// In a transaction of Diesel's own.
     Nested,
-    /// Taken in the middle of such a transaction, without a body.
+    /// Acquired in the middle of such a transaction, without a body.
     Middle,
     Session,
-    /// In the transaction of a test.
+    /// In a test transaction.
     TestSession,
 }
 
@@ -89,7 +89,7 @@ fn assert_lost(error: &Error, what: &str) {
 async fn hold<'h>(
     db: &Database,
     holder: &'h mut AsyncPgConnection,
-) -> xact::Held<'h, AsyncPgConnection> {
+) -> advisory_runtime::LockGuard<'h, AsyncPgConnection> {
     let mut held = xact::begin(holder, 7).await.unwrap();
     let second = Request::new(7).permits(2).wait(Wait::Never);
     // Each call begins at a random permit, and the session can take the one that it holds again.
@@ -175,7 +175,7 @@ fn refused_blocking(conn: &mut PgConnection, way: Way, request: Request) -> Erro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blocking_waiter_whose_session_ends_reports_a_lost_connection() {
+async fn a_blocking_waiter_whose_session_ends_reports_the_loss() {
     let db = database().await;
     let mut holder = db.connect().await;
     let held = hold(&db, &mut holder).await;

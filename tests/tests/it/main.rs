@@ -1,6 +1,6 @@
-//! The behaviour of locked functions on a real PostgreSQL, a module a behaviour.
+//! The behaviour of locked functions on a real PostgreSQL, one module per behaviour.
 //!
-//! One binary, because each would link Diesel again. Every test has a database of its own on the process's one server.
+//! There is one binary, because each would link Diesel again. Every test has a database of its own on the process's one server.
 #![allow(
     clippy::unwrap_used,
     reason = "a helper of a test that cannot go on fails the test"
@@ -14,11 +14,13 @@ mod alerts;
 mod arguments;
 mod as_released;
 mod blocking;
+mod blocking_claims;
 mod blocking_commit;
 mod blocking_hold;
 mod blocking_hold_settings;
 mod blocking_in_async;
 mod blocking_isolation;
+mod blocking_lease;
 mod blocking_nesting;
 mod blocking_owned;
 mod blocking_panics;
@@ -30,6 +32,8 @@ mod blocking_waits;
 mod bookings;
 mod cancel;
 mod claims;
+mod claims_attempts;
+mod claims_columns;
 mod claims_end;
 mod claims_exclusion;
 mod claims_index;
@@ -40,6 +44,7 @@ mod claims_rolled_back;
 mod claims_run;
 mod claims_table;
 mod claims_waits;
+mod claims_where;
 mod closed_connection;
 mod commit;
 mod commit_cancelled;
@@ -57,6 +62,7 @@ mod every_poll;
 mod every_poll_pools;
 mod every_poll_rows;
 mod exclusion;
+mod failover;
 mod foreign_transaction;
 mod guide;
 mod guide_screens;
@@ -77,6 +83,7 @@ mod lease_attribute;
 mod lease_busy;
 mod lease_complete;
 mod lease_crash;
+mod lease_data;
 mod lease_deliveries;
 mod lease_done;
 mod lease_fence;
@@ -92,6 +99,7 @@ mod lease_sequence;
 mod lease_stopped;
 mod lease_stress;
 mod lease_table;
+mod lease_take_over;
 mod lease_tokens;
 mod lease_unreturned;
 mod lock_table;

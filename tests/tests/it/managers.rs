@@ -1,7 +1,9 @@
-//! Pools whose connections a manager of the program's own opens.
+//! Pools whose connections are opened by the program's own manager.
 
 use crate::bookings::{book, committed, database, key_of};
-use advisory_runtime::{Connection as _, Error, Pool, advisory_lock, blocking, testing, xact};
+use advisory_runtime::{
+    Connection as _, Error, Pool, advisory_lease, advisory_lock, blocking, testing, xact,
+};
 use advisory_tests::Database;
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
 use diesel::r2d2;
@@ -79,7 +81,7 @@ impl r2d2::ManageConnection for Own {
     }
 }
 
-/// One connection, so that the next call finds the one that a call before has left.
+/// One connection, so that the next call gets the connection of the previous one.
 fn deadpool(manager: Own) -> managed::Pool<Own> {
     managed::Pool::builder(manager).max_size(1).build().unwrap()
 }
@@ -103,14 +105,14 @@ async fn books_and_replaces(pool: &impl Pool, db: &Database) {
     crate::bookings::insert(held.conn().pg(), 1, "Ada")
         .await
         .unwrap();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     drop(conn);
     assert_eq!(committed(db, 1).await, before + 1);
     testing::assert_replaces_broken(pool).await;
 }
 
 #[tokio::test]
-async fn their_connections_can_be_locked_and_a_dropped_call_costs_one_of_them() {
+async fn their_connections_lock_and_a_dropped_call_closes_one() {
     let db = database().await;
     let pool = deadpool(Own::new(&db, true));
     assert!(
@@ -144,7 +146,7 @@ async fn a_blocking_one_too() {
     book(&mut pool.get().unwrap(), 7, "Ada").unwrap();
     let mut conn = pool.get().unwrap();
     let held = blocking::xact::begin(&mut conn, 7).unwrap();
-    blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!(committed(&db, 7).await, 1);
     drop(conn);
     testing::assert_r2d2_replaces_broken(&pool);
@@ -159,14 +161,14 @@ async fn an_r2d2_that_keeps_closed_connections_is_found() {
     testing::assert_r2d2_replaces_broken(&pool);
 }
 
-/// A lease takes connections of such a pool, and opens one beside it.
+/// A lease takes connections of such a pool, and opens a separate one.
 #[tokio::test]
 async fn a_lease_is_held_through_one() {
-    #[advisory_lock(key = "leased-by-manager:<id>", name = "leased-by-manager", scope = "lease", pool = pool)]
+    #[advisory_lease(key = "leased-by-manager:<id>", name = "leased-by-manager", pool = pool)]
     async fn leased(pool: &managed::Pool<Own>, id: i64) -> Result<i64, Error> {
         Ok(id)
     }
-    #[advisory_lock(key = "leased-by-manager:<id>", name = "leased-by-manager", scope = "lease", pool = pool)]
+    #[advisory_lease(key = "leased-by-manager:<id>", name = "leased-by-manager", pool = pool)]
     async fn leased_by_bb8(pool: &bb8::Pool<Own>, id: i64) -> Result<i64, Error> {
         Ok(id)
     }

@@ -1,4 +1,4 @@
-//! Thousands of keys in one call: their statements have no expression that is nested as deep as there are keys.
+//! Thousands of keys in one call: its statements contain no expression that is nested as deep as there are keys.
 
 use crate::bookings::database;
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};
@@ -39,7 +39,7 @@ async fn thousands_of_session_level_keys_are_checked_and_released() {
         assert_eq!(held(&db).await, i64::from(KEYS));
         let acquired = lock.acquired();
         acquired.check(lock.conn()).await.unwrap();
-        session::release(lock, Ok::<_, Error>(())).await.unwrap();
+        lock.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(held(&db).await, 0);
     }
     for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
@@ -47,7 +47,7 @@ async fn thousands_of_session_level_keys_are_checked_and_released() {
             let lock = xact::begin(conn, request.isolation(isolation)).await;
             let lock = lock.unwrap();
             assert_eq!(held(&db).await, i64::from(KEYS));
-            xact::finish(lock, Ok::<_, Error>(())).await.unwrap();
+            lock.finish(Ok::<_, Error>(())).await.unwrap();
             assert_eq!(held(&db).await, 0);
         }
     }
@@ -61,8 +61,8 @@ async fn thousands_of_keys_of_a_blocking_session_are_released() {
         let mut lock = blocking::session::acquire(&mut conn, request.clone()).unwrap();
         assert_eq!(held(&db).await, i64::from(KEYS));
         let acquired = lock.acquired();
-        acquired.check_blocking(lock.conn()).unwrap();
-        blocking::session::release(lock, Ok::<_, Error>(())).unwrap();
+        acquired.check(lock.conn()).unwrap();
+        lock.finish(Ok::<_, Error>(())).unwrap();
         assert_eq!(held(&db).await, 0);
         drop(blocking::session::acquire(&mut conn, request).unwrap());
         assert_eq!(held(&db).await, 0);
@@ -70,7 +70,7 @@ async fn thousands_of_keys_of_a_blocking_session_are_released() {
     drop(blocking::session::acquire(&mut conn, 1).unwrap());
 }
 
-/// Every other one of them is released, and not only those in front of the one that was lost.
+/// Every second one is released, also those after the one that was lost.
 #[tokio::test]
 async fn of_thousands_of_keys_one_that_was_lost_is_reported() {
     let db = database().await;
@@ -82,9 +82,9 @@ async fn of_thousands_of_keys_one_that_was_lost_is_reported() {
     let acquired = lock.acquired();
     let error = acquired.check(lock.conn()).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
-    let error = session::release(lock, Ok::<_, Error>(())).await;
+    let error = lock.finish(Ok::<_, Error>(())).await;
     assert!(matches!(error, Err(Error::LockLost { .. })), "{error:?}");
     assert_eq!(held(&db).await, 0);
     let again = session::acquire(&mut conn, 1).await.unwrap();
-    session::release(again, Ok::<_, Error>(())).await.unwrap();
+    again.finish(Ok::<_, Error>(())).await.unwrap();
 }

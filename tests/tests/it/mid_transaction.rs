@@ -1,4 +1,4 @@
-//! A lock that is taken in the middle of a transaction, after a first read: held to its end.
+//! A lock that is acquired in the middle of a transaction, after a first read: it is held to the end.
 
 use crate::bookings::{bookings, committed, database, insert, key_of};
 use advisory_runtime::{Error, LockKey, Request, Wait, advisory_lock, blocking, xact};
@@ -38,7 +38,7 @@ async fn it_is_held_to_the_end_of_the_transaction() {
 }
 
 #[tokio::test]
-async fn what_is_read_behind_it_is_what_the_holder_before_has_committed() {
+async fn reads_after_it_see_the_commit_of_the_previous_holder() {
     let db = database().await;
     let (mut first, mut second) = (db.connect().await, db.connect().await);
     let mut held = xact::begin(&mut first, key_of(7)).await.unwrap();
@@ -53,7 +53,7 @@ async fn what_is_read_behind_it_is_what_the_holder_before_has_committed() {
             .await
     });
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), (0, 1));
 }
 
@@ -98,7 +98,7 @@ async fn the_body_of_a_locked_function_takes_another_lock() {
 }
 
 #[tokio::test]
-async fn one_that_polls_gets_the_lock_or_gives_up_and_the_transaction_goes_on() {
+async fn a_polling_request_ends_and_the_transaction_stays_usable() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
@@ -110,11 +110,15 @@ async fn one_that_polls_gets_the_lock_or_gives_up_and_the_transaction_goes_on() 
             matches!(refused, Err(Error::TimedOut { source: None, .. })),
             "{refused:?}"
         );
-        xact::finish(held, Ok::<_, Error>(())).await?;
+        // Between two tries the session's last query names the lock, for the live view.
+        let named = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                     AND state = 'idle in transaction' AND query LIKE '/*advisory:room:<room>*/%'";
+        assert_eq!(db.count(named).await, 1);
+        held.finish(Ok::<_, Error>(())).await?;
         let acquired = xact::lock(conn, request.wait(Wait::Forever)).await?;
         assert_eq!(acquired.key(), key_of(7).into());
         assert_eq!(keys(&db.locks().await), [LockedKey::Bigint(key_of(7))]);
-        // Of permits it takes one that is free.
+        // With permits it takes one that is free.
         let request = Request::new(8).permits(2).wait(Wait::Never);
         xact::lock(conn, request).await?;
         assert_eq!(db.locks().await.len(), 2);
@@ -162,7 +166,7 @@ async fn it_is_one_round_trip_and_a_try_for_a_permit_is_three() {
         assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
         let permits = Request::new(8).permits(2).wait(Wait::Never);
         for _ in 0..2 {
-            // The question is prepared with the savepoint, and asked, and the savepoint is released.
+            // The query is prepared with the savepoint, and run, and the savepoint is released.
             proxy.reset();
             xact::lock(conn, permits.clone()).await?;
             assert_eq!(proxy.round_trips(), 3, "{:#?}", proxy.queries());
@@ -220,7 +224,7 @@ async fn the_order_of_locks_knows_it() {
     conn.transaction::<_, Error, _>(async |conn| {
         xact::lock(conn, MidB { id: 1 }).await?;
         let held = xact::begin(conn, MidA { id: 1 }).await?;
-        xact::finish(held, Ok(())).await
+        held.finish(Ok(())).await
     })
     .await
     .unwrap();
@@ -260,7 +264,7 @@ async fn on_a_blocking_connection_it_is_the_same() {
         Ok(())
     })
     .unwrap();
-    blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!((committed(&db, 8).await, db.locks().await), (1, vec![]));
     conn.transaction::<(), Error, _>(|conn| {
         crate::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;

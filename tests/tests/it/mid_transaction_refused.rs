@@ -1,4 +1,4 @@
-//! A lock that is not granted in the middle of a transaction: which error says so, and what it leaves of the transaction.
+//! A lock that is not granted in the middle of a transaction: the error, and the state of the transaction.
 
 use crate::bookings::{committed, database, execute, insert, key_of};
 use crate::mid_transaction::{RoomLock, SHORT, keys};
@@ -33,7 +33,7 @@ async fn a_refused_one_leaves_the_transaction_as_it_was() {
     .await
     .unwrap();
     assert_eq!([committed(&db, 1).await, committed(&db, 2).await], [1, 1]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -51,7 +51,7 @@ async fn outside_of_a_transaction_it_is_refused() {
             key_of(7)
         )
     );
-    // A test transaction does not count as one.
+    // A test transaction is not counted.
     conn.begin_test_transaction().await.unwrap();
     let error = xact::lock(&mut conn, key_of(7)).await.unwrap_err();
     assert!(matches!(error, Error::NotInTransaction { .. }), "{error:?}");
@@ -61,7 +61,7 @@ async fn outside_of_a_transaction_it_is_refused() {
 }
 
 #[tokio::test]
-async fn a_transaction_whose_snapshot_is_older_is_refused_and_goes_on() {
+async fn a_transaction_with_an_older_snapshot_is_refused_but_usable() {
     let db = database().await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let mut conn = db.connect().await;
@@ -76,18 +76,18 @@ async fn a_transaction_whose_snapshot_is_older_is_refused_and_goes_on() {
     }
     assert_eq!(committed(&db, 1).await, 2);
 
-    // What the transaction has held since before its snapshot is not a new lock.
+    // A lock that the transaction has held since before its snapshot is not new.
     let mut conn = db.connect().await;
     let request = Request::new(key_of(7)).isolation(Isolation::Serializable);
     let mut held = xact::begin(&mut conn, request).await.unwrap();
     xact::lock(held.conn(), key_of(7)).await.unwrap();
     let error = xact::lock(held.conn(), key_of(8)).await.unwrap_err();
     assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_request_for_what_only_a_transaction_of_its_own_can_have_is_refused() {
+async fn a_request_that_needs_its_own_transaction_is_refused() {
     let db = database().await;
     let mut conn = db.connect().await;
     conn.transaction::<_, Error, _>(async |conn| {
@@ -146,7 +146,7 @@ async fn a_dropped_wait_closes_the_connection_and_leaves_no_waiter() {
     db.until_no_waiters(key_of(7)).await;
     let error = xact::begin(&mut conn, 8).await.unwrap_err();
     assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
 }

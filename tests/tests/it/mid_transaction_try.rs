@@ -1,4 +1,4 @@
-//! A try in the middle of a transaction: one query, which takes the lock or leaves everything as it was.
+//! A try in the middle of a transaction: one query, which acquires the lock or changes nothing.
 
 use crate::bookings::{committed, database, execute, insert, key_of};
 use crate::mid_transaction::{RoomLock, SHORT, keys};
@@ -43,7 +43,7 @@ async fn a_try_takes_a_free_lock_to_the_end_of_the_transaction() {
     .unwrap();
     assert_eq!([committed(&db, 1).await, committed(&db, 2).await], [1, 1]);
     assert_eq!(keys(&db.locks().await), [LockedKey::Bigint(key_of(7))]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_try_in_a_transaction_is_one_round_trip() {
     })
     .await
     .unwrap();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_try_for_several_keys_takes_all_or_none() {
     .await
     .unwrap();
     assert_eq!(committed(&db, 1).await, 1);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -121,13 +121,13 @@ async fn a_try_is_refused_where_a_lock_would_be() {
         .unwrap();
     }
     assert_eq!(committed(&db, 1).await, 3);
-    // What the transaction has held since before its snapshot is not a new lock.
+    // A lock that the transaction has held since before its snapshot is not new.
     let request = Request::new(key_of(7)).isolation(Isolation::Serializable);
     let mut held = xact::begin(&mut conn, request).await.unwrap();
     assert!(xact::try_lock(held.conn(), key_of(7)).await.unwrap());
     let error = xact::try_lock(held.conn(), key_of(8)).await.unwrap_err();
     assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     conn.transaction::<_, Error, _>(async |conn| {
         let level = Request::new(7).isolation(Isolation::Serializable);
         let error = xact::try_lock(conn, level).await.unwrap_err();
@@ -204,7 +204,7 @@ async fn a_transaction_that_was_ended_by_sql_is_not_locked() {
     result.await.unwrap_err();
 }
 
-/// The pooler tracks no prepared statements, and assigns another backend to each transaction.
+/// The pooler does not track prepared statements, and assigns another backend to each transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_a_pooler_in_transaction_mode_a_try_is_right() {
     let db = database().await;
@@ -248,7 +248,7 @@ async fn behind_a_pooler_in_transaction_mode_a_try_is_right() {
     }
     blocking.await.unwrap();
     assert_eq!(db.count("SELECT count(*) FROM booking").await, 240);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -268,7 +268,7 @@ async fn on_a_blocking_connection_a_try_is_the_same() {
         Ok(())
     })
     .unwrap();
-    blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!((committed(&db, 8).await, db.locks().await), (1, vec![]));
     conn.transaction::<(), Error, _>(|conn| {
         crate::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
@@ -285,8 +285,8 @@ async fn on_a_blocking_connection_a_try_is_the_same() {
     .unwrap_err();
 }
 
-/// Behind a pooler that does not track prepared statements, and tells process ids like a server's, the name of the query's statement can
-/// be that of another client's.
+/// Behind a pooler that does not track prepared statements, and that shows process ids like a server's, the name of the query's
+/// statement can belong to another client's statement.
 #[tokio::test]
 async fn an_answer_of_another_statement_is_not_the_locks() {
     let db = database().await;
@@ -319,7 +319,7 @@ async fn an_answer_of_another_statement_is_not_the_locks() {
         });
         result.await.unwrap_err();
     }
-    // What the other statement did is rolled back with the connection.
+    // The effects of the other statement are rolled back with the connection.
     db.until_no_locks().await;
     assert_eq!(committed(&db, 1).await, 0);
 }

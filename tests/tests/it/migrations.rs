@@ -1,8 +1,8 @@
-//! Diesel's migrations from several processes: one applies them, the others wait and go on.
+//! Diesel's migrations from several processes: one applies them, the others wait and then continue.
 
 use crate::written_migrations::Written;
 use advisory_runtime::migrations::{self, Error, Holder, KEY, Migrator, Report, Step};
-use advisory_runtime::session;
+use advisory_runtime::{OwnedLockGuard, blocking, session};
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel::migration::MigrationSource;
 use diesel::pg::Pg;
@@ -24,7 +24,7 @@ pub(crate) const NAMES: [&str; 3] = [
 
 pub(crate) const GATE: i64 = 999;
 
-pub(crate) type Gate = session::OwnedLock<AsyncPgConnection>;
+pub(crate) type Gate = OwnedLockGuard<AsyncPgConnection>;
 
 /// While it is held, the first migration waits.
 pub(crate) async fn gate(db: &Database) -> Gate {
@@ -33,10 +33,14 @@ pub(crate) async fn gate(db: &Database) -> Gate {
 }
 
 pub(crate) async fn open(gate: Gate) {
-    drop(gate.release().await.unwrap());
+    drop(
+        gate.finish(Ok::<_, advisory_runtime::Error>(()))
+            .await
+            .unwrap(),
+    );
 }
 
-/// A run that tells its steps.
+/// A run that reports its steps.
 pub(crate) fn telling(
     source: impl MigrationSource<Pg> + Send + 'static,
 ) -> (Migrator, UnboundedReceiver<Step>) {
@@ -63,7 +67,7 @@ pub(crate) async fn assert_migrated(db: &Database) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_ten_that_start_at_once_one_migrates_and_nine_wait_and_go_on() {
+async fn of_ten_that_start_at_once_one_migrates_and_nine_wait() {
     let db = Database::create().await;
     let gate = gate(&db).await;
     let mut runs = Vec::new();
@@ -96,14 +100,17 @@ async fn of_ten_that_start_at_once_one_migrates_and_nine_wait_and_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_ten_blocking_runs_one_migrates_and_nine_wait_and_go_on() {
+async fn of_ten_blocking_runs_one_migrates_and_nine_wait() {
     let db = Database::create().await;
     let gate = gate(&db).await;
     let mut runs = Vec::new();
     for _ in 0..10 {
         let (migrator, told) = telling(MIGRATIONS);
         let url = db.url().to_owned();
-        runs.push((spawn_blocking(move || migrator.run_blocking(&url)), told));
+        runs.push((
+            spawn_blocking(move || blocking::migrations::run(&url, migrator)),
+            told,
+        ));
     }
     db.until_waiting(GATE).await;
     let mut waiting = 0;
@@ -119,7 +126,7 @@ async fn of_ten_blocking_runs_one_migrates_and_nine_wait_and_go_on() {
     assert_eq!(applied, NAMES);
     assert_migrated(&db).await;
     let url = db.url().to_owned();
-    let again = spawn_blocking(move || migrations::blocking::run(&url, MIGRATIONS));
+    let again = spawn_blocking(move || blocking::migrations::run(&url, MIGRATIONS));
     assert_eq!(again.await.unwrap().unwrap(), Report::default());
 }
 
@@ -143,7 +150,7 @@ where
 {
     let awaited = migrations::run(db.url(), source.clone()).await;
     let url = db.url().to_owned();
-    let blocking = spawn_blocking(move || migrations::blocking::run(&url, source)).await;
+    let blocking = spawn_blocking(move || blocking::migrations::run(&url, source)).await;
     [awaited, blocking.unwrap()]
 }
 
@@ -171,7 +178,7 @@ async fn a_lost_connection_says_what_was_applied() {
         );
     }
     db.until_no_locks().await;
-    // Between two migrations, or behind the last one.
+    // Between two migrations, or after the last one.
     for source in [
         Written(vec![("5", "SELECT 1"), ("6", "SELECT 1")]),
         Written(vec![("7", "SELECT 1")]),
@@ -244,9 +251,9 @@ async fn the_table_of_migrations_is_found_on_the_search_path() {
     assert_eq!(db.count(of_schema).await, 1);
 }
 
-/// The connection's set-up can fail there by itself.
+/// The set-up of the connection can fail by itself there.
 #[tokio::test]
-async fn behind_a_pooler_in_transaction_mode_it_refuses_before_the_first_statement() {
+async fn behind_a_transaction_mode_pooler_it_refuses_to_begin() {
     let db = Database::create().await;
     for settings in [
         "default_pool_size = 1",
@@ -263,7 +270,7 @@ async fn behind_a_pooler_in_transaction_mode_it_refuses_before_the_first_stateme
             let awaited = migrations::run(&url, MIGRATIONS).await;
             let blocking = {
                 let url = url.clone();
-                spawn_blocking(move || migrations::blocking::run(&url, MIGRATIONS)).await
+                spawn_blocking(move || blocking::migrations::run(&url, MIGRATIONS)).await
             };
             for said in [awaited, blocking.unwrap()] {
                 let error = said.expect_err(&settings);

@@ -1,10 +1,10 @@
-//! A run of migrations that does not reach its end: what its error says, and what is left of it.
+//! A run of migrations that fails: its error, and the state that it leaves.
 
 use crate::cancel::dropped;
 use crate::migrations::{GATE, MIGRATIONS, NAMES, both, gate, open, telling, until_it_waits};
 use crate::written_migrations::Written;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Step};
-use advisory_runtime::session;
+use advisory_runtime::{blocking, session};
 use advisory_tests::Database;
 use tokio::task::spawn_blocking;
 
@@ -75,9 +75,14 @@ async fn a_dropped_run_leaves_no_waiter_and_no_lock() {
         until_it_waits(&mut told).await;
     })
     .await;
-    drop(holder.release().await.unwrap());
+    drop(
+        holder
+            .finish(Ok::<_, advisory_runtime::Error>(()))
+            .await
+            .unwrap(),
+    );
     db.until_quiet().await;
-    // In a migration: that one is carried on to its end, and no other follows.
+    // In a migration: that one is completed, and no other follows.
     let gate = gate(&db).await;
     dropped(
         migrations::run(db.url(), MIGRATIONS),
@@ -115,20 +120,28 @@ async fn a_callback_that_panics_releases_the_lock() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error_of_its_own() {
-    let nowhere = "postgres://localhost:1/none";
+    let nowhere = "postgres://me:secret@localhost:1/none";
     let error = migrations::run(nowhere, MIGRATIONS).await.unwrap_err();
-    assert!(matches!(error, Error::Connect(_)), "{error:?}");
-    let error = spawn_blocking(move || migrations::blocking::run(nowhere, MIGRATIONS)).await;
+    assert!(matches!(&error, Error::Connect { server, .. } if server == "localhost:1"));
+    let text = error.to_string();
+    assert!(text.contains("could not connect to localhost:1"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+    let error = spawn_blocking(move || blocking::migrations::run(nowhere, MIGRATIONS)).await;
     let error = error.unwrap().unwrap_err();
-    assert!(matches!(error, Error::Connect(_)), "{error:?}");
+    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    assert!(!error.to_string().contains('\n'), "{error}");
+    let db = Database::create().await;
+    let url = format!("{}?sslmode=require", db.url());
+    let error = migrations::run(&url, MIGRATIONS).await.unwrap_err();
+    assert!(error.to_string().contains("`Migrator::run_on`"), "{error}");
 }
 
-/// The name of a database can be that of a prepared statement, which a pooler is recognized by.
+/// The name of a database can equal that of a prepared statement, which identifies a pooler.
 #[tokio::test]
 async fn a_database_that_is_not_there_is_not_a_pooler() {
     let db = Database::create().await;
     let (server, _) = db.url().rsplit_once('/').unwrap();
     let url = format!("{server}/s1");
     let error = migrations::run(&url, MIGRATIONS).await.unwrap_err();
-    assert!(matches!(error, Error::Connect(_)), "{error:?}");
+    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
 }

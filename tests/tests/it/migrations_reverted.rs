@@ -1,9 +1,9 @@
-//! Migrations that are reverted: under the same lock, the last one first.
+//! Reverting migrations: under the same lock, the last one first.
 
 use crate::migrations::{MIGRATIONS, NAMES, telling, until_it_waits};
 use crate::written_migrations::Written;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
-use advisory_runtime::session;
+use advisory_runtime::{blocking, session};
 use advisory_tests::Database;
 use tokio::task::spawn_blocking;
 
@@ -29,7 +29,7 @@ async fn the_last_ones_are_reverted_and_no_others() {
     assert_eq!(again.applied, NAMES[1..]);
     let url = db.url().to_owned();
     let all = Migrator::new(MIGRATIONS).revert_last(usize::MAX);
-    let all = spawn_blocking(move || all.run_blocking(&url))
+    let all = spawn_blocking(move || blocking::migrations::run(&url, all))
         .await
         .unwrap();
     assert_eq!(all.unwrap().reverted, [NAMES[2], NAMES[1], NAMES[0]]);
@@ -48,7 +48,12 @@ async fn a_revert_waits_for_the_lock_and_says_what_it_does() {
     let (report, ()) = tokio::join!(migrator.revert_last(1).run(db.url()), async {
         until_it_waits(&mut told).await;
         assert_eq!(applied(&db).await, 3);
-        drop(holder.release().await.unwrap());
+        drop(
+            holder
+                .finish(Ok::<_, advisory_runtime::Error>(()))
+                .await
+                .unwrap(),
+        );
     });
     assert_eq!(report.unwrap().reverted, [NAMES[2]]);
     let mut steps = Vec::new();

@@ -1,7 +1,8 @@
-//! Migrations of several sources under one lock, what runs before them, and the connection afterwards.
+//! Migrations of several sources under one lock, code that runs before them, and the connection afterwards.
 
 use crate::migrations::{MIGRATIONS, NAMES};
 use crate::written_migrations::Written;
+use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report};
 use advisory_tests::{Database, LockedKey, pid_of};
 use diesel::connection::BoxableConnection;
@@ -11,7 +12,7 @@ use diesel_async::AsyncPgConnection;
 use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
 use tokio::task::spawn_blocking;
 
-/// One before and one behind those of `MIGRATIONS`.
+/// One before and one after those of `MIGRATIONS`.
 fn library() -> Written {
     Written(vec![
         (
@@ -39,7 +40,8 @@ async fn the_migrations_of_all_sources_run_in_one_order() {
     // One source alone has its own pending migrations.
     let more = Written(vec![("20280101000000", "SELECT 1")]);
     let url = db.url().to_owned();
-    let blocking = spawn_blocking(move || Migrator::new(library()).and(more).run_blocking(&url));
+    let blocking =
+        spawn_blocking(move || blocking::migrations::run(&url, Migrator::new(library()).and(more)));
     assert_eq!(blocking.await.unwrap().unwrap().applied, ["20280101000000"]);
     db.until_no_locks().await;
 }
@@ -61,7 +63,7 @@ async fn two_migrations_of_one_version_are_refused() {
             .await,
         0
     );
-    // The same migration twice, as when two libraries bring a third one's.
+    // The same migration twice, for example if two libraries include a third one's.
     let twice = Migrator::new(MIGRATIONS)
         .and(MIGRATIONS)
         .run(db.url())
@@ -69,7 +71,7 @@ async fn two_migrations_of_one_version_are_refused() {
     assert_eq!(twice.unwrap().applied, NAMES);
 }
 
-/// Marks the first as applied, as for a database that another tool has begun.
+/// Marks the first as applied, as in a database that another tool has started.
 fn mark(conn: &mut dyn BoxableConnection<Pg>) -> diesel::migration::Result<()> {
     const HELD: &str = "SELECT 1 / count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()";
     conn.batch_execute(HELD)?;
@@ -92,7 +94,7 @@ async fn what_runs_before_them_is_under_the_lock_and_can_mark_them() {
         let run = async |migrator: Migrator| {
             if is_blocking {
                 let url = db.url().to_owned();
-                spawn_blocking(move || migrator.run_blocking(&url))
+                spawn_blocking(move || blocking::migrations::run(&url, migrator))
                     .await
                     .unwrap()
             } else {
@@ -109,7 +111,7 @@ async fn what_runs_before_them_is_under_the_lock_and_can_mark_them() {
         let report = run(Migrator::new(source()).before(mark)).await.unwrap();
         assert_eq!(report.applied, ["2"]);
         assert_eq!(db.count("SELECT count(*) FROM hooked").await, 1);
-        // With nothing pending it does not run.
+        // It does not run if nothing is pending.
         let idle = Migrator::new(source()).before(|_| panic!("nothing is pending"));
         assert_eq!(run(idle).await.unwrap(), Report::default());
     }
@@ -137,7 +139,7 @@ async fn a_blocking_connection_stays_usable_without_the_lock() {
     let db = Database::create().await;
     let mut conn = db.establish();
     let fails = Written(vec![("1", "SELECT 1"), ("2", "SELECT 1/0")]);
-    let error = Migrator::new(fails.clone()).run_blocking_on(&mut conn);
+    let error = blocking::migrations::run_on(&mut conn, fails.clone());
     let error = error.unwrap_err();
     assert_eq!(error.applied(), ["1"], "{error:?}");
     assert_eq!(db.locks().await, []);
@@ -149,7 +151,7 @@ async fn a_blocking_connection_stays_usable_without_the_lock() {
                     "the callback's own panic"
                 );
             });
-            drop(migrator.run_blocking_on(&mut conn));
+            drop(blocking::migrations::run_on(&mut conn, migrator));
         });
         let panicked = std::panic::catch_unwind(run).is_err();
         (conn, panicked)
@@ -159,7 +161,7 @@ async fn a_blocking_connection_stays_usable_without_the_lock() {
     assert!(panicked);
     assert_eq!(db.locks().await, []);
     let mended = Written(vec![("1", "SELECT 1"), ("2", "SELECT 2")]);
-    let report = Migrator::new(mended).run_blocking_on(&mut conn).unwrap();
+    let report = blocking::migrations::run_on(&mut conn, mended).unwrap();
     assert_eq!(report.applied, ["2"]);
     crate::blocking::execute(&mut conn, "SELECT 1").unwrap();
     assert!(

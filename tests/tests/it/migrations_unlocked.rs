@@ -1,8 +1,9 @@
-//! A run of migrations beside a program that applies them without the lock, such as an older version of the same service.
+//! A run of migrations next to a program that applies them without the lock, such as an older version of the same service.
 
 use crate::bookings::execute;
 use crate::migrations::telling;
 use crate::written_migrations::Written;
+use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, Step};
 use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
@@ -20,7 +21,7 @@ fn source() -> Written {
     ])
 }
 
-/// Applies some as Diesel does, up to the commit.
+/// Applies some like Diesel, up to the commit.
 async fn begin_unlocked(db: &Database, versions: &[(&str, &str)]) -> AsyncPgConnection {
     let mut conn = db.connect().await;
     execute(&mut conn, "BEGIN").await.unwrap();
@@ -32,7 +33,7 @@ async fn begin_unlocked(db: &Database, versions: &[(&str, &str)]) -> AsyncPgConn
     conn
 }
 
-/// Until a statement of a migration waits for the other transaction.
+/// Waits until a statement of a migration waits for the other transaction.
 async fn until_it_is_in_the_way(db: &Database) {
     let missing = "SELECT 'nobody waits' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'CREATE TABLE a%')";
@@ -52,7 +53,7 @@ async fn a_migration_that_another_program_has_applied_is_skipped() {
         let (migrator, mut told) = telling(all);
         let url = db.url().to_owned();
         let run = if is_blocking {
-            spawn_blocking(move || migrator.run_blocking(&url))
+            spawn_blocking(move || blocking::migrations::run(&url, migrator))
         } else {
             tokio::spawn(async move { migrator.run(&url).await })
         };
@@ -79,7 +80,7 @@ async fn a_migration_that_another_program_has_applied_is_skipped() {
 }
 
 #[tokio::test]
-async fn a_migration_that_fails_beside_another_program_is_named() {
+async fn a_migration_that_fails_because_of_another_program_is_named() {
     let db = Database::create().await;
     migrations::run(db.url(), Written(vec![SETUP]))
         .await
@@ -102,7 +103,7 @@ async fn a_migration_that_fails_beside_another_program_is_named() {
     db.until_no_locks().await;
 }
 
-/// As when the server's lock table is full: nothing more can be read then.
+/// As if the server's lock table were full: nothing more can be read then.
 #[tokio::test]
 async fn a_failure_is_reported_whole_if_the_list_cannot_be_read() {
     let db = Database::create().await;

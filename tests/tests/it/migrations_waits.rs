@@ -1,4 +1,4 @@
-//! A run of migrations that waits for another one: what it says of the holder, and how long it waits.
+//! A run of migrations that waits for another one: its report of the holder, and how long it waits.
 
 use crate::bookings::execute;
 use crate::migrations::{MIGRATIONS, NAMES, assert_migrated, telling, until_it_waits};
@@ -28,7 +28,12 @@ async fn it_says_for_whom_it_waits_and_what_it_runs() {
         assert!(later.since > seen.since && later.since < Duration::from_secs(60));
         let said = format!("process {pid} (`booking-service`");
         assert!(later.to_string().starts_with(&said), "{later}");
-        drop(holder.release().await.unwrap());
+        drop(
+            holder
+                .finish(Ok::<_, advisory_runtime::Error>(()))
+                .await
+                .unwrap(),
+        );
     });
     let report = report.unwrap();
     assert_eq!(report.applied, NAMES);
@@ -89,7 +94,7 @@ async fn a_wait_has_an_end_and_names_the_holder() {
         .run(db.url())
         .await;
     assert_eq!(report.unwrap().applied, NAMES);
-    // With nothing pending there is nothing to wait for.
+    // If nothing is pending, there is nothing to wait for.
     let report = migrations::run(db.url(), MIGRATIONS).await.unwrap();
     assert_eq!(report, Report::default());
     drop(holder);

@@ -10,7 +10,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// What an administrator sees, who has no program at hand.
+/// The view of an administrator without a program.
 pub(crate) async fn look(db: &Database) -> Locks {
     look_with(db, &Names::none()).await
 }
@@ -32,21 +32,21 @@ pub(crate) fn backend(locks: &Locks, pid: i32) -> &Backend {
     found.unwrap_or_else(|| panic!("no backend {pid}: {locks:#?}"))
 }
 
-/// Runs a statement that waits, and gives the connection back.
+/// Runs a statement that waits, and returns the connection.
 pub(crate) fn waits(
     mut conn: AsyncPgConnection,
     sql: impl Into<String>,
 ) -> JoinHandle<AsyncPgConnection> {
     let sql = sql.into();
     tokio::spawn(async move {
-        // Its own end, or that of its session: either ends the wait.
+        // Either its own end, or that of its session, ends the wait.
         drop(conn.batch_execute(&sql).await);
         conn
     })
 }
 
-/// Waits until so many backends of the database wait for a lock of any kind. By then `pg_locks` says since when: it shows a
-/// waiter a moment before.
+/// Waits until this many backends of the database wait for a lock of any kind. By then `pg_locks` says since when: it shows a
+/// waiter a moment earlier.
 pub(crate) async fn until_waiters(db: &Database, count: i32) {
     let short = format!(
         "SELECT 'fewer' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
@@ -84,7 +84,7 @@ async fn keys_of_both_spaces_come_back_as_they_were_given() {
         assert_eq!(lock.waiters, []);
     }
     assert_eq!(seen.backends.len(), 1);
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
     let seen = look(&db).await;
@@ -125,13 +125,13 @@ async fn a_holder_is_shown_with_all_that_it_does() {
     assert_eq!(query, "SELECT 'its last word'");
     assert_eq!(*client, None, "a socket");
     assert!(seen.sees_all);
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn waiters_stand_in_line_behind_holders_and_those_ahead_of_them() {
+async fn waiters_are_blocked_by_holders_and_earlier_waiters() {
     let db = Database::create().await;
     let (mut one, mut other) = (db.connect().await, db.connect().await);
     let readers = [pid_of(&mut one).await, pid_of(&mut other).await];
@@ -161,8 +161,8 @@ async fn waiters_stand_in_line_behind_holders_and_those_ahead_of_them() {
         (ahead.pid, ahead.mode, &ahead.held_by[..]),
         (writer, Mode::Exclusive, &pids[..])
     );
-    assert_eq!(ahead.behind, []);
-    // No holder is in the reader's way: the writer ahead of it is.
+    assert!(ahead.behind.is_empty());
+    // The reader is not blocked by a holder, but by the writer ahead of it.
     assert_eq!(
         (next.pid, next.mode, &next.held_by[..]),
         (reader, Mode::Shared, &[][..])
@@ -257,7 +257,7 @@ async fn another_databases_locks_are_not_shown() {
 }
 
 #[tokio::test]
-async fn an_idle_holder_has_a_session_level_lock_and_else_it_is_not_known() {
+async fn only_an_idle_holders_lock_is_known_to_be_session_level() {
     let db = Database::create().await;
     let (mut idle, mut open) = (db.connect().await, db.connect().await);
     execute(&mut idle, "SELECT pg_advisory_lock(5)")
@@ -267,7 +267,7 @@ async fn an_idle_holder_has_a_session_level_lock_and_else_it_is_not_known() {
     execute(&mut open, "SELECT pg_advisory_xact_lock(6)")
         .await
         .unwrap();
-    // The statement that asks for a lock says how long it is held.
+    // The statement that requests a lock shows how long it is held.
     let seen = look(&db).await;
     assert_eq!(lock(&seen, 6).holders[0].scope, Some(Scope::Xact));
     execute(&mut open, "SELECT 1").await.unwrap();

@@ -1,14 +1,16 @@
-//! How old a lock is: the server does not say it, so there are bounds, and they hold.
+//! The age of a lock: the server does not report it, so there are bounds, and they hold.
 
 use crate::bookings::execute;
 use crate::monitor::{backend, lock, look};
-use advisory_runtime::monitor::{Activity, Holder, HolderId, LockHolder, Locks, Scope, State};
+use advisory_runtime::monitor::{
+    self, Activity, Holder, HolderId, LockHolder, Locks, Scope, State,
+};
 use advisory_runtime::{Request, Wait, session};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
 
-/// For how long a session, or its transaction, has been open before it takes a lock.
+/// How long a session, or its transaction, has been open before it acquires a lock.
 const BEFORE: Duration = Duration::from_millis(500);
 const WAIT_BEFORE: &str = "SELECT pg_sleep(0.5)";
 
@@ -19,16 +21,17 @@ fn holder(seen: &Locks, key: i64) -> &Holder {
     holder
 }
 
-/// Who holds the lock, as a call is told that does not get it.
+/// The holder of the lock, as the error of a refused call shows it.
 async fn told(conn: &mut AsyncPgConnection, key: i64) -> LockHolder {
     let missed = session::acquire(conn, Request::new(key).wait(Wait::Never)).await;
-    let mut holders = missed.unwrap_err().holders(conn).await.unwrap();
+    let error = missed.unwrap_err();
+    let mut holders = monitor::holders(conn, &error).await.unwrap();
     assert_eq!(holders.len(), 1, "{holders:?}");
     holders.remove(0)
 }
 
 #[tokio::test]
-async fn a_transactions_lock_is_no_older_than_it_and_no_younger_than_its_silence() {
+async fn a_transactions_lock_is_between_its_begin_and_its_last_change() {
     let db = Database::create().await;
     let (mut conn, mut held) = (db.connect().await, db.connect().await);
     execute(&mut held, WAIT_BEFORE).await.unwrap();
@@ -60,7 +63,7 @@ async fn a_transactions_lock_is_no_older_than_it_and_no_younger_than_its_silence
 }
 
 #[tokio::test]
-async fn a_session_level_lock_is_as_old_as_its_sessions_silence_or_older() {
+async fn a_session_level_lock_is_at_least_as_old_as_its_idle_time() {
     let db = Database::create().await;
     let (mut conn, mut held) = (db.connect().await, db.connect().await);
     execute(&mut held, "SELECT pg_advisory_lock(5)")
@@ -74,7 +77,7 @@ async fn a_session_level_lock_is_as_old_as_its_sessions_silence_or_older() {
     assert!(found.held_at_most.unwrap() >= BEFORE, "{found:?}");
     assert!(told(&mut conn, 5).await.held_for().unwrap() <= taken.elapsed());
 
-    // Of a session that runs a statement nothing is known: the statement itself may have taken the lock.
+    // Nothing is known about a session that runs a statement: the statement itself may have acquired the lock.
     let pid = pid_of(&mut held).await;
     let running = tokio::spawn(async move { held.batch_execute("SELECT pg_sleep(60)").await });
     db.until_active("pg_sleep(60)").await;

@@ -1,4 +1,4 @@
-//! `monitor::claimed_rows`: the claimed rows of any table that is known by its name alone.
+//! `monitor::claimed_rows`: the claimed rows of any table, given only its name.
 
 use advisory_runtime::monitor::{self, ClaimedRow};
 use advisory_tests::Database;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A table of this name, as SQL quotes it, with a row that is claimed for an hour.
+/// A table of this name, quoted as in SQL, with a row that is claimed for an hour.
 async fn table(db: &Database, name: &str) {
     db.run(&format!(
         "CREATE TABLE {name} (id int PRIMARY KEY, locked_until timestamptz, locked_by text); \
@@ -21,9 +21,9 @@ fn is_the_row(rows: &[ClaimedRow]) -> bool {
         && row.remaining > HOUR / 2 && row.remaining <= HOUR)
 }
 
-/// In a string literal the backslash escapes the quote behind it where `standard_conforming_strings` is off.
+/// In a string literal the backslash escapes the quote after it if `standard_conforming_strings` is off.
 #[tokio::test]
-async fn a_tables_name_is_a_name_whatever_it_contains_and_however_the_session_reads_strings() {
+async fn a_tables_name_is_quoted_under_any_string_setting() {
     let db = Database::create().await;
     let names = [
         (r"a\'b", r#""a\'b""#),
@@ -37,7 +37,7 @@ async fn a_tables_name_is_a_name_whatever_it_contains_and_however_the_session_re
         table(&db, quoted).await;
     }
     for setting in ["on", "off"] {
-        // PostgreSQL 19 has no other value than `on`.
+        // PostgreSQL 19 has only the value `on`.
         let set = format!("SET standard_conforming_strings = {setting}");
         if conn.batch_execute(&set).await.is_err() {
             continue;
@@ -76,7 +76,7 @@ async fn a_row_that_is_claimed_forever_is_listed_with_the_others() {
 #[tokio::test]
 async fn a_tables_columns_can_be_called_as_anything() {
     let db = Database::create().await;
-    // Names that the statement gives to tables and columns of its own.
+    // Names that the statement uses for its own tables and columns.
     let names = ["t", "i", "k", "a", "key", "remaining", "attname", "jobs"];
     let columns = names.map(|name| format!("{name} int")).join(", ");
     table(&db, "jobs").await;

@@ -1,4 +1,4 @@
-//! The names that the comments in front of queries give to locks: likely, or one of several.
+//! Names of locks from the comments in front of queries: likely, or one of several.
 
 use crate::bookings::execute;
 use crate::monitor::{backend, lock, look, look_with, waits};
@@ -7,7 +7,7 @@ use advisory_runtime::monitor::{Activity, Certainty, HolderId, Names, keys_of};
 use advisory_runtime::{Error, Key, LockKey, session};
 use advisory_tests::{Database, pid_of};
 
-/// What a locked call sends behind its comment, and the key that it asks for.
+/// The message of a locked call after its comment, and the key that it requests.
 const MESSAGES: [(&str, Key); 8] = [
     (
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;\
@@ -187,7 +187,7 @@ async fn any_pattern_is_shown_in_printable_ascii_and_known_again() {
         assert_eq!(found.sites.len(), usize::from(is_known), "{text}");
         let key = if is_known { pattern } else { text };
         assert!(found.key.starts_with(key), "{found:?}");
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
 }
 
@@ -204,7 +204,7 @@ async fn of_several_keys_each_name_is_possible_unless_they_have_one() {
     let seen = look_with(&db, &names()).await;
     assert_eq!(called(lock(&seen, 1)), both);
     assert_eq!(called(lock(&seen, 2)), both);
-    // A waiter for one of them alone says which one that is.
+    // A waiter for only one of them shows which one that is.
     let message = format!("/*advisory:{BOOKING}*/;SELECT pg_catalog.pg_advisory_lock(2)");
     let waiting = waits(db.connect().await, message);
     db.until_waiting(2).await;
@@ -243,7 +243,7 @@ async fn a_query_that_is_cut_names_what_is_left_of_it() {
     assert_eq!(called(lock(&seen, 39)), [(Certainty::Possible, BOOKING)]);
     assert_eq!(called(lock(&seen, 40)), []);
 
-    // Nothing but the text is left of this one, which waits behind the cut.
+    // Only the text of this one is left, which waits after the truncated part.
     let padding = format!("pg_catalog.set_config('a.b','{}',true)", "x".repeat(1000));
     let message = format!("/*advisory:free:<x>*/;SELECT {padding},pg_catalog.pg_advisory_lock(40)");
     let waiting = waits(db.connect().await, message);

@@ -1,7 +1,8 @@
-//! The names of locks that are certain, because the number can be checked. `monitor_comments` has the others.
+//! Names of locks that are certain, because the number can be checked. `monitor_comments` tests the others.
 
 use crate::bookings::{database, execute, key_of};
 use crate::monitor::{lock, look_with};
+use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::inventory::Site;
 use advisory_runtime::lease::Table;
 use advisory_runtime::monitor::{self, Certainty, Lock, Names, Scope};
@@ -32,7 +33,7 @@ pub(crate) fn pattern(function: &str, pattern: &str) -> Site {
     site(function, pattern, &format!("pattern {pattern}"), "xact")
 }
 
-/// A program whose locks are known.
+/// A program with known locks.
 fn shop() -> Vec<Site> {
     let cleanup = Site {
         name: Some("cleanup".into()),
@@ -54,7 +55,7 @@ pub(crate) fn names() -> Names {
     Names::of(shop()).unwrap()
 }
 
-/// What a lock is called, and how sure that is.
+/// The name of a lock, and how certain it is.
 pub(crate) fn called(lock: &Lock) -> Vec<(Certainty, &str)> {
     let names = lock.names.iter();
     names.map(|name| (name.certainty, &*name.key)).collect()
@@ -66,7 +67,7 @@ pub(crate) async fn take(conn: &mut AsyncPgConnection, arguments: &str) {
         .unwrap();
 }
 
-/// Sends a message as a locked call does: in the simple protocol.
+/// Sends a message like a locked call: in the simple protocol.
 pub(crate) async fn send(conn: &mut AsyncPgConnection, message: &str) {
     conn.batch_execute(message).await.unwrap();
 }
@@ -89,7 +90,7 @@ async fn fixed_numbers_and_constant_patterns_are_certain() {
         take(&mut conn, arguments).await;
     }
     take(&mut conn, &number("nightly-report").to_string()).await;
-    // A wrong comment does not matter to a number that is known.
+    // A wrong comment does not affect a known number.
     take_as(&mut conn, BOOKING, "42424242").await;
     let seen = look_with(&db, &names()).await;
     let certain = Certainty::Certain;
@@ -116,7 +117,7 @@ async fn a_lease_gives_no_advisory_lock_its_name() {
 }
 
 #[tokio::test]
-async fn a_rendered_key_is_certain_where_it_has_the_number_and_names_no_other() {
+async fn a_rendered_key_is_certain_for_its_own_number_only() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     let keys = ["booking:7:2025-01-15", "free:a"];
@@ -134,7 +135,7 @@ async fn a_rendered_key_is_certain_where_it_has_the_number_and_names_no_other() 
     assert_eq!(called(lock(&seen, 99)), []);
 }
 
-/// Nothing else of the tests' program has this number.
+/// No other lock in the tests has this number.
 #[advisory_lock(key = 7_316_504_281, name = "monitored-number", scope = "session")]
 async fn monitored(conn: &mut AsyncPgConnection, db: &Database) -> QueryResult<()> {
     let seen = look_with(db, &Names::of_program().unwrap()).await;
@@ -167,14 +168,14 @@ async fn the_running_program_names_its_own_locks_and_keys() {
         [(Certainty::Certain, "monitored-account:7")]
     );
     assert_eq!(account.names[0].sites[0].function, "Account");
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     let held = xact::begin(&mut conn, key_of(7)).await.unwrap();
     assert_eq!(look_with(&db, &names).await.locks[0].names, []);
     drop(held);
 }
 
 #[tokio::test]
-async fn leases_are_named_by_a_fixed_key_or_by_the_text_that_the_table_keeps() {
+async fn leases_are_named_by_a_fixed_key_or_by_the_tables_text() {
     let db = crate::lease::database().await;
     let mut conn = db.connect().await;
     let table = Table::new().held_by("worker-7").unwrap();

@@ -1,4 +1,4 @@
-//! What a role may see and end, what nobody may fake, and the same on blocking Diesel.
+//! What a role may see and end, protection against forged names, and the same on blocking Diesel.
 
 use crate::bookings::{database, execute};
 use crate::monitor::{backend, lock, look, until_waiters, waits};
@@ -9,7 +9,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 
-/// A role of this test's own: roles are the server's, not the database's.
+/// A role that only this test uses: roles belong to the server, not to the database.
 async fn role(db: &Database, name: &str) -> String {
     let role = format!("monitor_{name}_{}", std::process::id());
     db.run(&format!("CREATE ROLE {role} LOGIN")).await;
@@ -22,7 +22,7 @@ async fn remove(db: &Database, roles: &[&str]) {
     }
 }
 
-/// A connection that has logged in as that role: a session that takes another role later still counts as its own.
+/// A connection that has logged in as that role: a session that changes its role later still counts as its own.
 async fn connect_as(db: &Database, role: &str) -> AsyncPgConnection {
     let (scheme, address) = db.url().split_once("://").unwrap();
     let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
@@ -36,7 +36,7 @@ async fn look_as(conn: &mut AsyncPgConnection) -> Locks {
 }
 
 #[tokio::test]
-async fn without_pg_monitor_waits_are_seen_but_no_queries_and_no_names_in_them() {
+async fn without_pg_monitor_waits_are_seen_but_not_queries_or_names() {
     let db = Database::create().await;
     let (watcher, app) = (role(&db, "watcher").await, role(&db, "app").await);
     let mut holder = connect_as(&db, &app).await;
@@ -93,7 +93,7 @@ async fn without_pg_monitor_waits_are_seen_but_no_queries_and_no_names_in_them()
         );
         db.run(&format!("REVOKE {enough} FROM {watcher}")).await;
     }
-    // Its own it always sees.
+    // It always sees its own.
     execute(&mut conn, "SELECT pg_advisory_lock(6)")
         .await
         .unwrap();
@@ -107,7 +107,7 @@ async fn without_pg_monitor_waits_are_seen_but_no_queries_and_no_names_in_them()
 }
 
 #[tokio::test]
-async fn a_waiter_is_cancelled_and_a_holder_terminated_with_its_locks_free() {
+async fn a_waiter_is_cancelled_and_a_terminated_holder_releases() {
     let db = Database::create().await;
     let (mut holder, mut waiter, mut conn) =
         (db.connect().await, db.connect().await, db.connect().await);
@@ -150,7 +150,7 @@ async fn a_waiter_is_cancelled_and_a_holder_terminated_with_its_locks_free() {
 }
 
 #[tokio::test]
-async fn who_may_not_end_a_session_is_told_the_role_that_may() {
+async fn a_role_that_may_not_end_a_session_learns_which_may() {
     let db = Database::create().await;
     let (watcher, app) = (role(&db, "signals").await, role(&db, "signalled").await);
     let mut root = db.connect().await;
@@ -186,7 +186,7 @@ async fn who_may_not_end_a_session_is_told_the_role_that_may() {
     remove(&db, &[&watcher, &app]).await;
 }
 
-/// Twins of what the monitor asks with, which say nothing or the wrong thing.
+/// Objects with the names that the monitor's queries use, which return nothing or the wrong thing.
 const HOSTILE: &str = "
     CREATE VIEW public.pg_locks AS SELECT * FROM pg_catalog.pg_locks WHERE false;
     CREATE VIEW public.pg_database AS SELECT * FROM pg_catalog.pg_database WHERE false;
@@ -270,7 +270,7 @@ async fn blocking_diesel_sees_and_ends_the_same() {
         let seen = blocking::monitor::locks(&mut conn, &names).unwrap();
         let waiter = seen.locks[0].waiters[0].pid;
         let cancelled = blocking::monitor::cancel(&mut conn, seen.backend(waiter).unwrap());
-        // Before it is gone it could be given the lock.
+        // It could get the lock before its session has ended.
         let waits = |locks: &Locks| locks.locks.iter().any(|lock| !lock.waiters.is_empty());
         while waits(&blocking::monitor::locks(&mut conn, &names).unwrap()) {
             std::thread::yield_now();
@@ -295,7 +295,7 @@ async fn blocking_diesel_sees_and_ends_the_same() {
     drop(waiting.await.unwrap());
 }
 
-/// The lock that no session has: its transaction was prepared, and the client that should commit it has died.
+/// A lock without a session: its transaction was prepared, and the client that should commit it has died.
 #[tokio::test]
 async fn a_prepared_transaction_is_shown_as_the_holder() {
     let db = Database::create().await;

@@ -1,4 +1,5 @@
-//! Locked calls inside an open transaction: `Ok` keeps the lock to the outer end, `Err` frees it with the savepoint.
+//! Locked calls inside an open transaction: `Ok` keeps the lock to the end of the outer transaction, `Err` releases it with the
+//! savepoint.
 
 use crate::bookings::{book, committed, database, execute, in_transaction, insert, key_of};
 use advisory_runtime::{Error, advisory_lock, xact};
@@ -32,7 +33,7 @@ async fn ok_keeps_the_lock_to_the_end_of_the_outer_transaction() {
 }
 
 #[tokio::test]
-async fn an_error_frees_the_lock_and_leaves_the_outer_transaction_alive() {
+async fn an_error_releases_the_lock_and_keeps_the_outer_transaction() {
     let db = database().await;
     let mut conn = db.connect().await;
     in_transaction::<_, DieselError>(&mut conn, async |conn| {
@@ -71,7 +72,7 @@ async fn a_refused_lock_leaves_the_outer_transaction_alive() {
     })
     .await
     .unwrap();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(committed(&db, 1).await, 1);
     db.until_quiet().await;
 }
@@ -92,7 +93,7 @@ async fn locked_calls_nest_in_locked_calls() {
 }
 
 #[tokio::test]
-async fn inside_repeatable_read_it_is_refused_since_it_would_read_an_old_snapshot() {
+async fn inside_repeatable_read_it_is_refused() {
     let db = database().await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let mut conn = db.connect().await;
@@ -115,7 +116,7 @@ async fn inside_repeatable_read_it_is_refused_since_it_would_read_an_old_snapsho
 }
 
 #[tokio::test]
-async fn a_role_whose_default_is_serializable_still_reads_what_the_holder_wrote() {
+async fn a_serializable_role_still_reads_the_holders_writes() {
     let db = database().await;
     let (mut first, mut second) = (db.connect().await, db.connect().await);
     execute(
@@ -128,12 +129,12 @@ async fn a_role_whose_default_is_serializable_still_reads_what_the_holder_wrote(
     insert(held.conn(), 7, "Ada").await.unwrap();
     let waiting = tokio::spawn(async move { book(&mut second, 7, "Grace").await });
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(!waiting.await.unwrap().unwrap());
 }
 
 #[tokio::test]
-async fn a_swallowed_error_of_a_nested_call_is_found_and_leaves_the_outer_transaction_alive() {
+async fn an_ignored_nested_error_is_found_and_keeps_the_outer_one() {
     #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
     async fn swallow(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
         insert(conn, room, "nobody").await?;
@@ -192,7 +193,7 @@ async fn inside_diesels_test_transaction_nothing_is_committed() {
 }
 
 #[tokio::test]
-async fn a_connection_lost_in_a_nested_body_dooms_the_outer_transaction() {
+async fn a_connection_lost_in_a_nested_body_poisons_the_outer_one() {
     #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
     async fn lost(conn: &mut AsyncPgConnection, db: &advisory_tests::Database) -> QueryResult<()> {
         let pid = pid_of(conn).await;
@@ -210,7 +211,7 @@ async fn a_connection_lost_in_a_nested_body_dooms_the_outer_transaction() {
 }
 
 #[tokio::test]
-async fn a_nested_call_that_commits_by_hand_and_fails_dooms_the_outer_transaction() {
+async fn a_nested_commit_by_hand_that_fails_poisons_the_outer_one() {
     #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
     async fn commit(conn: &mut AsyncPgConnection) -> QueryResult<()> {
         execute(conn, "COMMIT").await?;
@@ -242,7 +243,7 @@ async fn a_call_inside_a_transaction_ended_by_hand_dooms_what_is_left() {
 }
 
 #[tokio::test]
-async fn a_call_inside_a_failed_transaction_leaves_it_for_diesel_to_roll_back() {
+async fn a_failed_outer_transaction_is_left_for_diesel_to_roll_back() {
     let db = database().await;
     let pool = db.deadpool(1);
     {
@@ -255,7 +256,7 @@ async fn a_call_inside_a_failed_transaction_leaves_it_for_diesel_to_roll_back() 
         });
         assert!(matches!(result.await, Err(DieselError::NotFound)));
     }
-    // The connection idles in its pool: nothing but the rollback can have freed the lock.
+    // The connection is idle in its pool, so only the rollback can have released the lock.
     db.until_quiet().await;
     assert!(
         book(&mut pool.get().await.unwrap(), 1, "Grace")
@@ -289,7 +290,7 @@ async fn a_nested_body_cannot_end_its_savepoint_through_diesel() {
 #[tokio::test]
 async fn a_nested_body_that_lost_its_lock_half_way_is_found_out() {
     #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
-    async fn begin_anew(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    async fn begin_again(conn: &mut AsyncPgConnection) -> QueryResult<()> {
         insert(conn, 1, "undone").await?;
         execute(conn, "ROLLBACK TO SAVEPOINT advisory_savepoint_1").await?;
         insert(conn, 3, "without the lock").await.map(drop)
@@ -300,7 +301,7 @@ async fn a_nested_body_that_lost_its_lock_half_way_is_found_out() {
     let db = database().await;
     let mut conn = db.connect().await;
     in_transaction::<_, DieselError>(&mut conn, async |conn| {
-        let error = begin_anew(conn).await.unwrap_err();
+        let error = begin_again(conn).await.unwrap_err();
         let found = Error::find(&error);
         assert!(
             matches!(found.as_deref(), Some(Error::TransactionEnded { .. })),
@@ -319,7 +320,7 @@ async fn a_nested_body_that_lost_its_lock_half_way_is_found_out() {
 }
 
 #[tokio::test]
-async fn a_transaction_dropped_inside_the_body_is_rolled_back_before_the_call_returns() {
+async fn a_transaction_dropped_in_the_body_is_rolled_back_first() {
     #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
     async fn give_up(conn: &mut AsyncPgConnection, is_ok: bool) -> QueryResult<()> {
         let (reach, reached) = tokio::sync::oneshot::channel();

@@ -5,7 +5,7 @@ use advisory_runtime::{Request, Wait, xact};
 use diesel::result::Error as DieselError;
 
 #[tokio::test]
-async fn a_nested_call_goes_on_where_the_roles_default_is_read_uncommitted() {
+async fn a_nested_call_works_for_a_read_uncommitted_role() {
     let db = database().await;
     let mut conn = db.connect().await;
     execute(

@@ -1,6 +1,6 @@
-//! What a test listens with: a subscriber of `tracing`, and a recorder of `metrics`.
+//! Recorders for tests: a subscriber of `tracing`, and a recorder of `metrics`.
 //!
-//! Such tests run in processes of their own: whether a span is wanted is remembered for the whole process, by the first call.
+//! Such tests run in processes of their own: the first call decides for the whole process whether a span is enabled.
 
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
@@ -14,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
 
-/// What was said, in order: `new advisory_lock pattern=…`, `event …`, and where the body's own events were.
+/// The recorded output, in order: `new advisory_lock pattern=…`, `event …`, and the body's own events.
 #[derive(Clone, Default)]
 pub(crate) struct Heard {
     only_warnings: bool,
@@ -27,7 +27,7 @@ struct Line(String);
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Times differ from run to run.
+        // Times differ between runs.
         if !field.name().ends_with("_ms") {
             let _: std::fmt::Result = write!(self.0, " {}={value:?}", field.name());
         }
@@ -35,7 +35,7 @@ impl Visit for Line {
 }
 
 impl Heard {
-    /// As most programs are run.
+    /// The configuration of most programs.
     pub(crate) fn only_warnings() -> Self {
         Self {
             only_warnings: true,
@@ -158,14 +158,14 @@ pub(crate) fn is_alone() -> bool {
     std::env::var_os(ALONE).is_some()
 }
 
-/// Runs these tests of a module, each in a process of its own.
+/// Runs these tests of a module, each in its own process.
 pub(crate) async fn each_alone(module: &str, names: &[&str]) {
     for name in names {
         alone(module, &[name]).await;
     }
 }
 
-/// Runs these tests of a module, and no other, in one process.
+/// Runs only these tests of a module, in one process.
 pub(crate) async fn alone(module: &str, names: &[&str]) {
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     let tests = names.iter().map(|name| format!("{module}::{name}"));

@@ -1,4 +1,4 @@
-//! What the operators of a server see of many calls: a constant number of entries in `pg_stat_statements`, and nothing in the log where a
+//! What operators of a server see of many calls: a constant number of entries in `pg_stat_statements`, and nothing in the log if a
 //! try finds its lock held.
 
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};
@@ -57,7 +57,7 @@ const KINDS: [Kind; 20] = [
     Kind::SessionTrySeveral,
 ];
 
-/// For several keys, all on this side of `key` and near it.
+/// For `key` and its neighbours towards zero.
 fn near(key: i64, count: i64) -> Request {
     let step = if key < 0 { 1 } else { -1 };
     Request::all((0..count).map(|number| key + step * number))
@@ -99,8 +99,8 @@ impl Kind {
             let mut outer = xact::begin(conn, (1, 1)).await?;
             let inner = xact::begin(outer.conn(), request).await?;
             let keys = inner.acquired().keys().to_vec();
-            xact::finish(inner, Ok::<_, Error>(())).await?;
-            return xact::finish(outer, Ok(keys)).await;
+            inner.finish(Ok::<_, Error>(())).await?;
+            return outer.finish(Ok(keys)).await;
         }
         let held = if self.is_session() {
             session::acquire(conn, request).await?
@@ -108,7 +108,7 @@ impl Kind {
             xact::begin(conn, request).await?
         };
         let keys = held.acquired().keys().to_vec();
-        xact::finish(held, Ok(keys)).await
+        held.finish(Ok(keys)).await
     }
 
     /// The same on Diesel's blocking connection.
@@ -117,15 +117,15 @@ impl Kind {
         if let Self::Nested = self {
             let mut outer = blocking::xact::begin(conn, (1, 1))?;
             let inner = blocking::xact::begin(outer.conn(), request)?;
-            blocking::xact::finish(inner, Ok::<_, Error>(()))?;
-            return blocking::xact::finish(outer, Ok(()));
+            inner.finish(Ok::<_, Error>(()))?;
+            return outer.finish(Ok(()));
         }
         let held = if self.is_session() {
             blocking::session::acquire(conn, request)?
         } else {
             blocking::xact::begin(conn, request)?
         };
-        blocking::xact::finish(held, Ok(()))
+        held.finish(Ok(()))
     }
 }
 
@@ -134,13 +134,13 @@ async fn texts(conn: &mut AsyncPgConnection, sql: &str) -> Vec<String> {
     texts.load(conn).await.unwrap()
 }
 
-/// The statements that the server counts, but for the question for them.
+/// The statements that the server counts, without the query for them.
 async fn statements(observer: &mut AsyncPgConnection) -> Vec<String> {
     let all = "SELECT query FROM pg_stat_statements WHERE strpos(query, 'pg_stat_statements') = 0 ORDER BY query";
     texts(observer, all).await
 }
 
-/// A server with the extension, where it is there.
+/// A server with the extension, if it is installed.
 async fn server_that_counts() -> Option<OwnServer> {
     if !owns_server() {
         left_out("pg_stat_statements", "the server is somebody's own");
@@ -165,11 +165,11 @@ async fn server_that_counts() -> Option<OwnServer> {
     Some(server)
 }
 
-/// In so many calls, each with keys of its own.
+/// In this many calls, each with its own keys.
 const CALLS: i64 = 300;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hundreds_of_calls_of_each_kind_leave_a_constant_number_of_statements() {
+async fn hundreds_of_calls_leave_a_constant_number_of_statements() {
     let Some(server) = server_that_counts().await else {
         return;
     };
@@ -177,7 +177,7 @@ async fn hundreds_of_calls_of_each_kind_leave_a_constant_number_of_statements() 
     let create = "CREATE EXTENSION pg_stat_statements";
     observer.batch_execute(create).await.unwrap();
     let key = |number: i64| (number - CALLS / 2).wrapping_mul(0x1_2345_6789);
-    // The server counts a number that fits an `int4` as another statement than a larger one.
+    // The server counts a number that fits into an `int4` separately from a larger one.
     let first_keys = [1_234, 5, -5, key(0), key(CALLS)];
     let url = server.url().to_owned();
     let mut blocking = spawn_blocking(move || PgConnection::establish(&url).unwrap())
@@ -219,11 +219,11 @@ async fn hundreds_of_calls_of_each_kind_leave_a_constant_number_of_statements() 
         let after = statements(&mut observer).await;
         assert_eq!(after, before, "a miss of {kind:?}");
     }
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_try_that_finds_its_lock_held_writes_nothing_into_the_servers_log() {
+async fn a_try_that_misses_writes_nothing_into_the_servers_log() {
     if !owns_server() {
         return left_out("the server's log", "the server is somebody's own");
     }
@@ -267,8 +267,8 @@ async fn a_try_that_finds_its_lock_held_writes_nothing_into_the_servers_log() {
     let mut outer = xact::begin(&mut conn, 1).await.unwrap();
     let missed = xact::begin(outer.conn(), Request::new(7).wait(Wait::Never)).await;
     drop(missed.unwrap_err());
-    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
-    // What follows in the log is behind all of that.
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
+    // Later lines of the log come after all of that.
     conn.batch_execute("SELECT no_such_column")
         .await
         .unwrap_err();
@@ -279,11 +279,11 @@ async fn a_try_that_finds_its_lock_held_writes_nothing_into_the_servers_log() {
     }
     after.retain(|line| !line.contains("no_such_column"));
     assert_eq!(after, before);
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_lowest_and_the_highest_key_are_taken_in_every_kind_of_call() {
+async fn the_lowest_and_the_highest_key_work_in_every_kind_of_call() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     let mut blocking = db.establish();
@@ -317,7 +317,7 @@ async fn the_lowest_and_the_highest_key_are_taken_in_every_kind_of_call() {
             let held = session::acquire(&mut conn, request.clone()).await.unwrap();
             let seen: Vec<_> = db.locks().await.iter().map(|lock| lock.key).collect();
             assert_eq!(seen, [locked], "{request:?}");
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
     }
     db.until_quiet().await;

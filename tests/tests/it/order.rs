@@ -1,6 +1,6 @@
-//! The order in which locks are taken: which edges are recorded, and which of them are a deadlock that can happen.
+//! The order of locks: which edges are recorded, and which of them can cause a deadlock.
 //!
-//! What is recorded is the process's, so each test has patterns of its own.
+//! The records belong to the process, so each test has patterns of its own.
 #![cfg(debug_assertions)]
 
 use crate::bookings::execute;
@@ -11,7 +11,7 @@ use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
-/// What was recorded of the locks whose patterns begin so.
+/// The records of locks whose patterns begin with this.
 pub(crate) fn order(of: &str) -> LockOrder {
     let mut order = lock_order();
     order.edges.retain(|edge| is_of(edge, of));
@@ -57,7 +57,7 @@ locked!(ab_a_then_b(id) "ab-a:<id>", name = "ab-a" => ab_b);
 locked!(ab_b_then_a(id) "ab-b:<id>", name = "ab-b" => ab_a);
 
 #[tokio::test]
-async fn two_orders_are_told_though_nobody_has_waited() {
+async fn two_orders_are_reported_even_if_nothing_waited() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     ab_a_then_b(&mut conn, 1).await.unwrap();
@@ -101,7 +101,7 @@ async fn own_again(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<()> {
 }
 
 #[tokio::test]
-async fn another_key_of_the_same_pattern_is_a_hazard_and_the_same_key_is_none() {
+async fn another_key_of_a_pattern_is_a_hazard_and_the_same_is_not() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     own_again(&mut conn, 1).await.unwrap();
@@ -124,7 +124,7 @@ async fn again(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<()> {
 }
 
 #[tokio::test]
-async fn a_lock_that_the_session_has_already_is_waited_for_by_nobody() {
+async fn a_lock_that_the_session_already_has_is_not_an_edge() {
     let db = Database::create().await;
     again(&mut db.connect().await, 1).await.unwrap();
     assert_eq!(edges("again-"), ["again-a:<id> > again-b:<id>"]);
@@ -154,7 +154,7 @@ async fn pair_e(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<()> {
 }
 
 #[tokio::test]
-async fn keys_of_one_call_are_no_order_among_themselves_and_each_is_its_own_lock() {
+async fn keys_of_one_call_are_separate_locks_without_an_order() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     pair(&mut conn, 1).await.unwrap();
@@ -207,7 +207,7 @@ async fn read_and_raise(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<()
 }
 
 #[tokio::test]
-async fn readers_wait_for_no_reader_and_a_reader_that_writes_waits_for_another_such() {
+async fn only_upgrading_readers_wait_for_each_other() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     read_a_then_b(&mut conn, 1).await.unwrap();
@@ -255,7 +255,7 @@ locked!(trip_a(id) "trip-a:<id>");
 locked!(trip_b(id) "trip-b:<id>");
 
 #[tokio::test]
-async fn the_server_is_asked_only_where_a_transaction_of_diesels_own_may_hold_more() {
+async fn the_server_is_asked_only_inside_diesels_own_transaction() {
     let db = Database::create().await;
     let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
@@ -272,7 +272,7 @@ async fn the_server_is_asked_only_where_a_transaction_of_diesels_own_may_hold_mo
     })
     .await
     .unwrap();
-    // Prepared and executed, beside the six of the calls and the transaction.
+    // Prepared and executed, in addition to the six of the calls and the transaction.
     assert_eq!(proxy.round_trips(), 8, "{:#?}", proxy.queries());
 }
 
@@ -308,12 +308,12 @@ async fn a_process_without_nested_locks_leaves_an_empty_record() {
 }
 
 #[test]
-fn each_process_appends_what_it_records_to_the_file_that_it_is_told() {
+fn each_process_appends_its_records_to_the_given_file() {
     let file = std::env::temp_dir().join(format!("advisory-lock-order-{}", std::process::id()));
-    // Of a process that had this number before, and failed.
+    // From an earlier, failed process with the same number.
     drop(std::fs::remove_file(&file));
     for _ in 0..2 {
-        let again = "order::two_orders_are_told_though_nobody_has_waited";
+        let again = "order::two_orders_are_reported_even_if_nothing_waited";
         let ran = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", again])
             .env("ADVISORY_LOCK_ORDER", &file)

@@ -1,4 +1,4 @@
-//! Which lock around two others rules a deadlock between them out?
+//! Locks around two others that make a deadlock between them impossible.
 #![cfg(debug_assertions)]
 
 use crate::order::{edges, locked, order};
@@ -26,7 +26,7 @@ import!(shared "gate-shared", mode = "shared" => row_of_shared "shared-row:<id>"
 import!(permits "gate-permits", permits = 2, poll = "5ms" => row_of_permits "permits-row:<id>");
 
 #[tokio::test]
-async fn one_exclusive_lock_around_both_rules_a_deadlock_out_and_no_other_does() {
+async fn only_one_exclusive_lock_around_both_rules_a_deadlock_out() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     one(&mut conn, 1).await.unwrap();

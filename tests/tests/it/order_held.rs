@@ -1,4 +1,4 @@
-//! How long a lock counts as held for the order of locks.
+//! How long a lock counts as held in the order of locks.
 #![cfg(debug_assertions)]
 
 use crate::order::{edges, locked};
@@ -13,12 +13,12 @@ locked!(kept_b(id) "kept-b:<id>");
 locked!(kept_c(id) "kept-c:<id>");
 
 #[tokio::test]
-async fn what_a_nested_call_has_left_to_the_transaction_is_held_to_its_end() {
+async fn a_nested_calls_lock_is_held_to_the_transactions_end() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     conn.transaction::<_, diesel::result::Error, _>(async |conn| {
         kept_a(conn, 1).await?;
-        // Undone, and its lock with it.
+        // Rolled back, and its lock released.
         let undone = conn.transaction::<(), diesel::result::Error, _>(async |conn| {
             kept_c(conn, 1).await?;
             Err(diesel::result::Error::RollbackTransaction)
@@ -60,7 +60,7 @@ async fn left_c(
 locked!(left_d(id) "left-d:<id>");
 
 #[tokio::test]
-async fn under_a_call_it_is_held_to_that_calls_end_and_seen_from_another_connection() {
+async fn under_a_call_it_is_held_to_that_calls_end() {
     let db = Database::create().await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     left_c(&mut conn, &mut other, 1).await.unwrap();
@@ -82,7 +82,7 @@ locked!(test_a(id) "test-a:<id>");
 locked!(test_b(id) "test-b:<id>");
 
 #[tokio::test]
-async fn what_a_tests_transaction_keeps_is_no_order_of_the_program() {
+async fn locks_kept_by_a_test_transaction_are_not_the_programs_order() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     conn.begin_test_transaction().await.unwrap();
@@ -100,16 +100,16 @@ async fn what_a_tests_transaction_keeps_is_no_order_of_the_program() {
 locked!(by_hand(id) "hand-a:<id>");
 
 #[tokio::test]
-async fn a_lock_that_is_taken_by_hand_is_held_on_its_connection_until_it_is_released() {
+async fn a_lock_taken_by_hand_is_held_until_it_is_released() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     let mut held = session::acquire(&mut conn, 424_243).await.unwrap();
     let inner = xact::begin(held.conn(), Request::new(424_244).wait(Wait::Never))
         .await
         .unwrap();
-    xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+    inner.finish(Ok::<_, Error>(())).await.unwrap();
     by_hand(held.conn(), 1).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     by_hand(&mut conn, 1).await.unwrap();
     let numbers = lock_order().edges;
     let under = numbers

@@ -3,13 +3,13 @@
 
 use crate::lease::database;
 use crate::order::{edges, order};
-use advisory_runtime::lease::{Leases, Request, Table};
-use advisory_runtime::{Error, Wait, advisory_lock};
+use advisory_runtime::lease::{Error, Leases, Request, Table};
+use advisory_runtime::{PoolError, Wait, advisory_lease, advisory_lock};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
 use std::time::Duration;
 
-#[advisory_lock(key = "mixed-lease:<id>", scope = "lease", pool = pool, name = "mixed-lease")]
+#[advisory_lease(key = "mixed-lease:<id>", pool = pool, name = "mixed-lease")]
 async fn leased_then_locked(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     locked(pool, id).await
 }
@@ -26,7 +26,7 @@ async fn locked_then_leased(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(
     leased(pool, id).await
 }
 
-#[advisory_lock(key = "mixed-lease:<id>", scope = "lease", pool = pool, name = "mixed-lease")]
+#[advisory_lease(key = "mixed-lease:<id>", pool = pool, name = "mixed-lease")]
 async fn leased(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     Ok(())
 }
@@ -36,7 +36,7 @@ async fn lent(
 ) -> Result<diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection>, Error> {
     pool.get()
         .await
-        .map_err(|error| Error::Pool(Box::new(error)))
+        .map_err(|error| PoolError::new(error).into())
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_lease_and_a_lock_have_an_order() {
     }
 }
 
-#[advisory_lock(key = "own-lease:<id>", scope = "lease", pool = first, name = "own-lease")]
+#[advisory_lease(key = "own-lease:<id>", pool = first, name = "own-lease")]
 async fn twice(
     first: &Leases<Pool<AsyncPgConnection>>,
     second: &Leases<Pool<AsyncPgConnection>>,
@@ -69,7 +69,7 @@ async fn twice(
 }
 
 #[tokio::test]
-async fn a_task_that_waits_for_its_own_lease_is_told() {
+async fn a_task_that_waits_for_its_own_lease_is_reported() {
     let db = database().await;
     let leases = Leases::new(db.deadpool(2));
     for wait in [Wait::Forever, Wait::For(Duration::from_secs(30))] {
@@ -84,18 +84,18 @@ async fn a_task_that_waits_for_its_own_lease_is_told() {
 }
 
 #[tokio::test]
-async fn what_is_not_waited_for_or_is_another_tables_is_not_told_so() {
+async fn a_lease_not_waited_for_or_of_another_table_passes() {
     let db = database().await;
     let leases = Leases::new(db.deadpool(2));
     let error = twice(&leases, &leases, 1, Wait::Never).await.unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert!(matches!(error, Error::Held { .. }), "{error:?}");
     let other = Table::new().named("other_lease").unwrap();
     other.set_up(&mut db.connect().await).await.unwrap();
     let other = Leases::new(db.deadpool(2)).table(other);
     twice(&leases, &other, 1, Wait::Forever).await.unwrap();
-    // Nor a lock that the body does not run under.
+    // A lock that the body does not run under passes too.
     let held = leases.acquire(Request::text("own-lease:2")).await.unwrap();
     let error = leases.acquire(Request::text("own-lease:2").wait(Duration::from_millis(30)));
-    assert!(matches!(error.await, Err(Error::TimedOut { .. })));
+    assert!(matches!(error.await, Err(Error::Held { .. })));
     drop(held);
 }

@@ -3,7 +3,7 @@
 use crate::bookings::{database, execute};
 use crate::cancel::dropped;
 use crate::dropped_call::{is_ready_within, until_ended};
-use advisory_runtime::{Error, Request, Wait, advisory_lock, session, xact};
+use advisory_runtime::{Error, OwnedLockGuard, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
@@ -13,13 +13,51 @@ fn never(key: i64) -> Request {
     Request::new(key).wait(Wait::Never)
 }
 
-async fn own(db: &Database, key: i64) -> session::OwnedLock<AsyncPgConnection> {
+/// The error of the work under the lock, and the value of its `Ok`.
+#[tokio::test]
+async fn owned_lock_ends_with_the_result_of_its_work() {
+    let db = database().await;
+    let failed = own(&db, 7)
+        .await
+        .finish(Err::<(), _>(Work::Failed("no room")))
+        .await;
+    assert_eq!(failed.err(), Some(Work::Failed("no room")));
+    db.until_no_locks().await;
+    // The error is not replaced by that of a lost lock.
+    let mut lock = own(&db, 7).await;
+    execute(lock.conn(), "SELECT pg_advisory_unlock_all()")
+        .await
+        .unwrap();
+    let failed = lock.finish(Err::<(), _>(Work::Failed("no room"))).await;
+    assert_eq!(failed.err(), Some(Work::Failed("no room")));
+    // After an error the connection is kept if the result is passed on as a value.
+    let lock = own(&db, 7).await;
+    let result: Result<(), Work> = Err(Work::Failed("no room"));
+    let (mut conn, result) = lock.finish(Ok::<_, Error>(result)).await.unwrap();
+    assert_eq!(result, Err(Work::Failed("no room")));
+    execute(&mut conn, "SELECT 1").await.unwrap();
+    db.until_no_locks().await;
+}
+
+#[derive(Debug, PartialEq)]
+enum Work {
+    Failed(&'static str),
+    Lock(String),
+}
+
+impl From<Error> for Work {
+    fn from(error: Error) -> Self {
+        Self::Lock(error.to_string())
+    }
+}
+
+async fn own(db: &Database, key: i64) -> OwnedLockGuard<AsyncPgConnection> {
     let lock = session::acquire_owned(db.connect().await, key).await;
     lock.unwrap()
 }
 
 #[tokio::test]
-async fn an_owned_lock_moves_to_a_task_and_its_release_gives_the_connection_back() {
+async fn owned_lock_moves_to_a_task_and_gives_its_connection_back() {
     fn is_free<T: Send + 'static>(value: T) -> T {
         value
     }
@@ -28,7 +66,7 @@ async fn an_owned_lock_moves_to_a_task_and_its_release_gives_the_connection_back
     let pid = pid_of(&mut conn).await;
     let mut lock = is_free(session::acquire_owned(conn, 7).await.unwrap());
     assert_eq!(lock.acquired().key(), 7.into());
-    assert_eq!(format!("{lock:?}"), "OwnedLock { lock: \"7\", .. }");
+    assert_eq!(format!("{lock:?}"), "OwnedLockGuard { lock: \"7\", .. }");
     execute(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')")
         .await
         .unwrap();
@@ -38,9 +76,9 @@ async fn an_owned_lock_moves_to_a_task_and_its_release_gives_the_connection_back
             .transaction(async |conn| execute(conn, "INSERT INTO booking VALUES (7, 'Ben')").await)
             .await
             .unwrap();
-        lock.release().await
+        lock.finish(Ok::<_, Error>(())).await
     });
-    let mut conn = task.await.unwrap().unwrap();
+    let (mut conn, ()) = task.await.unwrap().unwrap();
     assert_eq!(pid_of(&mut conn).await, pid);
     assert_eq!(db.locks().await, []);
     // And again, several keys.
@@ -48,8 +86,8 @@ async fn an_owned_lock_moves_to_a_task_and_its_release_gives_the_connection_back
         .await
         .unwrap();
     assert_eq!(db.locks().await.len(), 2);
-    let conn = lock.release().await.unwrap();
-    drop(own(&db, 8).await.release().await.unwrap());
+    let (conn, ()) = lock.finish(Ok::<_, Error>(())).await.unwrap();
+    drop(own(&db, 8).await.finish(Ok::<_, Error>(())).await.unwrap());
     drop(conn);
     db.until_quiet().await;
 }
@@ -73,9 +111,9 @@ async fn an_acquisition_that_fails_gives_the_connection_back() {
     }
     execute(&mut conn, "BEGIN").await.unwrap();
     execute(&mut conn, "ROLLBACK").await.unwrap();
-    drop(holder.release().await.unwrap());
+    drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     let through: Result<_, Error> = async { Ok(session::acquire_owned(conn, 7).await?) }.await;
-    drop(through.unwrap().release().await.unwrap());
+    drop(through.unwrap().finish(Ok::<_, Error>(())).await.unwrap());
     let through: Result<(), diesel::result::Error> = async {
         let _lock = session::acquire_owned(db.connect().await, Request::all::<i64>([])).await?;
         Ok(())
@@ -87,7 +125,7 @@ async fn an_acquisition_that_fails_gives_the_connection_back() {
 }
 
 #[tokio::test]
-async fn a_dropped_lock_closes_its_connection_and_no_pool_gets_the_lock_back() {
+async fn a_dropped_lock_closes_its_connection() {
     let db = database().await;
     let mut lock = own(&db, 7).await;
     let pid = pid_of(lock.conn()).await;
@@ -121,12 +159,12 @@ async fn a_dropped_lock_closes_its_connection_and_no_pool_gets_the_lock_back() {
     }
     db.until_no_locks().await;
 
-    // A release gives them back as they were.
+    // A release restores them.
     let mut lock = session::acquire_owned(deadpool.get().await.unwrap(), 7)
         .await
         .unwrap();
     let pid = pid_of(lock.conn()).await;
-    drop(lock.release().await.unwrap());
+    drop(lock.finish(Ok::<_, Error>(())).await.unwrap());
     assert_eq!(pid_of(&mut deadpool.get().await.unwrap()).await, pid);
     db.until_no_locks().await;
 }
@@ -138,13 +176,13 @@ async fn a_dropped_acquisition_leaves_no_waiter_and_no_lock() {
     let waiter = db.connect().await;
     dropped(session::acquire_owned(waiter, 7), db.until_waiting(7)).await;
     db.until_no_waiters(7).await;
-    drop(holder.release().await.unwrap());
+    drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     for polls in 1.. {
         let mut conn = db.connect().await;
         let pid = pid_of(&mut conn).await;
         let is_ready = is_ready_within(polls, async {
             let lock = session::acquire_owned(conn, Request::all([7, 8])).await;
-            lock.unwrap().release().await.map(drop)
+            lock.unwrap().finish(Ok::<_, Error>(())).await.map(drop)
         })
         .await;
         until_ended(&db, pid, &format!("poll {polls}")).await;
@@ -176,7 +214,7 @@ async fn lost_resolves_when_the_connection_ends() {
     for (key, conn) in (1..).zip(conns) {
         let mut lock = session::acquire_owned(conn, key).await.unwrap();
         let pid = pid_of(lock.conn()).await;
-        // While it is held `lost` waits, and a drop of it loses nothing.
+        // While the lock is held `lost` waits, and dropping it loses nothing.
         let waits = tokio::time::timeout(Duration::from_millis(20), lock.lost()).await;
         assert!(waits.is_err(), "connection {key}");
         lock.check().await.unwrap();
@@ -184,8 +222,8 @@ async fn lost_resolves_when_the_connection_ends() {
         lock.lost().await;
         let error = lock.check().await.unwrap_err();
         assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
-        let failed = lock.release().await.err().unwrap();
-        assert!(matches!(failed.error, Error::LockLost { .. }), "{failed:?}");
+        let error = lock.finish(Ok::<_, Error>(())).await.err().unwrap();
+        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     }
     db.until_no_locks().await;
 }
@@ -206,7 +244,7 @@ async fn lost_sends_nothing_and_notices_a_cut_connection() {
     db.until_no_locks().await;
 }
 
-/// A notification that comes meanwhile does not end the wait.
+/// A notification that arrives meanwhile does not end the wait.
 #[tokio::test]
 async fn lost_is_not_mistaken_about_a_notification() {
     let db = database().await;
@@ -244,11 +282,8 @@ async fn check_says_whether_this_session_holds_every_key() {
             .unwrap();
         let error = lock.check().await.unwrap_err();
         assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
-        let failed = lock.release().await.err().unwrap();
-        assert!(matches!(failed.error, Error::LockLost { .. }), "{failed:?}");
-        // The session goes on, and holds nothing.
-        let mut conn = *failed.connection;
-        execute(&mut conn, "SELECT 1").await.unwrap();
+        let error = lock.finish(Ok::<_, Error>(())).await.err().unwrap();
+        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     }
     // One of two keys.
     let mut lock = session::acquire_owned(db.connect().await, Request::all([7, 8]))
@@ -260,7 +295,7 @@ async fn check_says_whether_this_session_holds_every_key() {
     let error = lock.check().await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     drop(lock);
-    // What another session holds is not this one's.
+    // A lock of another session is not this one's.
     let other = own(&db, 7).await;
     let mut lock = own(&db, 9).await;
     execute(lock.conn(), "SELECT pg_advisory_unlock(9)")
@@ -289,7 +324,7 @@ async fn each_of_several_permits_is_checked_and_released() {
         lock.check().await.unwrap();
     }
     for lock in locks {
-        drop(lock.release().await.unwrap());
+        drop(lock.finish(Ok::<_, Error>(())).await.unwrap());
     }
     assert_eq!(db.locks().await, []);
 }
@@ -303,13 +338,9 @@ async fn a_release_of_a_lock_that_was_held_too_long_says_so() {
         .unwrap();
     // The server ends the session of a client that stalls for a second.
     drop(execute(lock.conn(), "SELECT pg_sleep(0.01)").await);
-    let failed = lock.release().await.err().unwrap();
-    assert!(
-        matches!(failed.error, Error::HoldExceeded { .. }),
-        "{failed:?}"
-    );
+    let error = lock.finish(Ok::<_, Error>(())).await.err().unwrap();
+    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
     db.until_no_locks().await;
-    drop(failed);
 }
 
 /// Its body loses the lock on request.

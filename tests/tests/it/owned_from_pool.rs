@@ -1,4 +1,4 @@
-//! Locks that own a connection of a pool, which the pool has while the call waits.
+//! Locks that own a connection of a pool; while the call waits, the connection is in the pool.
 
 use crate::cancel::dropped;
 use crate::dropped_call::is_ready_within;
@@ -19,7 +19,7 @@ async fn until_it_has_tried(db: &Database) {
         .await;
 }
 
-/// Whether the pool's only connection is there, and works.
+/// Whether the pool's only connection is in the pool, and works.
 async fn works<P: Pool>(pool: &P) {
     let one = tokio::time::timeout(Duration::from_secs(20), pool.connection());
     let mut conn = one.await.unwrap().unwrap();
@@ -49,12 +49,12 @@ async fn between_two_tries<P: Pool + 'static>(db: &Database, pool: &P) {
     let waiting = session::acquire_from(pool, Request::new(7).poll(SOON));
     let (lock, ()) = tokio::join!(waiting, async {
         until_it_has_tried(db).await;
-        drop(holder.release().await.unwrap());
+        drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     });
     let mut lock = lock.unwrap();
     lock.check().await.unwrap();
     assert_eq!(db.locks().await.len(), 1);
-    drop(lock.release().await.unwrap());
+    drop(lock.finish(Ok::<_, Error>(())).await.unwrap());
     works(pool).await;
     db.until_no_locks().await;
 }
@@ -69,7 +69,7 @@ async fn between_two_tries_the_pool_has_the_connection() {
 /// The call is dropped after each of its polls, with the lock free and with the lock held.
 async fn dropped_at_each_poll<P: Pool + 'static>(db: &Database, pool: &P) {
     let holder = session::acquire_owned(db.connect().await, 7).await.unwrap();
-    // A try that misses has fewer polls than this, and one that does not miss ends the call.
+    // A refused try has fewer polls than this, and a successful one ends the call.
     for (key, most) in [(7, 16), (8, 60)] {
         let mut was_ready = false;
         for polls in 0..most {
@@ -124,13 +124,13 @@ async fn it_is_owned_and_waits_as_long_as_the_request_says() {
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     let many = session::acquire_from(&pool, Request::all([8, 9]).shared()).await;
     assert_eq!(db.locks().await.len(), 3);
-    drop(many.unwrap().release().await.unwrap());
-    let task = tokio::spawn(lock.release());
+    drop(many.unwrap().finish(Ok::<_, Error>(())).await.unwrap());
+    let task = tokio::spawn(lock.finish(Ok::<_, Error>(())));
     drop(task.await.unwrap().unwrap());
     db.until_no_locks().await;
 }
 
-/// The pool's own error, as of one that waits for no longer than its timeout.
+/// The pool's own error, like that of a pool whose timeout is over.
 #[tokio::test]
 async fn a_pool_that_has_no_connection_is_an_error() {
     let db = crate::bookings::database().await;
@@ -151,7 +151,7 @@ async fn a_blocking_pool_has_the_connection_between_two_tries() {
         let pool: r2d2::Pool<_> = pool.clone();
         waiting.push(spawn_blocking(move || {
             let lock = blocking::session::acquire_from(&pool, Request::new(key).poll(SOON))?;
-            lock.release().map(drop).map_err(Error::from)
+            lock.finish(Ok::<_, Error>(())).map(drop)
         }));
     }
     until_it_has_tried(&db).await;
@@ -159,7 +159,7 @@ async fn a_blocking_pool_has_the_connection_between_two_tries() {
         crate::blocking::execute(&mut other.get().unwrap(), "SELECT 1").unwrap();
     });
     executed.await.unwrap();
-    drop(holder.release().await.unwrap());
+    drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     for one in waiting {
         one.await.unwrap().unwrap();
     }

@@ -1,14 +1,15 @@
-//! The permits of a lock: which key each of them is, who gets which, and how it is released.
+//! The permits of a lock: their keys, how they are assigned, and how they are released.
 
 use crate::blocking;
 use crate::bookings::{database, execute};
 use crate::polls::until_missed;
-use advisory_runtime::inventory::Site;
+use advisory_runtime::inventory::{self, Permits, Site};
 use advisory_runtime::monitor::{self, Certainty, Names};
 use advisory_runtime::{
     Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
 };
 use advisory_tests::{Database, LockedKey, pid_of};
+use diesel::Connection as _;
 use diesel::pg::PgConnection;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::collections::HashSet;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(2);
 
-/// The three permits of key 42, as every release has them.
+/// The three permits of key 42, the same in every release.
 pub(crate) const PERMITS: [i64; 3] = [42, -1_895_220_358_444_740_834, -1_987_569_500_528_109_462];
 
 /// The keys that are held, in the order of [`PERMITS`].
@@ -66,7 +67,10 @@ async fn each_permit_is_a_key_of_its_own_and_is_released_as_itself() {
             assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
         }
         for left in (0..3).rev() {
-            xact::finish(guards.pop().unwrap(), Ok::<_, Error>(()))
+            guards
+                .pop()
+                .unwrap()
+                .finish(Ok::<_, Error>(()))
                 .await
                 .unwrap();
             assert_eq!(held(&db).await.len(), left, "{scope}");
@@ -88,7 +92,7 @@ async fn a_call_that_polls_gets_whichever_permit_comes_free() {
         let pid = pid_of(&mut conn).await;
         let call = tokio::spawn(async move {
             let guard = xact::begin(&mut conn, Request::new(42).permits(3).poll(SHORT)).await?;
-            xact::finish(guard, Ok::<_, Error>(())).await
+            guard.finish(Ok::<_, Error>(())).await
         });
         until_missed(&db, pid).await;
         execute(
@@ -102,7 +106,7 @@ async fn a_call_that_polls_gets_whichever_permit_comes_free() {
     db.until_quiet().await;
 }
 
-/// Not all at the first, which would be held by the first of them and refused to all others.
+/// Calls do not all start at the first permit, whose holder would refuse all others.
 #[tokio::test]
 async fn a_try_begins_at_a_random_permit() {
     let db = Database::create().await;
@@ -113,14 +117,14 @@ async fn a_try_begins_at_a_random_permit() {
             .await
             .unwrap();
         keys.extend(held(&db).await);
-        xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+        guard.finish(Ok::<_, Error>(())).await.unwrap();
     }
     assert_eq!(keys.len(), 3, "{keys:?}");
 }
 
-/// A fleet that is half upgraded.
+/// A half-upgraded fleet.
 #[tokio::test]
-async fn programs_with_other_numbers_of_permits_share_those_that_both_have() {
+async fn programs_with_different_permit_counts_share_the_common_ones() {
     let db = Database::create().await;
     for (first, then, more) in [(3, 5, 2), (5, 3, 0), (3, 1, 0), (1, 3, 2), (5, 5, 0)] {
         let mut conns = Vec::new();
@@ -145,7 +149,7 @@ struct JobLock {
 }
 
 #[tokio::test]
-async fn a_permit_is_no_witness_and_is_for_one_key() {
+async fn a_permit_is_not_a_witness_and_is_for_one_key() {
     let db = database().await;
     let mut conn = db.connect().await;
     let job = JobLock { kind: 7 };
@@ -156,7 +160,7 @@ async fn a_permit_is_no_witness_and_is_for_one_key() {
     assert!(matches!(error, Error::NotHeld { .. }), "{error:?}");
     let error = guard.holding_shared(&job).map(drop).unwrap_err();
     assert!(matches!(error, Error::NotHeld { .. }), "{error:?}");
-    xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+    guard.finish(Ok::<_, Error>(())).await.unwrap();
     let several = Request::all([1, 2]).permits(2);
     let error = xact::begin(&mut conn, several).await.unwrap_err();
     assert!(
@@ -171,14 +175,101 @@ async fn a_permit_is_no_witness_and_is_for_one_key() {
         "{error:?}"
     );
     assert!(!error.to_string().contains("max_keys"), "{error}");
-    // One permit, or none, is a lock as any other.
-    for permits in [0, 1] {
-        let guard = xact::begin(&mut conn, Request::new(&job).permits(permits))
+    // One permit is an ordinary lock.
+    let guard = xact::begin(&mut conn, Request::new(&job).permits(1))
+        .await
+        .unwrap();
+    guard.finish(Ok::<_, Error>(())).await.unwrap();
+    db.until_quiet().await;
+}
+
+/// The number of concurrent exports comes from the settings.
+struct Exports {
+    limit: i64,
+}
+
+impl Exports {
+    #[advisory_lock(
+        key = "permits-of-an-expression",
+        permits = self.limit,
+        wait = "never",
+        on_held = Ok(0)
+    )]
+    async fn export(
+        &self,
+        conn: &mut AsyncPgConnection,
+        others: &mut [AsyncPgConnection],
+    ) -> Result<u32, Error> {
+        _ = conn;
+        match others.split_first_mut() {
+            Some((next, others)) => Ok(1 + Box::pin(self.export(next, others)).await?),
+            None => Ok(1),
+        }
+    }
+}
+
+#[advisory_lock(key = "permits-of-a-constant", permits = LIMIT, wait = "never")]
+fn export_blocking(conn: &mut PgConnection) -> Result<(), Error> {
+    _ = conn;
+    Ok(())
+}
+
+const LIMIT: usize = 5_000;
+
+#[tokio::test]
+async fn an_expression_says_how_many_may_hold_it() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    for (limit, expected) in [(1, 1), (2, 2), (1_000, 3)] {
+        let mut others = [db.connect().await, db.connect().await];
+        let exporting = Exports { limit };
+        let exporting = exporting.export(&mut conn, &mut others).await;
+        assert_eq!(exporting.unwrap(), expected, "{limit}");
+        db.until_no_locks().await;
+    }
+    for limit in [0, -1, 1_001, i64::MIN] {
+        let exporting = Exports { limit };
+        let error = exporting.export(&mut conn, &mut []).await.unwrap_err();
+        let refused = i128::from(limit);
+        assert!(
+            matches!(error, Error::InvalidPermits { permits, .. } if permits == refused),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        assert!(
+            text.contains(&limit.to_string()) && text.contains("1000"),
+            "{text}"
+        );
+    }
+    let url = db.url().to_owned();
+    let blocking = move || export_blocking(&mut PgConnection::establish(&url).unwrap());
+    let error = tokio::task::spawn_blocking(blocking).await.unwrap();
+    assert!(
+        matches!(error, Err(Error::InvalidPermits { permits: 5_000, .. })),
+        "{error:?}"
+    );
+    // A later call of the request's method replaces an earlier one.
+    for refused in [0_u128, u128::MAX] {
+        let request = Request::new(42).permits(refused);
+        let error = session::acquire(&mut conn, request.clone())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
+        let guard = session::acquire(&mut conn, request.permits(2))
             .await
             .unwrap();
-        xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+        guard.finish(Ok::<_, Error>(())).await.unwrap();
     }
-    db.until_quiet().await;
+    let sites = inventory::sites().unwrap();
+    let permits = |function: &str| {
+        let mut sites = sites.iter();
+        let site = sites.find(|site| site.function == function);
+        site.and_then(|site| site.permits.clone())
+            .unwrap()
+            .to_string()
+    };
+    assert_eq!(permits("export"), "self.limit");
+    assert_eq!(permits("export_blocking"), "LIMIT");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,7 +307,7 @@ async fn a_panic_or_a_bound_releases_the_permit_that_was_held() {
         let error = hangs(&mut other).await.unwrap_err();
         assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
         db.until_no_locks().await;
-        // Closed where the server had not answered within a tenth of a second.
+        // Closed if the server had not answered within a tenth of a second.
         if execute(&mut other, "SELECT 1").await.is_err() {
             other = db.connect().await;
         }
@@ -226,30 +317,32 @@ async fn a_panic_or_a_bound_releases_the_permit_that_was_held() {
 #[tokio::test]
 async fn each_permit_has_the_name_of_its_lock_in_the_live_view() {
     let db = Database::create().await;
-    let site = Site {
+    let site = |permits| Site {
         kind: "fn".into(),
         written: vec!["42".into()],
         keys: vec!["number 42".into()],
         derivation: "sha256".into(),
         scope: "session".into(),
-        permits: Some(3),
+        permits: Some(permits),
         function: "export".into(),
         ..Site::default()
     };
-    let names = Names::of([site]).unwrap();
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     for key in PERMITS {
         let lock = format!("SELECT pg_advisory_lock({key})");
         execute(&mut holder, &lock).await.unwrap();
     }
-    let seen = monitor::locks(&mut conn, &names).await.unwrap();
-    assert_eq!(seen.locks.len(), 3);
-    for lock in &seen.locks {
-        let [name] = &*lock.names else {
-            panic!("{lock:?}");
-        };
-        assert_eq!(name.certainty, Certainty::Certain, "{lock:?}");
-        assert_eq!(name.sites[0].function, "export", "{lock:?}");
+    for permits in [Permits::Number(3), Permits::Expression("self.limit".into())] {
+        let names = Names::of([site(permits)]).unwrap();
+        let seen = monitor::locks(&mut conn, &names).await.unwrap();
+        assert_eq!(seen.locks.len(), 3);
+        for lock in &seen.locks {
+            let [name] = &*lock.names else {
+                panic!("{lock:?}");
+            };
+            assert_eq!(name.certainty, Certainty::Certain, "{lock:?}");
+            assert_eq!(name.sites[0].function, "export", "{lock:?}");
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Permits where the question for one cannot be prepared, as behind a pooler that does not track prepared statements.
+//! Permits when the query for one cannot be prepared, as behind a pooler that does not track prepared statements.
 
 use crate::permits::{PERMITS, held};
 use advisory_runtime::{Error, Request, Wait, xact};
@@ -7,7 +7,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncC
 
 /// Another program's statement can have its name.
 #[tokio::test]
-async fn a_permit_is_taken_by_text_where_the_question_cannot_be_prepared() {
+async fn a_permit_is_taken_by_text_if_statements_cannot_be_prepared() {
     let db = Database::create().await;
     let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
@@ -20,7 +20,7 @@ async fn a_permit_is_taken_by_text_where_the_question_cannot_be_prepared() {
             if others < PERMITS.len() {
                 let guard = begun.unwrap();
                 assert_eq!(held(&db).await.len(), others + 1);
-                xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+                guard.finish(Ok::<_, Error>(())).await.unwrap();
             } else {
                 let error = begun.map(drop).unwrap_err();
                 assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
@@ -37,7 +37,7 @@ async fn a_permit_is_taken_by_text_where_the_question_cannot_be_prepared() {
 
 /// The server does not say which permit it is, and other sessions hold the other ones.
 #[tokio::test]
-async fn a_check_finds_the_permit_that_was_taken_by_text_and_only_that() {
+async fn a_check_finds_only_the_permit_that_was_taken_by_text() {
     let db = Database::create().await;
     let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_check_finds_the_permit_that_was_taken_by_text_and_only_that() {
             guard.conn().batch_execute("ROLLBACK").await.unwrap();
             let error = acquired.check(guard.conn()).await.unwrap_err();
             assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
-            let error = xact::finish(guard, Ok::<_, Error>(())).await.unwrap_err();
+            let error = guard.finish(Ok::<_, Error>(())).await.unwrap_err();
             assert!(matches!(error, Error::TransactionEnded { .. }), "{error:?}");
             if is_by_text(&proxy) {
                 break;
@@ -62,13 +62,13 @@ async fn a_check_finds_the_permit_that_was_taken_by_text_and_only_that() {
     }
 }
 
-/// Whether the last try asked by text. Other tests of this process can have used all of the names meanwhile.
+/// Whether the last try sent its query as text. Other tests of this process can have used all of the names meanwhile.
 fn is_by_text(proxy: &Proxy) -> bool {
     let asks = "EXISTS(SELECT 1 FROM pg_catalog.generate_series";
     proxy.queries().iter().any(|query| query.contains(asks))
 }
 
-/// Takes the names that this process gives to its next statements, on all of its connections.
+/// Uses up the names that this process gives to its next statements, on all of its connections.
 async fn take_names(conn: &mut AsyncPgConnection) {
     conn.batch_execute("DEALLOCATE ALL").await.unwrap();
     let name = diesel::dsl::sql::<diesel::sql_types::Text>(

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Barrier;
 
-/// How many statements a body runs while the room is full: many tries of those outside.
+/// How many statements a body runs while the room is full: time for many tries of the others.
 const STAY: usize = 400;
 
-/// Who is in a body.
+/// The operations that are in a body.
 struct Room {
     inside: AtomicUsize,
     most: AtomicUsize,
-    /// Passed by as many as there are permits.
+    /// Passed when as many have arrived as there are permits.
     full: Barrier,
 }
 
@@ -45,7 +45,7 @@ impl Room {
         self.full.wait().await;
     }
 
-    /// Stays for a while, in which one more would come in, and leaves.
+    /// Stays for a while, in which one more could enter, and leaves.
     async fn stay(&self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
         self.fill().await;
         for _ in 0..STAY {
@@ -90,10 +90,10 @@ async fn in_snapshot(conn: &mut AsyncPgConnection, room: &Room) -> Result<(), Er
     room.stay(conn).await
 }
 
-/// Twelve calls of all kinds, four times as many as there are permits. Each is in the body until three are, so they end only where
-/// three can be.
+/// Twelve calls of all kinds, four times as many as there are permits. Each stays in the body until there are three, so they end
+/// only if three are allowed.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_calls_as_many_as_there_are_permits_are_in_the_body_and_never_more() {
+async fn as_many_bodies_run_as_there_are_permits() {
     let db = database().await;
     let (room, pool) = (Room::new(), db.deadpool(3));
     let mut calls = tokio::task::JoinSet::new();

@@ -1,5 +1,5 @@
-//! Behind Pgpool-II each client has a server session of its own, so every kind of lock works; and a locked call goes to the
-//! primary where what only reads goes to a standby.
+//! Behind Pgpool-II each client has its own server session, so every kind of lock works. A locked call goes to the
+//! primary, although statements that only read go to a standby.
 
 use crate::bookings::{book, committed, database, key_of};
 use crate::lease;
@@ -52,13 +52,13 @@ async fn locks_of_every_scope_and_level_are_held_and_released() {
     ] {
         let held = xact::begin(&mut conn, request).await.unwrap();
         assert_held(&db).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(db.locks().await, []);
     }
     for request in [Request::new(7), Request::all([6, 7, 8])] {
         let held = session::acquire(&mut conn, request).await.unwrap();
         assert_held(&db).await;
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(db.locks().await, []);
     }
     assert!(book(&mut conn, 1, "Ada").await.unwrap());
@@ -76,8 +76,13 @@ async fn a_lease_is_granted_renewed_and_released() {
     for _ in 0..2 {
         let held = leases.acquire(lease::key("k")).await.unwrap();
         let missed = leases.acquire(lease::key("k").wait(Wait::Never)).await;
-        assert!(matches!(missed, Err(Error::NotAvailable { .. })));
-        held.finish(Ok::<_, Error>(())).await.unwrap();
+        assert!(matches!(
+            missed,
+            Err(advisory_runtime::lease::Error::Held { .. })
+        ));
+        held.finish(Ok::<_, advisory_runtime::lease::Error>(()))
+            .await
+            .unwrap();
     }
 }
 
@@ -97,11 +102,11 @@ async fn a_call_that_is_dropped_while_it_waits_leaves_the_queue() {
     }
     drop(conn);
     db.until_no_waiters(key_of(1)).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_no_locks().await;
 }
 
-/// The folder of the server that answers what only reads.
+/// The folder of the server that answers read-only statements.
 async fn place(conn: &mut AsyncPgConnection) -> String {
     let place = diesel::dsl::sql::<Text>("SELECT current_setting('data_directory')");
     place.get_result(conn).await.unwrap()
@@ -132,17 +137,17 @@ async fn a_call_and_its_transactions_body_are_on_the_primary() {
         let what = format!("{request:?}");
         let mut held = xact::begin(&mut conn, request).await.unwrap();
         assert_eq!(place(held.conn()).await, on_primary, "{what}");
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(place(&mut conn).await, on_standby, "{what}");
     }
     session::verify(&pool(&pgpool.address("postgres")))
         .await
         .unwrap();
-    // A session's body is not in a transaction: what only reads in it may be read on the standby, as the guide says.
+    // A session-level body is not in a transaction, so its reads may run on the standby, as the guide says.
     let mut held = session::acquire(&mut conn, 7).await.unwrap();
     let mut other = connect(primary.url()).await;
     let missed = xact::begin(&mut other, Request::new(7).wait(Wait::Never)).await;
     assert!(matches!(missed, Err(Error::NotAvailable { .. })));
     assert_eq!(place(held.conn()).await, on_standby);
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }

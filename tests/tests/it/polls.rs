@@ -1,4 +1,4 @@
-//! Calls that try again and again instead of waiting at the server: what they get, and what they leave alone meanwhile.
+//! Calls that poll instead of waiting at the server: their results, and what they leave unchanged.
 
 use crate::bookings::{committed, database, execute, finish, insert, key_of};
 use advisory_runtime::monitor::{self, Names};
@@ -10,16 +10,16 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Between the tries of a call that is to have no second one: no test is as long.
+/// The interval of a call that must not have a second try: longer than any test.
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) const SHORT: Duration = Duration::from_millis(2);
 
-/// Waits until a try of this backend has found the lock held, and the backend has nothing: no statement, no transaction, no snapshot.
+/// Waits until a try of this backend has found the lock held, and the backend is idle: no statement, no transaction, no snapshot.
 pub(crate) async fn until_missed(db: &Database, pid: i32) {
     until_idle(db, pid, "state = 'idle'").await;
 }
 
-/// Nobody waits, and before long there is one lock. A try for several keys has those that are free, until it misses the other one.
+/// There is no waiter, and soon only one lock. A try for several keys holds the free ones until it finds the other one held.
 pub(crate) async fn until_alone(db: &Database) {
     loop {
         let locks = db.locks().await;
@@ -30,8 +30,8 @@ pub(crate) async fn until_alone(db: &Database) {
     }
 }
 
-/// As [`until_missed`] of a call whose next try is not to come. Until the answer to the try is read, it is in it: the backend was
-/// quiet for longer than that takes.
+/// Like [`until_missed`], for a call whose next try must not follow. The call is in its try until it has read the answer: the
+/// backend was idle for longer than that takes.
 async fn until_pausing(db: &Database, pid: i32, state: &str) {
     let quiet =
         format!("state = '{state}' AND state_change < clock_timestamp() - interval '0.3 s'");
@@ -47,7 +47,7 @@ async fn until_idle(db: &Database, pid: i32, is_idle: &str) {
         .await;
 }
 
-/// Polls the call until it pauses behind a try.
+/// Polls the call until it pauses after a try.
 async fn miss<T: std::fmt::Debug>(
     db: &Database,
     pid: i32,
@@ -59,17 +59,17 @@ async fn miss<T: std::fmt::Debug>(
     }
 }
 
-/// Takes the locks in a scope, and releases them.
+/// Acquires the locks in a scope, and releases them.
 async fn take(conn: &mut AsyncPgConnection, scope: &str, request: Request) -> Result<(), Error> {
     let held = match scope {
         "xact" => xact::begin(conn, request).await?,
         _ => session::acquire(conn, request).await?,
     };
     assert!(held.acquired().waited() > Duration::ZERO);
-    xact::finish(held, Ok(())).await
+    held.finish(Ok(())).await
 }
 
-/// Each way of holding locks, one of which is on key 7.
+/// Each way to hold locks; one of them is on key 7.
 fn ways() -> Vec<(&'static str, Request)> {
     let strict = Request::new(7).isolation(Isolation::Serializable);
     let requests = [
@@ -87,7 +87,7 @@ fn ways() -> Vec<(&'static str, Request)> {
 }
 
 #[tokio::test]
-async fn a_call_that_polls_is_no_waiter_and_gets_the_lock_when_it_is_free() {
+async fn a_polling_call_is_not_a_waiter_and_gets_the_free_lock() {
     let db = database().await;
     let mut holder = db.connect().await;
     for (scope, request) in ways() {
@@ -127,9 +127,9 @@ async fn poll_in_session(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Er
     Ok(())
 }
 
-/// Between two tries the last query of its session tells what it asks for.
+/// Between two tries the last query of its session shows what it requests.
 #[tokio::test]
-async fn a_call_that_polls_is_shown_below_the_lock_and_gives_it_its_name() {
+async fn a_polling_call_is_shown_below_the_lock_and_names_it() {
     let db = database().await;
     let key = advisory_pattern::Derivation::Sha256.key("shown-poll:1");
     for way in ["xact", "session", "nested"] {
@@ -147,7 +147,7 @@ async fn a_call_that_polls_is_shown_below_the_lock_and_gives_it_its_name() {
                 }
             }
         });
-        // Between two tries now and then: half of its time.
+        // Between two tries at some moments: about half of the time.
         let shown = async {
             loop {
                 let seen = monitor::locks(&mut watcher, &Names::none()).await.unwrap();
@@ -167,7 +167,7 @@ async fn a_call_that_polls_is_shown_below_the_lock_and_gives_it_its_name() {
         };
         let shown = tokio::time::timeout(Duration::from_secs(30), shown).await;
         assert_eq!(shown.expect(way), ["shown-poll:<id>"], "{way}");
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         call.await.unwrap().unwrap();
     }
 }
@@ -185,7 +185,7 @@ async fn the_last_try_is_at_the_end_of_the_wait() {
         let mut call = Box::pin(take(&mut conn, scope, request));
         miss(&db, pid, call.as_mut()).await;
         finish(held).await;
-        // A machine that stalls for a second leaves nothing to see.
+        // On a machine that is suspended for a second nothing can be observed.
         let is_in_time = started.elapsed() < wait;
         let taken = call.await;
         assert!(taken.is_ok() || !is_in_time, "{scope}: {taken:?}");
@@ -198,7 +198,7 @@ async fn the_last_try_is_at_the_end_of_the_wait() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_over_is_timed_out_and_its_connection_goes_on() {
+async fn a_wait_that_is_over_times_out_with_a_usable_connection() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut holder, 7).await.unwrap();
@@ -232,7 +232,7 @@ async fn a_wait_that_is_over_is_timed_out_and_its_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_between_two_tries_leaves_its_connection_as_it_is() {
+async fn a_call_dropped_between_tries_keeps_its_connection() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut holder, 7).await.unwrap();
@@ -250,9 +250,9 @@ async fn a_call_that_is_dropped_between_two_tries_leaves_its_connection_as_it_is
     db.until_quiet().await;
 }
 
-/// On one thread, since on several an answer can come within the poll that asks.
+/// On one thread, since on several an answer can arrive during the poll that sends the request.
 #[tokio::test]
-async fn a_call_that_is_dropped_in_a_try_leaves_no_lock_and_its_connection_is_usable_or_closed() {
+async fn a_call_dropped_in_a_try_leaves_no_lock() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let of_holder = pid_of(&mut holder).await;
@@ -294,7 +294,7 @@ async fn a_call_that_is_dropped_in_a_try_leaves_no_lock_and_its_connection_is_us
 }
 
 #[tokio::test]
-async fn inside_a_transaction_each_try_is_a_statement_of_its_own_and_the_transaction_goes_on() {
+async fn inside_a_transaction_each_try_is_a_separate_statement() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let pid = pid_of(&mut conn).await;
@@ -314,7 +314,7 @@ async fn inside_a_transaction_each_try_is_a_statement_of_its_own_and_the_transac
         }
         drop(call);
         insert(conn, 2, "between").await?;
-        // Reads what the holder commits while the call polls.
+        // Sees what the holder commits while the call polls.
         let release = async {
             until_idle(&db, pid, "state = 'idle in transaction'").await;
             let mut held = held;

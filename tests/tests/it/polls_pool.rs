@@ -1,4 +1,4 @@
-//! Calls that poll and take their connection themselves: between two tries it is back in its pool.
+//! Calls that poll and get their connection from a pool: between two tries it is back in the pool.
 
 use crate::arguments::AppError;
 use crate::bookings::{committed, database, finish, insert, key_of};
@@ -60,7 +60,7 @@ async fn between_two_tries_the_connection_is_back_in_its_pool() {
     let mut holder = db.connect().await;
     let repository = Repository(db.deadpool(1));
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
-    // Another key passes meanwhile, on the only connection.
+    // Another key is locked meanwhile, on the only connection.
     let mut calls: [Pin<Box<dyn Future<Output = ()>>>; 2] = [
         Box::pin(async { panic!("{:?}", repository.book(7, HOUR).await) }),
         Box::pin(async { panic!("{:?}", repository.book_in_session(7, HOUR).await) }),
@@ -72,7 +72,7 @@ async fn between_two_tries_the_connection_is_back_in_its_pool() {
         }
         repository.book(8, HOUR).await.unwrap();
     }
-    // Dropped, they leave the pool as it is.
+    // When they are dropped, the pool is unchanged.
     drop(calls);
     assert!(repository.is_free());
     assert_eq!(db.locks().await.len(), 1);
@@ -90,7 +90,7 @@ async fn between_two_tries_the_connection_is_back_in_its_pool() {
         )
     };
     let (booked, in_session, in_line, behind, ()) = calls.await;
-    // The time in which the connection was another call's counts too.
+    // Time in which another call had the connection counts too.
     assert!(booked.unwrap() >= SHORT / 2);
     assert_eq!([in_session, in_line, behind], [Ok(1), Ok(1), Ok(1)]);
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [4, 2]);
@@ -98,7 +98,7 @@ async fn between_two_tries_the_connection_is_back_in_its_pool() {
 }
 
 #[tokio::test]
-async fn a_pool_that_is_closed_between_two_tries_ends_the_call_with_its_own_error() {
+async fn a_pool_closed_between_tries_ends_the_call_with_its_error() {
     let db = database().await;
     let mut holder = db.connect().await;
     let repository = Repository(db.deadpool(1));

@@ -1,7 +1,7 @@
-//! `pool = <expression>`: the call takes its connection from a pool, and its error is one of the lock's.
+//! `pool = <expression>`: the call gets its connection from a pool, and the pool's error is one of the lock's.
 
 use crate::bookings::{committed, database, insert};
-use advisory_runtime::{Connection as _, Error, Pool, advisory_lock, blocking};
+use advisory_runtime::{Connection as _, Error, Pool, PoolError, advisory_lock, blocking};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
@@ -19,7 +19,7 @@ type R2d2 = r2d2::Pool<ConnectionManager<PgConnection>>;
 /// How long the pools of these tests wait for a connection.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Has a conversion from the lock's error alone.
+/// Converts only the lock's error.
 #[derive(Debug)]
 struct OwnError(Error);
 
@@ -74,20 +74,20 @@ impl<P: Pool> Repository<P> {
     }
 }
 
-/// A pool of one's own.
+/// A user's own pool.
 struct Primary(Bb8);
 
 impl Pool for Primary {
     type Connection<'p> = bb8::PooledConnection<'p, AsyncPgConnection>;
 
-    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+    async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
         self.0.connection().await
     }
 }
 
 async fn impatient_bb8(db: &Database) -> Bb8 {
     let manager = AsyncDieselConnectionManager::new(db.url());
-    // Its connection is there before the first check-out, which is bounded.
+    // It is opened before the first checkout, which has a time limit.
     let pool = Bb8::builder()
         .max_size(1)
         .min_idle(1)
@@ -116,7 +116,7 @@ async fn every_pool_gives_the_connection_of_the_lock() {
     runs(&db, Arc::new(Primary(db.bb8(1).await))).await;
 }
 
-/// Neither the body runs, nor is `on_held` returned.
+/// The body does not run, and `on_held` is not returned.
 async fn fails<P: Pool>(pool: P) {
     let taken = pool.connection().await.unwrap();
     let repository = Repository::new(&pool);
@@ -163,13 +163,13 @@ impl<P: blocking::Pool> BlockingRepository<P> {
     }
 }
 
-/// A pool of one's own.
+/// A user's own pool.
 struct BlockingPrimary(R2d2);
 
 impl blocking::Pool for BlockingPrimary {
     type Connection = r2d2::PooledConnection<ConnectionManager<PgConnection>>;
 
-    fn connection(&self) -> Result<Self::Connection, Error> {
+    fn connection(&self) -> Result<Self::Connection, PoolError> {
         blocking::Pool::connection(&self.0)
     }
 }
@@ -206,4 +206,30 @@ async fn a_blocking_pool_gives_the_connection_or_its_error() {
         assert_eq!(committed(&db, room).await, 1);
     }
     db.until_quiet().await;
+}
+
+/// bb8 reports a timeout, whatever the reason is.
+#[tokio::test]
+async fn a_pool_of_bb8_says_why_it_has_no_connection() {
+    let db = Database::create().await;
+    let (server, _) = db.url().rsplit_once('/').unwrap();
+    let of = |url: String| {
+        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
+        let pool = bb8::Pool::builder().max_size(1);
+        pool.connection_timeout(Duration::from_millis(200))
+            .build(manager)
+    };
+    let pool: Bb8 = of(format!("{server}/misspelt")).await.unwrap();
+    for taken in [
+        Pool::connection(&pool).await.map(drop),
+        pool.owned_connection().await.map(drop),
+    ] {
+        let error = taken.unwrap_err();
+        assert!(error.to_string().contains("misspelt"), "{error}");
+    }
+    let pool: Bb8 = of(db.url().to_owned()).await.unwrap();
+    let first = Pool::connection(&pool).await.unwrap();
+    let error = Pool::connection(&pool).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("in use: 1"), "{error}");
+    drop(first);
 }

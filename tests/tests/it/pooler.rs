@@ -1,4 +1,4 @@
-//! `verify` finds out whether what needs a session of its own gets one: behind a pooler in transaction mode it does not.
+//! `verify` detects whether each client has its own server session; behind a pooler in transaction mode it does not.
 
 use crate::bookings::database;
 use advisory_runtime::{Error, Pool, blocking, session};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// What pools of two connections, and two plain blocking ones, say to an address. Twice, since a pooler with more backends
+/// The results for pools of two connections, and two plain blocking ones, at an address. Twice, since a pooler with more backends
 /// assigns another one each time.
 async fn verify(url: &str) -> Vec<Result<(), Error>> {
     let mut said = Vec::new();
@@ -35,7 +35,7 @@ async fn verify(url: &str) -> Vec<Result<(), Error>> {
     said
 }
 
-/// Again where no connection can be set up, for the reason that [`connect`] has.
+/// Repeated if no connection can be set up, for the reason that [`connect`] gives.
 async fn verified<P: Pool>(pool: &P) -> Result<(), Error> {
     for _ in 0..100 {
         match session::verify(pool).await {
@@ -56,7 +56,7 @@ async fn verify_blocking(url: &str) -> Result<(), Error> {
     verified.await.unwrap()
 }
 
-/// Again and again: diesel-async sets a connection up with prepared statements, which can be on another backend than asked.
+/// Repeated: diesel-async sets a connection up with prepared statements, which can reach another backend than the later query.
 pub(crate) async fn connect(url: &str, count: usize) -> Vec<AsyncPgConnection> {
     let mut conns = Vec::new();
     for _ in 0..100 * count {
@@ -69,7 +69,7 @@ pub(crate) async fn connect(url: &str, count: usize) -> Vec<AsyncPgConnection> {
 }
 
 #[tokio::test]
-async fn verify_passes_on_the_server_itself_and_leaves_its_connections_good() {
+async fn verify_passes_without_a_pooler_and_keeps_the_connections() {
     let db = database().await;
     for said in verify(db.url()).await {
         said.unwrap();
@@ -93,7 +93,7 @@ async fn verify_needs_two_connections_at_once() {
     let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(db.url());
     let pool = bb8::Pool::builder()
         .max_size(1)
-        // Long enough for the one that there is, on a slow machine too, and spent in full on the one that there is not.
+        // Long enough for the one that exists, on a slow machine too; waited in full for the one that does not.
         .connection_timeout(Duration::from_secs(3))
         .build(manager)
         .await
@@ -102,14 +102,14 @@ async fn verify_needs_two_connections_at_once() {
     pool.get().await.unwrap();
 }
 
-/// A pool of deadpool has no limit of its own for that wait.
+/// A deadpool pool has no limit of its own for that wait.
 #[tokio::test]
 async fn verify_ends_with_a_pool_of_one_that_waits_forever() {
     let db = database().await;
     let pool = db.deadpool(1);
     let verified = timeout(Duration::from_secs(60), session::verify(&pool)).await;
     says_that_two_are_needed(verified.expect("an end"));
-    // The one that there is has not been harmed, and is in the pool again.
+    // The existing one is undamaged, and in the pool again.
     let held = session::acquire(&mut pool.get().await.unwrap(), 7)
         .await
         .map(drop);
@@ -133,7 +133,7 @@ async fn verify_finds_a_pooler_in_transaction_mode() {
     let db = database().await;
     for size in 1..=3 {
         for order in ["", "server_round_robin = 1"] {
-            // With backends that are there before they are asked for, too.
+            // With backends that exist before they are needed, too.
             for ready in ["", "min_pool_size = 3"] {
                 let settings = format!(
                     "pool_mode = transaction\ndefault_pool_size = {size}\n{order}\n{ready}"
@@ -145,7 +145,7 @@ async fn verify_finds_a_pooler_in_transaction_mode() {
                 let url = bouncer.url(&db);
                 let mut said = vec![verify_blocking(&url).await, verify_blocking(&url).await];
                 if order.is_empty() {
-                    // Else not even the connection is set up: its prepared statements are on another backend.
+                    // Otherwise even the connection's set-up fails: its prepared statements are on another backend.
                     said.extend(verify(&url).await);
                 }
                 for said in said {
@@ -154,6 +154,12 @@ async fn verify_finds_a_pooler_in_transaction_mode() {
                         matches!(error, Error::PooledSession { .. }),
                         "{settings}: {error:?}"
                     );
+                    // The error does not advise what was just called, and names no key that nobody wrote.
+                    let text = error.to_string();
+                    assert!(
+                        !text.contains("verify") && !text.contains("lock `"),
+                        "{text}"
+                    );
                 }
                 db.until_no_locks().await;
             }
@@ -161,7 +167,7 @@ async fn verify_finds_a_pooler_in_transaction_mode() {
     }
 }
 
-/// Other programs on the pooler move the backends about.
+/// Other programs on the pooler change the assignment of backends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verify_finds_a_pooler_in_transaction_mode_that_is_busy() {
     let db = database().await;

@@ -1,6 +1,7 @@
-//! Behind a pooler in transaction mode: transaction-level locks work in full, and what needs a session is refused where it is known.
+//! Behind a pooler in transaction mode: transaction-level locks work fully, and requests that need a session are refused if the
+//! pooler is detected.
 //!
-//! pgbouncer 1.18 does not track prepared statements, whose names are the same in every program, so bodies here have none.
+//! pgbouncer 1.18 does not track prepared statements, whose names are the same in every program, so bodies here use none.
 
 use crate::bookings::{committed, database, key_of};
 use crate::pooler::connect;
@@ -11,7 +12,7 @@ use diesel::{Connection as _, PgConnection, QueryResult};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
-/// Adds a booking unless there is one; by statements without parameters.
+/// Adds a booking unless there is one, with statements without parameters.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn plain(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
     conn.batch_execute(&unless_booked(room)).await
@@ -46,7 +47,7 @@ async fn bouncer(db: &Database, size: u32) -> Option<Bouncer> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn transaction_level_locks_exclude_behind_a_pooler_in_transaction_mode() {
+async fn behind_a_pooler_in_transaction_mode_locks_exclude() {
     let db = database().await;
     let Some(bouncer) = bouncer(&db, 3).await else {
         return;
@@ -74,7 +75,7 @@ async fn transaction_level_locks_exclude_behind_a_pooler_in_transaction_mode() {
 }
 
 #[tokio::test]
-async fn behind_a_pooler_in_transaction_mode_a_wait_ends_and_readers_run_together() {
+async fn behind_a_pooler_in_transaction_mode_waits_end_readers_share() {
     let db = database().await;
     let Some(bouncer) = bouncer(&db, 3).await else {
         return;
@@ -94,15 +95,15 @@ async fn behind_a_pooler_in_transaction_mode_a_wait_ends_and_readers_run_togethe
             .unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     }
-    xact::finish(other, Ok::<_, Error>(())).await.unwrap();
+    other.finish(Ok::<_, Error>(())).await.unwrap();
     let (waited, ()) = tokio::join!(
         async {
             let held = xact::begin(third, 7).await?;
-            xact::finish(held, Ok::<_, Error>(())).await
+            held.finish(Ok::<_, Error>(())).await
         },
         async {
             db.until_waiting(7).await;
-            xact::finish(reader, Ok::<_, Error>(())).await.unwrap();
+            reader.finish(Ok::<_, Error>(())).await.unwrap();
         }
     );
     waited.unwrap();
@@ -114,9 +115,9 @@ async fn at_once(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
     Ok(conn.batch_execute(&unless_booked(room)).await?)
 }
 
-/// The pooler tracks no prepared statements, and assigns another backend each time.
+/// The pooler does not track prepared statements, and assigns another backend each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn behind_a_pooler_in_transaction_mode_who_does_not_wait_is_told_at_once() {
+async fn behind_a_pooler_in_transaction_mode_tries_return_at_once() {
     let db = database().await;
     let Some(bouncer) = bouncer(&db, 3).await else {
         return;
@@ -139,7 +140,7 @@ async fn behind_a_pooler_in_transaction_mode_who_does_not_wait_is_told_at_once()
         client.await.unwrap();
     }
     assert_eq!(db.count("SELECT count(*) FROM booking").await, 240);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -171,7 +172,7 @@ async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
                     assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
                 }
                 let held = xact::begin(&mut conn, request).await.unwrap();
-                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
             }
         }
         plain(&mut conn, 7).await.unwrap();
@@ -182,7 +183,7 @@ async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
             assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
             let mut held = blocking::xact::begin(conn, 7).unwrap();
             held.conn().batch_execute("SELECT 1").unwrap();
-            blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+            held.finish(Ok::<_, Error>(())).unwrap();
         });
         blocking.await.unwrap();
     }
@@ -190,14 +191,14 @@ async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
     db.until_quiet().await;
 }
 
-/// pgbouncer 1.18 ends itself when a cancel request's connection is closed before it has passed the request on.
+/// pgbouncer 1.18 exits if a cancel request's connection is closed before it has forwarded the request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_call_closes_its_connection_and_leaves_the_pooler_to_the_others() {
+async fn a_dropped_call_closes_only_its_own_pooler_connection() {
     let db = database().await;
     let Some(bouncer) = bouncer(&db, 3).await else {
         return;
     };
-    // No cancel request is sent behind a pooler, so this is what ends a body's statement.
+    // No cancel request is sent behind a pooler, so this ends a body's statement.
     db.run(
         "DO $$BEGIN EXECUTE pg_catalog.format('ALTER DATABASE %I SET client_connection_check_interval = 1000', \
          pg_catalog.current_database()); END$$",
@@ -229,7 +230,7 @@ async fn a_dropped_call_closes_its_connection_and_leaves_the_pooler_to_the_other
         assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
         drop(conn);
         // pgbouncer may keep the backend, which then stays in the queue until its turn, and leaves.
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_quiet().await;
         plain(&mut connect(&url, 1).await.remove(0), 9)
             .await

@@ -1,4 +1,4 @@
-//! Behind a pooler no cancel request reaches a dropped wait: how long it keeps a session of the server.
+//! Behind a pooler no cancel request reaches a dropped wait: how long the wait occupies a session of the server.
 
 use crate::bookings::{database, key_of};
 use crate::cancel::dropped;
@@ -11,7 +11,7 @@ use std::time::Duration;
 const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 2";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_wait_keeps_a_session_of_the_pooler_no_longer_than_its_budget() {
+async fn a_dropped_wait_occupies_the_pooler_at_most_for_its_budget() {
     let db = database().await;
     let bouncer = match Bouncer::start(&db, SETTINGS).await {
         Ok(bouncer) => bouncer,
@@ -32,7 +32,7 @@ async fn a_dropped_wait_keeps_a_session_of_the_pooler_no_longer_than_its_budget(
         }
         drop(conns);
         if stays {
-            // So that the test can fail: without a budget both sessions wait for the holder.
+            // Shows that the test can fail: without a budget both sessions wait for the holder.
             db.until_waiting(key).await;
             continue;
         }
@@ -40,8 +40,8 @@ async fn a_dropped_wait_keeps_a_session_of_the_pooler_no_longer_than_its_budget(
         let mut other = connect(&url, 1).await.remove(0);
         other.batch_execute("SELECT 1").await.unwrap();
         let held = xact::begin(&mut other, key_of(8)).await.unwrap();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_no_waiters(key).await;
 }

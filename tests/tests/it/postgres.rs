@@ -1,11 +1,11 @@
-//! What the code relies on PostgreSQL itself to do with messages, transactions and savepoints. A version that does otherwise
-//! fails here, and not in a booking.
+//! PostgreSQL's own behaviour with messages, transactions and savepoints, on which the code relies. A version that behaves
+//! differently fails here, not in a booking.
 
 use advisory_tests::Database;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
-/// A session without Diesel, whose SQLSTATEs are visible.
+/// A session without Diesel, so that SQLSTATEs are visible.
 pub(crate) struct Session {
     client: Client,
     connection: JoinHandle<Result<(), Error>>,
@@ -53,7 +53,7 @@ impl Session {
         }
     }
 
-    /// Whether the session is in no transaction: there, each message has one of its own.
+    /// Whether the session is outside a transaction: there, each message has its own.
     pub(crate) async fn is_idle(&self) -> bool {
         self.run("SELECT now() = statement_timestamp()").await == ["t"]
     }
@@ -101,7 +101,7 @@ async fn an_error_before_that_begin_leaves_the_session_idle() {
 }
 
 #[tokio::test]
-async fn the_level_is_set_before_the_lock_and_not_by_the_begin_behind_it() {
+async fn the_level_is_set_before_the_lock_and_not_by_begin() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     let late = "SELECT pg_advisory_xact_lock(42); BEGIN ISOLATION LEVEL REPEATABLE READ";
@@ -118,7 +118,7 @@ async fn the_level_is_set_before_the_lock_and_not_by_the_begin_behind_it() {
 }
 
 #[tokio::test]
-async fn commit_of_a_failed_transaction_is_no_error_but_any_statement_before_it_is() {
+async fn a_failed_transaction_refuses_statements_but_not_commit() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     session.run("CREATE TABLE t ()").await;
@@ -137,8 +137,7 @@ async fn commit_of_a_failed_transaction_is_no_error_but_any_statement_before_it_
 
 /// `ROLLBACK` and the empty `SELECT` are sent to sessions in any state.
 #[tokio::test]
-async fn a_rollback_without_a_transaction_is_no_error_and_an_empty_select_fails_in_a_failed_one_alone()
- {
+async fn rollback_always_works_and_select_not_in_a_failed_transaction() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     session.run("ROLLBACK").await;
@@ -158,7 +157,7 @@ async fn a_rollback_without_a_transaction_is_no_error_and_an_empty_select_fails_
 }
 
 #[tokio::test]
-async fn an_error_or_the_end_of_the_transaction_frees_its_locks_at_once() {
+async fn an_error_or_the_end_of_a_transaction_releases_its_locks() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     for end in [
@@ -170,7 +169,7 @@ async fn an_error_or_the_end_of_the_transaction_frees_its_locks_at_once() {
         session.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
         assert_eq!(db.locks().await.len(), 1);
         drop(session.send(end).await);
-        // The error's words are sent before the transaction is undone; the next statement is answered behind it.
+        // The error is sent before the transaction is undone; the next statement is answered after that.
         drop(session.send("SELECT").await);
         assert_eq!(db.locks().await, [], "after {end}");
         session.run("ROLLBACK").await;
@@ -178,7 +177,7 @@ async fn an_error_or_the_end_of_the_transaction_frees_its_locks_at_once() {
 }
 
 #[tokio::test]
-async fn rollback_to_a_savepoint_frees_the_locks_behind_it_and_release_keeps_them() {
+async fn rollback_to_a_savepoint_frees_later_locks_release_does_not() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     session
@@ -194,7 +193,7 @@ async fn rollback_to_a_savepoint_frees_the_locks_behind_it_and_release_keeps_the
 }
 
 #[tokio::test]
-async fn an_error_behind_a_savepoint_leaves_the_transaction_before_it() {
+async fn an_error_after_a_savepoint_keeps_the_transaction_before_it() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     session.run("BEGIN; SELECT pg_advisory_xact_lock(1)").await;
@@ -204,7 +203,7 @@ async fn an_error_behind_a_savepoint_leaves_the_transaction_before_it() {
     assert_eq!(session.refused("SELECT").await, "25P02");
     session.run("ROLLBACK TO SAVEPOINT a; SELECT 1").await;
     assert_eq!(db.locks().await.len(), 1);
-    // Outside of a transaction, and where there is none of this name, it is refused.
+    // Outside a transaction, or without a savepoint of this name, it is refused.
     session.run("COMMIT").await;
     assert_eq!(session.refused("ROLLBACK TO SAVEPOINT a").await, "25P01");
     session.run("BEGIN").await;
@@ -212,7 +211,7 @@ async fn an_error_behind_a_savepoint_leaves_the_transaction_before_it() {
 }
 
 #[tokio::test]
-async fn a_savepoint_that_was_rolled_back_to_stays_and_a_second_of_its_name_shadows_it() {
+async fn a_savepoint_survives_rollback_and_a_second_one_shadows_it() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     let value = "SELECT current_setting('advisory.at', true)";
@@ -235,7 +234,7 @@ async fn a_savepoint_that_was_rolled_back_to_stays_and_a_second_of_its_name_shad
         .await;
     session.run("ROLLBACK TO SAVEPOINT a").await;
     assert_eq!(session.run(value).await, ["second"]);
-    // Released, it uncovers the one before it.
+    // When it is released, the previous one of that name is visible again.
     session
         .run("RELEASE SAVEPOINT a; ROLLBACK TO SAVEPOINT a")
         .await;
@@ -244,9 +243,9 @@ async fn a_savepoint_that_was_rolled_back_to_stays_and_a_second_of_its_name_shad
     assert_eq!(session.refused("RELEASE SAVEPOINT a").await, "3B001");
 }
 
-/// How a message fails by a condition, and says which.
+/// How a message fails on a condition, with an error that says which.
 #[tokio::test]
-async fn a_cast_in_a_branch_that_is_not_taken_does_not_fail_and_a_marker_stands_in_the_message() {
+async fn an_untaken_cast_does_not_fail_and_a_marker_is_in_the_text() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     let check = |value: &str| {
@@ -264,14 +263,14 @@ async fn a_cast_in_a_branch_that_is_not_taken_does_not_fail_and_a_marker_stands_
             .message()
             .contains("advisory:marker")
     );
-    // What looks simpler is computed while planning, whatever the condition is.
+    // Simpler expressions are evaluated during planning, whatever the condition is.
     let folded =
         "SELECT CASE WHEN current_setting('advisory.x', true) = 'right' THEN 1 ELSE 1/0 END";
     assert_eq!(session.refused(folded).await, "22012");
 }
 
 #[tokio::test]
-async fn a_backend_that_terminates_itself_runs_nothing_behind_it_and_leaves_no_lock() {
+async fn a_backend_that_terminates_itself_runs_nothing_more() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     session

@@ -1,10 +1,10 @@
-//! What the code relies on PostgreSQL itself to do with advisory locks: how they are kept, queued, shown and refused.
+//! PostgreSQL's own behaviour with advisory locks, on which the code relies: how they are held, queued, shown and refused.
 
 use crate::postgres::{Session, code};
 use advisory_tests::{Database, LockedKey};
 
 #[tokio::test]
-async fn a_session_level_lock_survives_rollback_errors_and_the_end_of_every_transaction() {
+async fn a_session_level_lock_survives_rollbacks_and_errors() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     session
@@ -25,7 +25,7 @@ async fn a_session_level_lock_survives_rollback_errors_and_the_end_of_every_tran
 }
 
 #[tokio::test]
-async fn an_unlock_tells_whether_it_was_held_and_fails_in_a_failed_transaction() {
+async fn unlock_returns_whether_held_and_needs_a_good_transaction() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     let unlock = "SELECT pg_advisory_unlock(42)";
@@ -39,7 +39,7 @@ async fn an_unlock_tells_whether_it_was_held_and_fails_in_a_failed_transaction()
         ["f"]
     );
     assert_eq!(session.run(unlock).await, ["t"]);
-    // A transaction-level lock is not released by name.
+    // A transaction-level lock cannot be released explicitly.
     session.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
     assert_eq!(session.run(unlock).await, ["f"]);
     assert_eq!(db.locks().await.len(), 1);
@@ -52,7 +52,7 @@ async fn a_session_holds_a_lock_as_often_as_it_has_taken_it() {
     session
         .run("SELECT pg_advisory_lock(42), pg_advisory_lock(42)")
         .await;
-    // One level more, and the shared mode beside the exclusive one.
+    // One level more, and the shared mode in addition to the exclusive one.
     session
         .run("BEGIN; SELECT pg_advisory_xact_lock(42), pg_advisory_xact_lock_shared(42); COMMIT")
         .await;
@@ -63,9 +63,9 @@ async fn a_session_holds_a_lock_as_often_as_it_has_taken_it() {
     assert_eq!(other.run(attempt).await, ["t"]);
 }
 
-/// The hand-over to the transaction.
+/// Passing a lock to the transaction.
 #[tokio::test]
-async fn a_lock_of_the_session_can_be_taken_by_its_transaction_and_released_without_a_gap() {
+async fn a_session_lock_passes_to_its_transaction_without_a_gap() {
     let db = Database::create().await;
     let (session, other) = (Session::open(&db).await, Session::open(&db).await);
     session
@@ -140,7 +140,7 @@ async fn the_same_number_in_another_database_is_another_lock() {
 }
 
 #[tokio::test]
-async fn a_queued_exclusive_request_holds_back_the_shared_ones_behind_it() {
+async fn a_queued_exclusive_request_delays_later_shared_ones() {
     let db = Database::create().await;
     let (holder, exclusive, shared) = (
         Session::open(&db).await,
@@ -167,9 +167,9 @@ async fn a_queued_exclusive_request_holds_back_the_shared_ones_behind_it() {
     second.await.unwrap();
 }
 
-/// Diesel hides the SQLSTATE: this tells a deadlock from the two other ends of a wait.
+/// Diesel hides the SQLSTATE: this distinguishes a deadlock from the two other ends of a wait.
 #[tokio::test]
-async fn a_deadlock_has_a_detail_and_a_hint_and_the_other_ends_of_a_wait_have_neither() {
+async fn only_a_deadlock_error_has_a_detail_and_a_hint() {
     let db = Database::create().await;
     let (first, second) = (Session::open(&db).await, Session::open(&db).await);
     for (end, expected) in [
@@ -203,7 +203,7 @@ async fn a_deadlock_has_a_detail_and_a_hint_and_the_other_ends_of_a_wait_have_ne
     let answer = victims[0].as_db_error().unwrap();
     assert_eq!(answer.code().code(), "40P01");
     assert!(answer.detail().is_some() && answer.hint().is_some());
-    // The victim is rid of its transaction's locks, and keeps its session's.
+    // The victim loses its transaction's locks, and keeps its session's.
     let session_level = db
         .locks()
         .await
@@ -222,7 +222,7 @@ async fn a_client_that_dies_while_it_waits_leaves_the_queue() {
         waiter.send(message).await
     });
     db.until_waiting(42).await;
-    // Dropping the connection closes the socket without a word, as a killed process does.
+    // Dropping the connection closes the socket without a message, like a killed process.
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     db.until_no_waiters(42).await;

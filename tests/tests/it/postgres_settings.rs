@@ -1,10 +1,10 @@
-//! What the code relies on PostgreSQL itself to do with settings: where they are read, and how long they last.
+//! PostgreSQL's own behaviour with settings, on which the code relies: where they are read, and how long they last.
 
 use crate::postgres::Session;
 use advisory_tests::Database;
 
 #[tokio::test]
-async fn a_setting_that_nobody_made_is_null_and_after_its_transaction_empty() {
+async fn a_custom_setting_is_null_before_and_empty_after_its_use() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     let read = "SELECT current_setting('advisory.token', true)";
@@ -45,7 +45,7 @@ async fn a_local_setting_of_a_message_is_kept_by_the_begin_at_its_end() {
 }
 
 #[tokio::test]
-async fn a_setting_of_the_session_is_kept_by_commit_and_undone_by_rollback_or_an_error() {
+async fn a_session_setting_is_kept_by_commit_and_undone_by_rollback() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     let read = "SELECT current_setting('advisory.step', true)";
@@ -131,7 +131,7 @@ async fn a_time_out_is_whole_milliseconds_and_its_text_is_an_interval() {
 }
 
 #[tokio::test]
-async fn the_server_says_where_it_runs_and_may_look_for_dead_clients_there() {
+async fn the_servers_platform_tells_if_it_can_detect_dead_clients() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     assert_eq!(

@@ -1,9 +1,9 @@
-//! What the code relies on PostgreSQL itself to do with snapshots and clocks: what is read behind a wait.
+//! PostgreSQL's own behaviour with snapshots and clocks, on which the code relies: what is visible after a wait.
 
 use crate::postgres::Session;
 use advisory_tests::Database;
 
-/// What a session reads behind its wait for a holder that has committed a row meanwhile.
+/// What a session reads after its wait for a holder that has committed a row meanwhile.
 async fn read(db: &Database, before: &str, waits: &str, end: &str) -> Result<String, String> {
     let (holder, waiter) = (Session::open(db).await, Session::open(db).await);
     holder
@@ -30,7 +30,7 @@ async fn read(db: &Database, before: &str, waits: &str, end: &str) -> Result<Str
 const COUNT: &str = "SELECT count(*) FROM t";
 
 #[tokio::test]
-async fn a_statement_behind_the_lock_reads_what_the_holder_before_has_committed() {
+async fn a_statement_after_the_lock_sees_the_previous_holders_commit() {
     let db = Database::create().await;
     for waits in [
         format!("SELECT pg_advisory_xact_lock(42); {COUNT}"),
@@ -47,9 +47,9 @@ async fn a_statement_behind_the_lock_reads_what_the_holder_before_has_committed(
     }
 }
 
-/// So the lock has a statement of its own, and the session's snapshot is never older than it.
+/// So the lock is a separate statement, and the session's snapshot is never older than it.
 #[tokio::test]
-async fn a_lock_in_the_statement_that_reads_or_under_an_older_snapshot_reads_stale_rows() {
+async fn a_lock_in_the_reading_statement_sees_stale_rows() {
     let db = Database::create().await;
     for waits in [
         "SELECT (SELECT count(*) FROM t) FROM (SELECT pg_advisory_xact_lock(42) OFFSET 0) AS lock",
@@ -80,7 +80,7 @@ async fn a_lock_in_the_statement_that_reads_or_under_an_older_snapshot_reads_sta
 }
 
 #[tokio::test]
-async fn a_snapshot_taken_behind_a_session_level_lock_is_fresh_at_every_level() {
+async fn a_snapshot_after_a_session_level_lock_is_always_fresh() {
     let db = Database::create().await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let waits = format!(
@@ -92,7 +92,7 @@ async fn a_snapshot_taken_behind_a_session_level_lock_is_fresh_at_every_level() 
             "1",
             "{level}"
         );
-        // Without the first transaction of its own, the wait's snapshot is the message's.
+        // Without the first, separate transaction, the snapshot of the wait is that of the message.
         let set = format!("SET default_transaction_isolation = '{level}'");
         let waits = format!("SELECT pg_advisory_lock(42); {COUNT}");
         let end = "SELECT pg_advisory_unlock(42)";
@@ -100,10 +100,9 @@ async fn a_snapshot_taken_behind_a_session_level_lock_is_fresh_at_every_level() 
     }
 }
 
-/// By this a message knows whether a transaction is open.
+/// A message can find out in this way whether a transaction is open.
 #[tokio::test]
-async fn in_a_message_without_a_transaction_around_it_now_is_the_statements_time_and_else_it_is_not()
- {
+async fn now_is_the_statements_time_only_outside_a_transaction() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     let same = "SELECT now() = statement_timestamp()";
@@ -122,7 +121,7 @@ async fn in_a_message_without_a_transaction_around_it_now_is_the_statements_time
 
 /// A budget counts from the arrival of its message.
 #[tokio::test]
-async fn the_statements_time_is_that_of_the_message_and_the_clock_goes_on() {
+async fn the_statements_time_is_the_messages_and_the_clock_advances() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     for message in [

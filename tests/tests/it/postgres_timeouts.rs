@@ -1,4 +1,4 @@
-//! What the code relies on PostgreSQL itself to do with timeouts: from where each counts, and what it ends.
+//! PostgreSQL's own behaviour with timeouts, on which the code relies: when each starts, and what it ends.
 
 use crate::postgres::Session;
 use advisory_tests::Database;
@@ -9,17 +9,17 @@ async fn major(session: &Session) -> u32 {
     number[0].parse::<u32>().unwrap() / 10_000
 }
 
-/// Waits for this long. Timeouts are the subject of these tests, so there is no state to wait for.
+/// Sleeps. These tests are about timeouts, so there is no state to wait for.
 async fn pass(time: Duration) {
     let never = std::future::pending::<()>();
     tokio::time::timeout(time, never).await.unwrap_err();
 }
 
-/// Five of it are more than 4 seconds, and one of them is so much less that a machine which stalls does not make it more.
+/// Five times this is more than 4 seconds, and once is so much less that a busy machine does not exceed it.
 const PART: Duration = Duration::from_millis(900);
 
 #[tokio::test]
-async fn lock_timeout_is_read_at_each_wait_also_within_one_target_list() {
+async fn lock_timeout_is_read_at_each_wait_within_one_statement() {
     let db = Database::create().await;
     let (holder, session) = (Session::open(&db).await, Session::open(&db).await);
     holder.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
@@ -60,12 +60,12 @@ async fn lock_timeout_counts_for_each_wait_and_not_for_all_of_them() {
 }
 
 #[tokio::test]
-async fn a_statement_timeout_set_in_a_message_counts_for_the_statements_behind_it() {
+async fn a_statement_timeout_in_a_message_applies_to_later_statements() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     let message = "SELECT set_config('statement_timeout', '20', true); SELECT pg_sleep(60)";
     assert_eq!(session.refused(message).await, "57014");
-    // For each of them, and not for all together.
+    // For each of them, not for all together.
     let parts = format!("; SELECT pg_sleep({})", PART.as_secs_f32()).repeat(5);
     session
         .run(&format!("SET statement_timeout = '4s'{parts}"))
@@ -94,7 +94,7 @@ async fn the_idle_time_outs_end_the_session_and_free_its_locks() {
 }
 
 #[tokio::test]
-async fn a_running_statement_is_not_idle_and_the_idle_time_begins_anew_behind_it() {
+async fn idle_time_starts_again_after_each_statement() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     session
@@ -109,7 +109,7 @@ async fn a_running_statement_is_not_idle_and_the_idle_time_begins_anew_behind_it
 }
 
 #[tokio::test]
-async fn the_transactions_own_time_out_is_there_since_17_and_counts_from_where_it_is_set() {
+async fn transaction_timeout_exists_since_17_and_counts_from_its_set() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     let read = "SELECT current_setting('transaction_timeout', true)";
@@ -118,8 +118,8 @@ async fn the_transactions_own_time_out_is_there_since_17_and_counts_from_where_i
         return;
     }
     assert_eq!(session.run(read).await, ["0"]);
-    // A wait before it does not count, the BEGIN behind it keeps it, and a running statement is ended. In one message: between two
-    // the session is idle for as long as this process is slow.
+    // An earlier wait does not count, a later BEGIN keeps it, and a running statement is ended. In one message: between two
+    // the session would be idle for as long as this process is slow.
     let started = Instant::now();
     let message = "SELECT pg_sleep(0.5); SELECT set_config('transaction_timeout', '400', true); BEGIN; SELECT pg_sleep(60)";
     assert_eq!(session.refused(message).await, "25P04");
@@ -128,9 +128,9 @@ async fn the_transactions_own_time_out_is_there_since_17_and_counts_from_where_i
     assert!(after < Duration::from_secs(50), "{after:?}");
 }
 
-/// So it is first switched off where a longer one may run already.
+/// So it is first switched off if a longer one may be running.
 #[tokio::test]
-async fn a_transaction_time_out_that_runs_already_is_not_shortened_but_by_way_of_zero() {
+async fn a_running_transaction_timeout_is_shortened_only_via_zero() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     if major(&session).await < 17 {
@@ -145,9 +145,9 @@ async fn a_transaction_time_out_that_runs_already_is_not_shortened_but_by_way_of
     assert_eq!(session.refused(message).await, "25P04");
 }
 
-/// The one of the transaction ends an idle session too; then the other does not count.
+/// The transaction's timeout ends an idle session too; then the other does not count.
 #[tokio::test]
-async fn a_shorter_transaction_time_out_stands_in_for_the_idle_one() {
+async fn a_shorter_transaction_timeout_replaces_the_idle_one() {
     let db = Database::create().await;
     let mut session = Session::open(&db).await;
     if major(&session).await < 17 {

@@ -1,5 +1,5 @@
-//! What others see of a lock: a comment in front of the message that asks for it, in `pg_stat_activity`, in the server's log, and in its
-//! deadlock reports. The application's name is left alone.
+//! How others see a lock: a comment in front of the message that requests it, in `pg_stat_activity`, in the server's log, and in
+//! its deadlock reports. The application's name is not changed.
 
 use crate::blocking;
 use crate::bookings::{book, database, key_of};
@@ -30,7 +30,7 @@ fn rooms(numbers: &[i64]) -> Request {
     Request::all(numbers.iter().copied().map(Room))
 }
 
-/// Waits until what the backend runs begins with this; its session has kept its name.
+/// Waits until the backend's query begins with this; its session has kept its name.
 async fn until_shown(db: &Database, pid: i32, comment: &str) {
     let other = format!(
         "SELECT application_name || ': ' || query FROM pg_stat_activity WHERE pid = {pid} \
@@ -98,7 +98,7 @@ async fn every_call_that_waits_shows_its_pattern() {
             db.until_no_waiters(key).await;
         }
     }
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -113,11 +113,11 @@ async fn a_blocking_call_that_waits_shows_its_pattern() {
     let waiting = spawn_blocking(move || blocking::book(&mut conn, 1, "Ada").unwrap());
     db.until_waiting(key_of(1)).await;
     until_shown(&db, pid, "/*advisory:room:<room>*/").await;
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(waiting.await.unwrap());
 }
 
-/// Does nothing where it is not called by another test.
+/// Does nothing unless another test starts it.
 #[tokio::test]
 async fn the_process_that_shows_something_else() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -136,7 +136,7 @@ async fn the_process_that_shows_something_else() {
         until_shown(&db, pid, comment).await;
     };
     dropped(book(&mut conn, 17, "x"), seen).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     if shown == Shown::Key {
         no_key_ends_the_comment(&db).await;
     }

@@ -1,4 +1,4 @@
-//! No pattern and no key ends the comment that shows it, or adds a statement to the message behind it.
+//! No pattern and no key can end the comment that shows it, or add a statement to the message.
 
 use crate::blocking;
 use advisory_runtime::{
@@ -9,7 +9,7 @@ use diesel::{Connection as _, PgConnection, QueryResult};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::spawn_blocking;
 
-/// Texts made of whatever could end a comment or begin a statement; the same ones in each run.
+/// Texts of everything that could end a comment or begin a statement; the same in each run.
 struct Texts(u64);
 
 const PIECES: [&str; 30] = [
@@ -55,7 +55,7 @@ impl Texts {
     }
 
     fn text(&mut self) -> String {
-        // Some are longer than what is shown.
+        // Some are longer than the part that is shown.
         let pieces = match self.number(20) {
             0 => 200,
             _ => self.number(9),
@@ -77,7 +77,7 @@ impl LockKey for Odd {
     }
 }
 
-/// Nobody has added a row, or taken the one that there is.
+/// No row was added, and the existing one is unchanged.
 async fn assert_nothing_was_smuggled(conn: &mut AsyncPgConnection) {
     use diesel_async::RunQueryDsl;
     let rows =
@@ -85,7 +85,7 @@ async fn assert_nothing_was_smuggled(conn: &mut AsyncPgConnection) {
     assert_eq!(rows.get_result::<String>(conn).await.unwrap(), "canary");
 }
 
-/// A text that ended the comment would be a syntax error, or run what follows.
+/// A text that ended the comment would be a syntax error, or run the rest as SQL.
 async fn no_text_ends_the_comment(url: &str, texts: usize) {
     let mut conn = AsyncPgConnection::establish(url).await.unwrap();
     let create = "CREATE TABLE IF NOT EXISTS booking (room int8 NOT NULL, guest text NOT NULL);\
@@ -125,12 +125,12 @@ async fn no_text_ends_the_comment(url: &str, texts: usize) {
 
 async fn begin(conn: &mut AsyncPgConnection, request: Request) -> Result<(), Error> {
     let held = xact::begin(conn, request).await?;
-    xact::finish(held, Ok(())).await
+    held.finish(Ok(())).await
 }
 
 async fn acquire(conn: &mut AsyncPgConnection, request: Request) -> Result<(), Error> {
     let held = session::acquire(conn, request).await?;
-    session::release(held, Ok(())).await
+    held.finish(Ok(())).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -163,7 +163,7 @@ async fn odd(conn: &mut AsyncPgConnection, text: &str) -> QueryResult<usize> {
     Ok(text.len())
 }
 
-/// Of a process that shows rendered keys.
+/// For a process that shows rendered keys.
 pub(crate) async fn no_key_ends_the_comment(db: &Database) {
     db.run("INSERT INTO booking VALUES (0, 'canary')").await;
     let mut conn = db.connect().await;

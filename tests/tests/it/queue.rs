@@ -1,6 +1,6 @@
-//! Calls of one key that wait in line in the process, with one connection between them.
+//! Calls of one key that queue in the process, with one connection for all of them.
 //!
-//! The lines are the process's, whichever database a key is of, so each test has a key of its own.
+//! The queues belong to the process, not to a database, so each test has a key of its own.
 
 use crate::arguments::AppError;
 use crate::bookings::{committed, database, insert, key_of};
@@ -27,7 +27,7 @@ impl Repository {
 }
 
 #[tokio::test]
-async fn a_queue_takes_one_connection_for_a_key_and_refuses_who_comes_too_many() {
+async fn a_queue_uses_one_connection_for_a_key_and_refuses_excess() {
     let db = database().await;
     let repository = Repository(db.deadpool(3));
     let until = Notify::new();
@@ -46,7 +46,7 @@ async fn a_queue_takes_one_connection_for_a_key_and_refuses_who_comes_too_many()
             "{refused:?}"
         );
         let seen = Instant::now();
-        // Another key is not behind this one.
+        // Another key is not queued after this one.
         assert_eq!(repository.book_patiently(8).await, Ok(1));
         let at_least = seen.elapsed();
         for booked in 1..=3 {
@@ -64,7 +64,7 @@ async fn a_queue_takes_one_connection_for_a_key_and_refuses_who_comes_too_many()
         watch
     );
     first.unwrap();
-    // The time in line is part of it.
+    // The time in the queue is part of it.
     for waited in [second.unwrap(), third.unwrap()] {
         assert!(waited >= at_least, "{waited:?}, {at_least:?}");
     }
@@ -93,7 +93,7 @@ async fn a_hot_key_with_a_queue_leaves_the_pool_to_the_others() {
     }
     let waiting = db.locks().await.iter().filter(|lock| !lock.granted).count();
     assert_eq!(waiting, 1, "one connection waits for the hot key");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     for call in hot {
         assert_eq!(call.await.unwrap(), Ok(1));
     }

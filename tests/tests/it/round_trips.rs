@@ -1,4 +1,4 @@
-//! How often a locked call talks to the server, counted on the wire.
+//! Round trips of locked calls, counted on the wire.
 
 use crate::bookings::execute;
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
@@ -61,7 +61,7 @@ async fn a_cached_query_adds_one_round_trip() {
     one_cached_query(&mut conn).await.unwrap();
     proxy.reset();
     one_cached_query(&mut conn).await.unwrap();
-    // Diesel caches no statement made of a text fragment, so it is prepared each time: 2 and the query's own 2.
+    // Diesel does not cache a statement with a text fragment, so it is prepared each time: 2 and the query's own 2.
     assert_eq!(proxy.round_trips(), 4, "{:#?}", proxy.queries());
 }
 
@@ -94,12 +94,12 @@ async fn whatever_waits_is_asked_for_in_one_round_trip() {
         proxy.reset();
         let held = xact::begin(&mut conn, request.clone()).await.unwrap();
         assert_eq!(proxy.round_trips(), 1, "{request:?} {:#?}", proxy.queries());
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(proxy.round_trips(), 2, "{request:?} {:#?}", proxy.queries());
     }
-    // The first of a process asks for the setting `advisory.pooler`.
+    // The first call of a process reads the setting `advisory.pooler`.
     let held = session::acquire(&mut conn, 1).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     for request in [
         Request::new(1),
         Request::new(1).wait(seconds),
@@ -109,13 +109,13 @@ async fn whatever_waits_is_asked_for_in_one_round_trip() {
         proxy.reset();
         let held = session::acquire(&mut conn, request.clone()).await.unwrap();
         assert_eq!(proxy.round_trips(), 1, "{request:?} {:#?}", proxy.queries());
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(proxy.round_trips(), 2, "{request:?} {:#?}", proxy.queries());
     }
 }
 
-/// The question is prepared, in one round trip with the `BEGIN`, and then asked: its text is not kept for another call. At a stricter
-/// level the setting `advisory.pooler` is asked for before, and the transaction opened behind.
+/// The query is prepared, in one round trip with the `BEGIN`, and then run: its text is not kept for another call. At a stricter
+/// level the setting `advisory.pooler` is read before, and the transaction opened afterwards.
 #[tokio::test]
 async fn a_try_is_two_round_trips_and_a_miss_one_more() {
     let (db, proxy, mut conn) = proxied().await;
@@ -133,7 +133,7 @@ async fn a_try_is_two_round_trips_and_a_miss_one_more() {
                 "{request:?} {:#?}",
                 proxy.queries()
             );
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             assert_eq!(
                 proxy.round_trips(),
                 hit + 1,
@@ -150,15 +150,15 @@ async fn a_try_is_two_round_trips_and_a_miss_one_more() {
                 "{request:?} {:#?}",
                 proxy.queries()
             );
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
     }
     let request = Request::all([1, 2]).wait(Wait::Never);
     let held = session::acquire(&mut conn, request.clone()).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     proxy.reset();
     let held = session::acquire(&mut conn, request).await.unwrap();
     assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(proxy.round_trips(), 3, "{:#?}", proxy.queries());
 }

@@ -1,10 +1,10 @@
-//! A runtime that ends takes its connections along. What a call under way has on the server is not left behind.
+//! A runtime that is shut down takes its connections with it. A call in progress leaves nothing on the server.
 
 use crate::bookings::database;
 use advisory_runtime::{Request, session, xact};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 
-/// Runs a call on a runtime of its own, which ends while a statement runs that would take a minute.
+/// Runs a call on its own runtime, which is shut down while a statement runs that would take a minute.
 async fn ends_in_a_statement(is_session: bool) {
     let db = database().await;
     let url = db.url().to_owned();

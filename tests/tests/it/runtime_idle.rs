@@ -1,4 +1,4 @@
-//! A runtime of one thread that nobody drives: a call that was dropped on it leaves the server's queue all the same.
+//! A runtime of one thread that is not driven: a call that was dropped on it still leaves the server's queue.
 
 use crate::bookings::database;
 use crate::dropped_call::{SOON, is_ready_within, until_ended};
@@ -52,13 +52,13 @@ fn a_waiter_dropped_on_a_runtime_at_rest_leaves_the_queue() {
             }
             conn
         });
-        // Nobody drives the connection.
+        // The connection is not driven.
         observing.block_on(db.until_no_waiters(7));
         drop(conn);
     }
 }
 
-/// The lock's message is written when the runtime runs again, after every request of the drop.
+/// The lock's message is written when the runtime runs again, after all cancel requests of the drop.
 #[test]
 fn a_waiter_whose_message_comes_late_leaves_the_queue() {
     let (observing, idle) = (Runtime::new().unwrap(), idle_runtime());
@@ -82,8 +82,8 @@ fn a_waiter_whose_message_comes_late_leaves_the_queue() {
     idle.block_on(until_ended(&db, pid, "a late message"));
 }
 
-/// A statement of the body is cancelled, and its transaction with it. What an idle session holds is free when the runtime runs again, or
-/// ends.
+/// A statement of the body is cancelled, and its transaction too. Locks of an idle session are released when the runtime runs
+/// again, or is shut down.
 #[test]
 fn what_a_runtime_at_rest_holds_is_free_when_it_runs_or_ends() {
     let observing = Runtime::new().unwrap();

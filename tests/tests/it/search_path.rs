@@ -1,4 +1,4 @@
-//! The SQL means what it says whatever comes first on the `search_path`.
+//! The SQL means the same whatever comes first on the `search_path`.
 
 use crate::bookings::{book, committed, database, execute, key_of};
 use crate::dropped_call::until_ended;
@@ -9,7 +9,7 @@ use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
 
-/// Twins of what the SQL uses, which do nothing, or the wrong thing.
+/// Objects with the names that the SQL uses, which do nothing, or the wrong thing.
 const HOSTILE: &str = "
     CREATE FUNCTION public.pg_advisory_xact_lock(int) RETURNS void LANGUAGE sql AS '';
     CREATE FUNCTION public.pg_advisory_xact_lock(bigint) RETURNS void LANGUAGE sql AS '';
@@ -24,7 +24,7 @@ const HOSTILE: &str = "
 ";
 
 #[tokio::test]
-async fn hostile_functions_operators_and_types_first_on_the_search_path_change_nothing() {
+async fn hostile_objects_on_the_search_path_change_nothing() {
     let db = database().await;
     db.run(HOSTILE).await;
     let (mut first, mut second) = (db.connect().await, db.connect().await);
@@ -40,7 +40,7 @@ async fn hostile_functions_operators_and_types_first_on_the_search_path_change_n
         (booked, second)
     });
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     let (booked, mut second) = waiting.await.unwrap();
     assert!(booked.unwrap());
     second
@@ -96,7 +96,7 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
     let held = xact::begin(&mut conn, (7, -3)).await.unwrap();
     let keys: Vec<_> = db.locks().await.iter().map(|lock| lock.key).collect();
     assert_eq!(keys, [LockedKey::Pair(7, -3)]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 
     let bounded = Request::new(1).max_hold(Duration::from_secs(60));
     let mut held = xact::begin(&mut conn, bounded).await.unwrap();
@@ -104,7 +104,7 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
         setting(held.conn(), "client_connection_check_interval").await,
         "1s"
     );
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, key_of(8)).await.unwrap();
@@ -116,11 +116,11 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
         Error::find(&error).is_some_and(|error| error.is_busy()),
         "{error:?}"
     );
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 
     every_request(&mut conn, &db).await;
 
-    // A call that is dropped ends its session, on a connection of our own and on a pooled one.
+    // A dropped call ends its session, on a connection of our own and on a pooled one.
     let pid = pid_of(&mut conn).await;
     drop(xact::begin(&mut conn, 2).await.unwrap());
     execute(&mut conn, "SELECT 1").await.unwrap_err();
@@ -142,7 +142,7 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
 }
 
 #[tokio::test]
-async fn hostile_twins_made_behind_the_first_call_do_not_pass() {
+async fn hostile_objects_made_after_the_first_call_are_harmless() {
     let db = database().await;
     let mut conn = db.connect().await;
     every_request(&mut conn, &db).await;
@@ -155,7 +155,7 @@ async fn hostile_twins_made_behind_the_first_call_do_not_pass() {
     }
 }
 
-/// Twins of what waits, levels, session-level locks and bounds use.
+/// The same for waits, levels, session-level locks and bounds.
 const MORE_HOSTILE: &str = "
     CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true';
     CREATE FUNCTION public.pg_sleep(double precision) RETURNS void LANGUAGE sql AS '';
@@ -180,7 +180,7 @@ const MORE_HOSTILE: &str = "
     CREATE DOMAIN public.oid AS text CHECK (false);
 ";
 
-/// Everything that can be asked for, got and refused.
+/// Every kind of request, granted and refused.
 async fn every_request(conn: &mut AsyncPgConnection, db: &advisory_tests::Database) {
     let short = Duration::from_millis(30);
     let requests = || {
@@ -202,11 +202,11 @@ async fn every_request(conn: &mut AsyncPgConnection, db: &advisory_tests::Databa
         for request in [request.clone(), strict] {
             let held = xact::begin(conn, request.clone()).await.unwrap();
             assert!(!db.locks().await.is_empty(), "{request:?}");
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
         let held = session::acquire(conn, request.clone()).await.unwrap();
         assert!(!db.locks().await.is_empty(), "{request:?}");
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(db.locks().await, [], "{request:?}");
     }
     let mut holder = db.connect().await;
@@ -223,7 +223,7 @@ async fn every_request(conn: &mut AsyncPgConnection, db: &advisory_tests::Databa
         assert!(error.is_busy(), "{error:?}");
         assert_eq!(db.locks().await.len(), 2);
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 async fn setting(conn: &mut AsyncPgConnection, name: &str) -> String {
@@ -235,7 +235,7 @@ async fn setting(conn: &mut AsyncPgConnection, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_set_for_the_transaction_ends_with_it_and_what_the_user_set_stays() {
+async fn transaction_settings_end_with_it_and_the_users_stay() {
     let db = database().await;
     let mut conn = db.connect().await;
     assert!(book(&mut conn, 7, "Ada").await.unwrap());
@@ -252,15 +252,15 @@ async fn what_is_set_for_the_transaction_ends_with_it_and_what_the_user_set_stay
             let mut held = xact::begin(&mut conn, request.clone()).await.unwrap();
             let interval = setting(held.conn(), "client_connection_check_interval").await;
             assert_eq!(interval, expected, "{own}");
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             let mut outer = xact::begin(&mut conn, 2).await.unwrap();
             let mut held = xact::begin(outer.conn(), request).await.unwrap();
             let interval = setting(held.conn(), "client_connection_check_interval").await;
             assert_eq!(interval, expected, "{own}, nested");
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             let interval = setting(outer.conn(), "client_connection_check_interval").await;
             assert_eq!(interval, plain, "{own}, behind the nested call");
-            xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+            outer.finish(Ok::<_, Error>(())).await.unwrap();
         }
         let interval = setting(&mut conn, "client_connection_check_interval").await;
         assert_eq!(interval, plain);

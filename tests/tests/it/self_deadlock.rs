@@ -1,4 +1,4 @@
-//! A call that waits for a lock that its own task holds: debug builds refuse it, unless the wait ends by itself.
+//! A call that waits for a lock that its own task holds: debug builds refuse it, unless the wait has a limit.
 
 use crate::arguments::{AppError, book_or_busy};
 use crate::bookings::{committed, database, execute, insert};
@@ -40,7 +40,7 @@ async fn a_wait_for_its_own_task_that_ends_is_a_wait_like_any_other() {
         assert_eq!(end, Err(AppError::Busy), "{patience:?}");
         assert_eq!(committed(&db, 7).await, 0);
     }
-    // Where the session's own timeout bounds it.
+    // If the session's own timeout bounds it.
     execute(&mut two, "SET lock_timeout = '30ms'")
         .await
         .unwrap();
@@ -52,9 +52,9 @@ async fn a_wait_for_its_own_task_that_ends_is_a_wait_like_any_other() {
     db.until_quiet().await;
 }
 
-/// In debug builds only; it looks at the body that is running, so calls at the same time are not nested.
+/// In debug builds only. It checks the running body, so calls at the same time are not nested.
 #[tokio::test]
-async fn a_call_that_waits_for_its_own_task_is_told_so() {
+async fn a_call_that_waits_for_its_own_task_is_reported() {
     if !debug_checks_are_on() {
         return;
     }
@@ -79,7 +79,7 @@ async fn a_call_that_waits_for_its_own_task_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_call_that_polls_for_what_its_own_task_holds_is_told() {
+async fn a_call_that_polls_for_its_own_tasks_lock_is_reported() {
     if !debug_checks_are_on() {
         return;
     }
@@ -100,7 +100,7 @@ async fn a_call_that_polls_for_what_its_own_task_holds_is_told() {
 }
 
 #[tokio::test]
-async fn a_wait_for_one_that_the_task_holds_on_another_connection_is_told() {
+async fn a_wait_for_the_tasks_own_other_connection_is_reported() {
     #[advisory_lock(key = "outer-of-mid:<id>")]
     async fn outer(
         conn: &mut AsyncPgConnection,
@@ -109,7 +109,7 @@ async fn a_wait_for_one_that_the_task_holds_on_another_connection_is_told() {
     ) -> Result<(), Error> {
         xact::lock(conn, RoomLock { room: id }).await?;
         let held = xact::begin(other, RoomLock { room: id }).await?;
-        xact::finish(held, Ok(())).await
+        held.finish(Ok(())).await
     }
     if !debug_checks_are_on() {
         return;

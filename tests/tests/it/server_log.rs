@@ -1,9 +1,9 @@
-//! What the server's log shows of locks: their names where a call waits for long, and no errors of the library's own.
+//! Locks in the server's log: their names when a call waits for long, and no errors of the library's own statements.
 
 use crate::bookings::execute;
 use crate::cancel::dropped;
 use crate::written_migrations::Written;
-use advisory_runtime::{Error, advisory_lock, blocking, migrations, session, xact};
+use advisory_runtime::{Error, advisory_lock, blocking, session, xact};
 use advisory_tests::{OwnServer, left_out, owns_server};
 use diesel::{Connection as _, PgConnection};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
@@ -11,7 +11,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 
-/// Waits for a line of the server's log with both texts in it, or in the lines that belong to it.
+/// Waits for a line of the server's log that contains both texts, with the lines that belong to it.
 async fn until_logged(server: &OwnServer, first: &str, second: &str) {
     let started = Instant::now();
     loop {
@@ -41,7 +41,7 @@ async fn lock_b(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_servers_log_names_the_locks_of_a_long_wait_and_of_a_deadlock() {
+async fn the_servers_log_names_locks_of_long_waits_and_deadlocks() {
     if !owns_server() {
         return left_out("the server's log", "the server is somebody's own");
     }
@@ -60,12 +60,12 @@ async fn the_servers_log_names_the_locks_of_a_long_wait_and_of_a_deadlock() {
         advisory_pattern::Derivation::Sha256.key("log-a:1"),
         advisory_pattern::Derivation::Sha256.key("log-b:1"),
     ];
-    // Each holds one, by number, and asks for the other's.
+    // Each holds one lock, by number, and requests the other's.
     let mut a = xact::begin(&mut first, keys[0]).await.unwrap();
     let mut b = xact::begin(&mut second, keys[1]).await.unwrap();
     let waits = async {
         let end = lock_b(a.conn(), 1).await;
-        xact::finish(a, end).await
+        a.finish(end).await
     };
     let meets = async {
         until_logged(
@@ -75,7 +75,7 @@ async fn the_servers_log_names_the_locks_of_a_long_wait_and_of_a_deadlock() {
         )
         .await;
         let end = lock_a(b.conn(), 1).await;
-        xact::finish(b, end).await
+        b.finish(end).await
     };
     let (waited, met) = tokio::join!(waits, meets);
     let is_victim = |end: &Result<(), Error>| matches!(end, Err(Error::Deadlock { .. }));
@@ -91,10 +91,10 @@ async fn the_servers_log_names_the_locks_of_a_long_wait_and_of_a_deadlock() {
         "/*advisory:log-a:<id>*/",
     );
     dropped(lock_a(&mut second, 1), seen).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
-/// What they ask is answered without an error, so an operator finds nothing in the log to wonder about.
+/// Their queries are answered without an error, so an operator finds nothing unexpected in the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verify_and_a_blocking_run_write_nothing_into_the_servers_log() {
     if !owns_server() {
@@ -129,12 +129,12 @@ async fn verify_and_a_blocking_run_write_nothing_into_the_servers_log() {
         blocking::session::verify(&mut connect(), &mut connect()).unwrap();
         [(); 2].map(|()| {
             let source = Written(vec![("1", "CREATE TABLE a (id int8)")]);
-            migrations::blocking::run(&url, source).unwrap().applied
+            blocking::migrations::run(&url, source).unwrap().applied
         })
     });
     assert_eq!(ran.await.unwrap(), [vec!["1".to_owned()], vec![]]);
     assert_eq!(complaints(), before);
-    // An error would have been seen.
+    // An error would be visible here.
     execute(&mut conn, "SELECT 1/0").await.unwrap_err();
     assert_eq!(complaints().len(), before.len() + 1);
 }

@@ -1,4 +1,4 @@
-//! Session-level locks: released on every way out, missed when they were lost, and refused inside a transaction.
+//! Session-level locks: released on every way out, reported when lost, and refused inside a transaction.
 
 use crate::bookings::{committed, database, execute, in_transaction, insert, key_of};
 use crate::cancel::caught;
@@ -40,7 +40,7 @@ async fn leave<C: Connection>(
     Ok(true)
 }
 
-/// Under a session-level lock: statements sent as they are, and then `Ok` or the body's own error.
+/// Under a session-level lock: plain statements, and then `Ok` or the body's own error.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "session")]
 async fn run(conn: &mut AsyncPgConnection, room: i64, sql: &str, is_ok: bool) -> QueryResult<()> {
     let swallowed = conn.batch_execute(sql).await;
@@ -63,7 +63,7 @@ fn lock_error(result: QueryResult<()>) -> Error {
 }
 
 #[tokio::test]
-async fn it_is_released_on_every_way_out_and_the_connection_goes_on_but_behind_a_panic() {
+async fn it_is_released_on_every_way_out() {
     let db = database().await;
     for (before, way) in (0..).zip(WAYS) {
         let mut conn = db.connect().await;
@@ -82,7 +82,7 @@ async fn it_is_released_on_every_way_out_and_the_connection_goes_on_but_behind_a
             }
         }
         assert_eq!(held(&db).await, [], "{way:?}");
-        // The body is in no transaction: what it did stays done.
+        // The body is in no transaction, so its writes stay.
         assert_eq!(committed(&db, 7).await, before + 1, "{way:?}");
         execute(&mut conn, "SELECT 1").await.unwrap();
     }
@@ -135,7 +135,7 @@ async fn nothing_is_left_in_a_pool() {
 }
 
 #[tokio::test]
-async fn a_lock_that_was_lost_on_the_way_is_an_error_unless_the_body_has_its_own() {
+async fn a_lock_lost_in_the_body_is_an_error_unless_the_body_fails() {
     let db = database().await;
     for (sql, goes_on) in [
         ("SELECT pg_advisory_unlock_all()", true),
@@ -166,16 +166,14 @@ async fn a_lock_that_was_lost_on_the_way_is_an_error_unless_the_body_has_its_own
             }
         }
     }
-    // Ended by somebody else, between the body and the release.
+    // Terminated by another session, between the body and the release.
     let mut conn = db.connect().await;
     let pid = pid_of(&mut conn).await;
     let mine = session::acquire(&mut conn, 7).await.unwrap();
     db.terminate(pid).await;
-    let error = session::release(mine, Ok::<_, Error>(()))
-        .await
-        .unwrap_err();
+    let error = mine.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
-    // One of several is enough, and the others are released.
+    // Losing one of several is enough; the others are released.
     let mut conn = db.connect().await;
     let mut mine = session::acquire(&mut conn, Request::all([1, 2, 3]))
         .await
@@ -183,9 +181,7 @@ async fn a_lock_that_was_lost_on_the_way_is_an_error_unless_the_body_has_its_own
     execute(mine.conn(), "SELECT pg_advisory_unlock(2)")
         .await
         .unwrap();
-    let error = session::release(mine, Ok::<_, Error>(()))
-        .await
-        .unwrap_err();
+    let error = mine.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     db.until_quiet().await;
 }
@@ -211,8 +207,8 @@ async fn inside_an_open_transaction_it_is_refused() {
     let mut outer = xact::begin(&mut conn, 1).await.unwrap();
     let error = session::acquire(outer.conn(), 7).await.unwrap_err();
     assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
-    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
-    // One that Diesel does not know of is found in debug builds only.
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
+    // A transaction that Diesel does not know about is found in debug builds only.
     for begin in ["BEGIN", "BEGIN; INSERT INTO booking VALUES (2, 'plain')"] {
         if !debug_checks_are_on() {
             break;

@@ -1,4 +1,4 @@
-//! The body of a session-level lock runs without a transaction: it may run several, and one that it leaves open is undone.
+//! The body of a session-level lock runs without a transaction: it may run several, and one that it leaves open is rolled back.
 
 use crate::bookings::{committed, database, execute, insert};
 use crate::session::held;
@@ -10,11 +10,11 @@ use diesel_async::{
 };
 
 #[tokio::test]
-async fn a_transaction_that_the_body_leaves_open_is_rolled_back_before_the_release() {
+async fn a_transaction_left_open_is_rolled_back_before_the_release() {
     let db = database().await;
     insert(&mut db.connect().await, 1, "Ada").await.unwrap();
     for (failure, is_foreign) in [("", true), ("; SELECT 1/0", false)] {
-        // One that goes on is found in debug builds only.
+        // A transaction that stays open is found in debug builds only.
         if is_foreign && !debug_checks_are_on() {
             continue;
         }
@@ -23,10 +23,10 @@ async fn a_transaction_that_the_body_leaves_open_is_rolled_back_before_the_relea
             let mut mine = session::acquire(&mut conn, 7).await.unwrap();
             let waiting = tokio::spawn(async move {
                 let mut mine = session::acquire(&mut waiter, 7).await?;
-                // Fails where the transaction before us still has the row.
+                // Fails if an earlier transaction still has the row.
                 let row = "SELECT FROM booking WHERE room = 1 FOR UPDATE NOWAIT";
                 let free = execute(mine.conn(), row).await.map(drop);
-                session::release(mine, free.map_err(Error::Database)).await
+                mine.finish(free.map_err(Error::Database)).await
             });
             db.until_waiting(7).await;
             let open = format!("BEGIN; UPDATE booking SET guest = 'half done'{failure}");
@@ -36,7 +36,7 @@ async fn a_transaction_that_the_body_leaves_open_is_rolled_back_before_the_relea
             } else {
                 Err(Error::Database(DieselError::NotFound))
             };
-            let error = session::release(mine, result).await.unwrap_err();
+            let error = mine.finish(result).await.unwrap_err();
             if !is_ok {
                 assert!(
                     matches!(error, Error::Database(DieselError::NotFound)),
@@ -68,7 +68,7 @@ async fn a_transaction_that_the_body_leaves_open_is_rolled_back_before_the_relea
 }
 
 #[tokio::test]
-async fn a_transaction_begun_through_diesel_and_not_ended_is_rolled_back() {
+async fn a_diesel_transaction_left_open_is_rolled_back() {
     let db = database().await;
     let mut conn = db.connect().await;
     for is_ok in [true, false] {
@@ -82,7 +82,7 @@ async fn a_transaction_begun_through_diesel_and_not_ended_is_rolled_back() {
         } else {
             Err(Error::Database(DieselError::NotFound))
         };
-        let error = session::release(mine, result).await.unwrap_err();
+        let error = mine.finish(result).await.unwrap_err();
         if is_ok {
             assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
         } else {
@@ -100,7 +100,7 @@ async fn a_transaction_begun_through_diesel_and_not_ended_is_rolled_back() {
 }
 
 #[tokio::test]
-async fn a_body_runs_several_transactions_whose_commits_are_seen_while_it_holds() {
+async fn a_bodys_commits_are_visible_while_it_holds_the_lock() {
     let db = database().await;
     let mut conn = db.connect().await;
     let mut mine = session::acquire(&mut conn, 7).await.unwrap();
@@ -115,14 +115,14 @@ async fn a_body_runs_several_transactions_whose_commits_are_seen_while_it_holds(
             Err(DieselError::RollbackTransaction)
         });
         undone.await.unwrap_err();
-        // A lock of a transaction, on this key and another, goes with it.
+        // A transaction-level lock on this key, and on another, is released with it.
         let inner = xact::begin(mine.conn(), Request::all([7, 8]))
             .await
             .unwrap();
-        xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+        inner.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
     }
-    session::release(mine, Ok::<_, Error>(())).await.unwrap();
+    mine.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(committed(&db, 7).await, 3);
     db.until_quiet().await;
 }

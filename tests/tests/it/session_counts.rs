@@ -1,4 +1,4 @@
-//! Session-level locks are counted: what was taken is given back, as often as it was taken, and nothing else.
+//! Session-level locks are counted: each acquisition is released once, and nothing else.
 
 use crate::bookings::{database, execute};
 use crate::dropped_call::assert_closed;
@@ -7,9 +7,9 @@ use advisory_runtime::{Error, Request, Wait, session};
 use advisory_tests::LockedKey;
 use std::time::Duration;
 
-/// As PostgreSQL counts: released as often as it was acquired, each mode for itself.
+/// As PostgreSQL counts: released as often as acquired, separately for each mode.
 #[tokio::test]
-async fn a_session_that_holds_it_gets_it_again_and_releases_it_as_often() {
+async fn a_session_acquires_its_lock_again_and_releases_as_often() {
     let db = database().await;
     let mut conn = db.connect().await;
     let mut outer = session::acquire(&mut conn, 7).await.unwrap();
@@ -21,15 +21,15 @@ async fn a_session_that_holds_it_gets_it_again_and_releases_it_as_often() {
         Request::all([6, 7, 8]),
     ] {
         let inner = session::acquire(outer.conn(), again).await.unwrap();
-        session::release(inner, Ok::<_, Error>(())).await.unwrap();
+        inner.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
     }
-    session::release(outer, Ok::<_, Error>(())).await.unwrap();
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(held(&db).await, []);
     db.until_quiet().await;
 }
 
-/// The lock around it goes with it, and its call learns so.
+/// The outer lock is released too, and its call learns so.
 #[tokio::test]
 async fn a_dropped_call_inside_another_one_takes_that_with_it() {
     let db = database().await;
@@ -47,7 +47,7 @@ async fn a_dropped_call_inside_another_one_takes_that_with_it() {
         } else {
             Err(Error::Database(diesel::result::Error::NotFound))
         };
-        match session::release(outer, own).await.unwrap_err() {
+        match outer.finish(own).await.unwrap_err() {
             Error::LockLost { lock, .. } if is_ok => assert_eq!(lock, "7"),
             Error::Database(diesel::result::Error::NotFound) if !is_ok => {}
             error => panic!("{is_ok}: {error:?}"),
@@ -77,16 +77,16 @@ async fn a_try_that_misses_a_later_key_gives_the_first_back() {
             }
         }
     }
-    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    theirs.finish(Ok::<_, Error>(())).await.unwrap();
     let mine = session::acquire(&mut conn, Request::all([3, 1, 2, 1]))
         .await
         .unwrap();
     assert_eq!(held(&db).await.len(), 3);
-    session::release(mine, Ok::<_, Error>(())).await.unwrap();
+    mine.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
-/// What the caller has taken by hand, on the same keys, is neither released nor counted.
+/// Locks that the caller has acquired by hand, on the same keys, are neither released nor counted.
 #[tokio::test]
 async fn a_lock_that_the_caller_took_by_hand_is_kept() {
     let db = database().await;
@@ -123,20 +123,20 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
             Request::all([0, 1]),
         ] {
             let mine = session::acquire(&mut conn, request).await.unwrap();
-            session::release(mine, Ok::<_, Error>(())).await.unwrap();
+            mine.finish(Ok::<_, Error>(())).await.unwrap();
             let mut left = db.locks().await;
             left.sort_by_key(|lock| lock.key);
             assert_eq!(left, kept);
         }
-        // Counted once: one unlock by hand frees it.
+        // Counted once: one manual unlock releases it.
         let unlock = by_hand.replace("_lock", "_unlock");
         execute(&mut conn, &format!("SELECT {unlock}(1)"))
             .await
             .unwrap();
-        session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+        theirs.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_no_locks().await;
     }
-    // Held shared by hand and by another session: an exclusive request fails, and the share stays.
+    // Held shared by hand and by another session: an exclusive request fails, and the shared lock stays.
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     execute(&mut conn, "SELECT pg_advisory_lock_shared(1)")
         .await
@@ -151,11 +151,11 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
         assert!(error.is_busy(), "{error:?}");
         assert_eq!(held(&db).await.len(), 2);
     }
-    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    theirs.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_body_that_had_taken_and_released_more_leaves_nothing() {
+async fn a_dropped_body_with_extra_acquires_leaves_nothing() {
     let db = database().await;
     for key in [1, 2] {
         let mut conn = db.connect().await;
@@ -165,7 +165,7 @@ async fn a_dropped_body_that_had_taken_and_released_more_leaves_nothing() {
                 .await
                 .unwrap();
             let inner = session::acquire(outer.conn(), key).await.unwrap();
-            session::release(inner, Ok::<_, Error>(())).await.unwrap();
+            inner.finish(Ok::<_, Error>(())).await.unwrap();
             reach.send(()).unwrap();
             std::future::pending::<()>().await;
         };

@@ -1,4 +1,4 @@
-//! Several keys in one call: sorted, each once, in one round trip; and keys that are numbers or declared as types.
+//! Several keys in one call: sorted, without duplicates, in one round trip; and keys that are numbers or declared as types.
 
 use crate::bookings::{database, execute, insert};
 use advisory_runtime::{Error, Key, LockKey, advisory_lock, lock_key, xact};
@@ -11,7 +11,7 @@ fn key(rendered: &str) -> LockedKey {
     LockedKey::Bigint(advisory_pattern::Derivation::Sha256.key(rendered))
 }
 
-/// What is locked now, sorted.
+/// The locked keys, sorted.
 async fn locked(db: &Database) -> QueryResult<Vec<LockedKey>> {
     let mut keys: Vec<_> = db.locks().await.into_iter().map(|lock| lock.key).collect();
     keys.sort_unstable();
@@ -148,7 +148,7 @@ async fn as_many_declared_locks_are_taken_as_there_are() {
     );
     let many = each_declared(conn, &db, &[1, 2, 3, 4]).await.unwrap_err();
     assert!(
-        matches!(Error::find(&many).as_deref(), Some(Error::TooManyKeys { lock, keys: 4, max: 3 }) if lock == "account:<id>"),
+        matches!(Error::find(&many).as_deref(), Some(Error::TooManyKeys { lock, keys: 4, max: 3, .. }) if lock == "account:<id>"),
         "{many}"
     );
 }
@@ -288,7 +288,7 @@ async fn an_empty_slice_and_too_many_keys_are_errors_before_any_sql() {
     );
     assert_eq!(proxy.round_trips(), 0, "{:#?}", proxy.queries());
 
-    // Duplicates are one lock, so they do not count twice.
+    // Duplicates are one lock, so they are counted once.
     let twice: Vec<i64> = (0..64).chain(0..64).collect();
     assert_eq!(each(conn, &db, &twice).await.unwrap().len(), 64);
 }
@@ -309,10 +309,10 @@ async fn a_key_without_a_pattern_is_named_by_its_number() {
     );
     let held = xact::begin(&mut conn, AccountLock { id: 1 }).await.unwrap();
     assert_eq!(locked(&db).await.unwrap(), [key("account:1")]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
-/// Two that take the same accounts in opposite order would each wait for the other.
+/// Two calls that locked the same accounts in opposite orders would wait for each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfers_in_opposite_directions_never_deadlock() {
     #[advisory_lock(keys = ["account:<from>", "account:<to>"], name = "account")]

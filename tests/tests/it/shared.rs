@@ -1,4 +1,4 @@
-//! Shared mode, in either scope: readers together, a writer alone, and nobody overtakes the queue.
+//! Shared mode, in either scope: readers together, a writer alone, and the queue is not overtaken.
 
 use crate::bookings::{database, finish};
 use advisory_runtime::{Error, Request, Wait, session, xact};
@@ -18,7 +18,7 @@ impl Scope {
         self,
         conn: &mut AsyncPgConnection,
         request: Request,
-    ) -> Result<xact::Held<'_, AsyncPgConnection>, Error> {
+    ) -> Result<advisory_runtime::LockGuard<'_, AsyncPgConnection>, Error> {
         match self {
             Self::Xact => xact::begin(conn, request).await,
             Self::Session => session::acquire(conn, request).await,
@@ -39,7 +39,7 @@ async fn readers_hold_it_together_and_a_writer_alone() {
     let db = database().await;
     let mut conns = [db.connect().await, db.connect().await, db.connect().await];
     let [first, second, third] = &mut conns;
-    // The scopes are one lock.
+    // Both scopes are one lock.
     for (scope, other) in [
         (Scope::Xact, Scope::Xact),
         (Scope::Session, Scope::Session),
@@ -82,7 +82,7 @@ async fn readers_hold_it_together_and_a_writer_alone() {
 }
 
 #[tokio::test]
-async fn a_waiting_writer_holds_back_the_readers_behind_it() {
+async fn a_waiting_writer_delays_later_readers() {
     let db = database().await;
     for scope in SCOPES {
         let (mut holder, mut late) = (db.connect().await, db.connect().await);
@@ -97,7 +97,7 @@ async fn a_waiting_writer_holds_back_the_readers_behind_it() {
             queue.push(tokio::spawn(async move {
                 let held = scope.take(&mut conn, request).await?;
                 order.lock().unwrap().push(name);
-                xact::finish(held, Ok::<_, Error>(())).await
+                held.finish(Ok::<_, Error>(())).await
             }));
             db.until_waiters(7, before + 1).await;
         }
@@ -134,7 +134,7 @@ async fn a_session_alone_gets_the_exclusive_lock_above_its_shared_one() {
 }
 
 #[tokio::test]
-async fn of_two_sessions_that_both_go_from_shared_to_exclusive_one_is_a_deadlocks_victim() {
+async fn two_upgrades_from_shared_to_exclusive_deadlock() {
     let db = database().await;
     for scope in SCOPES {
         let (mut first, mut second) = (db.connect().await, db.connect().await);
@@ -143,18 +143,18 @@ async fn of_two_sessions_that_both_go_from_shared_to_exclusive_one_is_a_deadlock
         let (first, second) = tokio::join!(
             async move {
                 let upgraded = match scope.take(one.conn(), writer()).await {
-                    Ok(held) => xact::finish(held, Ok::<_, Error>(())).await,
+                    Ok(held) => held.finish(Ok::<_, Error>(())).await,
                     Err(error) => Err(error),
                 };
-                // The victim keeps its shared lock until here, and then lets the other go on.
-                xact::finish(one, upgraded).await
+                // The victim keeps its shared lock until here, and then lets the other continue.
+                one.finish(upgraded).await
             },
             async move {
                 let upgraded = match scope.take(two.conn(), writer()).await {
-                    Ok(held) => xact::finish(held, Ok::<_, Error>(())).await,
+                    Ok(held) => held.finish(Ok::<_, Error>(())).await,
                     Err(error) => Err(error),
                 };
-                xact::finish(two, upgraded).await
+                two.finish(upgraded).await
             }
         );
         let deadlocks = [&first, &second]

@@ -1,4 +1,4 @@
-//! A standby has advisory locks of its own, which nobody on the primary sees: in debug builds both scopes refuse it.
+//! A standby has its own advisory locks, which the primary does not see: debug builds refuse it in both scopes.
 
 use crate::bookings::{book, execute};
 use advisory_runtime::{
@@ -36,7 +36,7 @@ fn requests() -> Vec<Request> {
 }
 
 #[tokio::test]
-async fn a_standby_is_refused_in_both_scopes_and_the_connection_goes_on() {
+async fn a_standby_is_refused_and_the_connection_stays_usable() {
     if !debug_checks_are_on() {
         return;
     }
@@ -60,7 +60,7 @@ async fn a_standby_is_refused_in_both_scopes_and_the_connection_goes_on() {
         }
         execute(&mut conn, "SELECT 1").await.unwrap();
     }
-    // `on_held` is for a lock that others hold, and not for this.
+    // `on_held` is for a lock that others hold, not for this.
     for error in [
         alone(&mut conn, 7).await.unwrap_err(),
         book(&mut conn, 7, "Ada").await.unwrap_err(),
@@ -96,4 +96,9 @@ async fn a_standby_is_refused_on_blocking_connections() {
             );
         }
     }
+    // The result of `verify` is about the server: it names no lock.
+    let mut second = PgConnection::establish(standby.url()).unwrap();
+    let error = blocking::session::verify(conn, &mut second).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("the server is a standby"), "{text}");
 }

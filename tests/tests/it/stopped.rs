@@ -1,7 +1,7 @@
-//! What the server does by itself for a client that has stopped, or whose packets are dropped: `max_hold` ends its session, and
-//! so frees the lock.
+//! How the server handles a client that was stopped, or whose packets are dropped: `max_hold` ends its session, and
+//! so releases the lock.
 //!
-//! The client is this program once more, with a variable that says what it is to do.
+//! The client is this program, started again with a variable that selects its role.
 
 use crate::bookings::{book, database, execute, key_of};
 use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
@@ -18,10 +18,10 @@ pub(crate) const ROLE: &str = "ADVISORY_TEST_STOPPED_ROLE";
 pub(crate) const URL: &str = "ADVISORY_TEST_STOPPED_URL";
 
 const MAX_HOLD: Duration = Duration::from_secs(1);
-/// The server's bound is 2 seconds; the rest is for a machine with much to do.
+/// The server's bound is 2 seconds; the rest is for a busy machine.
 const GENEROUS: Duration = Duration::from_secs(30);
 
-/// Does nothing where it is not called by another test.
+/// Does nothing unless another test starts it.
 #[tokio::test]
 async fn the_process_that_is_stopped() {
     let (Ok(role), Ok(url)) = (env::var(ROLE), env::var(URL)) else {
@@ -109,7 +109,7 @@ const SHORT: &str = "SELECT pg_sleep(3)";
 
 const HELD: &str = "held";
 
-/// Tells the other process, on a line of its own between those of the test's harness.
+/// Tells the other process, on a separate line between those of the test harness.
 fn say_held() {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{HELD}")
@@ -117,7 +117,7 @@ fn say_held() {
         .unwrap();
 }
 
-/// A process that plays a role; killed when dropped or when this process ends, also if it is stopped.
+/// A process with a role; killed when dropped or when this process ends, even if it is stopped.
 pub(crate) struct Player {
     child: Child,
     /// `None` while it is dropped.
@@ -129,7 +129,7 @@ impl Player {
         Self::start_in("stopped::the_process_that_is_stopped", db, role)
     }
 
-    /// In a process of which this test is all.
+    /// In a process that runs only this test.
     pub(crate) fn start_in(test: &str, db: &Database, role: &str) -> Self {
         let mut command = Command::new(env::current_exe().unwrap());
         command
@@ -143,8 +143,8 @@ impl Player {
         Self { child, guardian }
     }
 
-    /// Until it has said that it holds the lock. Not until the lock is seen: a process that is suspended for a while can miss all that the
-    /// server grants, because it is taken away soon.
+    /// Waits until it has reported that it holds the lock. The lock itself may be missed: it is released soon, and this process can
+    /// be suspended meanwhile.
     async fn until_held(&mut self) {
         let said = BufReader::new(self.child.stdout.take().unwrap());
         let mut lines = said.lines().map_while(Result::ok);
@@ -180,7 +180,7 @@ impl Drop for Player {
 const LOCKS: &str = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' \
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// Until the holder runs this statement, or the server has ended it already.
+/// Waits until the holder runs this statement, or the server has ended its session.
 async fn until_runs(db: &Database, player: &mut Player, statement: &str) {
     player.until_held().await;
     let not_yet = format!(
@@ -190,7 +190,7 @@ async fn until_runs(db: &Database, player: &mut Player, statement: &str) {
     db.until_empty(GENEROUS, statement, &not_yet).await;
 }
 
-/// Until nobody holds or waits for a lock of the database: how long that took.
+/// Waits until the database has no lock and no waiter, and returns how long that took.
 async fn until_freed(db: &Database, what: &str, since: Instant) -> Duration {
     db.until_empty(GENEROUS, "a lock that the server has freed", LOCKS)
         .await;
@@ -204,7 +204,7 @@ async fn major(db: &Database) -> i64 {
         .await
 }
 
-/// A process that idles in the role is stopped, and somebody else gets the lock.
+/// An idle process in this role is stopped, and another one gets the lock.
 async fn is_freed_when_stopped(role: &str) {
     let db = database().await;
     let mut player = Player::start(&db, role);
@@ -225,12 +225,12 @@ async fn a_stopped_process_loses_the_lock_of_its_locked_function() {
 }
 
 #[tokio::test]
-async fn a_stopped_process_loses_what_was_handed_over_to_a_stricter_transaction() {
+async fn a_stopped_process_loses_a_lock_at_a_stricter_level() {
     is_freed_when_stopped("strict").await;
 }
 
 #[tokio::test]
-async fn a_stopped_process_loses_the_transaction_around_a_bounded_call() {
+async fn a_stopped_process_loses_the_outer_transaction_of_max_hold() {
     is_freed_when_stopped("nested").await;
 }
 
@@ -240,19 +240,19 @@ async fn a_stopped_process_loses_its_session_level_lock() {
 }
 
 #[tokio::test]
-async fn a_stopped_process_loses_its_session_level_lock_in_a_transaction_of_the_body() {
+async fn a_stopped_process_loses_its_session_lock_in_a_transaction() {
     is_freed_when_stopped("session in a transaction").await;
 }
 
-/// A `transaction_timeout` that runs already is not made shorter by setting it.
+/// Setting a `transaction_timeout` does not shorten one that is running.
 #[tokio::test]
-async fn a_stopped_process_loses_its_lock_also_where_the_session_has_longer_time_outs() {
+async fn a_stopped_process_loses_its_lock_despite_longer_timeouts() {
     is_freed_when_stopped("longer timeouts").await;
 }
 
-/// Only `transaction_timeout` ends a statement that runs; before PostgreSQL 17 it is waited for.
+/// Only `transaction_timeout` ends a running statement; before PostgreSQL 17 the server waits for it.
 #[tokio::test]
-async fn a_stopped_process_loses_its_lock_while_or_after_its_last_statement_runs() {
+async fn a_stopped_process_loses_its_lock_during_or_after_a_statement() {
     let db = database().await;
     if major(&db).await >= 17 {
         for role in ["statement", "session in a statement"] {
@@ -282,13 +282,13 @@ async fn a_stopped_waiter_gets_its_turn_and_loses_it() {
         db.until_waiting(key_of(7)).await;
         player.stop();
         let granted = Instant::now();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         let after = until_freed(&db, &format!("waiter, {role}"), granted).await;
         assert!(after > MAX_HOLD, "it was granted: {after:?}");
     }
 }
 
-/// The server looks for its client for as long as the lock is held.
+/// The server checks its client while the lock is held.
 #[tokio::test]
 async fn a_holder_killed_in_a_statement_of_its_body_loses_its_lock() {
     let db = database().await;
@@ -320,7 +320,7 @@ async fn a_killed_waiter_leaves_the_queue() {
         db.until_empty(GENEROUS, "no waiter", left).await;
         eprintln!("killed waiter, {role}: left after {:.1?}", since.elapsed());
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -340,7 +340,7 @@ async fn a_client_whose_packets_are_dropped_loses_its_lock() {
         until_freed(&db, "dropped packets", Instant::now()).await;
         assert!(book(&mut db.connect().await, 7, "Grace").await.is_ok());
         proxy.resume_forwarding();
-        let end = xact::finish(held, Ok::<_, Error>(())).await;
+        let end = held.finish(Ok::<_, Error>(())).await;
         assert!(matches!(end, Err(Error::HoldExceeded { .. })), "{end:?}");
         let next = execute(&mut conn, "SELECT 1").await;
         assert!(next.is_err(), "the session is over");

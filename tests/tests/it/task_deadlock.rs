@@ -1,5 +1,5 @@
-//! Two tasks that take two locks in opposite orders on connections of their own: debug builds refuse the call that closes the cycle, and
-//! name both sides. A wait that ends by itself is not a deadlock.
+//! Two tasks that acquire two locks in opposite orders on separate connections: debug builds refuse the call that closes the cycle,
+//! and name both sides. A wait with a limit is not a deadlock.
 
 use crate::bookings::{database, execute};
 use advisory_runtime::{Error, advisory_lock, xact};
@@ -11,7 +11,7 @@ use tokio::sync::Barrier;
 
 type Pooled = Pool<AsyncPgConnection>;
 
-/// Defines a function that takes one lock, and inside its body waits for the other side and takes the other lock.
+/// Defines a function that takes one lock, and in its body waits for the other side and takes the other lock.
 macro_rules! pair {
     ($outer:ident, $inner:ident, [$($outer_args:tt)*], [$($inner_args:tt)*]) => {
         #[advisory_lock(key = "crossed:<from>", name = "crossed", conn = pool.get().await.unwrap(), $($outer_args)*)]
@@ -62,7 +62,7 @@ pair!(
     [mode = "shared"]
 );
 
-/// How the two sides end, joined.
+/// The results of both sides, joined.
 async fn both<A, B>(one: A, other: B) -> [Result<(), Error>; 2]
 where
     A: Future<Output = Result<(), Error>>,
@@ -75,7 +75,7 @@ where
     [one, other]
 }
 
-/// One side is refused with the cycle, and the other goes on.
+/// One side is refused with the cycle, and the other continues.
 fn assert_one_is_refused(ends: [Result<(), Error>; 2], functions: [&str; 2]) {
     let (errors, fine): (Vec<_>, Vec<_>) = ends.into_iter().partition(Result::is_err);
     assert_eq!([errors.len(), fine.len()], [1, 1], "{errors:?}");
@@ -116,14 +116,15 @@ async fn the_call_that_closes_a_cycle_of_two_tasks_is_refused() {
         assert_one_is_refused(ends, ["by_shared", "then_exclusive"]);
         let ends = crossed!(pool, by_poll, by_poll, [1, 2]);
         assert_one_is_refused(ends, ["by_poll", "then_poll"]);
-        // In queues, which are the process's: keys of this test alone.
+        // In queues, which belong to the process: with keys that only this test uses.
         let ends = crossed!(pool, by_queue, by_queue, [711, 712]);
         assert_one_is_refused(ends, ["by_queue", "then_queue"]);
     }
     db.until_quiet().await;
 }
 
-/// The holders of both permits wait for a third permit. A permit that another call holds can come free, so one holder alone may wait.
+/// The holders of both permits wait for a third permit. A permit that another call holds can become free, so a single holder may
+/// wait.
 #[tokio::test]
 async fn holders_of_all_permits_that_ask_for_one_more_are_a_cycle() {
     #[advisory_lock(key = "few:<id>", name = "few", permits = 2, poll = "1ms", conn = pool.get().await.unwrap())]
@@ -212,7 +213,7 @@ async fn a_cycle_of_three_tasks_on_threads_is_found() {
     db.until_quiet().await;
 }
 
-/// With the checks of debug builds and without them.
+/// With and without the checks of debug builds.
 #[tokio::test]
 async fn a_wait_with_a_limit_closes_no_cycle() {
     let db = database().await;
@@ -231,7 +232,7 @@ async fn a_wait_with_a_limit_closes_no_cycle() {
             );
         }
     }
-    // One side's limit ends the other's wait too.
+    // The limit of one side ends the other's wait too.
     let ends = crossed!(pool, by_bounded, by_xact, [1, 2]);
     assert!(
         matches!(ends, [Err(Error::TimedOut { .. }), Ok(())]),
@@ -271,12 +272,12 @@ async fn locks_of_two_databases_close_no_cycle() {
     ) -> Result<(), Error> {
         execute(conn, "SELECT 1").await?;
         let held = xact::begin(other, to).await?;
-        xact::finish(held, Ok(())).await
+        held.finish(Ok(())).await
     }
     let (db, elsewhere) = (database().await, database().await);
     let (mut one, mut two) = (db.connect().await, elsewhere.connect().await);
     let [mut holder, mut far_holder] = [db.connect().await, elsewhere.connect().await];
-    // Each waits for a holder that belongs to neither, while the other side holds a lock of the same number elsewhere.
+    // Each waits for a holder on neither side, while the other side holds a lock of the same number elsewhere.
     let key = |id: i64| advisory_pattern::Derivation::Sha256.key(&format!("crossed:{id}"));
     let held = xact::begin(&mut holder, key(22)).await.unwrap();
     let far_held = xact::begin(&mut far_holder, key(21)).await.unwrap();
@@ -286,15 +287,15 @@ async fn locks_of_two_databases_close_no_cycle() {
     let release = async {
         db.until_waiting(key(22)).await;
         elsewhere.until_waiting(key(21)).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-        xact::finish(far_held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
+        far_held.finish(Ok::<_, Error>(())).await.unwrap();
     };
     let (near, far, ()) = tokio::join!(near, far, release);
     near.unwrap();
     far.unwrap();
 }
 
-/// The server sees it, and ends it as in a release build.
+/// The server detects it, and ends it as in a release build.
 #[tokio::test]
 async fn a_cycle_that_the_server_sees_is_left_to_it() {
     #[advisory_lock(key = "crossed:<from>", name = "crossed")]

@@ -1,12 +1,12 @@
-//! What is reported of a lock to observers: spans, events, counters and histograms.
+//! Telemetry of locks: spans, events, counters and histograms.
 
 use crate::bookings::{database, insert};
 use crate::lease;
 use crate::observers::{Counted, Heard, each_alone, is_alone};
 use crate::written_migrations::Written;
-use advisory_runtime::lease::Leases;
+use advisory_runtime::lease::{Error as LeaseError, Leases};
 use advisory_runtime::migrations::{KEY, Migrator, Step};
-use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_runtime::{Error, advisory_lease, advisory_lock, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -32,7 +32,7 @@ async fn watched(
     Ok(())
 }
 
-#[advisory_lock(key = "leased-watch:<room>", scope = "lease", pool = leases)]
+#[advisory_lease(key = "leased-watch:<room>", pool = leases)]
 async fn leased<P: advisory_runtime::lease::Store>(
     leases: &Leases<P>,
     room: i64,
@@ -69,14 +69,14 @@ async fn each_watcher_sees_what_it_should() {
         "each_lock_is_a_span_with_its_pattern_and_its_outcome",
         "counters_and_histograms_go_by_pattern",
         "a_lease_is_followed_like_a_lock",
-        "work_that_is_done_is_told_apart_and_no_warning",
-        "a_lock_that_is_left_to_its_transaction_is_no_leak",
+        "done_work_is_reported_as_done_and_without_a_warning",
+        "a_lock_left_to_its_transaction_is_not_a_leak",
         "a_run_of_migrations_tells_its_steps",
     ];
     each_alone("telemetry", &names).await;
 }
 
-/// Does nothing where it is not called by another test, as those below.
+/// Does nothing unless another test starts it, like those below.
 #[tokio::test]
 async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
     if !is_alone() {
@@ -89,7 +89,7 @@ async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
     for text in [
         "new advisory_lock pattern=\"watched:<room>\" scope=\"xact\" mode=\"exclusive\"",
         "DEBUG in 0 message=acquired",
-        // The body's own events are in the span.
+        // The body's own events are inside the span.
         "INFO in 1 message=running",
         "record outcome=\"done\"",
         "record outcome=\"failed\"",
@@ -197,7 +197,7 @@ async fn a_lease_is_followed_like_a_lock() {
 }
 
 #[tokio::test]
-async fn work_that_is_done_is_told_apart_and_no_warning() {
+async fn done_work_is_reported_as_done_and_without_a_warning() {
     if !is_alone() {
         return;
     }
@@ -210,9 +210,9 @@ async fn work_that_is_done_is_told_apart_and_no_warning() {
     let done = leases
         .acquire(lease::key("leased-watch:6").keep(keep))
         .await;
-    done.unwrap().finish(Ok::<_, Error>(())).await.unwrap();
+    done.unwrap().finish(Ok::<_, LeaseError>(())).await.unwrap();
     let error = leased(&leases, 6).await.unwrap_err();
-    assert!(Error::find(&error).is_some_and(|found| found.is_done()));
+    assert!(LeaseError::find(&error).is_some_and(|found| found.is_done()));
     assert!(heard.has("record outcome=\"already_done\""));
     assert!(!heard.has("WARN"), "{:#?}", heard.lines.lock().unwrap());
     assert_eq!(
@@ -222,7 +222,7 @@ async fn work_that_is_done_is_told_apart_and_no_warning() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_left_to_its_transaction_is_no_leak() {
+async fn a_lock_left_to_its_transaction_is_not_a_leak() {
     if !is_alone() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What is reported of a call that waits: that it was dropped, and that it polls.
+//! Telemetry of a call that waits: when it is dropped, and when it polls.
 
 use crate::bookings::{database, insert};
 use crate::observers::{Counted, Heard, each_alone, is_alone};
@@ -49,7 +49,7 @@ async fn each_watcher_sees_the_calls_that_wait() {
     each_alone("telemetry_waits", &names).await;
 }
 
-/// Does nothing where it is not called by another test, as those below.
+/// Does nothing unless another test starts it, like those below.
 #[tokio::test]
 async fn a_waiter_that_is_dropped_was_turned_away() {
     if !is_alone() {
@@ -123,7 +123,7 @@ async fn a_call_that_polls_is_one_call_however_often_it_asks() {
     );
     let hour = Duration::from_secs(3600);
     polled(&pool, 2, hour).await.unwrap();
-    // A pool that has no connection for the next try is an error of the caller's, and drops no call.
+    // A pool without a connection for the next try is an error for the caller, and drops no call.
     let closing = async {
         while pool.status().available == 1 {
             tokio::task::yield_now().await;
@@ -135,7 +135,7 @@ async fn a_call_that_polls_is_one_call_however_often_it_asks() {
     };
     let (ended, ()) = tokio::join!(polled(&pool, room, hour), closing);
     ended.unwrap_err();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     let labels = "polled:<room>/xact/exclusive";
     for name in [
         format!("advisory_refused_total/{labels}/timed_out"),

@@ -1,6 +1,6 @@
-//! Inside Diesel's test transactions a locked function does what it does outside of one, and nothing is committed.
+//! Locked functions work inside Diesel's test transactions, and nothing is committed.
 //!
-//! What `begin_test_transaction` opened counts as no transaction. `test_transaction` opens an ordinary one, which looks like any
+//! The transaction of `begin_test_transaction` is not counted. `test_transaction` opens an ordinary one, which looks like any
 //! other from inside.
 
 use crate::bookings::{bookings, committed, database, execute, insert, key_of};
@@ -71,7 +71,7 @@ pub(crate) fn requests() -> Vec<(Request, bool)> {
 async fn take(
     conn: &mut AsyncPgConnection,
     (request, is_session): (Request, bool),
-) -> Result<xact::Held<'_, AsyncPgConnection>, Error> {
+) -> Result<advisory_runtime::LockGuard<'_, AsyncPgConnection>, Error> {
     if is_session {
         session::acquire(conn, request).await
     } else {
@@ -87,7 +87,7 @@ async fn locked_functions_of_every_kind_work_and_nothing_is_committed() {
     for _ in 0..2 {
         asynchronous::lasting(&mut conn, 7).await.unwrap();
     }
-    // A session-level lock is released, although the transaction goes on.
+    // A session-level lock is released, although the transaction stays open.
     assert_eq!(db.locks().await, []);
     asynchronous::plain(&mut conn, 7).await.unwrap();
     asynchronous::outermost(&mut conn, 7).await.unwrap();
@@ -117,16 +117,16 @@ async fn every_request_is_granted_released_and_bounded_as_outside() {
             "{made}: {keys:?}"
         );
         insert(held.conn(), 8, "Ada").await.unwrap();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(
             crate::waits::setting(&mut conn, "lock_timeout").await,
             "7s",
             "{keys:?}"
         );
-        // The body's own error undoes a transaction, and no session-level body.
+        // The body's own error rolls back a transaction, but not a session-level body.
         let mut held = take(&mut conn, asked.clone()).await.unwrap();
         insert(held.conn(), 8, "Grace").await.unwrap();
-        let error = xact::finish(held, Err::<(), _>(DieselError::NotFound.into()));
+        let error = held.finish(Err::<(), _>(DieselError::NotFound.into()));
         let error: Error = error.await.unwrap_err();
         assert!(
             matches!(error, Error::Database(DieselError::NotFound)),
@@ -153,7 +153,7 @@ async fn roll_back(conn: &mut AsyncPgConnection) {
 }
 
 #[tokio::test]
-async fn after_a_miss_or_a_time_out_the_test_transaction_goes_on() {
+async fn after_a_refusal_the_test_transaction_stays_usable() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let theirs = session::acquire(&mut holder, 8).await.unwrap();
@@ -173,7 +173,7 @@ async fn after_a_miss_or_a_time_out_the_test_transaction_goes_on() {
         }
     }
     assert_eq!(bookings(&mut conn, 8).await.unwrap(), 1 + refused);
-    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    theirs.finish(Ok::<_, Error>(())).await.unwrap();
     asynchronous::lasting(&mut conn, 8).await.unwrap();
     asynchronous::strict(&mut conn, 8).await.unwrap();
     drop(conn);
@@ -181,7 +181,7 @@ async fn after_a_miss_or_a_time_out_the_test_transaction_goes_on() {
     assert_eq!(committed(&db, 8).await, 0);
 }
 
-/// Pools keep a connection that is in a test transaction, so a pool of one is what tests give to a service.
+/// Pools keep a connection that is in a test transaction, so tests give a service a pool of one.
 #[tokio::test]
 async fn a_pools_one_connection_stays_in_its_test_transaction() {
     async fn call<C: Connection>(conn: &mut C) {
@@ -237,7 +237,7 @@ async fn a_transaction_inside_it_counts() {
     .unwrap();
     let mut outer = xact::begin(&mut conn, key_of(1)).await.unwrap();
     every_one_but_the_plain_is_refused(outer.conn()).await;
-    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
     // A session-level body can open one, as outside.
     let mut held = session::acquire(&mut conn, 9).await.unwrap();
     held.conn()
@@ -245,11 +245,11 @@ async fn a_transaction_inside_it_counts() {
         .await
         .unwrap();
     asynchronous::strict(held.conn(), 2).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(bookings(&mut conn, 2).await.unwrap(), 2);
 }
 
-/// Diesel's `test_transaction` does not say that it is one.
+/// Diesel's `test_transaction` opens an ordinary transaction.
 #[tokio::test]
 async fn test_transaction_is_a_transaction_like_any_other() {
     let db = database().await;
@@ -276,9 +276,9 @@ pub(crate) fn is_refused(result: QueryResult<usize>) {
     assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
 }
 
-/// A statement that fails in a session-level body fails the test's transaction, as it does without a lock; the lock is released.
+/// A statement that fails in a session-level body fails the test's transaction, as without a lock; the lock is released.
 #[tokio::test]
-async fn after_a_statement_of_a_session_level_body_failed_nothing_is_committed_and_nothing_held() {
+async fn after_a_failed_session_level_body_nothing_is_held_or_saved() {
     let db = database().await;
     for is_ok in [true, false] {
         let mut conn = db.connect().await;
@@ -291,7 +291,7 @@ async fn after_a_statement_of_a_session_level_body_failed_nothing_is_committed_a
         } else {
             Err(Error::Database(failed))
         };
-        let error = session::release(held, result).await.unwrap_err();
+        let error = held.finish(result).await.unwrap_err();
         assert!(
             is_ok || matches!(error, Error::Database(DieselError::DatabaseError(..))),
             "{error:?}"
@@ -301,7 +301,7 @@ async fn after_a_statement_of_a_session_level_body_failed_nothing_is_committed_a
         assert_eq!(committed(&db, 7).await, 0);
     }
     db.until_quiet().await;
-    // A transaction-level body is undone to its savepoint, and the test goes on.
+    // A transaction-level body is rolled back to its savepoint, and the test continues.
     let mut conn = db.connect().await;
     conn.begin_test_transaction().await.unwrap();
     let mut held = xact::begin(
@@ -311,7 +311,7 @@ async fn after_a_statement_of_a_session_level_body_failed_nothing_is_committed_a
     .await
     .unwrap();
     execute(held.conn(), "SELECT 1/0").await.unwrap_err();
-    let error = xact::finish(held, Ok::<_, Error>(())).await.unwrap_err();
+    let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
     insert(&mut conn, 7, "after").await.unwrap();
 }

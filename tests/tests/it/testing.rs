@@ -1,4 +1,4 @@
-//! What users' tests have: each assertion holds where it should, and fails where it should not.
+//! The assertions for users' tests: each passes when it should, and fails when it should.
 
 use crate::bookings::{book, bookings, committed, database, execute, insert, key_of};
 use advisory_runtime::testing::Observer;
@@ -15,7 +15,7 @@ async fn observer(db: &Database) -> Observer<AsyncPgConnection> {
     Observer::new(db.connect().await)
 }
 
-/// What a future panics with.
+/// The message of a future's panic.
 async fn panic_of<F: Future>(future: F) -> String {
     let mut future = pin!(future);
     let caught = std::future::poll_fn(|context| {
@@ -30,7 +30,7 @@ async fn panic_of<F: Future>(future: F) -> String {
     *panic.downcast::<String>().unwrap()
 }
 
-/// As [`book`], with the lock forgotten.
+/// Like [`book`], without the lock.
 async fn book_unlocked(conn: &mut AsyncPgConnection, room: i64, guest: &str) -> QueryResult<bool> {
     if bookings(conn, room).await? > 0 {
         return Ok(false);
@@ -40,7 +40,7 @@ async fn book_unlocked(conn: &mut AsyncPgConnection, room: i64, guest: &str) -> 
 }
 
 #[tokio::test]
-async fn a_call_that_holds_its_lock_is_told_from_one_that_does_not() {
+async fn a_call_with_its_lock_is_distinguished_from_one_without() {
     let db = database().await;
     let (mut conn, room) = (db.connect().await, 7);
     let mut observer = observer(&db).await;
@@ -58,10 +58,10 @@ async fn a_call_that_holds_its_lock_is_told_from_one_that_does_not() {
             "the call has returned `Ok(true)`, and was not seen to hold the advisory lock `room:<room: int>` ({key})"
         )
     );
-    // Nor another key's.
+    // A call that locks another key does not pass.
     let told = panic_of(observer.assert_locked(key, book(&mut conn, 9, "Ada"))).await;
     assert!(told.contains(&key.to_string()), "{told}");
-    // Nor somebody else's.
+    // A lock that another session holds does not pass either.
     let held = session::acquire(&mut conn, key).await.unwrap();
     let told = panic_of(observer.assert_locked(key, std::future::ready(()))).await;
     assert!(told.contains("before the call"), "{told}");
@@ -69,7 +69,7 @@ async fn a_call_that_holds_its_lock_is_told_from_one_that_does_not() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_is_told_from_one_that_does_not() {
+async fn a_waiting_call_is_distinguished_from_one_that_does_not_wait() {
     let db = database().await;
     let mut conn = db.connect().await;
     let mut observer = observer(&db).await;
@@ -83,7 +83,7 @@ async fn a_call_that_waits_is_told_from_one_that_does_not() {
     assert_eq!(committed(&db, 7).await, 1);
     let told = panic_of(observer.assert_waits(key, book_unlocked(&mut conn, 7, "Bob"))).await;
     assert!(told.contains("was not seen to wait for"), "{told}");
-    // The observer held the key meanwhile, and its connection went with the panic.
+    // The observer held the key meanwhile, and the panic has dropped its connection.
     db.until_no_locks().await;
     assert!(!book(&mut conn, 7, "Bob").await.unwrap());
 }
@@ -119,7 +119,7 @@ async fn two_calls_meet_where_a_missing_lock_would_show() {
     let (ada, bob) = (book(&mut a, 30, "Ada"), book_unlocked(&mut b, 30, "Bob"));
     let told = panic_of(observer.interleave(key_of(30), ada, bob)).await;
     assert!(told.contains("was not seen to wait for"), "{told}");
-    // The calls are dropped, and free their lock.
+    // The calls are dropped, and release their lock.
     observer.until_free(key_of(30)).await;
     let (ada, bob) = (book_unlocked(&mut a, 31, "Ada"), book(&mut b, 31, "Bob"));
     let room = 31;
@@ -161,7 +161,7 @@ async fn both(conn: &mut AsyncPgConnection, first: i64, second: i64) -> QueryRes
     execute(conn, "SELECT 1").await
 }
 
-/// Key 2 is the later one of the first call, and the earlier one of the second.
+/// The first call locks key 2 second, and the second call locks it first.
 #[tokio::test]
 async fn two_calls_with_several_keys_meet_at_any_common_one() {
     let db = database().await;
@@ -182,7 +182,7 @@ async fn two_calls_with_several_keys_meet_at_any_common_one() {
         "{told}"
     );
     observer.until_free(1).await;
-    // All of them are held, and not only one. The calls above were dropped, which closes their connections.
+    // All of them are held, not only one. The calls above were dropped, which closes their connections.
     let mut a = db.connect().await;
     let told = panic_of(observer.assert_locked(keys.clone(), both(&mut a, 2, 3))).await;
     assert!(told.contains("was not seen to hold"), "{told}");

@@ -1,7 +1,8 @@
-//! Leases in memory: what a function under a lease does without a database is what it does with one.
+//! Leases in memory: a function under a lease behaves the same with and without a database.
 
-use advisory_runtime::lease::{InMemory, Leases, Request, Source};
-use advisory_runtime::{Error, Wait, advisory_lock};
+use crate::lease::FIRST;
+use advisory_runtime::lease::{Error, InMemory, Leases, Request, Source};
+use advisory_runtime::{Wait, advisory_lease};
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,9 +14,8 @@ struct Webhooks<S> {
 }
 
 impl<S: Source + Sync> Webhooks<S> {
-    #[advisory_lock(
+    #[advisory_lease(
         key = "memory-webhook:<id>",
-        scope = "lease",
         pool = self.leases,
         ttl = "30s",
         keep = "24h",
@@ -31,7 +31,7 @@ impl<S: Source + Sync> Webhooks<S> {
         Ok(lease.token().get())
     }
 
-    #[advisory_lock(key = "memory-report", scope = "lease", pool = self.leases, ttl = "30s")]
+    #[advisory_lease(key = "memory-report", pool = self.leases, ttl = "30s")]
     async fn report(&self, takes: Duration) -> Result<(), Error> {
         let done = Instant::now() + takes;
         tokio::time::sleep_until(done).await;
@@ -50,15 +50,15 @@ fn webhooks() -> Webhooks<Leases<InMemory>> {
 async fn once_is_once_until_the_key_is_free_again_and_tokens_grow() {
     pause();
     let webhooks = webhooks();
-    assert_eq!(webhooks.handle("evt_1", false).await.unwrap(), 1);
+    assert_eq!(webhooks.handle("evt_1", false).await.unwrap(), FIRST + 1);
     assert_eq!(webhooks.handle("evt_1", false).await.unwrap(), 0);
     advance(Duration::from_secs(24 * 60 * 60 - 1)).await;
     assert_eq!(webhooks.handle("evt_1", false).await.unwrap(), 0);
     advance(Duration::from_secs(2)).await;
-    assert_eq!(webhooks.handle("evt_1", false).await.unwrap(), 2);
-    // One that failed can be tried again at once.
+    assert_eq!(webhooks.handle("evt_1", false).await.unwrap(), FIRST + 2);
+    // After a failure it can be tried again at once.
     webhooks.handle("evt_2", true).await.unwrap_err();
-    assert_eq!(webhooks.handle("evt_2", false).await.unwrap(), 4);
+    assert_eq!(webhooks.handle("evt_2", false).await.unwrap(), FIRST + 4);
     assert_eq!(webhooks.handled.load(Ordering::Relaxed), 4);
 }
 
@@ -73,7 +73,7 @@ async fn a_body_is_renewed_for_as_long_as_it_runs() {
         let mut seen = 0;
         while started.elapsed() + Duration::from_secs(60) < hours {
             let busy = other.acquire(Request::text("memory-report").wait(Wait::Never));
-            assert!(busy.await.unwrap_err().is_busy());
+            assert!(busy.await.unwrap_err().is_held());
             let row = other.list().await.unwrap().remove(0);
             assert!(row.remaining <= Duration::from_secs(30), "{row:?}");
             seen += 1;
@@ -93,19 +93,19 @@ async fn who_waits_gets_it_when_it_is_released_or_dropped_or_gives_up() {
     let key = || Request::text("k").ttl(Duration::from_secs(30));
     let held = leases.acquire(key()).await.unwrap();
     let waited = leases.acquire(key().wait(Duration::from_secs(5))).await;
-    assert!(matches!(waited, Err(Error::TimedOut { .. })), "{waited:?}");
+    assert!(matches!(waited, Err(Error::Held { .. })), "{waited:?}");
     let (second, ()) = tokio::join!(leases.acquire(key()), async {
         tokio::time::sleep_until(Instant::now() + Duration::from_secs(60)).await;
         drop(held);
     });
     let second = second.unwrap();
-    assert_eq!(second.lease().token().get(), 2);
+    assert_eq!(second.lease().token().get(), FIRST + 2);
     assert!(leases.holds(second.lease()).await.unwrap());
     second.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(leases.acquire(key().wait(Wait::Never)).await.is_ok());
     // Another table is another key space.
     let third = Leases::in_memory().acquire(key()).await.unwrap();
-    assert_eq!(third.lease().token().get(), 1);
+    assert_eq!(third.lease().token().get(), FIRST + 1);
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn a_bounded_body_is_dropped_and_its_key_is_free() {
     assert_eq!(leases.list().await.unwrap(), []);
 }
 
-/// The same on both, step by step.
+/// The same steps on both.
 #[tokio::test]
 async fn it_answers_as_the_table_of_a_database_does() {
     let db = crate::lease::database().await;

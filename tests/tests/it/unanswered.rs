@@ -1,7 +1,6 @@
-//! A session that did not answer a renewal in time ends, so no later statement on it is cancelled, whatever its pool does with it.
+//! A session that did not answer a renewal in time is ended, so no later statement on it is cancelled, whatever its pool does.
 
 use crate::claims::database;
-use advisory_runtime::Error;
 use advisory_runtime::claim::{self, Claim, Claimed};
 use advisory_tests::pid_of;
 use diesel::prelude::*;
@@ -16,7 +15,7 @@ struct Brief {
     id: i64,
 }
 
-/// A manager that takes every connection for a good one.
+/// A manager that considers every connection good.
 struct Trusting(String);
 
 impl bb8::ManageConnection for Trusting {
@@ -37,7 +36,7 @@ impl bb8::ManageConnection for Trusting {
 }
 
 #[tokio::test]
-async fn a_session_that_has_not_answered_ends_also_if_its_pool_keeps_the_connection() {
+async fn an_unanswered_session_ends_even_if_its_pool_keeps_it() {
     let db = database(1).await;
     let pool = bb8::Pool::builder().max_size(1);
     let pool: bb8::Pool<Trusting> = pool.build(Trusting(db.url().to_owned())).await.unwrap();
@@ -50,7 +49,7 @@ async fn a_session_that_has_not_answered_ends_also_if_its_pool_keeps_the_connect
         .await
         .unwrap();
     let kept = claim::keep(&pool, &job, pending::<()>()).await;
-    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+    assert!(matches!(kept, Err(claim::Error::Lost { .. })), "{kept:?}");
     let session = format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}");
     db.until_empty(Duration::from_secs(15), "the session's end", &session)
         .await;

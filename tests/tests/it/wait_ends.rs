@@ -1,4 +1,4 @@
-//! Every end of a wait has an error of its own, whatever language the server speaks.
+//! Every end of a wait has its own error, whatever language the server uses.
 
 use crate::bookings::{database, execute, finish, in_transaction};
 use crate::dropped_call::assert_closed;
@@ -7,16 +7,16 @@ use advisory_tests::{Database, pid_of};
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 
-/// Whatever is said beside the wait has to be quicker.
+/// Everything else that a call sends must take less time than this.
 const SHORT: &str = "SET statement_timeout = '250ms'";
 
-/// Takes the timeout away, which it is itself under.
+/// Removes the timeout under which it runs itself.
 async fn no_longer_short(conn: &mut AsyncPgConnection) {
     while execute(conn, "RESET statement_timeout").await.is_err() {}
 }
 
-/// Ends a wait in every way, and looks at what it is called.
-async fn every_end_of_a_wait_is_told_apart(db: &Database, prepare: &str) {
+/// Ends a wait in every way, and checks its error.
+async fn every_end_of_a_wait_has_its_own_error(db: &Database, prepare: &str) {
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     execute(&mut conn, prepare).await.unwrap();
     execute(&mut holder, prepare).await.unwrap();
@@ -63,18 +63,18 @@ async fn every_end_of_a_wait_is_told_apart(db: &Database, prepare: &str) {
     }
     finish(held).await;
     session_deadlocks_leave_nothing(db, prepare).await;
-    // Each holds one and asks for the other's, with the server's deadlock_timeout of one second.
+    // Each holds one lock and requests the other's, with the server's deadlock_timeout of one second.
     let mut mine = xact::begin(&mut holder, 1).await.unwrap();
     let mut theirs = xact::begin(&mut conn, 2).await.unwrap();
     let (first, second) = tokio::join!(
         async move {
             let end = xact::begin(mine.conn(), 2).await.map(drop);
-            xact::finish(mine, end).await
+            mine.finish(end).await
         },
         async move {
             db.until_waiting(2).await;
             let end = xact::begin(theirs.conn(), 1).await.map(drop);
-            xact::finish(theirs, end).await
+            theirs.finish(end).await
         }
     );
     let deadlocks = [&first, &second]
@@ -90,7 +90,7 @@ async fn every_end_of_a_wait_is_told_apart(db: &Database, prepare: &str) {
 enum Way {
     Xact,
     Strict,
-    /// In a transaction of Diesel's own, which commits behind the refusal.
+    /// In a transaction of Diesel's own, which commits after the refusal.
     Nested,
     Session,
 }
@@ -121,8 +121,8 @@ async fn goes_on(conn: &mut AsyncPgConnection) -> bool {
     execute(conn, "SELECT 1").await.is_ok()
 }
 
-/// A wait that was ended by a cancel request or `statement_timeout` closes the connection where the session may have got the lock all
-/// the same; a transaction-level one never does.
+/// A wait that was ended by a cancel request or `statement_timeout` closes the connection if the session may have got the lock
+/// nevertheless; a transaction-level wait never does.
 async fn after_cancelled(
     db: &Database,
     mut conn: AsyncPgConnection,
@@ -140,14 +140,14 @@ async fn after_cancelled(
     conn
 }
 
-/// A session-level wait that the server ends as a deadlock leaves the connection usable, and none of its locks, one or several.
+/// A session-level wait that the server ends as a deadlock leaves the connection usable and without its locks, one or several.
 async fn session_deadlocks_leave_nothing(db: &Database, prepare: &str) {
     for wanted in [vec![2], vec![2, 3, 4]] {
         let (mut first, mut second) = (db.connect().await, db.connect().await);
         for conn in [&mut first, &mut second] {
             execute(conn, prepare).await.unwrap();
         }
-        // The second is never the victim: it looks for a deadlock an hour later.
+        // The second is never the victim: it checks for a deadlock only after an hour.
         execute(&mut second, "SET deadlock_timeout = '1h'")
             .await
             .unwrap();
@@ -161,12 +161,12 @@ async fn session_deadlocks_leave_nothing(db: &Database, prepare: &str) {
             assert!(goes_on(one.conn()).await);
             // Its own first lock, the other's, and the other's wait.
             assert_eq!(db.locks().await.len(), 3, "{:?}", db.locks().await);
-            session::release(one, Ok::<_, Error>(())).await.unwrap();
+            one.finish(Ok::<_, Error>(())).await.unwrap();
         };
         let other = async {
             let held = session::acquire(two.conn(), 1).await.unwrap();
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
-            session::release(two, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
+            two.finish(Ok::<_, Error>(())).await.unwrap();
         };
         tokio::join!(victim, other);
         assert_eq!(db.locks().await, []);
@@ -175,13 +175,13 @@ async fn session_deadlocks_leave_nothing(db: &Database, prepare: &str) {
 }
 
 #[tokio::test]
-async fn every_end_of_a_wait_is_told_apart_in_english() {
+async fn every_end_of_a_wait_has_its_own_error_in_english() {
     let db = database().await;
-    every_end_of_a_wait_is_told_apart(&db, "SET lc_messages = 'C'").await;
+    every_end_of_a_wait_has_its_own_error(&db, "SET lc_messages = 'C'").await;
 }
 
 #[tokio::test]
-async fn every_end_of_a_wait_is_told_apart_in_german() {
+async fn every_end_of_a_wait_has_its_own_error_in_german() {
     let db = database().await;
     let mut conn = db.connect().await;
     let german = "SET lc_messages = 'de_DE'";
@@ -194,5 +194,5 @@ async fn every_end_of_a_wait_is_told_apart_in_german() {
     if !refused.to_string().contains("existiert nicht") {
         return advisory_tests::left_out("german", "the server has no German messages");
     }
-    every_end_of_a_wait_is_told_apart(&db, german).await;
+    every_end_of_a_wait_has_its_own_error(&db, german).await;
 }

@@ -1,4 +1,4 @@
-//! How long a call waits, and what it leaves as it was.
+//! How long a call waits, and what it leaves unchanged.
 
 use crate::bookings::{database, execute, finish};
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, session, xact};
@@ -15,7 +15,7 @@ pub(crate) async fn setting(conn: &mut AsyncPgConnection, name: &str) -> String 
 }
 
 #[tokio::test]
-async fn a_call_that_never_waits_is_refused_at_once_and_its_connection_goes_on() {
+async fn a_refused_try_returns_at_once_with_a_usable_connection() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut holder, 7).await.unwrap();
@@ -42,7 +42,7 @@ async fn a_call_that_never_waits_is_refused_at_once_and_its_connection_goes_on()
 }
 
 #[tokio::test]
-async fn a_budget_that_is_spent_is_timed_out_and_the_sessions_time_outs_are_as_before() {
+async fn a_spent_wait_times_out_and_keeps_the_sessions_timeouts() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     execute(&mut conn, "SET lock_timeout = '7s'").await.unwrap();
@@ -86,7 +86,7 @@ async fn a_budget_that_is_spent_is_timed_out_and_the_sessions_time_outs_are_as_b
                 .await
                 .unwrap();
             assert_eq!(setting(held.conn(), "lock_timeout").await, "7s");
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
     }
     assert_eq!(setting(&mut conn, "lock_timeout").await, "7s");
@@ -115,13 +115,13 @@ async fn the_budget_is_for_all_keys_together() {
         }
     };
     waits_or_has(1).await;
-    // The point is a time that has passed, so there is no state to wait for.
+    // This test is about time, so there is no state to wait for.
     while started.elapsed() < Duration::from_millis(1500) {
         tokio::task::yield_now().await;
     }
     finish(held_first).await;
     waits_or_has(2).await;
-    // Again a second and a half, in small steps: where everything stalls at once, the server's clock does not run out alone.
+    // Another second and a half, in small steps: if the whole machine is suspended, not only the server's clock continues.
     let mut steps = interval(Duration::from_millis(10));
     steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for _ in 0..150 {
@@ -145,7 +145,7 @@ async fn for_ever_is_longer_than_the_sessions_own_time_out() {
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     let waiter = tokio::spawn(async move {
         let held = xact::begin(&mut conn, Request::new(7).wait(Wait::Forever)).await?;
-        xact::finish(held, Ok::<_, Error>(())).await
+        held.finish(Ok::<_, Error>(())).await
     });
     db.until_waiting(7).await;
     let started = Instant::now();
@@ -176,9 +176,9 @@ async fn both_key_spaces_are_tried() {
     finish(held).await;
 }
 
-/// A body, or other users of the connection, may forget every prepared statement and setting of the session.
+/// A body, or other users of the connection, may discard every prepared statement and setting of the session.
 #[tokio::test]
-async fn every_call_works_behind_deallocate_all_and_discard_all() {
+async fn every_call_works_after_deallocate_all_and_discard_all() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut holder, 9).await.unwrap();
@@ -194,7 +194,7 @@ async fn every_call_works_behind_deallocate_all_and_discard_all() {
                 Request::all([6, 7]).max_hold(Duration::from_secs(60)),
             ] {
                 let request = request.wait(wait);
-                // Once before, so that there is something to forget.
+                // Once before, so that there is something to discard.
                 for is_first in [true, false] {
                     if !is_first {
                         execute(&mut conn, forget).await.unwrap();
@@ -208,7 +208,7 @@ async fn every_call_works_behind_deallocate_all_and_discard_all() {
                         execute(&mut conn, forget).await.unwrap();
                     }
                     let session = session::acquire(&mut conn, request.clone()).await.unwrap();
-                    session::release(session, Ok::<_, Error>(())).await.unwrap();
+                    session.finish(Ok::<_, Error>(())).await.unwrap();
                     let mut outer = xact::begin(&mut conn, 8).await.unwrap();
                     if !is_first {
                         execute(outer.conn(), "DEALLOCATE ALL").await.unwrap();
@@ -218,7 +218,7 @@ async fn every_call_works_behind_deallocate_all_and_discard_all() {
                 }
             }
         }
-        // A miss behind it is a miss.
+        // A refused try is reported as refused.
         for request in [Request::new(9), Request::all([5, 9])] {
             let request = request.wait(Wait::Never);
             for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {

@@ -1,4 +1,4 @@
-//! `advisory_holds` and `advisory_require` see the locks of their own session, in exclusive mode, and no others.
+//! `advisory_holds` and `advisory_require` see only the locks of their own session, in exclusive mode.
 
 use crate::{EmailLock, migrated, says};
 use advisory_runtime::xact;
@@ -10,7 +10,7 @@ const REQUIRE: &str = "SELECT advisory_require(email_to_lock_id('user@x.com'), '
 const KEYS: [i64; 5] = [0, 1, -1, i64::MIN, i64::MAX];
 
 #[tokio::test]
-async fn a_lock_of_this_session_is_held_at_either_level_and_no_longer_than_it_is() {
+async fn this_sessions_lock_is_held_at_either_level_until_released() {
     let (db, mut conn) = migrated().await;
     let mut other = db.connect().await;
     for key in KEYS {
@@ -64,11 +64,11 @@ async fn a_locked_call_satisfies_the_requirement() {
     let email = "user@x.com";
     let mut lock = xact::begin(&mut conn, EmailLock { email }).await.unwrap();
     let required = lock.conn().batch_execute(REQUIRE).await;
-    xact::finish(lock, required).await.unwrap();
+    lock.finish(required).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_requirement_that_is_not_met_is_an_error_with_the_name_and_without_the_key() {
+async fn an_unmet_requirement_names_the_lock_but_not_its_key() {
     let (_db, mut conn) = migrated().await;
     let error = conn.batch_execute(REQUIRE).await.unwrap_err();
     let Error::DatabaseError(_, said) = &error else {

@@ -1,4 +1,4 @@
-//! `acquire_cleanup_lock` and `release_cleanup_lock` between sessions, and beside a locked function of Rust.
+//! `acquire_cleanup_lock` and `release_cleanup_lock` between sessions, and together with a locked function in Rust.
 
 use crate::{EmailLock, migrated, says};
 use advisory_runtime::xact;
@@ -42,7 +42,7 @@ async fn the_rust_side_and_the_functions_keep_each_other_out() {
     .await
     .unwrap();
     assert!(!says(&mut other, "acquire_cleanup_lock('user@x.com')").await);
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
     assert!(says(&mut other, "acquire_cleanup_lock('user@x.com')").await);

@@ -1,6 +1,7 @@
-//! The migration for other programs: its functions give the numbers that the Rust side locks, and the server's hashes are ours.
+//! The migration for other programs: its functions compute the numbers that the Rust side locks, and the server's hashes equal
+//! ours.
 //!
-//! A binary of its own, because a key that is an address and nothing else can be any other key of its crate.
+//! A binary of its own, because a key that is only an address can equal any other key of its crate.
 #![allow(
     clippy::unwrap_used,
     reason = "a helper of a test that cannot go on fails the test"
@@ -29,7 +30,7 @@ pub(crate) struct EmailLock<'a> {
     pub(crate) email: &'a str,
 }
 
-/// A database with the migration's functions in it, and a connection.
+/// A database with the migration's functions, and a connection.
 pub(crate) async fn migrated() -> (Database, AsyncPgConnection) {
     let db = Database::create().await;
     let mut conn = db.connect().await;
@@ -43,7 +44,7 @@ pub(crate) async fn migrate(conn: &mut AsyncPgConnection, side: &str) -> QueryRe
         .await
 }
 
-/// The one value of an expression.
+/// The value of an expression.
 pub(crate) async fn value<T, ST>(conn: &mut AsyncPgConnection, expression: &str) -> T
 where
     ST: SingleValue + diesel::query_builder::QueryId + Send + 'static,

@@ -1,4 +1,4 @@
-//! The functions' numbers are those of the Rust side and of the recipe, and our derivations are the server's hashes.
+//! The numbers of the functions equal those of the Rust side and of the recipe, and our derivations equal the server's hashes.
 
 use crate::{EmailLock, migrated, says};
 use advisory_pattern::{Derivation, escape};
@@ -10,7 +10,7 @@ use diesel::pg::Pg;
 use diesel::sql_types::{Array, BigInt, HasSqlType, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
-/// What the recipe in circulation computes for the text `t`, with the built-in function for pgcrypto's.
+/// The result of the published recipe for the text `t`, with the built-in function instead of pgcrypto's.
 const RECIPE: &str = "(SELECT (get_byte(h, 0)::bigint << 56) | (get_byte(h, 1)::bigint << 48) | (get_byte(h, 2)::bigint << 40) \
      | (get_byte(h, 3)::bigint << 32) | (get_byte(h, 4)::bigint << 24) | (get_byte(h, 5)::bigint << 16) \
      | (get_byte(h, 6)::bigint << 8) | get_byte(h, 7)::bigint \
@@ -42,7 +42,7 @@ fn number(key: Key) -> i64 {
     }
 }
 
-/// What an expression over the text `t` gives for each of the texts, in one round trip.
+/// The values of an expression over the text `t`, for each of the texts, in one round trip.
 async fn each<T, ST>(conn: &mut AsyncPgConnection, expression: &str, texts: &[String]) -> Vec<T>
 where
     ST: diesel::query_builder::QueryId + Send + 'static,
@@ -73,7 +73,7 @@ fn assert_same<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-/// A thousand texts, the same in every run: empty to long, a third of them ASCII, rich in what escapes, trims and folds.
+/// A thousand texts, the same in every run: empty to long, a third of them ASCII, with many characters that escape, trim and fold.
 fn random_texts() -> Vec<String> {
     const LETTERS: [char; 36] = [
         '%',
@@ -152,7 +152,7 @@ async fn the_functions_give_the_numbers_that_they_always_gave() {
 }
 
 #[tokio::test]
-async fn the_functions_agree_with_the_rust_side_and_with_the_recipe_on_random_texts() {
+async fn the_functions_agree_with_rust_and_the_recipe_on_random_texts() {
     let (_db, mut conn) = migrated().await;
     let texts = random_texts();
 
@@ -212,7 +212,7 @@ async fn the_functions_agree_with_the_rust_side_and_with_the_recipe_on_random_te
 #[tokio::test]
 async fn the_arguments_collation_changes_no_key() {
     let (_db, mut conn) = migrated().await;
-    // Those of any build, under which a capital outside ASCII has a small letter.
+    // Valid for any build: a capital outside ASCII has a small letter.
     let known: Vec<String> = sql::<Text>(
         "SELECT quote_ident(collname) FROM pg_collation WHERE collnamespace = 'pg_catalog'::regnamespace \
          AND collname IN ('und-x-icu', 'tr-x-icu', 'pg_c_utf8', 'C.utf8', 'C.UTF-8') AND collencoding IN (-1, 6)",
@@ -231,7 +231,7 @@ async fn the_arguments_collation_changes_no_key() {
         "this server has no collation to show the difference with"
     );
     if folding.iter().any(|collation| collation.contains("icu")) {
-        // Equal to everything that differs in accents, case and punctuation only.
+        // Equal to everything that differs only in accents, case and punctuation.
         conn.batch_execute("CREATE COLLATION blurred (provider = icu, locale = 'und-u-ka-shifted-ks-level1', deterministic = false)",
         )
         .await

@@ -1,4 +1,4 @@
-//! Nothing gets past the functions: no NULL, no role without a grant, no twin on the `search_path`.
+//! The functions are safe: against NULL, roles without a grant, and objects of the same name on the `search_path`.
 
 use crate::{migrate, migrated, says, value};
 use advisory_runtime::migration::ADVISORY_KEYS_UP;
@@ -22,7 +22,7 @@ const NULLS: [(&str, &str); 10] = [
     ("advisory_require(1, NULL)", "lock"),
 ];
 
-/// Every function of the migration. `advisory_require` finds the lock that the call before has taken.
+/// Every function of the migration. `advisory_require` finds the lock that the previous call has acquired.
 const CALLS: [&str; 8] = [
     "advisory_key('a')",
     "advisory_escape('a')",
@@ -34,7 +34,7 @@ const CALLS: [&str; 8] = [
     "advisory_holds(1)",
 ];
 
-/// `failure(statement)` is how the statement fails: its SQLSTATE and message.
+/// `failure(statement)` returns how the statement fails: its SQLSTATE and message.
 const FAILURE: &str = "
     CREATE FUNCTION failure(statement text) RETURNS text LANGUAGE plpgsql AS $$
     BEGIN
@@ -44,7 +44,7 @@ const FAILURE: &str = "
         RETURN SQLSTATE || ' ' || SQLERRM;
     END $$";
 
-/// Twins of what the functions use, which answer wrongly or fail.
+/// Objects with the names that the functions use, which answer wrongly or fail.
 const HOSTILE: &str = "
     CREATE FUNCTION public.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea';
     CREATE FUNCTION public.convert_to(text, name) RETURNS bytea LANGUAGE sql AS 'SELECT NULL::bytea';
@@ -86,10 +86,10 @@ async fn null_raises_and_names_the_argument() {
 }
 
 #[tokio::test]
-async fn nobody_may_call_them_without_a_grant_and_a_grant_on_one_is_enough() {
+async fn calling_them_needs_a_grant_on_one_only() {
     let (db, mut conn) = migrated().await;
     db.run(FAILURE).await;
-    // A role belongs to the whole server, so it lives in a transaction that is rolled back.
+    // A role belongs to the whole server, so it is created in a transaction that is rolled back.
     let rolled_back = conn
         .transaction(async |conn| {
             let stranger = value::<String, Text>(conn, "'advisory_stranger_' || pg_backend_pid()").await;
@@ -119,7 +119,7 @@ async fn nobody_may_call_them_without_a_grant_and_a_grant_on_one_is_enough() {
 }
 
 #[tokio::test]
-async fn what_the_functions_promise_the_planner_is_what_they_are_made_of() {
+async fn the_functions_keep_their_promises_to_the_planner() {
     let (_db, mut conn) = migrated().await;
     let unlike = |what: &str| {
         format!(
@@ -174,7 +174,7 @@ async fn a_hostile_search_path_changes_nothing() {
         let function = call.split('(').next().unwrap();
         format!("ALTER FUNCTION {function} RESET search_path;")
     });
-    // First the pinned path protects them, then the qualified names alone.
+    // First the fixed path protects them, then only the qualified names.
     for session in ["", &unpin.concat()] {
         conn.batch_execute(session).await.unwrap();
         for same in [

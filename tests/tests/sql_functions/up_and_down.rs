@@ -1,4 +1,4 @@
-//! The two sides of the migration: what they make, drop, and leave alone.
+//! Both directions of the migration: what they create, drop, and leave unchanged.
 
 use crate::{migrate, migrated, says};
 use advisory_runtime::migration::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};

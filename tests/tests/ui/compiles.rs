@@ -1,14 +1,14 @@
-//! Does a program that is right compile, and without a warning?
+//! Correct programs compile without a warning.
 //!
-//! trybuild answers that too, and then builds every dependency and, one after the other, the programs that are wrong. So these are only
-//! checked, in a project like its own, which has the same dependencies.
+//! trybuild checks that too, but then builds every dependency and, one after the other, the incorrect programs. So these are only
+//! checked, in a similar project with the same dependencies.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder for what tests compile, in the target folder that this test was built in.
+/// The folder for programs that tests compile, in the target folder of this test.
 pub(crate) fn target() -> PathBuf {
     let test = std::env::current_exe().expect("this program");
     let folder = test.ancestors().nth(3).expect("the target folder");
@@ -25,7 +25,7 @@ pub(crate) fn programs(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// After trybuild, whose dependencies are used as they were compiled.
+/// After trybuild, whose compiled dependencies are reused.
 pub(crate) fn without_a_warning(programs: &[PathBuf], host: &str) {
     let trybuild = target().join("trybuild");
     let read = |file| fs::read_to_string(trybuild.join("advisory-tests").join(file)).expect(file);
@@ -44,7 +44,7 @@ pub(crate) fn without_a_warning(programs: &[PathBuf], host: &str) {
     for (file, text) in [("Cargo.toml", manifest), ("Cargo.lock", read("Cargo.lock"))] {
         fs::write(project.join(file), text).expect("the target folder is ours");
     }
-    // With other flags than trybuild's the dependencies would be compiled again.
+    // With flags other than trybuild's, the dependencies would be compiled again.
     let flags = "[\"--cfg\", \"trybuild\", \"--verbose\", \"-A\", \"dead_code\"]";
     let output = Command::new(env!("CARGO"))
         .args([

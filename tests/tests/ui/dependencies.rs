@@ -1,11 +1,11 @@
-//! Is each dependency of a published crate accounted for, and is there no unsafe code? `docs/dependencies.md` says so.
+//! Each dependency of a published crate is accounted for, and there is no unsafe code. `docs/dependencies.md` says so.
 
 use crate::packages::{PUBLISHED, cargo, root};
 use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../docs/dependencies.md");
 
-/// The crates below a package, each with its version; the counts are of one target, since others have others.
+/// The crates below a package, each with its version; for one target, since the counts of others differ.
 fn tree(package: &str, features: &str, more: &[&str]) -> BTreeSet<String> {
     let mut words = vec!["tree", "--locked", "--prefix", "none", "-p", package];
     words.push("--no-default-features");
@@ -24,7 +24,7 @@ fn tree(package: &str, features: &str, more: &[&str]) -> BTreeSet<String> {
     crates.collect()
 }
 
-/// The cells of a table's rows, without those of its head.
+/// The cells of a table's rows, without the header.
 fn rows(part: &str) -> impl Iterator<Item = Vec<&str>> {
     let rows = part.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect())
@@ -74,7 +74,7 @@ fn the_trees_are_as_large_as_the_page_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Without the subtrees of our own two crates nothing else is missing.
+/// Outside the subtrees of our own two crates, nothing else is missing.
 #[test]
 fn beside_diesel_async_only_our_own_crates_are_new() {
     let edges = ["-e", "normal,build"];
@@ -103,7 +103,7 @@ fn lowest(dependency: &str) -> String {
     format!("{version}{}", ".0".repeat(zeros))
 }
 
-/// `scripts/lowest-versions` runs the tests by behaviour with this lock file.
+/// `scripts/lowest-versions` runs the tests of behaviour with this lock file.
 #[test]
 fn the_lowest_versions_are_those_that_are_tested() {
     let lock =
@@ -126,7 +126,7 @@ fn the_lowest_versions_are_those_that_are_tested() {
     }
 }
 
-/// The words that no comment, text or lint's name holds.
+/// Words that no comment, text or lint's name contains.
 fn unsafe_lines(text: &str) -> Vec<String> {
     let code = text
         .lines()

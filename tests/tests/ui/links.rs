@@ -1,7 +1,7 @@
-//! Are the labels of the guide's links defined, for a code host and for the documentation of the crate?
+//! The labels of the guide's links are defined, for a code host and for the documentation of the crate.
 //!
-//! A page of the guide writes `[text][Error::find]`. What the label means on a code host is defined at the page's end: another page,
-//! or the file that declares the item. What it means to rustdoc is defined in `links.md`, which `guide.rs` puts before each page,
+//! A page of the guide writes `[text][Error::find]`. The target for a code host is defined at the end of the page: another page,
+//! or the file that declares the item. The target for rustdoc is defined in `links.md`, which `guide.rs` puts before each page,
 //! because the first definition of a label counts. `GUIDE_LINKS=overwrite` writes both.
 
 use crate::packages::root;
@@ -12,10 +12,10 @@ pub(crate) const GUIDE: &str = "advisory-runtime/docs";
 
 const SOURCES: &str = "advisory-runtime/src";
 
-/// Public modules, with names that the crate has at its root too.
+/// Public modules whose names also exist at the crate's root.
 const IN_MODULES: [&str; 4] = ["blocking", "claim", "lease", "migrations"];
 
-/// Before the definitions in `links.md`: a definition that nothing refers to is a comment.
+/// Before the definitions in `links.md`: an unused definition is a comment.
 const COMMENT: &str = "[//]: # (What the labels of links in the pages mean in the crate's documentation. A test writes it.)\n\n";
 
 pub(crate) fn read(path: &Path) -> String {
@@ -66,7 +66,7 @@ pub(crate) fn without_code(text: &str) -> String {
     prose
 }
 
-/// The labels that the prose of a page refers to: of `[text][label]`, and ``[`label`]`` with its backticks.
+/// The labels in the prose of a page: of `[text][label]`, and ``[`label`]`` with its backticks.
 fn labels(page: &str) -> BTreeSet<String> {
     let prose = without_code(page);
     let prose: Vec<&str> = prose
@@ -99,7 +99,7 @@ fn path(label: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What rustdoc links to.
+/// The target for rustdoc.
 fn item(label: &str) -> String {
     match path(label) {
         (path, Some(kind)) => format!("{kind}@crate::{path}"),
@@ -107,7 +107,7 @@ fn item(label: &str) -> String {
     }
 }
 
-/// What a code host links to, from the folder of the pages.
+/// The target for a code host, relative to the folder of the pages.
 fn file(label: &str, sources: &[(String, String)]) -> Result<String, String> {
     let (path, _) = path(label);
     let (path, heading) = match path.split_once('#') {
@@ -129,7 +129,7 @@ fn file(label: &str, sources: &[(String, String)]) -> Result<String, String> {
     Ok(format!("../src/{found}"))
 }
 
-/// The file that declares an item: of several the one whose name has most of the item's path.
+/// The file that declares an item: of several, the one whose name matches most of the item's path.
 fn declaring<'s>(sources: &'s [(String, String)], path: &str) -> Option<&'s str> {
     let (owner, name) = path.rsplit_once("::").unwrap_or(("", path));
     let owners: Vec<&str> = owner.split("::").filter(|word| !word.is_empty()).collect();
@@ -189,7 +189,7 @@ fn declares(text: &str, name: &str) -> bool {
     })
 }
 
-/// Whether the text has the type with such a method or variant.
+/// Whether the text declares the type with such a method or variant.
 fn has_member(text: &str, of_type: &str, name: &str) -> bool {
     let is_variant = |line: &str| {
         let rest = line
@@ -215,7 +215,7 @@ fn has_member(text: &str, of_type: &str, name: &str) -> bool {
 }
 
 #[test]
-fn every_label_of_the_guide_is_defined_for_a_code_host_and_for_rustdoc() {
+fn every_label_of_the_guide_is_defined() {
     let overwrite = std::env::var_os("GUIDE_LINKS").is_some();
     let folder = root().join(SOURCES);
     let mut sources = Vec::new();
@@ -282,13 +282,13 @@ fn every_label_of_the_guide_is_defined_for_a_code_host_and_for_rustdoc() {
         wrong.join("\n")
     );
     assert!(lines.len() > 150, "only {} labels were found", lines.len());
-    // A host does not tell capitals from small letters in a label.
+    // A code host ignores the case of a label.
     let in_small_letters: BTreeSet<String> = all.iter().map(|label| label.to_lowercase()).collect();
     assert_eq!(in_small_letters.len(), all.len());
 }
 
 #[test]
-fn the_guide_is_read_in_one_order_on_a_code_host_and_in_the_documentation() {
+fn the_guide_has_one_order_on_a_code_host_and_in_rustdoc() {
     let contents = read(&root().join(GUIDE).join("README.md"));
     let rows = contents.lines().filter_map(|line| line.strip_prefix("| ["));
     let order: Vec<&str> = rows

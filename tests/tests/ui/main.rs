@@ -1,23 +1,24 @@
-//! What the attribute says to somebody who uses it wrongly: one mistake a file in `ui/`, and one file with five. What `ui/pass/`
-//! holds compiles without a warning. And whether the documents show what is so: their links are defined (`links`) and lead somewhere (`targets`), the packages are
-//! what a registry gets (`packages`), and the dependencies are those that are accounted for (`dependencies`).
+//! Messages of the attribute for incorrect use: one mistake per file in `ui/`, and one file with five. The programs in `ui/pass/`
+//! compile without a warning. Tests of the documents: their links are defined (`links`) and lead somewhere (`targets`), the
+//! packages are what a registry gets (`packages`), and the dependencies are accounted for (`dependencies`).
 
 mod compiles;
 mod dependencies;
+mod layers;
 mod links;
 mod packages;
 mod paths;
-mod prose;
+mod release;
 mod suggestions;
 mod targets;
 
 use std::path::{Path, PathBuf};
 
-/// Our words are among the compiler's own, which change with its releases: the files hold those of this one.
+/// Our messages appear among the compiler's own, which change between its releases: the files are written by this one.
 const WRITTEN_BY: &str = "rustc 1.95.";
 
 #[test]
-fn each_mistake_is_told_what_to_write_and_what_is_right_compiles() {
+fn each_mistake_has_its_message_and_correct_code_compiles() {
     let compiler = std::process::Command::new("rustc").arg("-vV").output();
     let version = compiler.map(|output| output.stdout).unwrap_or_default();
     let version = String::from_utf8_lossy(&version);
@@ -40,7 +41,7 @@ fn each_mistake_is_told_what_to_write_and_what_is_right_compiles() {
 }
 
 #[test]
-fn the_readme_and_the_guide_show_an_error_as_the_compiler_prints_it() {
+fn the_readme_and_the_guide_show_the_compilers_error() {
     let readme = include_str!("../../../README.md");
     let error = include_str!("../../ui/collision_of_two_patterns.stderr");
     assert!(readme.contains(error.trim_end()), "{error}");
@@ -72,7 +73,7 @@ fn the_page_on_the_registry_shows_rows_as_they_are_written() {
     }
 }
 
-/// Where the guide's page of promises finds a test by the name of its file.
+/// The guide's page of promises names tests by the names of their files.
 const TESTS: [&str; 4] = [
     "tests/tests",
     "tests/tests/it",

@@ -1,4 +1,4 @@
-//! What does a registry get? Packages with what builds and documents the crate, that say what they are, and nothing else.
+//! The packages that a registry gets: what builds and documents the crate, its metadata, and nothing else.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ pub(crate) const PUBLISHED: [&str; 4] = [
     "cargo-advisory",
 ];
 
-/// Those of the registry's that fit; it refuses what it does not know.
+/// The registry's categories that fit; it refuses unknown ones.
 const CATEGORIES: [&str; 5] = [
     "asynchronous",
     "concurrency",
@@ -19,11 +19,22 @@ const CATEGORIES: [&str; 5] = [
     "parser-implementations",
 ];
 
+/// What the workspace's manifest says once for all packages.
+const INHERITED: [&str; 7] = [
+    "version",
+    "edition",
+    "rust-version",
+    "license",
+    "authors",
+    "homepage",
+    "repository",
+];
+
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// What cargo says, in this workspace.
+/// The output of cargo in this workspace.
 pub(crate) fn cargo(words: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
         .args(words)
@@ -55,13 +66,13 @@ fn field<'m>(manifest: &'m str, name: &str) -> Option<&'m str> {
     fields.next().map(|(_, value)| value)
 }
 
-/// The texts of a list of texts, or of one.
+/// The texts in a list of texts, or a single one.
 fn texts(value: &str) -> Vec<&str> {
     value.split('"').skip(1).step_by(2).collect()
 }
 
 #[test]
-fn what_is_published_is_what_the_workspace_does_not_keep_to_itself() {
+fn exactly_the_crates_without_publish_false_are_published() {
     let workspace = manifest(".");
     let members = workspace
         .lines()
@@ -92,7 +103,7 @@ fn each_manifest_says_what_a_registry_shows() {
         let said = |name: &str| {
             field(&manifest, name).unwrap_or_else(|| panic!("{package} has no `{name}`"))
         };
-        for inherited in ["version", "edition", "rust-version", "license"] {
+        for inherited in INHERITED {
             assert_eq!(said(&format!("{inherited}.workspace")), "true", "{package}");
         }
         assert_eq!(said("readme"), "\"README.md\"", "{package}");
@@ -122,7 +133,7 @@ fn each_manifest_says_what_a_registry_shows() {
 }
 
 #[test]
-fn a_package_holds_all_that_builds_and_documents_it_and_nothing_else() {
+fn a_package_contains_what_builds_and_documents_it_only() {
     for package in PUBLISHED {
         let mut expected = [
             ".cargo_vcs_info.json",
@@ -135,11 +146,16 @@ fn a_package_holds_all_that_builds_and_documents_it_and_nothing_else() {
         ]
         .map(str::to_owned)
         .to_vec();
-        for (folder, kind) in [("src", "rs"), ("docs", "md"), ("migrations", "sql")] {
+        for (folder, kind) in [
+            ("src", "rs"),
+            ("src", "css"),
+            ("docs", "md"),
+            ("migrations", "sql"),
+        ] {
             files_below(package, folder, kind, &mut expected);
         }
         let mut listed = listed(package);
-        // Only where there is a repository around it.
+        // Only inside a repository.
         if !listed.contains(&expected[0]) {
             expected.remove(0);
         }
@@ -149,7 +165,7 @@ fn a_package_holds_all_that_builds_and_documents_it_and_nothing_else() {
     }
 }
 
-/// The files of one kind in a folder of the package; others have no reason to be there.
+/// The files of one kind in a folder of the package; it must contain no others.
 fn files_below(package: &str, folder: &str, kind: &str, files: &mut Vec<String>) {
     let Ok(entries) = std::fs::read_dir(root().join(package).join(folder)) else {
         return;
@@ -167,7 +183,7 @@ fn files_below(package: &str, folder: &str, kind: &str, files: &mut Vec<String>)
 }
 
 #[test]
-fn a_packages_licences_are_the_projects_and_its_page_leads_into_it_or_out() {
+fn a_packages_licences_and_links_are_valid() {
     for package in PUBLISHED {
         let read = |path: PathBuf| std::fs::read_to_string(path).expect("a text");
         for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
@@ -187,7 +203,7 @@ fn a_packages_licences_are_the_projects_and_its_page_leads_into_it_or_out() {
     }
 }
 
-/// Clippy takes it from the manifests, too.
+/// Clippy reads it from the manifests, too.
 #[test]
 fn the_oldest_rust_is_the_same_on_every_page() {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("the workspace's");

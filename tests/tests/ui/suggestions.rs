@@ -1,11 +1,12 @@
-//! Does a program compile once the help of its message is followed?
+//! A program compiles once the help of its message is followed.
 //!
-//! For each `ui/collision_*.rs` the help is read off the `.stderr` beside it, and each way that it offers is written into the source.
+//! For each `ui/collision_*.rs` the help is read from its `.stderr`, and each suggestion is applied to the source;
+//! for each `ui/scope_is_lease*.rs` the attribute that the message names.
 //! `advisory-pattern` tests random locks in the same way, without a compiler.
 
 use std::path::{Path, PathBuf};
 
-/// Where something is written: from here on, in the source.
+/// A position in the source, where something is written.
 type At = usize;
 
 struct Case {
@@ -46,7 +47,7 @@ impl Case {
         })
     }
 
-    /// The source in each way that the help offers.
+    /// The source with each of the suggestions.
     fn followed(&self) -> Vec<String> {
         let mut ways = Vec::new();
         for advice in self.help.split("; ") {
@@ -57,7 +58,7 @@ impl Case {
                 );
             } else if advice.contains("write its shape, ") {
                 let at = self.side(advice);
-                // Of several, the one that the value has: an `i64`, or a newtype of it.
+                // Of several, the one that fits the value: an `i64`, or a newtype of it.
                 let mut offered = advice
                     .split('`')
                     .filter(|offered| offered.ends_with(": int>"));
@@ -92,7 +93,7 @@ impl Case {
         literal[..literal.find('"').expect("its end")].to_owned()
     }
 
-    /// The source with other keys, and arguments after them.
+    /// The source with other keys, followed by arguments.
     fn with(&self, edits: &[(At, Option<&str>, &str)]) -> String {
         let mut edits = edits.to_vec();
         edits.sort_unstable_by_key(|edit| std::cmp::Reverse(edit.0));
@@ -107,24 +108,30 @@ impl Case {
     }
 }
 
-/// What is in backticks after the words.
+/// The text in backticks after these words.
 fn quoted(text: &str, words: &str) -> String {
     let after = text.split_once(words).map(|(_, after)| after);
     let quoted = after.and_then(|after| after.split('`').next());
     quoted.unwrap_or_default().to_owned()
 }
 
-/// Writes the programs, and gives the folder that holds them.
+/// Writes the programs, and returns their folder.
 pub(crate) fn write() -> PathBuf {
     let folder = crate::compiles::target().join("suggestions");
     let _none_yet = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("the target folder is ours");
-    let mut count = 0;
+    let (mut count, mut leases) = (0, 0);
     let ui = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
     for entry in std::fs::read_dir(ui).expect("the messages") {
         let file = entry.expect("an entry").path();
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        // Two functions of one literal cannot get different keys.
+        if name.starts_with("scope_is_lease") && name.ends_with(".rs") {
+            let program = as_lease(&file);
+            std::fs::write(folder.join(&*name), program).expect("the target folder is ours");
+            leases += 1;
+            continue;
+        }
+        // Two functions with one literal cannot get different keys.
         if !name.starts_with("collision_") || !name.ends_with(".rs") || name.contains("made_by") {
             continue;
         }
@@ -135,6 +142,19 @@ pub(crate) fn write() -> PathBuf {
             count += 1;
         }
     }
-    assert!(count >= 14, "{count}");
+    assert!(count >= 14 && leases >= 3, "{count} and {leases}");
     folder
+}
+
+/// The source with the attribute that the message names, and its import.
+fn as_lease(file: &Path) -> String {
+    let source = std::fs::read_to_string(file).expect("a test");
+    let message = std::fs::read_to_string(file.with_extension("stderr")).expect("beside it");
+    let (import, attribute) = (quoted(&message, "write `"), quoted(&message, ";` and `"));
+    let import = format!("{import}\nuse advisory_runtime::advisory_lock;");
+    let start = source.find("#[advisory_lock(").expect("the attribute");
+    let end = start + source[start..].find(")]\n").expect("its end") + 2;
+    let followed = format!("{}{attribute}{}", &source[..start], &source[end..]);
+    assert_ne!(followed, source);
+    followed.replacen("use advisory_runtime::advisory_lock;", &import, 1)
 }

@@ -1,13 +1,16 @@
-//! Do the links of the documents, and those of the crates to a heading of the guide, lead somewhere?
+//! The links of the documents, and those of the crates to a heading of the guide, lead somewhere.
 
 use crate::links::{GUIDE, collect, definition, files, read, without_code};
 use crate::packages::root;
 use std::path::Path;
 
-/// Where documents are, from this crate's parent.
+/// The folders of documents, relative to this crate's parent.
 const DOCUMENTS: [&str; 4] = [".", "docs", "advisory-runtime/docs", "cargo-advisory"];
 
-/// The labels in brackets that nothing defines, and so show as brackets. `[Unreleased]` of the changelog is meant to.
+/// On a code host, a page beside the repository's files: the state of its workflows.
+const OF_THE_HOST: &str = "../../actions/";
+
+/// The labels in brackets that nothing defines, and that are shown with their brackets.
 fn undefined(text: &str) -> Vec<String> {
     let defined: Vec<&str> = text
         .lines()
@@ -27,7 +30,6 @@ fn undefined(text: &str) -> Vec<String> {
             undefined.push(label.to_owned());
         }
     }
-    undefined.retain(|label| label != "Unreleased");
     undefined
 }
 
@@ -51,7 +53,9 @@ fn links_between_documents_lead_somewhere() {
             let targets = inline
                 .map(|(target, _)| target)
                 .chain(defined.map(|(_, target)| target));
-            for target in targets.filter(|target| !target.contains("://")) {
+            let is_file =
+                |target: &&str| !target.contains("://") && !target.starts_with(OF_THE_HOST);
+            for target in targets.filter(is_file) {
                 looked_at += 1;
                 if !leads_somewhere(target, &document) {
                     lost.push(format!("{}: {target}", document.display()));
@@ -87,7 +91,7 @@ fn has_heading(document: &Path, heading: &str) -> bool {
     headings.any(|line| anchor(line) == heading)
 }
 
-/// What rustdoc and others call a heading.
+/// The anchor of a heading, as rustdoc and code hosts derive it.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words.chars().filter_map(|letter| match letter {
@@ -98,7 +102,7 @@ fn anchor(heading: &str) -> String {
     kept.collect()
 }
 
-/// rustdoc finds the pages, and not their headings.
+/// rustdoc resolves the pages, but not their headings.
 #[test]
 fn links_from_the_crate_to_a_heading_of_the_guide_lead_there() {
     let mut sources = Vec::new();

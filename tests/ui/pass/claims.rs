@@ -3,8 +3,8 @@
 #![deny(warnings, unused, missing_docs, rust_2018_idioms, nonstandard_style)]
 #![allow(dead_code, reason = "what is tested here is that it compiles")]
 
-use advisory_runtime::claim::{self, Claim, OnErr};
-use advisory_runtime::{Error, Pool};
+use advisory_runtime::claim::{Error, self, Claim, OnErr};
+use advisory_runtime::Pool;
 use diesel::prelude::*;
 use std::time::Duration;
 

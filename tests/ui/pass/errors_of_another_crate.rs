@@ -3,7 +3,7 @@
 #![deny(warnings)]
 #![allow(dead_code, reason = "what is tested here is that it compiles")]
 
-use advisory_runtime::{Error, LockKey, advisory_lock};
+use advisory_runtime::{Error, LockKey, advisory_lease, advisory_lock};
 use diesel::pg::PgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -44,7 +44,7 @@ async fn session(conn: &mut AsyncPgConnection, ids: &[i64]) -> io::Result<usize>
 }
 
 impl Repository {
-    #[advisory_lock(key = "report:<month>", scope = "lease", pool = self.pool, keep = "1h", wait = "never", on_held = Ok(0), on_done = Ok(1), err = |error| io::Error::other(format!("{month}: {error}")))]
+    #[advisory_lease(key = "report:<month>", pool = self.pool, keep = "1h", wait = "never", on_held = Ok(0), on_done = Ok(1), err = |error| io::Error::other(format!("{month}: {error}")))]
     async fn lease(&self, month: u32) -> io::Result<usize> {
         Ok(7)
     }

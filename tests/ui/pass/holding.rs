@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "what is tested here is that it compiles")]
 
 use advisory_runtime::lease::{self, Leases};
-use advisory_runtime::{Error, Holding, LockKey, Pool, Request, Shared, advisory_lock, blocking, session, testing, xact};
+use advisory_runtime::{Error, Holding, LockKey, Pool, Request, Shared, advisory_lease, advisory_lock, blocking, session, testing, xact};
 use diesel::{PgConnection, QueryResult};
 use diesel_async::pooled_connection::bb8;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -91,8 +91,8 @@ impl Slots {
     }
 
     /// Of a lease the body has the lease too.
-    #[advisory_lock(key = SlotLock { room }, scope = "lease", pool = self.pool, handle = lock)]
-    async fn leased(&self, room: i64) -> Result<i64, Error> {
+    #[advisory_lease(key = SlotLock { room }, pool = self.pool, handle = lock)]
+    async fn leased(&self, room: i64) -> Result<i64, lease::Error> {
         let lease: lease::Lease = lock.clone();
         assert!(lease.is_held());
         Ok(lock.holding().key().room + lock.token().get())
@@ -113,7 +113,7 @@ async fn by_hand(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     let mut held = xact::begin(conn, &slot).await?;
     let (conn, slot) = held.holding(&slot)?;
     write(conn, slot).await?;
-    xact::finish(held, Ok(())).await
+    held.finish(Ok(())).await
 }
 
 async fn several_by_hand(conn: &mut AsyncPgConnection) -> Result<(), Error> {
@@ -122,7 +122,7 @@ async fn several_by_hand(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     let (conn, [first, second]) = held.holding_shared(&slots)?;
     read(conn, first).await?;
     read(conn, second).await?;
-    session::release(held, Ok(())).await
+    held.finish(Ok(())).await
 }
 
 fn blocking_by_hand(conn: &mut PgConnection, slots: Vec<SlotLock>) -> Result<(), Error> {
@@ -131,13 +131,13 @@ fn blocking_by_hand(conn: &mut PgConnection, slots: Vec<SlotLock>) -> Result<(),
     for slot in slots {
         write_blocking(conn, slot)?;
     }
-    blocking::session::release(held, Ok(()))
+    held.finish(Ok(()))
 }
 
-async fn lease_by_hand<P: Pool + Clone + Send + 'static>(leases: Leases<P>) -> Result<(), Error> {
+async fn lease_by_hand<P: Pool + Clone + Send + 'static>(leases: Leases<P>) -> Result<(), lease::Error> {
     let slot = SlotLock { room: 7 };
     let mut held = leases.acquire(&slot).await?;
-    let body = |slot: Holding<'_, SlotLock>| std::future::ready(Ok::<_, Error>(slot.key().room));
+    let body = |slot: Holding<'_, SlotLock>| std::future::ready(Ok::<_, lease::Error>(slot.key().room));
     let result = held.run_holding(&slot, body).await?;
     held.finish(result).await.map(drop)
 }

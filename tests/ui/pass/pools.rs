@@ -4,7 +4,7 @@
 #![warn(let_underscore_drop, unused_qualifications)]
 #![allow(dead_code, reason = "what is tested here is that it compiles")]
 
-use advisory_runtime::{Connection, Error, LockKey, Pool, advisory_lock, blocking};
+use advisory_runtime::{Connection, Error, LockKey, Pool, PoolError, advisory_lock, blocking};
 use diesel::{PgConnection, QueryResult, r2d2};
 use diesel_async::pooled_connection::{bb8, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -51,7 +51,7 @@ struct Primary(Deadpool);
 impl Pool for Primary {
     type Connection<'p> = deadpool::Object<AsyncPgConnection>;
 
-    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+    async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
         self.0.connection().await
     }
 }
@@ -60,7 +60,7 @@ struct BlockingPrimary(R2d2);
 impl blocking::Pool for BlockingPrimary {
     type Connection = r2d2::PooledConnection<r2d2::ConnectionManager<PgConnection>>;
 
-    fn connection(&self) -> Result<Self::Connection, Error> {
+    fn connection(&self) -> Result<Self::Connection, PoolError> {
         blocking::Pool::connection(&self.0)
     }
 }
@@ -70,6 +70,7 @@ struct Repository {
     deadpool: Deadpool,
     shared: Arc<Primary>,
     patience: Duration,
+    few: u8,
 }
 
 struct Databases {
@@ -120,6 +121,11 @@ impl Repository {
 
     #[advisory_lock(key = "few", permits = 3, pool = &self.deadpool, wait = "1h", poll = self.patience, max_hold = self.patience)]
     async fn permits(&self) -> QueryResult<()> {
+        conn.batch_execute("SELECT 1").await
+    }
+
+    #[advisory_lock(key = "some", permits = self.patience.subsec_millis() + limit, pool = self.bb8, poll = "1s")]
+    async fn permits_of_an_expression(&self, limit: u32) -> QueryResult<()> {
         conn.batch_execute("SELECT 1").await
     }
 
@@ -184,7 +190,7 @@ impl Rooms for Repository {
         diesel::sql_query("SELECT 1").execute(conn).await
     }
 
-    #[advisory_lock(key = "room:<room>", name = "room", pool = pool, poll = "1s")]
+    #[advisory_lock(key = "polled:<room>", permits = usize::from(self.few), pool = pool, poll = "1s")]
     async fn poll(&self, pool: &Bb8, room: i64) -> QueryResult<usize> {
         diesel::sql_query("SELECT 1").execute(conn).await
     }
@@ -254,6 +260,7 @@ fn all_are_send(repository: &mut Repository, pool: &Bb8, shared: Arc<Primary>, d
     is_send(repository.own(1));
     is_send(repository.declared(1));
     is_send(repository.permits());
+    is_send(repository.permits_of_an_expression(1));
     is_send(repository.without_a_use());
     is_send(repository.stricter(1));
     is_send(by_value(repository.pool(), 1));

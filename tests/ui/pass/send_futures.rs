@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "what is tested here is that it compiles")]
 #![allow(unused_variables, reason = "no body here uses its connection")]
 
-use advisory_runtime::{Error, LockKey, advisory_lock};
+use advisory_runtime::{Error, LockKey, advisory_lease, advisory_lock};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::{bb8, deadpool};
 use std::cell::Cell;
@@ -232,7 +232,7 @@ table!(of_bb8: #[advisory_lock(key = "send", name = "send", queue = 8, wait = "5
 table!(of_deadpool: #[advisory_lock(key = "send", name = "send", poll = "50ms", pool = pool)] (pool: &Deadpool));
 table!(pool: #[advisory_lock(key = "send", name = "send", conn = pool.get().await?)] (pool: &Bb8));
 table!(poll: #[advisory_lock(key = "send", name = "send", poll = "50ms", conn = pool.get().await?)] (pool: &Bb8));
-table!(lease: #[advisory_lock(key = "send", name = "sent", scope = "lease", pool = pool, keep = "5s", max_hold = "9s")] (pool: &Bb8));
+table!(lease: #[advisory_lease(key = "send", name = "sent", pool = pool, keep = "5s")] (pool: &Bb8));
 
 impl Actor {
     #[advisory_lock(key = "send", name = "send")]
@@ -356,7 +356,7 @@ async fn witness(
     Ok(i64::from(name.0.is_empty()))
 }
 
-#[advisory_lock(key = Declared { id: cell.get() }, scope = "lease", pool = pool, handle = lease)]
+#[advisory_lease(key = Declared { id: cell.get() }, pool = pool, handle = lease)]
 async fn leased(pool: Bb8, cell: Cell<i64>) -> Result<i64, AppError> {
     drop(pool.clone());
     work(cell.get()).await;

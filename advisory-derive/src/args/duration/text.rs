@@ -1,6 +1,6 @@
-//! Which duration does a text spell: `5s`, or in other words `5 seconds`?
+//! Parsing of the text of a duration: `5s`, or in other words `5 seconds`.
 
-/// A duration that is spelled otherwise, as this crate spells it: `5 seconds`, `1 day`, `0.5s`, `PT5S`.
+/// A duration in another spelling, as this crate spells it: `5 seconds`, `1 day`, `0.5s`, `PT5S`.
 pub(super) fn duration_in_words(text: &str) -> Option<String> {
     let text = text.strip_prefix("pt").unwrap_or(text);
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -22,7 +22,7 @@ pub(super) fn duration_in_words(text: &str) -> Option<String> {
     };
     let (number, unit) = match (number.split_once('.'), smaller) {
         (None, _) => (number.parse::<u64>().ok()?.checked_mul(factor)?, unit),
-        // One digit of a fraction is enough for `0.5`.
+        // A single digit is accepted as the fraction of `0.5`.
         (Some((whole, tenths)), Some((parts, smaller))) if tenths.len() == 1 => {
             let tenths = whole.parse::<u64>().ok()? * 10 + tenths.parse::<u64>().ok()?;
             (tenths.checked_mul(parts * factor)? / 10, smaller)
@@ -46,7 +46,7 @@ pub(super) fn milliseconds(text: &str) -> Option<u64> {
     if number.is_empty() {
         return None;
     }
-    // A number above `u64::MAX` is too long as well, and refused as such.
+    // A number above `u64::MAX` is refused as too long, too.
     let number = number.parse().unwrap_or(u64::MAX);
     Some(number.saturating_mul(factor))
 }

@@ -4,7 +4,7 @@ use crate::Error;
 use diesel::result::Error as DieselError;
 use std::fmt;
 
-/// The error of a lock that was not acquired, or not released, with its connection.
+/// The error of [`session::acquire_owned`](crate::session::acquire_owned), with the connection.
 ///
 /// It converts into [`Error`] and into [`diesel::result::Error`], so that `?` works where the connection is not needed again.
 ///

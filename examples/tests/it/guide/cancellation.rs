@@ -34,7 +34,7 @@ async fn open_the_door(room: i64) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many rounds a busy machine has to run one in time.
+/// How many attempts a busy machine has to run one round in time.
 const ROUNDS: usize = 20;
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn a_bound_keeps_the_connection() {
     let error = book(&mut conn, OPENS).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     assert_eq!(pid_of(&mut conn).await, pid, "another session");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     for round in 1.. {
         let mut conn = db.connect().await;
         let error = book(&mut conn, STAYS_SHUT).await.unwrap_err();
@@ -95,7 +95,7 @@ async fn a_dropped_call_leaves_nothing_and_its_connection_is_replaced() {
         }
     }
     db.until_no_waiters(number).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_no_locks().await;
     assert_eq!(db.count("SELECT count(*) FROM booking").await, 0);
     book(&mut pool.get().await.unwrap(), OPENS).await.unwrap();

@@ -1,5 +1,5 @@
-use advisory_runtime::claim::{self, Claim, OnErr};
-use advisory_runtime::{Error, Pool as _};
+use advisory_runtime::claim::{self, Claim, Error, OnErr};
+use advisory_runtime::{Pool as _, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
@@ -29,7 +29,7 @@ struct Job {
 
 async fn work(pool: &Pool<AsyncPgConnection>, worker: &str) -> Result<(), Error> {
     loop {
-        // The connection goes back here, before the work begins.
+        // The connection is returned here, before the work begins.
         let taken = claim::next::<Job, _>(&mut pool.connection().await?, worker).await?;
         let Some(job) = taken else { return Ok(()) };
         if let Err(error) = claim::run(pool, &job, OnErr::Fail, export(job.id)).await {
@@ -40,7 +40,7 @@ async fn work(pool: &Pool<AsyncPgConnection>, worker: &str) -> Result<(), Error>
 
 /// The third fails.
 async fn export(id: i64) -> Result<(), Error> {
-    let failed = Error::Pool("no such account".into());
+    let failed = PoolError::new("no such account").into();
     if id == 3 { Err(failed) } else { Ok(()) }
 }
 
@@ -84,8 +84,57 @@ async fn read(checkpoint: &Checkpoint) -> i64 {
     checkpoint.matrix_id + i64::try_from(checkpoint.chunk_hash.len()).unwrap()
 }
 
+diesel::table! {
+    mail (id) {
+        id -> BigInt,
+        run_at -> Timestamptz,
+        attempts -> Integer,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+        completed_at -> Nullable<Timestamptz>,
+        failed_at -> Nullable<Timestamptz>,
+        error_message -> Nullable<Text>,
+    }
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = mail)]
+#[claim(ttl = "5m", run_at, attempts, max_attempts = 5, backoff = "10s..10m")]
+struct Mail {
+    id: i64,
+}
+
+async fn deliver(pool: &Pool<AsyncPgConnection>, job: &claim::Claimed<Mail>) -> Result<(), Error> {
+    claim::run(pool, job, OnErr::Retry { after: None }, send(job.id)).await
+}
+
+/// The second fails.
+async fn send(id: i64) -> Result<(), Error> {
+    let failed = PoolError::new("no such address").into();
+    if id == 2 { Err(failed) } else { Ok(()) }
+}
+
+#[tokio::test]
+async fn failed_mail_waits_with_the_pages_columns() {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE mail (id bigserial PRIMARY KEY, locked_until timestamptz, locked_by text, \
+             completed_at timestamptz, failed_at timestamptz, error_message text)",
+    )
+    .await;
+    db.run(crate::guide::sql(PAGE, "ALTER TABLE mail")).await;
+    db.run("INSERT INTO mail (id) SELECT generate_series(1, 3)")
+        .await;
+    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
+    while let Some(job) = claim::next::<Mail, _>(&mut conn, "one").await.unwrap() {
+        assert_eq!(deliver(&pool, &job).await.is_err(), job.id == 2);
+    }
+    let counts = claim::counts::<Mail, _>(&mut conn).await.unwrap();
+    assert_eq!((counts.completed, counts.retrying), (2, 1));
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_share_the_jobs_of_a_table_with_the_pages_columns_and_index() {
+async fn workers_share_jobs_with_the_pages_columns_and_index() {
     let db = Database::create().await;
     let columns = crate::guide::sql(PAGE, "ALTER TABLE job");
     db.run("CREATE TABLE job (id bigserial PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT clock_timestamp())")

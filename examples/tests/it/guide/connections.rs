@@ -25,7 +25,7 @@ async fn start(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn a_start_behind_a_pooler_in_transaction_mode_is_refused() {
+async fn a_start_behind_a_transaction_mode_pooler_is_refused() {
     let db = Database::create().await;
     start(&db.bb8(2).await).await.unwrap();
     let settings = "pool_mode = transaction\ndefault_pool_size = 4";
@@ -103,31 +103,31 @@ async fn a_call_works_on_each_kind_of_connection() {
     db.until_no_locks().await;
 }
 
-/// What needs a session, for which a setting speaks.
+/// Whether calls that need a session are refused, as the setting demands.
 async fn are_sessions_refused(url: &str) -> bool {
     let mut conn = AsyncPgConnection::establish(url).await.unwrap();
     let strict = Request::new(7).isolation(Isolation::Serializable);
     let strict = match xact::begin(&mut conn, strict).await {
-        Ok(held) => xact::finish(held, Ok(())).await,
+        Ok(held) => held.finish(Ok(())).await,
         Err(error) => Err(error),
     };
     let session = match session::acquire(&mut conn, 7).await {
-        Ok(held) => session::release(held, Ok(())).await,
+        Ok(held) => held.finish(Ok(())).await,
         Err(error) => Err(error),
     };
     match (strict, session) {
         (Ok(()), Ok(())) => false,
         (Err(Error::PooledSession { .. }), Err(Error::PooledSession { .. })) => true,
-        // There the first session-level call of a process reads the setting, which was one before.
+        // There the first session-level call of a process reads the setting.
         (Err(Error::PooledSession { .. }), Ok(())) if !debug_checks_are_on() => true,
         ends => panic!("{ends:?}"),
     }
 }
 
 #[tokio::test]
-async fn the_setting_of_a_role_says_that_a_pooler_is_in_transaction_mode() {
+async fn a_roles_setting_declares_a_pooler_in_transaction_mode() {
     let db = Database::create().await;
-    // A role is the server's, so it has another name than the page's.
+    // A role belongs to the server, so it has another name than on the page.
     let role = format!("app_of_the_guide_{}", std::process::id());
     db.run(&format!("CREATE ROLE {role} LOGIN")).await;
     let (scheme, address) = db.url().split_once("://").unwrap();

@@ -1,4 +1,4 @@
-use advisory_runtime::monitor::LockHolder;
+use advisory_runtime::monitor::{self, LockHolder};
 use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
@@ -7,9 +7,9 @@ crate::guide::runs_the_page!("errors", "errors.rs");
 
 fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
     match Error::find(error).as_deref() {
-        Some(Error::NotAvailable { .. } | Error::Done { .. }) => 409, // Conflict: held, or done
+        Some(Error::NotAvailable { .. }) => 409, // Conflict: held
         Some(Error::TimedOut { .. } | Error::HoldExceeded { .. }) => 504, // Gateway Timeout
-        Some(Error::QueueFull { .. }) => 503, // Service Unavailable: too many calls wait
+        Some(Error::QueueFull { .. }) => 503,    // Service Unavailable: too many calls wait
         _ => 500,
     }
 }
@@ -22,7 +22,7 @@ async fn book(conn: &mut AsyncPgConnection, desk: i64) -> Result<(), Error> {
 async fn book_and_log(conn: &mut AsyncPgConnection, desk: i64) -> Result<(), Error> {
     let booked = book(conn, desk).await;
     if let Err(error) = &booked {
-        for holder in error.holders(conn).await.unwrap_or_default() {
+        for holder in monitor::holders(conn, error).await.unwrap_or_default() {
             eprintln!("{holder}"); // or `tracing::warn!("{holder}")`
         }
     }
@@ -33,7 +33,7 @@ async fn book_and_log(conn: &mut AsyncPgConnection, desk: i64) -> Result<(), Err
 const DESK_7: i64 = 8781707901538912373;
 
 #[tokio::test]
-async fn who_did_not_get_the_desk_is_told_who_holds_it() {
+async fn a_refused_caller_learns_who_holds_the_desk() {
     let db = Database::create().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let pid = advisory_tests::pid_of(&mut holder).await;
@@ -41,9 +41,9 @@ async fn who_did_not_get_the_desk_is_told_who_holds_it() {
     let error = book_and_log(&mut conn, 7).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     assert_eq!(status(&error), 504);
-    let holders = error.holders(&mut conn).await.unwrap();
+    let holders = monitor::holders(&mut conn, &error).await.unwrap();
     let pids: Vec<_> = holders.iter().map(LockHolder::pid).collect();
     assert_eq!(pids, [Some(pid)]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     book_and_log(&mut conn, 7).await.unwrap();
 }

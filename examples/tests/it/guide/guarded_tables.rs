@@ -25,6 +25,6 @@ async fn a_guard_in_ones_own_sql_refuses_a_session_without_the_lock() {
     let key = lock_key!("booking:<guest>");
     let mut held = xact::begin(&mut conn, key).await.unwrap();
     let is_held = run(held.conn()).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(is_held, Ok(1));
 }

@@ -48,15 +48,15 @@ mod by_hand {
         guest: &str,
     ) -> QueryResult<usize> {
         let slot = SlotLock { room, hour };
-        let mut held = xact::begin(conn, &slot).await?;
-        let (conn, slot) = held.holding(&slot)?;
+        let mut guard = xact::begin(conn, &slot).await?;
+        let (conn, slot) = guard.holding(&slot)?;
         let result = insert_booking(conn, slot, guest).await;
-        xact::finish(held, result).await
+        guard.finish(result).await
     }
 }
 
 #[tokio::test]
-async fn what_is_locked_is_inserted_when_nobody_else_holds_it() {
+async fn a_locked_row_is_inserted_when_the_lock_is_free() {
     let db = Database::create().await;
     db.run("CREATE TABLE booking (room int8, hour int4, guest text)")
         .await;
@@ -76,7 +76,7 @@ async fn what_is_locked_is_inserted_when_nobody_else_holds_it() {
     db.until_waiters(number, 2).await;
     let booked = "SELECT count(*) FROM booking WHERE room = 7 AND hour = 9";
     assert_eq!(db.count(booked).await, 0);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(booking.await.unwrap(), (Ok(1), Ok(1)));
     assert_eq!(db.count(booked).await, 2);
     db.until_no_locks().await;

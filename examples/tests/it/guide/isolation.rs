@@ -41,7 +41,7 @@ async fn the_sum_is_of_all_that_was_committed_before_the_lock() {
         unreachable!("a pattern has a number")
     };
     db.until_waiting(key).await;
-    xact::finish(held, QueryResult::Ok(())).await.unwrap();
+    held.finish(QueryResult::Ok(())).await.unwrap();
     assert_eq!(closing.await.unwrap(), Ok(1));
     assert_eq!(db.count("SELECT sum FROM balance").await, 3);
 }

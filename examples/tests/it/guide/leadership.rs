@@ -1,5 +1,6 @@
-use advisory_runtime::lease::{self, Lease, Request, Table};
-use advisory_runtime::{Error, Pool as _, Wait};
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{self, Error, Lease, Request, Table};
+use advisory_runtime::{Pool as _, Wait};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::bb8::Pool;
@@ -81,7 +82,7 @@ async fn one_cleans_up_until_its_shutdown_and_then_another() {
     let second = Process::start(&db).await;
     let campaign = Request::text("cleanup").wait(Wait::Never);
     let refused = Table::new().acquire(&mut conn, campaign).await;
-    assert!(refused.unwrap_err().is_busy(), "there is a leader");
+    assert!(refused.unwrap_err().is_held(), "there is a leader");
     expire_a_session(&db).await;
     let token = "SELECT token FROM advisory_lease";
     let term = db.count(token).await;
@@ -98,6 +99,36 @@ async fn one_cleans_up_until_its_shutdown_and_then_another() {
     second.task.await.unwrap().unwrap();
 }
 
+async fn depose(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+    let (table, leader) = (Table::new(), || Request::text("cleanup"));
+    if let Some(row) = table.find(conn, leader()).await?
+        && let Some(lease) = table.take_over(conn, leader(), row.token).await?
+    {
+        table.release(conn, &lease).await?; // free for the next leader
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deposed_leader_begins_a_new_term() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE session (expires timestamptz)").await;
+    let mut conn = db.connect().await;
+    Table::new().set_up(&mut conn).await.unwrap();
+    expire_a_session(&db).await;
+    let process = Process::start(&db).await;
+    until_cleaned_up(&db).await;
+    let token = "SELECT token FROM advisory_lease";
+    let term = db.count(token).await;
+    depose(&mut conn).await.unwrap();
+    // The body of the old term is asleep for a minute, and dropped at the next renewal.
+    expire_a_session(&db).await;
+    until_cleaned_up(&db).await;
+    assert!(db.count(token).await > term + 1);
+    process.shutdown.send(()).unwrap();
+    process.task.await.unwrap().unwrap();
+}
+
 /// The server restarts while the leader waits for its answer.
 #[tokio::test]
 async fn the_leader_survives_a_restart_of_the_server() {
@@ -107,7 +138,7 @@ async fn the_leader_survives_a_restart_of_the_server() {
     let server = OwnServer::start().await;
     let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
     Table::new().set_up(&mut conn).await.unwrap();
-    // Two messages: a `BEGIN` at the end of one would take in what is before it.
+    // Two messages: a `BEGIN` at the end of one would include what is before it.
     for message in [
         "CREATE TABLE session (expires timestamptz); INSERT INTO session VALUES (now() - interval '1 day')",
         "BEGIN; LOCK TABLE session",
@@ -117,7 +148,7 @@ async fn the_leader_survives_a_restart_of_the_server() {
     let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
     let pool = Pool::builder().max_size(2).build(manager).await.unwrap();
     let process = Process::of(pool);
-    // In the transaction that has the table locked, the first answer would be the answer to all.
+    // In the transaction that locks the table, the first result would be repeated.
     let mut watcher = AsyncPgConnection::establish(server.url()).await.unwrap();
     let waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     until_rows(&mut watcher, waiting, 1).await;

@@ -65,7 +65,7 @@ mod several {
     }
 }
 
-/// The migrations of the example `migrate`, which note that they ran.
+/// The migrations of the example `migrate`, which record that they ran.
 #[tokio::test]
 async fn of_several_one_migrates_and_all_start() {
     let db = Database::create().await;

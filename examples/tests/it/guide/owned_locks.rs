@@ -1,4 +1,4 @@
-use advisory_runtime::{Error, LockKey, Pool as _, Request, Wait, session};
+use advisory_runtime::{Error, LockKey, OwnedLockGuard, Pool as _, Request, Wait, session};
 use advisory_tests::{AdvisoryLock, Database, LockedKey};
 use diesel::sql_types::Text;
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
@@ -11,7 +11,7 @@ mod leader;
 crate::guide::runs_the_page!("owned-locks", "owned_locks.rs", "owned_locks/leader.rs");
 
 struct Importer {
-    lock: session::OwnedLock<Object<AsyncPgConnection>>,
+    lock: OwnedLockGuard<Object<AsyncPgConnection>>,
 }
 
 impl Importer {
@@ -25,8 +25,7 @@ impl Importer {
     }
 
     async fn stop(self) -> Result<(), Error> {
-        drop(self.lock.release().await?); // back to the pool
-        Ok(())
+        self.lock.finish(Ok(())).await.map(drop) // the connection goes back to the pool
     }
 }
 
@@ -73,14 +72,13 @@ async fn edit(pool: &Pool<AsyncPgConnection>, id: i64, socket: Socket) -> Result
 }
 
 async fn serve(
-    mut lock: session::OwnedLock<Object<AsyncPgConnection>>,
+    mut lock: OwnedLockGuard<Object<AsyncPgConnection>>,
     mut socket: Socket,
 ) -> Result<(), Error> {
     while let Some(change) = socket.next().await {
         save(lock.conn(), &change).await?; // on the connection that holds the lock: it fails if the lock is lost
     }
-    drop(lock.release().await?); // back to the pool; without it the pool opens another connection
-    Ok(())
+    lock.finish(Ok(())).await.map(drop) // back to the pool; without it the pool opens another connection
 }
 
 struct Socket(Receiver<String>);
@@ -153,7 +151,7 @@ async fn a_lock_is_held_for_as_long_as_a_clients_connection() {
     assert_eq!(db.count("SELECT count(*) FROM change").await, 1);
 }
 
-type ReportLock = session::OwnedLock<AsyncPgConnection>;
+type ReportLock = OwnedLockGuard<AsyncPgConnection>;
 
 async fn prepare(
     conn: AsyncPgConnection,
@@ -170,7 +168,7 @@ async fn print(mut reports: Receiver<(ReportLock, String)>) -> Result<(), Error>
         send_to_printer(&report).await; // minutes, and no statement on the connection
         lock.check().await?;
         mark_as_printed(lock.conn()).await?;
-        lock.release().await?;
+        lock.finish(Ok::<_, Error>(())).await?;
     }
     Ok(())
 }
@@ -206,7 +204,7 @@ async fn a_worker_hands_its_lock_to_another_task() {
     assert_eq!(held(&db).await, []);
     let printed = "SELECT count(*) FROM report WHERE is_printed";
     assert_eq!(db.count(printed).await, 1);
-    // The printer is gone: what is sent is dropped, and its lock with it.
+    // The printer is gone: the message is dropped, and its lock with it.
     let (reports, queue) = channel(1);
     drop(queue);
     prepare(db.connect().await, reports).await.unwrap();

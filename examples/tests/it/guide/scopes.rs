@@ -1,4 +1,4 @@
-use advisory_runtime::{Error, advisory_lock, lease};
+use advisory_runtime::{Error, advisory_lease, advisory_lock, lease};
 use advisory_tests::Database;
 use diesel_async::{
     AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection, pooled_connection::bb8::Pool,
@@ -26,8 +26,8 @@ async fn reindex(conn: &mut AsyncPgConnection) -> Result<(), Error> {
 }
 
 /// Holds no connection while it runs.
-#[advisory_lock(key = "refund:<id>", scope = "lease", pool = pool, ttl = "60s")]
-async fn refund(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
+#[advisory_lease(key = "refund:<id>", pool = pool, ttl = "60s")]
+async fn refund(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), lease::Error> {
     // … call the bank …
     Ok(())
 }

@@ -81,7 +81,7 @@ async fn a_busy_call_returns_what_it_says() {
     assert!(report(&mut conn).await.unwrap().is_none());
     assert_eq!(status(&mut conn).await, 504);
     for held in [nightly.unwrap(), seat.unwrap()] {
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
 }
 

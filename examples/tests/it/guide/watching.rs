@@ -21,10 +21,10 @@ async fn the_probe_is_quiet_where_a_wait_is_short() {
     let held = xact::begin(&mut holder, 7).await.unwrap();
     let waiting = tokio::spawn(async move {
         let held = xact::begin(&mut waiter, 7).await?;
-        xact::finish(held, Ok::<_, Error>(())).await
+        held.finish(Ok::<_, Error>(())).await
     });
     db.until_waiting(7).await;
     assert!(!is_stuck(&mut db.connect().await).await.unwrap());
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     waiting.await.unwrap().unwrap();
 }

@@ -1,4 +1,4 @@
-//! An auditor's session: one connection, for as long as the auditor sits there.
+//! An auditor's session: one connection, as long as the audit takes.
 
 use advisory_runtime::advisory_lock;
 use diesel::prelude::*;

@@ -1,4 +1,4 @@
-//! Changes of many rows that a clerk starts by hand, and another clerk an hour later.
+//! Changes of many rows that a clerk starts by hand, and sometimes a second clerk an hour later.
 
 use crate::Office;
 use advisory_runtime::advisory_lock;

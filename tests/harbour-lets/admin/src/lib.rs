@@ -1,4 +1,4 @@
-//! The back office: clerks, accountants, scripts. Blocking Diesel, beside the async server and on the same locks.
+//! The back office: clerks, accountants, scripts. Blocking Diesel, next to the async server and with the same locks.
 
 pub mod audit;
 pub mod backfill;

@@ -1,4 +1,4 @@
-//! Where the back office gets its connections.
+//! The connections of the back office.
 
 use lets_store::BlockingPool;
 

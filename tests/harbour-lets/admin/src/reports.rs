@@ -1,4 +1,4 @@
-//! Numbers for people: they may be a moment old, but not half of a change.
+//! Reports for people: they may be slightly out of date, but never show half of a change.
 
 use crate::Office;
 use advisory_runtime::advisory_lock;

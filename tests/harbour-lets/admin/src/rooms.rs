@@ -1,4 +1,4 @@
-//! Renovations: several rooms are taken out of the market at once.
+//! Renovations: several rooms are taken off the market at once.
 
 use advisory_runtime::advisory_lock;
 use diesel::prelude::*;

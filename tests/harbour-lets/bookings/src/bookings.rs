@@ -1,4 +1,4 @@
-//! Stays: booked, moved, cancelled. Each function runs in its caller's transaction or in one of its own.
+//! Stays: booked, moved, cancelled. Each function runs in its caller's transaction or in its own.
 
 use advisory_runtime::{Connection, advisory_lock};
 use chrono::NaiveDate;

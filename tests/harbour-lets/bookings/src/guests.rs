@@ -1,4 +1,4 @@
-//! Guests, who sometimes turn out to be one.
+//! Guests, and the merging of two records of one person.
 
 use advisory_runtime::{Connection, advisory_lock};
 use diesel::prelude::*;

@@ -1,4 +1,4 @@
-//! Keys in safes: a slot has one code, and one stay.
+//! Keys in safes: each slot has one code, and one stay.
 
 use advisory_runtime::{Connection, advisory_lock};
 use diesel::prelude::*;

@@ -1,4 +1,4 @@
-//! Rooms, guests, and the nights that the ones spend in the others.
+//! Rooms, guests, and the stays of guests in rooms.
 
 pub mod blocks;
 pub mod bookings;

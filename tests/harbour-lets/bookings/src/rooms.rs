@@ -47,7 +47,7 @@ pub async fn add(
         .get_result(conn)
         .await?;
     let name = format!("{}", others + 1);
-    // Ids are the fleet's: rooms of two houses that are added at once must not get one.
+    // Ids are shared by all houses: rooms of two houses that are added at once must not get the same one.
     let id = next_id(conn).await?;
     diesel::insert_into(rooms::table)
         .values((

@@ -1,4 +1,4 @@
-//! Events are made from schedules when somebody first looks so far ahead.
+//! Events of schedules, which are generated when somebody first looks that far ahead.
 
 use advisory_runtime::advisory_lock;
 use chrono::NaiveDate;

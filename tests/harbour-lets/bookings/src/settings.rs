@@ -1,4 +1,4 @@
-//! A tenant's settings: five repositories that differ in a name, a type and a lock.
+//! A tenant's settings: five repositories that differ only in a name, a type and a lock.
 
 use advisory_runtime::Connection;
 use diesel::prelude::*;

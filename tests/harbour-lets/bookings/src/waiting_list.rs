@@ -1,4 +1,4 @@
-//! Who would like a night that is taken.
+//! The waiting list for nights that are taken.
 
 use advisory_runtime::{Connection, advisory_lock};
 use chrono::NaiveDate;

@@ -1,4 +1,4 @@
-//! A stay, and how far it has come.
+//! A stay, and its state.
 
 use crate::{Cents, GuestId, Nights, RoomId, TenantId};
 use std::fmt;
@@ -44,7 +44,7 @@ impl BookingState {
         .find(|state| state.as_str() == text)
     }
 
-    /// Whether the one may follow the other.
+    /// Whether one state may follow the other.
     #[must_use]
     pub const fn may_become(self, next: Self) -> bool {
         matches!(

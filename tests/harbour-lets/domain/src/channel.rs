@@ -1,4 +1,4 @@
-//! Where guests come from, and when it costs how much.
+//! The channels through which guests come, and the seasons.
 
 use advisory_runtime::KeyPart;
 use chrono::{Datelike, NaiveDate};
@@ -6,7 +6,7 @@ use chrono::{Datelike, NaiveDate};
 /// Other firms that sell our nights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, KeyPart)]
 pub enum Channel {
-    // The texts are in keys of the running fleet: they stay when a firm changes its name.
+    // The texts are in keys of the running fleet: they do not change when a firm changes its name.
     #[key_part("bkg")]
     BookAway,
     #[key_part("nst")]

@@ -1,4 +1,4 @@
-//! What finds a thing: a type of its own for each, so that a guest is never a booking.
+//! Ids: a separate type for each kind of thing, so that a guest cannot be passed as a booking.
 
 use advisory_runtime::KeyPart;
 use std::fmt;
@@ -31,16 +31,16 @@ id! {
     PropertyId(Uuid);
     /// A flat or a room of a house.
     RoomId(i64);
-    /// Somebody who stays.
+    /// A guest.
     GuestId(Uuid);
     /// One stay.
     BookingId(Uuid);
-    /// A purse: a guest's, an owner's or ours.
+    /// An account: a guest's, an owner's or ours.
     AccountId(i64);
-    /// Whom a house belongs to.
+    /// The owner of a house.
     OwnerId(i64);
-    /// Who cleans.
+    /// A cleaner.
     CleanerId(i64);
-    /// A plan from which events are made.
+    /// A plan from which events are generated.
     ScheduleId(Uuid);
 }

@@ -1,4 +1,4 @@
-//! What the firm lets, to whom, and what must not happen to it twice at a time. No database here.
+//! The types of the business and its locks. There is no database here.
 
 pub mod booking;
 pub mod channel;

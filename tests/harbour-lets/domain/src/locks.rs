@@ -1,6 +1,6 @@
-//! The locks that more than one crate takes. What only one function takes is written at that function.
+//! The locks that several crates use. A lock that only one function uses is written at that function.
 //!
-//! Where a call takes several of them in turn, it takes them in the order of this file.
+//! A call that takes several of them takes them in the order of this file.
 
 use crate::{
     AccountId, BookingId, Channel, CleanerId, GuestId, OwnerId, PropertyId, RoomId, Season,

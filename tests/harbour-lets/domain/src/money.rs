@@ -1,17 +1,17 @@
-//! Amounts, in cents: a float is not an amount.
+//! Amounts, in cents: a float is not exact.
 
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, Neg, Sub};
 
-/// An amount of the one currency that accounts are kept in.
+/// An amount in the only currency of the accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cents(pub i64);
 
 impl Cents {
     pub const ZERO: Self = Self(0);
 
-    /// So many per cent of it, rounded to our loss.
+    /// This many per cent of it, rounded to our loss.
     #[must_use]
     pub fn percent(self, percent: i64) -> Self {
         Self(self.0.saturating_mul(percent) / 100)

@@ -9,7 +9,7 @@ pub struct Nights {
 }
 
 impl Nights {
-    /// `None` for a stay that ends before it has begun, or is longer than we let.
+    /// `None` for a stay that ends before it begins, or is longer than the longest one.
     #[must_use]
     pub fn new(arrives: NaiveDate, departs: NaiveDate) -> Option<Self> {
         let nights = (departs - arrives).num_days();
@@ -18,13 +18,13 @@ impl Nights {
             .then_some(Self { arrives, departs })
     }
 
-    /// So many nights from this day on.
+    /// This many nights from this day on.
     #[must_use]
     pub fn from(arrives: NaiveDate, count: u64) -> Option<Self> {
         Self::new(arrives, arrives.checked_add_days(Days::new(count))?)
     }
 
-    /// The longest stay that we let.
+    /// The longest stay that we accept.
     pub const LONGEST: i64 = 42;
 
     #[must_use]

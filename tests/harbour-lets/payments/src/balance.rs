@@ -1,4 +1,4 @@
-//! Keys that the booking service in the other language computes too: their text and their number stay as they are.
+//! Keys that the booking service in the other language computes too: their texts and numbers must not change.
 
 use advisory_runtime::{Connection, advisory_lock};
 use diesel::prelude::*;

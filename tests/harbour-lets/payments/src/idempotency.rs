@@ -1,4 +1,4 @@
-//! Requests that were answered once are answered the same again.
+//! Requests that were answered once get the same answer again.
 
 use advisory_runtime::advisory_lock;
 use diesel::prelude::*;

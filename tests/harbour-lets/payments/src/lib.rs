@@ -1,4 +1,4 @@
-//! Money: accounts, invoices, vouchers, and what the payment provider tells us.
+//! Money: accounts, invoices, vouchers, and the payment provider's events.
 
 pub mod accounts;
 pub mod balance;

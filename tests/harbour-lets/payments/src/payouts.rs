@@ -1,24 +1,20 @@
-//! Owners are paid by the provider: a call that takes longer than a connection should be kept.
+//! Payouts to owners by the provider: a call that takes longer than a connection should be held.
 
 use crate::provider::Provider;
 use crate::statements;
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use lets_domain::OwnerId;
 use lets_store::{Pool, Refusal, Result};
-use std::time::Duration;
 
 pub struct Payouts<P> {
     pub pool: Pool,
     pub provider: P,
-    /// How long a call of the provider's may take.
-    pub patience: Duration,
 }
 
 impl<P: Provider> Payouts<P> {
     /// Pays an owner's month once: while it is being paid, and for a month after it was.
-    #[advisory_lock(
+    #[advisory_lease(
         key = "payout:<owner: int>:<month>",
-        scope = "lease",
         pool = self.pool,
         ttl = "60s",
         renew = "15s",
@@ -26,7 +22,6 @@ impl<P: Provider> Payouts<P> {
         wait = "never",
         on_done = Err(Refusal::AlreadyDone.into()),
         on_held = Err(Refusal::Busy.into()),
-        max_hold = self.patience,
         handle = lease,
         component = "owners"
     )]

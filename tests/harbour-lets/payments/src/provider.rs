@@ -11,7 +11,7 @@ pub trait Provider: Send + Sync {
     async fn rate(&self, currency: &str) -> Result<i64>;
 }
 
-/// Pays nobody, and counts.
+/// Makes no payment, and counts.
 #[derive(Debug, Default)]
 pub struct MockProvider {
     calls: AtomicUsize,

@@ -1,16 +1,15 @@
 //! Exchange rates: fetched by the first call that needs them, from a provider that counts our calls.
 
 use crate::provider::Provider;
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use lets_store::schema::exchange_rates;
 use lets_store::{Pool, Result};
 
 /// Fetches a currency's rate; calls in the meantime use the old one.
-#[advisory_lock(
+#[advisory_lease(
     key = "rate:<currency|trim|lower>",
-    scope = "lease",
     pool = pool,
     ttl = "20s",
     keep = "1h",

@@ -1,4 +1,4 @@
-//! What an owner earned in a month.
+//! The monthly earnings of an owner.
 
 use advisory_runtime::advisory_lock;
 use diesel::prelude::*;

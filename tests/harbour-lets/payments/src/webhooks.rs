@@ -1,6 +1,6 @@
-//! What the provider tells us, at least once.
+//! The provider's events, each delivered at least once.
 
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use advisory_runtime::lease::{Leases, Store};
 use async_trait::async_trait;
 use diesel::prelude::*;
@@ -15,13 +15,13 @@ pub struct Webhook {
     pub kind: String,
 }
 
-/// What an event is to do.
+/// The effect of an event.
 #[async_trait]
 pub trait Effect: Send + Sync {
     async fn apply(&self, webhook: &Webhook) -> Result<()>;
 }
 
-/// Over a pool, or over leases in memory.
+/// With a pool, or with leases in memory.
 pub struct Webhooks<P, E> {
     pub leases: Leases<P>,
     pub effect: E,
@@ -31,9 +31,8 @@ impl<P: Store, E: Effect> Webhooks<P, E> {
     /// Handles each webhook once, also when it is delivered twice.
     ///
     /// The provider delivers again while another instance handles it.
-    #[advisory_lock(
+    #[advisory_lease(
         key = "webhook:<webhook.id>",
-        scope = "lease",
         pool = self.leases,
         ttl = "60s",
         keep = "24h",

@@ -1,4 +1,4 @@
-//! All that is deployed, in one program.
+//! Everything that is deployed, in one program.
 
 pub use lets_admin as admin;
 pub use lets_bookings as bookings;

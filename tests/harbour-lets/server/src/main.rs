@@ -1,4 +1,4 @@
-//! Migrates, and works until there is nothing to do.
+//! Migrates, and works until nothing is left to do.
 
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool::Pool};

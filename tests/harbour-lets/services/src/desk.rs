@@ -1,4 +1,4 @@
-//! Booking and cancelling a stay, with its money.
+//! Booking and cancelling a stay, with its payments.
 
 use advisory_runtime::advisory_lock;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -8,7 +8,7 @@ use lets_domain::{AccountId, BookingId, Cents, GuestId, NewStay};
 use lets_payments::{accounts, deposits, invoices, vouchers};
 use lets_store::{Error, Pool, Refusal, Result};
 
-/// Who asks, and from which purse it is paid.
+/// The account that pays, and the year of the invoice.
 #[derive(Clone, Copy, Debug)]
 pub struct Payer {
     pub account: AccountId,

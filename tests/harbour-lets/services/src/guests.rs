@@ -1,4 +1,4 @@
-//! Two records of one person: stays, points and all become one.
+//! Merging two records of one person: stays and points.
 
 use diesel_async::AsyncConnection;
 use lets_bookings::guests;

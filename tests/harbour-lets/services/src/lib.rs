@@ -1,4 +1,4 @@
-//! What a guest or a clerk asks for: several repositories in one transaction, and each lock held to its end.
+//! Requests of guests and clerks: several repositories in one transaction, and each lock held to its end.
 
 pub mod desk;
 pub mod front_desk;

@@ -1,4 +1,4 @@
-//! A storm: all stays of a guest move on by some days, as far as there is room. Uses the trait, so a mock is enough to test it.
+//! Rebooking after a storm: all stays of a guest move by some days, if there is room. The trait lets a mock test it.
 
 use lets_bookings::BookingRepository;
 use lets_domain::{GuestId, Nights};
@@ -8,7 +8,7 @@ pub struct Rebooking<R> {
     pub bookings: R,
 }
 
-/// What happened to the stays.
+/// The outcome for each stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub moved: usize,
@@ -20,7 +20,7 @@ impl<R: BookingRepository> Rebooking<R> {
     pub async fn postpone(&self, guest: GuestId, days: u64) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         let mut stays = self.bookings.of_guest(guest).await?;
-        // The last one first, so that a guest's own stays make way for each other.
+        // The last one first, so that a guest's stays do not block each other.
         stays.reverse();
         for stay in stays {
             let before = stay.nights();

@@ -1,4 +1,4 @@
-//! A season begins: prices are set, and the calendars of a house follow, in one transaction.
+//! The start of a season: prices are set, and the calendars of a house follow, in one transaction.
 
 use advisory_runtime::advisory_lock;
 use diesel_async::AsyncPgConnection;

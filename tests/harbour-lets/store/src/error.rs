@@ -1,5 +1,6 @@
-//! What every function of the application can return.
+//! The error of every function of the application.
 
+use advisory_runtime::{claim, lease};
 use diesel_async::pooled_connection::deadpool;
 use std::fmt;
 
@@ -7,17 +8,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug)]
 pub enum Error {
-    /// The database's own answer.
+    /// The database's error.
     Database(diesel::result::Error),
-    /// A lock, a lease or a claim.
     Lock(advisory_runtime::Error),
-    /// No connection could be had.
+    Lease(lease::Error),
+    Claim(claim::Error),
+    /// No connection was available.
     Pool(Box<dyn std::error::Error + Send + Sync>),
-    /// What was asked for cannot be: the caller learns why.
+    /// The request was refused: the caller learns why.
     Refused(Refusal),
 }
 
-/// Why something is not done though everything works.
+/// Why a request is refused although everything works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Taken,
@@ -30,10 +32,11 @@ pub enum Refusal {
 }
 
 impl Error {
-    /// Whether to answer "try again": somebody else is at it.
+    /// Whether to answer "try again": another call is working on it.
     pub fn is_busy(&self) -> bool {
         match self {
             Self::Lock(error) => error.is_busy(),
+            Self::Lease(error) => error.is_held(),
             Self::Refused(refusal) => *refusal == Refusal::Busy,
             _ => false,
         }
@@ -52,6 +55,8 @@ impl fmt::Display for Error {
         match self {
             Self::Database(_) => f.write_str("the database failed"),
             Self::Lock(_) => f.write_str("a lock could not be had"),
+            Self::Lease(_) => f.write_str("a lease could not be had"),
+            Self::Claim(_) => f.write_str("a claim was lost"),
             Self::Pool(_) => f.write_str("no connection could be had"),
             Self::Refused(refusal) => write!(f, "refused: {refusal:?}"),
         }
@@ -63,6 +68,8 @@ impl std::error::Error for Error {
         match self {
             Self::Database(error) => Some(error),
             Self::Lock(error) => Some(error),
+            Self::Lease(error) => Some(error),
+            Self::Claim(error) => Some(error),
             Self::Pool(error) => Some(&**error),
             Self::Refused(_) => None,
         }
@@ -81,6 +88,18 @@ impl From<diesel::result::Error> for Error {
 impl From<advisory_runtime::Error> for Error {
     fn from(error: advisory_runtime::Error) -> Self {
         Self::Lock(error)
+    }
+}
+
+impl From<lease::Error> for Error {
+    fn from(error: lease::Error) -> Self {
+        Self::Lease(error)
+    }
+}
+
+impl From<claim::Error> for Error {
+    fn from(error: claim::Error) -> Self {
+        Self::Claim(error)
     }
 }
 

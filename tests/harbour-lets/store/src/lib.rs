@@ -1,4 +1,4 @@
-//! Where everything is kept: tables, pools, migrations, and what can go wrong.
+//! Storage: tables, pools, migrations, and errors.
 
 pub mod error;
 pub mod migrate;

@@ -1,4 +1,4 @@
-//! The schema is brought up to date by whichever instance starts first.
+//! The migrations of the schema, run by the instance that starts first.
 
 use crate::{Pool, Result};
 use advisory_runtime::lease::Table;

@@ -1,4 +1,4 @@
-//! The screen in the hall: who arrives today, on one connection that is kept for it.
+//! The screen in the hall, which shows today's arrivals, on a connection of its own.
 
 use advisory_runtime::advisory_lock;
 use chrono::NaiveDate;

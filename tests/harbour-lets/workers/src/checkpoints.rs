@@ -1,4 +1,4 @@
-//! Chunks of the price matrix that are compared with the other firms' over and over.
+//! Chunks of the price matrix, which are repeatedly compared with other firms' prices.
 
 use advisory_runtime::claim::{self, Claim};
 use diesel::prelude::*;

@@ -1,4 +1,4 @@
-//! Who has not paid is written to, level by level.
+//! Dunning letters, level by level.
 
 use advisory_runtime::advisory_lock;
 use diesel::prelude::*;
@@ -7,7 +7,7 @@ use lets_domain::BookingId;
 use lets_store::schema::{bookings, outbox};
 use lets_store::{Pool, Result};
 
-/// The levels, as the letters are called.
+/// The levels, by the names of the letters.
 const LEVELS: [&str; 3] = ["reminder", "second reminder", "last reminder"];
 
 pub struct Dunning {

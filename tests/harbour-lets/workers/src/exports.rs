@@ -1,21 +1,19 @@
-//! Exports take an hour, and their last step must not be an old one's.
+//! Exports, which take an hour; an old run must not write the last step.
 
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use diesel::prelude::*;
 use diesel_async::{AsyncConnection, RunQueryDsl};
 use lets_store::schema::{bookings, exports};
 use lets_store::{Error, Pool, Result};
 
 /// Counts the stays into an export, under a token: a run that was stopped and wakes up writes nothing.
-#[advisory_lock(
+#[advisory_lease(
     key = "export:<name>",
     name = "export",
-    scope = "lease",
     pool = pool,
     ttl = "30s",
     renew = "10s",
     wait = "2s",
-    max_hold = "1h",
     handle = lease,
     component = "exports"
 )]
@@ -43,10 +41,9 @@ pub async fn run(pool: &Pool, name: &str) -> Result<i64> {
 }
 
 /// Throws an export away while nobody writes it.
-#[advisory_lock(
+#[advisory_lease(
     key = "export:<name>",
     name = "export",
-    scope = "lease",
     pool = pool,
     wait = "never",
     on_held = Ok(false),

@@ -1,4 +1,4 @@
-//! What runs by itself: schedulers that skip, jobs that are claimed, exports under a lease.
+//! Background work: schedulers that skip, jobs that are claimed, exports under a lease.
 
 pub mod arrivals;
 pub mod checkpoints;

@@ -1,4 +1,4 @@
-//! Accounts that were begun and never confirmed. Functions in the database do the same for the sign-up page, under the same
+//! Registrations that were never confirmed. Functions in the database do the same for the sign-up page, with the same
 //! numbers: `acquire_cleanup_lock` and `generate_lock_id`.
 
 use advisory_runtime::advisory_lock;

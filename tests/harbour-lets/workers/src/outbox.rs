@@ -1,4 +1,4 @@
-//! Letters that are sent once, in batches: a table that had other names for its columns before there were claims.
+//! Letters that are sent once, in batches, from a table whose columns have other names than the default ones.
 
 use advisory_runtime::claim::{self, Claim};
 use diesel::prelude::*;

@@ -1,4 +1,4 @@
-//! Letters to guests who come soon, written into the outbox once a day and house.
+//! Letters to guests who arrive soon, written into the outbox once for each day and house.
 
 use crate::runs;
 use advisory_runtime::advisory_lock;

@@ -1,4 +1,4 @@
-//! That a job ran is a row.
+//! A row for each run of a job.
 
 use advisory_runtime::Connection;
 use diesel::prelude::*;

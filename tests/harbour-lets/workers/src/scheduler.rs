@@ -1,4 +1,4 @@
-//! Every instance has a scheduler, and each tick one of them works.
+//! The scheduler of each instance; at each tick one of them works.
 
 use crate::runs;
 use advisory_runtime::advisory_lock;

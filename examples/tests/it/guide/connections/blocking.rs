@@ -52,8 +52,8 @@ async fn a_dropped_caller_stops_nothing_and_the_wait_has_an_end() {
     let held = xact::begin(&mut holder, key).await.unwrap();
     let error = handler(bookings.clone(), room).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-    // Where the machine stalls for two seconds, the wait is over before its caller is dropped.
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    // If the machine is suspended for two seconds, the wait ends before its caller is dropped.
     for round in 1.. {
         let held = xact::begin(&mut holder, key).await.unwrap();
         let mut caller = tokio::spawn(handler(bookings.clone(), room));
@@ -65,7 +65,7 @@ async fn a_dropped_caller_stops_nothing_and_the_wait_has_an_end() {
             caller.abort();
             drop(caller.await);
         }
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_no_locks().await;
         if waits && db.count(BOOKED).await == 1 {
             break;

@@ -1,4 +1,5 @@
-use advisory_runtime::{Error, Pool as _, advisory_lock, lease};
+use advisory_runtime::lease::{self, Error};
+use advisory_runtime::{Pool as _, advisory_lease};
 use advisory_tests::Database;
 use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
 
@@ -9,7 +10,7 @@ struct Payouts {
 
 impl Payouts {
     /// Holds no connection while the bank answers.
-    #[advisory_lock(key = "invoice:<id>", scope = "lease", pool = self.pool, ttl = "60s")]
+    #[advisory_lease(key = "invoice:<id>", pool = self.pool, ttl = "60s")]
     async fn pay_out(&self, id: i64) -> Result<(), Error> {
         self.bank.pay(id).await
     }
@@ -22,7 +23,8 @@ struct Bank {
 
 impl Bank {
     async fn pay(&self, id: i64) -> Result<(), Error> {
-        self.pool.connection().await.map(drop)
+        drop(self.pool.connection().await?);
+        Ok(())
     }
 }
 

@@ -34,7 +34,7 @@ async fn closed_connections_are_replaced(pool: &deadpool::managed::Pool<Primary>
 }
 
 #[tokio::test]
-async fn a_call_works_on_a_connection_of_the_manager_and_closed_ones_are_replaced() {
+async fn a_call_uses_the_manager_and_closed_connections_are_replaced() {
     let db = Database::create().await;
     db.run("CREATE TABLE booking (room int8)").await;
     let url = db.url().to_owned();

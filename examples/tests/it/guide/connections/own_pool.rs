@@ -1,4 +1,4 @@
-use advisory_runtime::{Error, Pool, advisory_lock};
+use advisory_runtime::{Pool, PoolError, advisory_lock};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::sql_types::BigInt;
@@ -14,7 +14,7 @@ struct Databases {
 impl Pool for Databases {
     type Connection<'p> = deadpool::Object<AsyncPgConnection>;
 
-    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+    async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
         self.primary.connection().await
     }
 }

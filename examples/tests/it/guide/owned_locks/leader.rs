@@ -1,4 +1,4 @@
-use advisory_runtime::{Error, Pool as _, Request, Wait, session};
+use advisory_runtime::{Error, OwnedLockGuard, Pool as _, Request, Wait, session};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::bb8::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
@@ -25,7 +25,7 @@ async fn lead(
             result = run_jobs(pool) => return Ok(result?),
             () = lock.lost() => {} // the jobs were dropped; campaign again
             () = &mut shutdown => {
-                lock.release().await?; // another process can lead at once
+                lock.finish(Ok::<_, Error>(())).await?; // another process can lead at once
                 return Ok(());
             }
         }
@@ -36,7 +36,7 @@ async fn lead(
 async fn campaign(
     mut conn: AsyncPgConnection,
     mut shutdown: impl Future<Output = ()> + Unpin,
-) -> Result<Option<session::OwnedLock<AsyncPgConnection>>, Error> {
+) -> Result<Option<OwnedLockGuard<AsyncPgConnection>>, Error> {
     loop {
         match session::acquire_owned(conn, Request::new(LEADER).wait(Wait::Never)).await {
             Ok(lock) => return Ok(Some(lock)),

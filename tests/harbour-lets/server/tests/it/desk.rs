@@ -18,7 +18,7 @@ async fn one_of_many_gets_the_nights_and_the_others_pay_nothing() {
     let calls: Vec<_> = (0..12)
         .map(|call| {
             let (desk, payer) = (lets.desk(), lets.payer);
-            // Three nights each, that all have one in common.
+            // Three nights each, with one in common.
             let stay = lets.stay(call % 3, 3);
             tokio::spawn(async move { desk.book(&stay, payer, None).await })
         })
@@ -50,7 +50,7 @@ async fn what_fails_late_takes_back_what_came_before() {
     assert_eq!(refused(error), Refusal::NotFound);
     assert_eq!(lets.count("bookings").await, 0);
     assert_eq!(lets.count("entries").await, 1, "only the cash");
-    // Nothing is locked any more, so the same nights can be had.
+    // Nothing is locked any more, so the same nights are available.
     desk.book(&stay, lets.payer, None).await.unwrap();
 }
 
@@ -203,7 +203,7 @@ async fn families_book_both_rooms_or_none_in_whatever_order() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_when_a_stay_is_cancelled() {
+async fn waiting_guests_are_notified_of_a_cancelled_stay() {
     let lets = Lets::new().await;
     let mut conn = lets.conn().await;
     let desk = lets.desk();

@@ -1,4 +1,4 @@
-//! A database with a house in it, and what tests ask of it.
+//! A database with a house, and queries for tests.
 
 use advisory_tests::Database;
 use chrono::{Days, NaiveDate};
@@ -24,7 +24,7 @@ pub(crate) struct Lets {
 }
 
 impl Lets {
-    /// One house with one room, one guest with a thousand in the purse.
+    /// One house with one room, one guest with a balance of a thousand.
     pub(crate) async fn new() -> Self {
         let db = Database::create().await;
         let pool = db.deadpool(8);
@@ -75,7 +75,7 @@ impl Lets {
         }
     }
 
-    /// A stay in the room, so many days from the first on.
+    /// A stay in the room, this many days after the first.
     pub(crate) fn stay(&self, first: u64, nights: u64) -> NewStay {
         NewStay {
             tenant: self.tenant,
@@ -86,14 +86,14 @@ impl Lets {
         }
     }
 
-    /// All money that there is, by accounts and by entries.
+    /// The total of all money, by accounts and by entries.
     pub(crate) async fn money(&self) -> (i64, i64) {
         let accounts = "SELECT sum(balance)::int8 FROM accounts";
         let entries = "SELECT sum(amount)::int8 FROM entries";
         (self.db.count(accounts).await, self.db.count(entries).await)
     }
 
-    /// Nights that are sold twice.
+    /// Nights that were sold twice.
     pub(crate) async fn double_bookings(&self) -> i64 {
         let pairs = "SELECT count(*) FROM bookings a JOIN bookings b USING (room_id) WHERE a.id < b.id \
                      AND a.state <> 'cancelled' AND b.state <> 'cancelled' \
@@ -108,7 +108,7 @@ impl Lets {
     }
 }
 
-/// So many days after the first of June.
+/// This many days after the first of June.
 pub(crate) fn day(number: u64) -> NaiveDate {
     let first = NaiveDate::from_ymd_opt(2027, 6, 1).unwrap();
     first + Days::new(number)

@@ -1,4 +1,4 @@
-//! Does the application do what it is for, on a real database and with several of it at a time?
+//! The application on a real database, with several instances at a time.
 #![cfg(debug_assertions)]
 
 mod desk;

@@ -28,7 +28,7 @@ async fn a_storm_moves_what_can_be_moved_and_cancels_the_rest() {
     }
     let taken = bookings.create(&stay(guest, 1)).await;
     assert_eq!(refused(taken), Refusal::Taken);
-    // Somebody else is where the second one would go.
+    // The nights that the second one would move to are taken.
     bookings
         .create(&stay(GuestId(Uuid::new_v4()), 4))
         .await

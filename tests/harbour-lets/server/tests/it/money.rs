@@ -1,4 +1,4 @@
-//! No cent is made or lost.
+//! No cent is created or lost.
 
 use crate::lets::{Lets, refused};
 use advisory_runtime::inventory::assert_lock_order;
@@ -11,7 +11,6 @@ use lets_server::payments::{
 };
 use lets_server::store::{Error, Refusal};
 use std::sync::Arc;
-use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfers_in_all_directions_neither_make_nor_lose_money() {
@@ -153,7 +152,6 @@ async fn an_owner_is_paid_once_a_month() {
     let payouts = payouts::Payouts {
         pool: lets.pool.clone(),
         provider: MockProvider::default(),
-        patience: Duration::from_secs(20),
     };
     let (receipt, token) = payouts.pay(OwnerId(1), "2027-06").await.unwrap();
     assert_eq!((&*receipt, token), ("0: 8.00 to 1", 1));
@@ -189,7 +187,7 @@ async fn a_request_is_answered_once_and_old_answers_go() {
     lets.db
         .run("UPDATE idempotency_keys SET expires_at = now() - interval '1 s'")
         .await;
-    // An instance of the service in the other language is at it.
+    // An instance of the service in the other language holds the lock.
     lets.db.run("SELECT pg_advisory_lock(42424242)").await;
     assert_eq!(idempotency::clean_up(&lets.pool).await.unwrap(), None);
     lets.db.run("SELECT pg_advisory_unlock(42424242)").await;

@@ -1,4 +1,4 @@
-//! The back office beside the server: blocking Diesel on the same locks.
+//! The back office next to the server: blocking Diesel with the same locks.
 
 use crate::lets::{Lets, blocking, day, establish, refused};
 use advisory_runtime::inventory::assert_lock_order;

@@ -1,4 +1,4 @@
-//! Several instances that each do what is left to do.
+//! Several instances that share the work.
 
 use crate::lets::{Lets, day, refused};
 use advisory_runtime::claim::Counts;
@@ -45,7 +45,7 @@ impl jobs::Calendar for Seen {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_job_is_done_by_one_worker_and_failures_are_told() {
+async fn each_job_is_done_by_one_worker_and_failures_are_reported() {
     let lets = Lets::new().await;
     let mut conn = lets.conn().await;
     for priority in 0..12 {
@@ -188,7 +188,7 @@ async fn events_are_made_once_by_whoever_looks_first() {
             .len(),
         3
     );
-    // The service before this one has the same number.
+    // The previous service uses the same number.
     let number = format!("('x' || substr(md5('{schedule}'), 1, 16))::bit(64)::bigint");
     lets.db
         .run(&format!("SELECT pg_advisory_lock({number})"))
@@ -205,7 +205,7 @@ async fn events_are_made_once_by_whoever_looks_first() {
 }
 
 #[tokio::test]
-async fn a_feeds_readers_wait_only_for_who_publishes() {
+async fn a_feeds_readers_wait_only_for_its_publisher() {
     let lets = Lets::new().await;
     let (mut conn, property) = (lets.conn().await, lets.property);
     assert_eq!(

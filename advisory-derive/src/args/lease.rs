@@ -1,0 +1,83 @@
+//! The arguments of `#[advisory_lease]`.
+
+use super::SiteArgs;
+use super::argument::{Known, set};
+use super::call::{CallArgs, uses};
+use super::duration::{self, Duration};
+use super::key::{KeyArg, key, pair};
+use super::value::returned;
+use crate::attribute::Attribute;
+use crate::errors::Errors;
+use crate::tokens::{first_span, ungrouped};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+
+/// The arguments that only a lease has, as written. `None` is "not given".
+#[derive(Default)]
+pub(crate) struct LeaseArgs {
+    pub(crate) key: Option<KeyArg>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) renew: Option<Duration>,
+    pub(crate) keep: Option<Duration>,
+    pub(crate) on_done: Option<TokenStream>,
+}
+
+pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, CallArgs, LeaseArgs) {
+    let (mut call, mut lease) = (CallArgs::default(), LeaseArgs::default());
+    let known = Known::of(Attribute::Lease);
+    let site = SiteArgs::parse(tokens, known, errors, |name, value, errors| {
+        lease.read(name, value, &mut call, errors);
+    });
+    (site, call, lease)
+}
+
+impl LeaseArgs {
+    /// Whether the lease uses this name's value.
+    pub(crate) fn use_name(&self, name: &Ident) -> bool {
+        uses([self.on_done.as_ref()], name)
+    }
+
+    /// Reads the value of an argument.
+    fn read(&mut self, name: &Ident, value: TokenStream, call: &mut CallArgs, errors: &mut Errors) {
+        macro_rules! set {
+            ($slot:ident, $value:expr) => {{
+                let value = $value;
+                set(&mut self.$slot, name, value, errors);
+            }};
+        }
+        match name.to_string().as_str() {
+            "key" => set!(key, one_key(value, errors)),
+            "ttl" => set!(ttl, duration::bound(value, name, &duration::TTL, errors)),
+            "renew" => set!(
+                renew,
+                duration::bound(value, name, &duration::RENEW, errors)
+            ),
+            "keep" => set!(keep, duration::bound(value, name, &duration::KEEP, errors)),
+            "on_done" => set!(on_done, returned(value, name, errors)),
+            _ => call.read(name, value, errors),
+        }
+    }
+}
+
+/// The key, unless it is a list of several or a pair of numbers.
+fn one_key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
+    let mut tokens = value.clone().into_iter();
+    if let (Some(TokenTree::Group(list)), None) = (tokens.next().map(ungrouped), tokens.next()) {
+        let mut elements = list.stream().into_iter();
+        let has_text = elements.any(|element| matches!(element, TokenTree::Literal(literal) if literal.to_string().starts_with('"')));
+        let wanted = match (list.delimiter(), pair(&list)) {
+            (Delimiter::Parenthesis, Some(Ok((_, pattern)))) => format!(
+                "the key of a lease is a text, not two numbers: write `key = \"{}\"`, with a word of its own in front",
+                pattern.value()
+            ),
+            (Delimiter::Bracket, _) | (Delimiter::Parenthesis, Some(Err(_))) => ONE_KEY.to_owned(),
+            (Delimiter::Parenthesis, None) if has_text => ONE_KEY.to_owned(),
+            _ => return key(value, errors),
+        };
+        errors.at(first_span(&value), wanted);
+        return None;
+    }
+    key(value, errors)
+}
+
+const ONE_KEY: &str =
+    "a lease has one key: write a key pattern, `key = \"job:<id>\"`, or a declared lock";

@@ -1,0 +1,232 @@
+//! The expansion for a lock: acquire, run the body with the connection, finish.
+
+use super::body_connection::{BodyConnection, body_connection};
+use super::captures::Captures;
+use super::parts::{Parts, Product};
+use super::request::request;
+use super::{function, refusal};
+use crate::args::choice::Scope;
+use crate::function::params::Receiver;
+use crate::site::connection::Connection;
+use crate::site::lock::LockSite;
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote_spanned;
+use syn::spanned::Spanned;
+
+pub(crate) fn expand(lock: &LockSite) -> TokenStream {
+    let site = &lock.site;
+    let captures = Captures::new(site, Some(&lock.connection));
+    let on_held = site.call.on_held.as_ref();
+    let product = Product::Lock {
+        is_shared: lock.args.is_shared(),
+    };
+    let parts = Parts::new(site, product, on_held.is_some(), &captures);
+    let steps = lock_steps(lock, &parts);
+    let refusals = refusal(&parts, "is_busy", on_held).unwrap_or_default();
+    function(site, captures, &parts, steps, &refusals)
+}
+
+/// Statements that acquire the lock, run the body and release the lock, and the body's result. An error is `converted` and returned
+/// where it happens; with `on_held`, one from before the body breaks out of `'held` instead.
+fn lock_steps(lock: &LockSite, parts: &Parts) -> TokenStream {
+    let here = Span::mixed_site();
+    let Parts {
+        private,
+        output,
+        converted,
+        ok,
+        err,
+        refused,
+        handle,
+        ..
+    } = parts;
+    let site = &lock.site;
+    let connection = body_connection(lock, parts);
+    let BodyConnection { name, body, .. } = &connection;
+    let (calls, wait) = if site.function.is_blocking() {
+        (quote_spanned!(here=> #private::blocking), None)
+    } else {
+        (private.clone(), Some(quote_spanned!(here=> .await)))
+    };
+    let request = request(lock, parts);
+    // Declared before the connection, so that it is dropped after it: the next call then finds the connection back in its pool.
+    let turn = lock.args.queue.as_ref().map(|limit| {
+        quote_spanned!(here=>
+            let turn = match #calls::queue(&mut request, #limit) #wait {
+                #ok(turn) => turn,
+                #err(error) => #refused,
+            };
+        )
+    });
+    let begin = match &lock.connection {
+        Connection::Expression(_) | Connection::Pool(_) if lock.args.poll.is_some() => {
+            poll(lock, parts, &connection, &calls, wait.as_ref())
+        }
+        _ => begin(lock, parts, &connection, &calls, wait.as_ref()),
+    };
+    // A transaction-level lock protects statements on its connection alone, so there the compiler's warning about an unused connection
+    // is right. A session-level lock also protects work on other connections, or on none.
+    let quiet = lock.args.is_session().then(|| {
+        quote_spanned!(here=> #[allow(unused_variables, reason = "the connection is there for the lock")])
+    });
+    let (may_be_unused, mutable) = may_be_reborrowed(lock)
+        .then(|| {
+            let reason = "only a body that borrows it once more needs it";
+            (
+                quote_spanned!(here=> #[allow(unused_mut, reason = #reason)]),
+                // With another span the compiler would take the connection for a variable of the macro's own, and never report it.
+                quote_spanned!(name.span()=> mut),
+            )
+        })
+        .unzip();
+    let run = run(lock, parts, body);
+    let exceed = (lock.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
+        let option = quote_spanned!(here=> #private::core::option::Option);
+        quote_spanned!(here=>
+            let result = match result {
+                #option::Some(result) => result,
+                #option::None => {
+                    let error = #private::exceed(held).await;
+                    return #converted;
+                }
+            };
+        )
+    });
+    // In an async function the last call also converts the error: a match on the result of an `await` is slow to compile. But the
+    // conversion of `err` can borrow parameters, and must not do so while the call waits.
+    let finish = if site.function.is_blocking() || site.call.err.is_some() {
+        quote_spanned!(here=>
+            match #calls::finish_at(held, result) #wait {
+                #ok(result) => result,
+                #err(error) => #converted,
+            }
+        )
+    } else {
+        let at = output.span().resolved_at(here);
+        quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
+    };
+    quote_spanned!(here=>
+        #request
+        #turn
+        #begin
+        #handle
+        let result = {
+            #quiet
+            #may_be_unused
+            let (running, #mutable #name) = held.run();
+            #run
+            result
+        };
+        #exceed
+        #finish
+    )
+}
+
+/// Statements that take the connection and the lock, as the local `held`.
+fn begin(
+    lock: &LockSite,
+    parts: &Parts,
+    connection: &BodyConnection,
+    calls: &TokenStream,
+    wait: Option<&TokenStream>,
+) -> TokenStream {
+    let here = Span::mixed_site();
+    let Parts {
+        ok, err, refused, ..
+    } = parts;
+    let BodyConnection {
+        take, owner, place, ..
+    } = connection;
+    let begin = match lock.args.scope() {
+        Scope::Session => "acquire_at",
+        Scope::Xact => "begin_at",
+    };
+    let begin = Ident::new(begin, here);
+    quote_spanned!(here=>
+        #take
+        let mut held = match #calls::#begin(#owner, #place, request) #wait {
+            #ok(held) => held,
+            #err(error) => #refused,
+        };
+    )
+}
+
+/// The same with a connection for each try, which is dropped before the pause after it.
+fn poll(
+    lock: &LockSite,
+    parts: &Parts,
+    connection: &BodyConnection,
+    calls: &TokenStream,
+    wait: Option<&TokenStream>,
+) -> TokenStream {
+    let here = Span::mixed_site();
+    let Parts {
+        private,
+        ok,
+        err,
+        refused,
+        ..
+    } = parts;
+    let BodyConnection {
+        pool,
+        taken,
+        owner,
+        place,
+        ..
+    } = connection;
+    let scope = Ident::new(lock.args.scope().name(), here);
+    let option = quote_spanned!(here=> #private::core::option::Option);
+    quote_spanned!(here=>
+        #pool
+        let mut tries = #private::Tries::#scope(request);
+        let mut taken;
+        let mut held = loop {
+            taken = #taken;
+            match #calls::try_at(&mut tries, #owner, #place) #wait {
+                #ok(#option::Some(held)) => break held,
+                #ok(#option::None) => {}
+                #err(error) => #refused,
+            }
+            #private::core::mem::drop(taken);
+            #calls::pause(&mut tries) #wait;
+        };
+    )
+}
+
+/// A statement that runs the body, and makes the local `result`.
+fn run(lock: &LockSite, parts: &Parts, body: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    if lock.site.function.is_blocking() {
+        let output = &parts.output;
+        // The guard moves into the closure. That makes it callable only once, so it can return what it borrows mutably.
+        return quote_spanned!(here=>
+            let running = running.enter();
+            #[allow(clippy::redundant_closure_call, reason = "the body can return early")]
+            let result = (|| -> #output {
+                let _running = running;
+                #body
+            })();
+        );
+    }
+    let body = parts.async_body(body);
+    let within = if lock.args.max_hold.is_some() {
+        quote_spanned!(here=> within)
+    } else {
+        quote_spanned!(here=> watch)
+    };
+    quote_spanned!(here=> let result = running.#within(#body).await;)
+}
+
+/// Whether the body can borrow its connection again. It cannot if the connection is a parameter `conn: &mut …`.
+fn may_be_reborrowed(lock: &LockSite) -> bool {
+    let Connection::Place {
+        root,
+        by: Receiver::Mutable,
+        ..
+    } = &lock.connection
+    else {
+        return true;
+    };
+    let mut params = lock.site.function.params.iter();
+    root == "self" || params.any(|param| param.is_mut(root))
+}

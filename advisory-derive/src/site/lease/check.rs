@@ -1,0 +1,131 @@
+//! Mistakes in the site of a lease whose parts are each well-formed.
+
+use crate::args::SiteArgs;
+use crate::args::call::CallArgs;
+use crate::args::duration::Duration;
+use crate::args::lease::LeaseArgs;
+use crate::errors::Errors;
+use crate::function::Function;
+use crate::site::connection::pool_of;
+use crate::site::keys::SiteKeys;
+use proc_macro2::{Span, TokenStream};
+
+/// The runtime's default `ttl`, in milliseconds.
+const DEFAULT_TTL: u64 = 60_000;
+
+/// Checks that the key does not take a slice.
+pub(crate) fn slice(keys: &SiteKeys, errors: &mut Errors) {
+    for pattern in keys.patterns() {
+        if let Some(slice) = pattern.slice() {
+            let wanted = format_args!(
+                "`<{}>` would be several leases: name a single value",
+                slice.source
+            );
+            errors.at(pattern.literal.span(), wanted);
+        }
+    }
+}
+
+/// Checks that work that is done and work that somebody does are answered apart, and that work can be done at all.
+pub(crate) fn outcomes(site: &SiteArgs, errors: &mut Errors) {
+    if site.has("keep")
+        && !site.has("on_done")
+        && let Some(span) = site.span("on_held")
+    {
+        let wanted = "with `keep`, a key is also taken because its work is done, and `on_held` is returned only while somebody does it, \
+                      who can still fail: add `on_done` with the result of a call whose work is done, such as `on_done = Ok(())`, and \
+                      let `on_held` return an error if the caller is to try again, as a webhook's provider does";
+        errors.at(span, wanted);
+    }
+    if let Some(span) = site.span("on_done")
+        && !site.has("keep")
+    {
+        let wanted = "`on_done` needs a `keep`, because without it an `Ok` leaves the key free and the work runs again: add a time such \
+                      as `keep = \"24h\"`; if another function keeps this key, match on `lease::Error::Done`";
+        errors.at(span, wanted);
+    }
+}
+
+/// Checks that the lease is renewed before it expires.
+pub(crate) fn times(site: &SiteArgs, args: &LeaseArgs, errors: &mut Errors) {
+    let Some((often, _)) = args.renew.as_ref().and_then(Duration::milliseconds) else {
+        return;
+    };
+    let (ttl, whose) = match &args.ttl {
+        Some(ttl) => (ttl.milliseconds().map(|(ttl, _)| ttl), ""),
+        None => (Some(DEFAULT_TTL), ", by default after `60s`"),
+    };
+    if let Some(ttl) = ttl.filter(|ttl| often >= *ttl)
+        && let Some(span) = site.span("renew")
+    {
+        // Two renewals can fail, and the lease is still held.
+        let third = written(ttl / 3);
+        let wanted = format_args!(
+            "a lease must be renewed before its `ttl` ends{whose}: write a shorter time, such as `renew = \"{third}\"`, or \
+             leave it out"
+        );
+        errors.at(span, wanted);
+    }
+}
+
+/// Checks that the body can be dropped when the lease is lost.
+pub(crate) fn is_async(function: &Function, errors: &mut Errors) {
+    if function.is_blocking() {
+        errors.at(function.name.span(), needs_async(function));
+    }
+}
+
+/// What to write instead of a lease on a plain `fn`.
+pub(crate) fn needs_async(function: &Function) -> String {
+    let name = &function.name;
+    format!(
+        "a lease needs an `async fn`, because a blocking body cannot be dropped when its lease is lost: write `async fn {name}`, or acquire the lease in the body with `advisory_runtime::blocking::lease::acquire`, \
+         which refuses the result of a body that returns too late"
+    )
+}
+
+/// Checks that the lease has a pool for its connections, and no connection.
+pub(crate) fn pool(site: &SiteArgs, call: &CallArgs, function: &Function, errors: &mut Errors) {
+    let conn = site.written("conn");
+    let pool = suggestion(conn, function);
+    if let Some(span) = site.span("conn") {
+        let wanted = match pool {
+            _ if site.has("pool") => "leave `conn` out".to_owned(),
+            Some(pool) => format!("write `pool = {pool}` instead of `conn`"),
+            None => format!("{PARAMETER} instead of `conn`"),
+        };
+        let wanted = format_args!("a lease takes its connections from `pool`: {wanted}");
+        errors.at(span, wanted);
+    } else if call.pool.is_none() && !site.has("pool") {
+        let wanted = pool.map_or_else(
+            || PARAMETER.to_owned(),
+            |pool| format!("write `pool = {pool}`"),
+        );
+        let wanted = format_args!("a lease needs a `pool` for its connections: {wanted}");
+        errors.at(site.span("key").unwrap_or_else(Span::call_site), wanted);
+    }
+}
+
+/// A suggestion for `pool`: what `conn` takes a connection from, a parameter, or a field.
+pub(crate) fn suggestion(conn: Option<&TokenStream>, function: &Function) -> Option<String> {
+    if let Some(pool) = conn.and_then(|conn| pool_of(&conn.to_string())) {
+        return Some(pool);
+    }
+    let param = function.params.iter().find(|param| param.is_pool());
+    let param = param
+        .and_then(|param| param.names.first())
+        .map(ToString::to_string);
+    param.or_else(|| function.receiver.map(|_| "self.pool".to_owned()))
+}
+
+/// What to write in a function that has no pool.
+pub(crate) const PARAMETER: &str =
+    "add a parameter `pool: &Pool<AsyncPgConnection>` and write `pool = pool`";
+
+/// A time as an argument writes it.
+fn written(milliseconds: u64) -> String {
+    match milliseconds {
+        0..1_000 => format!("{}ms", milliseconds.max(1)),
+        _ => format!("{}s", milliseconds / 1_000),
+    }
+}

@@ -1,0 +1,209 @@
+//! Mistakes in the site of a lock whose parts are each well-formed.
+
+use crate::args::SiteArgs;
+use crate::args::call::CallArgs;
+use crate::args::duration::{Duration, Wait};
+use crate::args::lock::LockArgs;
+use crate::errors::Errors;
+use crate::function::Function;
+use crate::site::connection::{Connection, argument_for};
+use crate::site::keys::{SiteKey, SiteKeys};
+use crate::tokens::is_punct;
+use proc_macro2::{Span, TokenStream, TokenTree};
+
+/// Checks that arguments for a key pattern, or for a slice, come with one.
+pub(crate) fn pattern_arguments(
+    site: &SiteArgs,
+    args: &LockArgs,
+    keys: &SiteKeys,
+    errors: &mut Errors,
+) {
+    let has_slice = keys.patterns().any(|pattern| pattern.slice().is_some());
+    let has_slice = has_slice || matches!(keys.list.as_slice(), [SiteKey::Each(_)]);
+    if let Some(max) = &args.max_keys
+        && !has_slice
+        && !keys.list.is_empty()
+    {
+        errors.at(
+            max.span(),
+            "`max_keys` is only for a slice such as `<ids*>`: leave it out",
+        );
+    }
+    for pattern in keys.patterns() {
+        pattern.check_half(args.derivation, site.span("derivation"), errors);
+    }
+    let only_expressions = keys
+        .list
+        .iter()
+        .all(|key| !matches!(key, SiteKey::Pattern(_)));
+    if only_expressions && !keys.list.is_empty() {
+        for name in ["derivation", "allow_ambiguous"] {
+            if let Some(span) = site.span(name) {
+                let wanted = format_args!(
+                    "`{name}` needs a key pattern, and this key is an expression: write it where the key is declared"
+                );
+                errors.at(span, wanted);
+            }
+        }
+    }
+}
+
+/// Checks arguments that need another one, or exclude it.
+pub(crate) fn combinations(site: &SiteArgs, call: &CallArgs, args: &LockArgs, errors: &mut Errors) {
+    if let Some(span) = site.span("poll") {
+        poll(call, args, span, errors);
+    }
+    if let Some(span) = site.span("poll_max") {
+        poll_max(site, args, span, errors);
+    }
+    if args.is_session() {
+        let unfit = [
+            (
+                "isolation",
+                "`isolation` needs a transaction, and `scope = \"session\"` does not begin one: leave it out",
+            ),
+            (
+                "nested",
+                "`scope = \"session\"` is always refused inside a transaction: leave `nested` out",
+            ),
+        ];
+        site.refuse(&unfit, errors);
+    }
+    if let Some(span) = site.span("queue")
+        && args.is_shared()
+    {
+        let wanted = "`queue` admits one call at a time, and `mode = \"shared\"` several: leave \
+                      `queue` out";
+        errors.at(span, wanted);
+    }
+}
+
+/// Checks that a call that polls has time for more than two tries.
+fn poll(call: &CallArgs, args: &LockArgs, span: Span, errors: &mut Errors) {
+    let wait = match &call.wait {
+        Some(Wait::Never) => {
+            let wanted = "`wait = \"never\"` tries only once: write a time such as `wait = \"5m\"`, or \
+                          leave `poll` out";
+            return errors.at(span, wanted);
+        }
+        Some(Wait::For(wait)) => wait.milliseconds(),
+        Some(Wait::Forever) | None => None,
+    };
+    let poll = args.poll.as_ref().and_then(Duration::milliseconds);
+    if let (Some((wait, _)), Some((poll, _))) = (wait, poll)
+        && poll >= wait
+    {
+        let wanted = format_args!(
+            "`poll` must be shorter than `wait`: write a shorter time, such as `poll = \"{}ms\"`",
+            (wait / 10).max(1)
+        );
+        errors.at(span, wanted);
+    }
+}
+
+/// Checks that the longest pause is not shorter than the first.
+fn poll_max(site: &SiteArgs, args: &LockArgs, span: Span, errors: &mut Errors) {
+    let Some(poll) = &args.poll else {
+        if !site.has("poll") {
+            let wanted = "`poll_max` is the longest pause between two tries: add the first pause, such as `poll = \"250ms\"`";
+            errors.at(span, wanted);
+        }
+        return;
+    };
+    let longest = args.poll_max.as_ref().and_then(Duration::milliseconds);
+    if let (Some((first, _)), Some((longest, _))) = (poll.milliseconds(), longest)
+        && longest < first
+    {
+        let wanted = format_args!(
+            "`poll_max` must not be shorter than `poll`: for pauses that do not grow write `poll_max = \"{}\"`",
+            poll.written
+        );
+        errors.at(span, wanted);
+    }
+}
+
+/// Checks that calls wait in a queue before they take a connection.
+pub(crate) fn queue(site: &SiteArgs, connection: &Connection, errors: &mut Errors) {
+    if let Some(span) = site.span("queue")
+        && let Connection::Place { root, fields, .. } = connection
+    {
+        let wanted = format_args!(
+            "with `queue` a call waits before it takes a connection, but `{root}{fields}` is already one: write where it comes \
+             from, such as `pool = self.pool`"
+        );
+        errors.at(span, wanted);
+    }
+}
+
+/// Checks that the body does not bind another connection under the name of the one that holds the lock.
+pub(crate) fn connection_shadowing(
+    connection: &Connection,
+    function: &Function,
+    errors: &mut Errors,
+) {
+    let name = match connection {
+        Connection::Place { root, fields, .. } if fields.is_empty() => root.to_string(),
+        Connection::Place { .. } => return,
+        Connection::Expression(_) | Connection::Pool(_) => "conn".to_owned(),
+    };
+    let Some(binding) = function.body_binding(&name) else {
+        return;
+    };
+    if binding.mentions_itself {
+        return;
+    }
+    let from = binding.value;
+    let instead = match connection {
+        Connection::Place { .. } => {
+            let wanted = argument_for(&from);
+            format!("remove this line, or replace the parameter with `{wanted}` in the attribute")
+        }
+        Connection::Expression(_) | Connection::Pool(_) => {
+            "remove this line, because the attribute has already taken the connection".to_owned()
+        }
+    };
+    errors.at(
+        binding.span,
+        format_args!("this `{name}` is not the connection that holds the lock: {instead}"),
+    );
+}
+
+/// Checks that no format string names `self` where the body has it under another name, with `conn = self.conn`: the expansion does not
+/// rename it inside of literals.
+pub(crate) fn self_in_text(connection: &Connection, function: &Function, errors: &mut Errors) {
+    if let Connection::Place { root, .. } = connection
+        && root == "self"
+        && let Some(literal) = text_with_self(function.body.stream())
+    {
+        let wanted = "a format string cannot capture `self` here: write `\"{}\", self` instead of `\"{self}\"`";
+        errors.at(literal.span(), wanted);
+    }
+}
+
+/// A literal that names `self` among the arguments of a macro, where it can be a format string.
+fn text_with_self(tokens: TokenStream) -> Option<TokenTree> {
+    let mut after_bang = false;
+    for token in tokens {
+        let found = match &token {
+            TokenTree::Group(group) if after_bang => group.stream().into_iter().find(names_self),
+            _ => None,
+        };
+        let nested = match &token {
+            TokenTree::Group(group) => text_with_self(group.stream()),
+            _ => None,
+        };
+        if let Some(literal) = found.or(nested) {
+            return Some(literal);
+        }
+        after_bang = is_punct(&token, '!');
+    }
+    None
+}
+
+fn names_self(token: &TokenTree) -> bool {
+    let TokenTree::Literal(literal) = token else {
+        return false;
+    };
+    let text = literal.to_string().replace("{{", "");
+    text.contains("{self}") || text.contains("{self:")
+}

@@ -1,0 +1,72 @@
+//! Escaping of text values in a key, so that every `:` belongs to the pattern.
+//!
+//! `%` becomes `%25` and `:` becomes `%3A`; nothing else changes. Nothing here allocates or uses Unicode's tables, which change
+//! between releases; keys must not change.
+
+use std::fmt;
+
+/// Gives `sink` the escaped text in pieces: the longest runs that need no escape, and the escapes between them.
+///
+/// Escaping the pieces of a text one by one gives the same as escaping the whole, so the filters can feed it.
+pub fn escape(text: &str, mut sink: impl FnMut(&str)) {
+    for run in text.split_inclusive(['%', ':']) {
+        let (plain, escape) = if let Some(plain) = run.strip_suffix('%') {
+            (plain, "%25")
+        } else if let Some(plain) = run.strip_suffix(':') {
+            (plain, "%3A")
+        } else {
+            (run, "")
+        };
+        for piece in [plain, escape] {
+            if !piece.is_empty() {
+                sink(piece);
+            }
+        }
+    }
+}
+
+/// Writes the escaped text to `out`; where the writes cannot fail, [`escape`] is simpler.
+///
+/// # Errors
+/// The first error of `out`; nothing is written after it.
+pub fn escape_into(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
+    let mut result = Ok(());
+    escape(text, |piece| {
+        if result.is_ok() {
+            result = out.write_str(piece);
+        }
+    });
+    result
+}
+
+/// Gives the text before it was escaped, for people to read. A `%` that does not start an escape is unchanged.
+#[must_use]
+pub fn unescape(rendered: &str) -> String {
+    // In this order: `%253A` is an escaped `%3A`.
+    rendered.replace("%3A", ":").replace("%25", "%")
+}
+
+/// Strips U+0020 from both ends, as SQL's `btrim(x)` does, but no other white space.
+#[must_use]
+pub fn trim(text: &str) -> &str {
+    text.trim_matches(' ')
+}
+
+/// Gives `sink` the text in pieces, with A to Z in lower case, as SQL's `lower(x COLLATE "C")` does.
+pub fn lower(text: &str, mut sink: impl FnMut(&str)) {
+    const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz";
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_uppercase()) {
+        let (plain, upper) = rest.split_at(at);
+        let (letter, after) = upper.split_at(1);
+        if !plain.is_empty() {
+            sink(plain);
+        }
+        let nth = usize::from(letter.as_bytes()[0] - b'A');
+        sink(&LETTERS[nth..=nth]);
+        rest = after;
+    }
+    if !rest.is_empty() {
+        sink(rest);
+    }
+}

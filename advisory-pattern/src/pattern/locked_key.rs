@@ -1,0 +1,135 @@
+//! What is known of a lock's key before the program runs.
+
+use std::borrow::Cow;
+
+use crate::derivation::Derivation;
+use crate::pattern::pair_text::pair_text;
+use crate::pattern::shape::Shape;
+use crate::pattern::{Part, Pattern, Placeholder};
+
+/// Holds what is known of a lock's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockedKey {
+    /// A pattern whose placeholders have their shapes: see [`Pattern::shaped`].
+    Pattern(Pattern),
+    /// A fixed number of the `bigint` key space.
+    BigInt(i64),
+    /// Two numbers of the `(int, int)` key space, as far as they are fixed.
+    IntInt(Option<i32>, Option<i32>),
+    /// Two numbers of which the first is fixed, and the second is derived from a pattern whose placeholders have their shapes.
+    IntPattern(i32, Pattern),
+}
+
+impl LockedKey {
+    /// Gives the pattern that the number, or the second half of a pair, is derived from.
+    #[must_use]
+    pub fn derived(&self) -> Option<&Pattern> {
+        match self {
+            Self::Pattern(pattern) | Self::IntPattern(_, pattern) => Some(pattern),
+            Self::BigInt(_) | Self::IntInt(..) => None,
+        }
+    }
+
+    /// Gives the first half of a pair whose second half is derived.
+    #[must_use]
+    pub fn first_half(&self) -> Option<i32> {
+        match self {
+            Self::IntPattern(first, _) => Some(*first),
+            Self::Pattern(_) | Self::BigInt(_) | Self::IntInt(..) => None,
+        }
+    }
+
+    /// Gives the two numbers of a pair, if both are known before the program runs.
+    #[must_use]
+    pub fn pair(&self, derivation: Derivation) -> Option<(i32, i32)> {
+        match self {
+            Self::IntInt(first, second) => Some(((*first)?, (*second)?)),
+            Self::IntPattern(first, pattern) => {
+                Some((*first, derivation.half(&pattern.constant()?)))
+            }
+            Self::Pattern(_) | Self::BigInt(_) => None,
+        }
+    }
+
+    /// Gives the key with one name for all placeholders.
+    #[must_use]
+    pub fn without_names(&self) -> Self {
+        match self {
+            Self::Pattern(pattern) => Self::Pattern(pattern.without_names()),
+            Self::IntPattern(first, pattern) => Self::IntPattern(*first, pattern.without_names()),
+            number => number.clone(),
+        }
+    }
+
+    /// Gives the key as text, as a lease has it: a number as its digits, `42`, `(7, 3)`; a derived half as its pattern, in quotes.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, Pattern> {
+        let (first, second) = match self {
+            Self::Pattern(pattern) => return Cow::Borrowed(pattern),
+            Self::BigInt(number) => {
+                let parts = vec![Part::Text(number.to_string())];
+                return Cow::Owned(Pattern { parts });
+            }
+            Self::IntPattern(first, pattern) => return Cow::Owned(pair(*first, pattern)),
+            Self::IntInt(first, second) => (first, second),
+        };
+        let (mut parts, mut text) = (Vec::new(), "(".to_owned());
+        for (half, name, end) in [(first, "first", ", "), (second, "second", ")")] {
+            if let Some(number) = half {
+                text.push_str(&number.to_string());
+            } else {
+                parts.push(Part::Text(std::mem::take(&mut text)));
+                parts.push(Part::Placeholder(Placeholder {
+                    source: format!("{name}: int"),
+                    path: vec![name.to_owned()],
+                    shape: Some(Shape::Int),
+                    filters: Vec::new(),
+                    slice: false,
+                }));
+            }
+            text.push_str(end);
+        }
+        parts.push(Part::Text(text));
+        Cow::Owned(Pattern { parts })
+    }
+}
+
+/// The pattern of the text that shows the whole pair.
+fn pair(first: i32, second: &Pattern) -> Pattern {
+    let mut parts = Vec::new();
+    let mut text = pair_text(first, "");
+    let end = text.split_off(text.len() - 2);
+    for part in &second.parts {
+        match part {
+            Part::Text(more) => text.push_str(more),
+            Part::Placeholder(_) => {
+                let before = std::mem::take(&mut text);
+                parts.extend((!before.is_empty()).then_some(Part::Text(before)));
+                parts.push(part.clone());
+            }
+        }
+    }
+    text.push_str(&end);
+    parts.push(Part::Text(text));
+    Pattern { parts }
+}
+
+/// Starts a pair whose second half is a pattern; since version 2.
+pub(crate) const HALF: &str = "half ";
+
+/// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`, `half 7 …` for a pair whose second half is a pattern; `?` for
+/// an expression, whose key is unknown.
+#[must_use]
+pub fn encode_key(key: Option<&LockedKey>) -> String {
+    let half =
+        |number: &Option<i32>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+    match key {
+        Some(LockedKey::Pattern(pattern)) => format!("pattern {pattern}"),
+        Some(LockedKey::BigInt(number)) => format!("number {number}"),
+        Some(LockedKey::IntInt(first, second)) => {
+            format!("number ({},{})", half(first), half(second))
+        }
+        Some(LockedKey::IntPattern(first, pattern)) => format!("{HALF}{first} {pattern}"),
+        None => "?".to_owned(),
+    }
+}

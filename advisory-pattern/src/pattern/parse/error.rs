@@ -1,0 +1,87 @@
+//! Errors of a pattern: what is wrong, where, and what to write instead.
+
+use std::{fmt, ops::Range};
+
+/// Says what is wrong with a pattern and what to write instead, one fact each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatternError {
+    message: String,
+    range: Range<usize>,
+}
+
+impl PatternError {
+    /// `at` is the slice of `text` that is wrong.
+    fn new(text: &str, at: &str, message: String) -> Self {
+        // Addresses tell where a slice lies in its text; the bounds hold for any other slice too.
+        let start = at.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+        let start = start.min(text.len());
+        let end = text.len().min(start + at.len());
+        let range = start..end;
+        Self { message, range }
+    }
+
+    /// Gives the bytes of the pattern's text that are wrong.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for PatternError {}
+
+/// The mistakes in one pattern's text.
+pub(super) struct Errors<'a> {
+    text: &'a str,
+    list: Vec<PatternError>,
+}
+
+impl<'a> Errors<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let list = Vec::new();
+        Self { text, list }
+    }
+
+    /// Adds a mistake; `at` is the slice of the text that is wrong.
+    pub(super) fn at(&mut self, at: &str, message: impl Into<String>) {
+        self.list
+            .push(PatternError::new(self.text, at, message.into()));
+    }
+
+    /// Returns the value unless a mistake was found.
+    pub(super) fn finish<T>(self, value: T) -> Result<T, Vec<PatternError>> {
+        if self.list.is_empty() {
+            Ok(value)
+        } else {
+            Err(self.list)
+        }
+    }
+}
+
+/// ``unknown shape `uid`: did you mean `uuid`?``
+pub(super) fn unknown(noun: &str, given: &str, meant: Option<&str>, known: &[&str]) -> String {
+    let known = known.join("`, `");
+    if given.is_empty() {
+        return format!("missing {noun}: write one of `{known}`");
+    }
+    let given = short(given);
+    match meant {
+        Some(meant) => format!("unknown {noun} `{given}`: did you mean `{meant}`?"),
+        None => format!("unknown {noun} `{given}`: write one of `{known}`"),
+    }
+}
+
+/// The part of a long text that a message quotes.
+pub(super) fn short(text: &str) -> String {
+    const LONGEST: usize = 40;
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(LONGEST).collect();
+    format!("{start}…")
+}

@@ -1,0 +1,179 @@
+//! Runs work under a claim, which a thread renews meanwhile.
+
+use crate::PoolError;
+use crate::blocking::{Connection, Pool};
+use crate::claim::{Claim, Claimed, Error, How, OnErr, Tries, every, text};
+use crate::claim::{finish_unless_ended, is_open_on, renew_on};
+use crate::driver::answered;
+use crate::renewal::End;
+use std::fmt::Display;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Works under a claim: a thread renews it, and it ends with the work; as [`crate::claim::run`].
+///
+/// Blocking work cannot be dropped. If the claim is lost meanwhile, the work runs to its end, and its result is refused.
+///
+/// # Locking
+///
+/// As [`crate::claim::run`], on connections of the pool only: the pool needs one besides those of the work.
+///
+/// # Errors
+///
+/// As [`crate::claim::run`]. [`Error::Lost`] also if the work returned too late.
+///
+/// # Examples
+///
+/// ```no_run
+/// # #[cfg(feature = "r2d2")]
+/// # mod jobs {
+/// use advisory_runtime::blocking::{Pool as _, claim};
+/// use advisory_runtime::claim::{Claim, Error, OnErr};
+/// use diesel::pg::PgConnection;
+/// use diesel::r2d2::{ConnectionManager, Pool};
+///
+/// fn work<Job: Claim>(pool: &Pool<ConnectionManager<PgConnection>>) -> Result<(), Error> {
+///     let job = claim::next::<Job, _>(&mut pool.connection()?, "worker-7")?;
+///     let Some(job) = job else { return Ok(()) };
+///     claim::run(pool, &job, OnErr::Fail, || sync(&job))
+/// }
+/// # fn sync<Job>(_: &Job) -> Result<(), Error> { Ok(()) }
+/// # }
+/// ```
+pub fn run<T, P, R, E>(
+    pool: &P,
+    job: &Claimed<T>,
+    on_err: OnErr,
+    work: impl FnOnce() -> Result<R, E>,
+) -> Result<R, E>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+    E: From<Error> + Display,
+{
+    // The renewal goes on until the job has ended.
+    let _renewal = Renewal::start(pool, job)?;
+    match work() {
+        Ok(result) => {
+            end(pool, job, How::Complete)?;
+            Ok(result)
+        }
+        Err(error) => {
+            let message = error.to_string();
+            // The work's own error counts, whether or not the claim could be ended.
+            drop(end(pool, job, on_err.how::<T>(&text(&message))));
+            Err(error)
+        }
+    }
+}
+
+/// Works under a claim as [`run`] does, but leaves it to the work or the caller to finish the job; as [`crate::claim::keep`].
+///
+/// # Locking
+///
+/// As [`run`].
+///
+/// # Errors
+///
+/// [`Error::Lost`] if the claim was lost before the work returned and the job was not finished. What the work returns is inside the
+/// `Ok`.
+pub fn keep<T, P, R>(pool: &P, job: &Claimed<T>, work: impl FnOnce() -> R) -> Result<R, Error>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+{
+    let renewal = Renewal::start(pool, job)?;
+    let result = work();
+    drop(renewal);
+    if !job.is_finished() && (job.hold().is_lost() || job.hold().is_expired()) {
+        return Err(job.gone());
+    }
+    Ok(result)
+}
+
+fn end<T: Claim, P: Pool>(pool: &P, job: &Claimed<T>, how: How<'_>) -> Result<(), Error> {
+    let mut tries = Tries::of(job);
+    loop {
+        let outcome = if job.hold().end() == End::Done {
+            Ok(())
+        } else {
+            let attempt =
+                |conn: &mut P::Connection| answered(finish_unless_ended(conn.pg(), job, how));
+            on_pool(pool, attempt)
+        };
+        match tries.after(outcome) {
+            ControlFlow::Continue(again) => wait_until(again),
+            ControlFlow::Break(result) => return result,
+        }
+    }
+}
+
+fn on_pool<P: Pool, R>(
+    pool: &P,
+    step: impl FnOnce(&mut P::Connection) -> Result<R, Error>,
+) -> Result<R, Error> {
+    step(&mut pool.connection()?)
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "not a test: there is nothing to wait for but the time"
+)]
+fn wait_until(time: Instant) {
+    thread::sleep(time.saturating_duration_since(Instant::now()));
+}
+
+/// A thread that renews a claim until this value is dropped.
+struct Renewal {
+    _stop: Sender<()>,
+}
+
+impl Renewal {
+    fn start<T, P>(pool: &P, job: &Claimed<T>) -> Result<Self, Error>
+    where
+        T: Claim,
+        P: Pool + Clone + Send + 'static,
+    {
+        let (stop, stopped) = channel();
+        let (pool, job) = (pool.clone(), job.share());
+        let thread = thread::Builder::new().name("advisory-claim".into());
+        thread
+            .spawn(move || renew_until_lost(&pool, &job, &stopped))
+            .map_err(PoolError::new)?;
+        Ok(Self { _stop: stop })
+    }
+}
+
+fn renew_until_lost<T: Claim, P: Pool>(pool: &P, job: &Claimed<T>, stopped: &Receiver<()>) {
+    let (hold, every) = (job.hold(), every::<T>());
+    // Allows several tries before the expiry.
+    let pause = (every / 4).clamp(Duration::from_millis(5), Duration::from_secs(1));
+    let left = job.deadline().saturating_duration_since(Instant::now());
+    let mut wait = every.min(left / 2);
+    loop {
+        if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        wait = match hold.end() {
+            End::Done => return,
+            // The open transaction has the row locked, so nobody else can take it.
+            End::Inside(_) => {
+                let is_open = on_pool(pool, |conn| answered(is_open_on(conn.pg(), job)));
+                is_open.map_or(pause, |is_open| {
+                    hold.settle(!is_open);
+                    Duration::ZERO
+                })
+            }
+            _ if hold.is_lost() || hold.is_expired() => break,
+            _ => match on_pool(pool, |conn| answered(renew_on(conn.pg(), job))) {
+                Ok(true) => every,
+                Ok(false) if matches!(hold.end(), End::Inside(_)) => Duration::ZERO,
+                Ok(false) => break,
+                Err(_) => pause,
+            },
+        };
+    }
+    hold.lose();
+}

@@ -1,0 +1,51 @@
+//! A granted lease, whose writes are on blocking connections.
+
+use super::Error;
+use crate::blocking::Connection;
+use crate::driver::answered;
+use crate::lease;
+use std::ops::Deref;
+
+/// A granted lease, as [`lease::Lease`](crate::lease::Lease): its token, and the [`fence`](Self::fence) for blocking connections.
+///
+/// A clone is the same lease.
+#[derive(Clone, Debug)]
+pub struct Lease(pub(super) lease::Lease);
+
+impl Lease {
+    /// Checks in the open transaction that the token is current; as [`lease::Lease::fence`](crate::lease::Lease::fence).
+    ///
+    /// # Locking
+    ///
+    /// As [`lease::Lease::fence`](crate::lease::Lease::fence).
+    ///
+    /// # Errors
+    ///
+    /// As [`lease::Lease::fence`](crate::lease::Lease::fence).
+    pub fn fence<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
+        answered(self.0.fence_on(conn.pg()))
+    }
+
+    /// Marks the work as done in the transaction that writes its results; as
+    /// [`lease::Lease::complete`](crate::lease::Lease::complete).
+    ///
+    /// # Locking
+    ///
+    /// As [`lease::Lease::complete`](crate::lease::Lease::complete).
+    ///
+    /// # Errors
+    ///
+    /// As [`lease::Lease::complete`](crate::lease::Lease::complete).
+    pub fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
+        answered(self.0.complete_on(conn.pg()))
+    }
+}
+
+/// The token, the remaining time, and what else does not need a connection.
+impl Deref for Lease {
+    type Target = lease::Lease;
+
+    fn deref(&self) -> &lease::Lease {
+        &self.0
+    }
+}

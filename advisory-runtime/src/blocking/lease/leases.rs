@@ -1,0 +1,97 @@
+//! Acquires leases on connections of a blocking pool.
+
+use super::store::Blocking;
+use super::{Error, Event, Lease, LeaseGuard, Request, Row};
+use crate::blocking::Pool;
+use crate::driver::wait;
+use crate::lease;
+
+/// Acquires a lease in `public.advisory_lease`, and renews it in the background until it is finished or dropped: [`Leases::acquire`].
+///
+/// # Locking
+///
+/// As [`lease::Leases::acquire`](crate::lease::Leases::acquire).
+///
+/// # Errors
+///
+/// As [`Leases::acquire`].
+///
+/// # Examples
+///
+/// See [`blocking::lease`](super).
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
+    pool: &P,
+    request: impl Into<Request>,
+) -> Result<LeaseGuard, Error> {
+    Leases::new(pool.clone()).acquire(request)
+}
+
+/// A lease table, and the blocking pool whose connections reach it; as [`lease::Leases`](crate::lease::Leases).
+#[derive(Clone)]
+pub struct Leases<P>(lease::Leases<Blocking<P>>);
+
+impl<P> std::fmt::Debug for Leases<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
+    /// Leases in `public.advisory_lease`.
+    pub fn new(pool: P) -> Self {
+        Self(lease::Leases::new(Blocking(pool)))
+    }
+
+    /// Leases in this table.
+    #[must_use]
+    pub fn table(self, table: impl Into<lease::Table>) -> Self {
+        Self(self.0.table(table.into()))
+    }
+
+    /// Calls this for each event, on the thread that renews every lease of the process, so it must not block. A panic is caught and
+    /// discarded.
+    #[must_use]
+    pub fn observed(self, observer: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+        Self(self.0.observed(observer))
+    }
+
+    /// Acquires a lease, and renews it in the background until it is finished or dropped.
+    ///
+    /// # Locking
+    ///
+    /// As [`lease::Leases::acquire`](crate::lease::Leases::acquire), on a connection of the pool. A call that waits holds none between two
+    /// tries.
+    ///
+    /// # Errors
+    ///
+    /// As [`lease::Leases::acquire`](crate::lease::Leases::acquire). [`Error::NoRuntime`] if the thread for the renewals could not be
+    /// started.
+    ///
+    /// # Examples
+    ///
+    /// See [`blocking::lease`](super).
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn acquire(&self, request: impl Into<Request>) -> Result<LeaseGuard, Error> {
+        let request = request.into().with_origin();
+        Ok(LeaseGuard::new(wait(self.0.acquire_recorded(request))?))
+    }
+
+    /// Asks the server whether the lease is held; as [`lease::Leases::holds`](crate::lease::Leases::holds).
+    ///
+    /// # Errors
+    ///
+    /// As [`lease::Leases::holds`](crate::lease::Leases::holds).
+    pub fn holds(&self, lease: &Lease) -> Result<bool, Error> {
+        wait(self.0.holds(lease))
+    }
+
+    /// Lists the leases of the table on a connection of the pool; as [`lease::Leases::list`](crate::lease::Leases::list).
+    ///
+    /// # Errors
+    ///
+    /// As [`lease::Leases::list`](crate::lease::Leases::list).
+    pub fn list(&self) -> Result<Vec<Row>, Error> {
+        wait(self.0.list())
+    }
+}

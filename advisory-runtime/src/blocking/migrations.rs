@@ -1,0 +1,59 @@
+//! Diesel's migrations, run by one process at a time, with blocking Diesel; as [`crate::migrations`].
+
+use crate::driver::answered;
+use crate::lock;
+use crate::migrations::{Error, Migrator, Report, migrate};
+use diesel::Connection;
+use diesel::pg::PgConnection;
+
+/// Runs the pending migrations, one process at a time; as [`Migrator::run`].
+///
+/// It takes the migrations, for a run with the defaults of [`Migrator`], or a `Migrator`.
+///
+/// # Locking
+///
+/// As [`Migrator::run`]. Diesel's blocking connections do not show whether there is a pooler. So each run opens a second connection and
+/// calls [`blocking::session::verify`](crate::blocking::session::verify).
+///
+/// # Errors
+///
+/// As [`Migrator::run`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::blocking::migrations;
+/// # type Migrations = diesel_migrations::FileBasedMigrations;
+/// # fn embedded() -> Migrations { Migrations::find_migrations_directory().unwrap() }
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let url = std::env::var("DATABASE_URL")?;
+///     // `embed_migrations!()` in your program.
+///     let migrations: Migrations = embedded();
+///     migrations::run(&url, migrations)?;
+///     Ok(())
+/// }
+/// ```
+pub fn run(url: &str, migrations: impl Into<Migrator>) -> Result<Report, Error> {
+    let open = || PgConnection::establish(url).map_err(|error| Error::of_connecting(error, url));
+    let (mut conn, mut second) = (open()?, open()?);
+    answered(lock::verify(&mut conn, &mut second)).map_err(Error::of_lock)?;
+    drop(second);
+    run_on(&mut conn, migrations)
+}
+
+/// Runs the pending migrations on a connection of yours; as [`Migrator::run_on`], but it does not look for a pooler.
+///
+/// The connection stays usable, also after an error and after a panic of a callback, unless it was lost.
+///
+/// # Locking
+///
+/// As [`Migrator::run`].
+///
+/// # Errors
+///
+/// As [`Migrator::run`].
+pub fn run_on(conn: &mut PgConnection, migrations: impl Into<Migrator>) -> Result<Report, Error> {
+    let (report, _) = answered(migrate(conn, migrations.into()))?;
+    Ok(report)
+}

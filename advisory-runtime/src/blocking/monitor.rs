@@ -1,0 +1,82 @@
+//! The live locks by name, on blocking connections; as [`crate::monitor`].
+
+use super::Connection;
+use crate::Error;
+use crate::driver::answered;
+#[cfg(feature = "diesel-async")]
+use crate::monitor::Lease;
+use crate::monitor::{self, Backend, Claims, LockHolder, Locks, Names, Refused, Signal};
+
+/// Lists the advisory locks of the connection's database: see [`monitor::locks`].
+///
+/// # Errors
+///
+/// [`Error::Database`].
+pub fn locks<C: Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
+    answered(monitor::read(conn.pg(), names))
+}
+
+/// Lists every lease of a table that is held: see [`monitor::leases`].
+///
+/// # Errors
+///
+/// [`lease::Error::Database`](crate::lease::Error::Database).
+#[cfg(feature = "diesel-async")]
+pub fn leases<C: Connection>(
+    conn: &mut C,
+    table: &crate::lease::Table,
+    names: &Names,
+) -> Result<Vec<Lease>, crate::lease::Error> {
+    Ok(monitor::named(answered(table.list_on(conn.pg()))?, names))
+}
+
+/// Counts the rows of a table by the states of their claims: see [`monitor::claims`].
+///
+/// # Errors
+///
+/// [`claim::Error::Database`](crate::claim::Error::Database).
+pub fn claims<T: crate::claim::Claim, C: Connection>(
+    conn: &mut C,
+) -> Result<Claims, crate::claim::Error> {
+    answered(crate::claim::counts_on::<T, _>(conn.pg()))
+}
+
+/// Asks who holds what a call did not get: see [`monitor::holders`].
+///
+/// # Errors
+///
+/// As [`monitor::holders`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Error, blocking::monitor};
+///
+/// fn tell(error: &Error, conn: &mut diesel::PgConnection) -> Result<(), Error> {
+///     for holder in monitor::holders(conn, error)? {
+///         eprintln!("{holder}");
+///     }
+///     Ok(())
+/// }
+/// ```
+pub fn holders<C: Connection, E: Refused>(conn: &mut C, error: &E) -> Result<Vec<LockHolder>, E> {
+    answered(monitor::holders_on(conn.pg(), error))
+}
+
+/// Cancels the statement that a backend runs: see [`monitor::cancel`].
+///
+/// # Errors
+///
+/// [`Error::Database`].
+pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
+    answered(monitor::cancel_on(conn.pg(), backend))
+}
+
+/// Terminates a backend's session: see [`monitor::terminate`].
+///
+/// # Errors
+///
+/// [`Error::Database`].
+pub fn terminate<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
+    answered(monitor::terminate_on(conn.pg(), backend))
+}

@@ -1,0 +1,125 @@
+//! Session-level locks on blocking connections; as [`crate::session`].
+
+use super::{Connection, LockGuard, OwnedLockGuard, Pool};
+use crate::driver::answered;
+use crate::{Error, OwnedLockError, Request, lock};
+
+/// Takes session-level locks; as [`crate::session::acquire`].
+///
+/// # Locking
+///
+/// As [`crate::session::acquire`].
+///
+/// # Errors
+///
+/// As [`crate::session::acquire`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Error, Request, Wait, blocking::session};
+/// use diesel::pg::PgConnection;
+///
+/// fn f(conn: &mut PgConnection) -> Result<(), Error> {
+///     let mut guard = session::acquire(conn, Request::new(42).wait(Wait::Never))?;
+///     let result: Result<(), Error> = work(guard.conn());
+///     guard.finish(result)
+/// }
+/// # fn work(_: &mut PgConnection) -> Result<(), Error> { Ok(()) }
+/// ```
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn acquire<C: Connection>(
+    conn: &mut C,
+    request: impl Into<Request>,
+) -> Result<LockGuard<'_, C>, Error> {
+    answered(lock::acquire(conn, C::pg, request.into().with_origin()))
+}
+
+/// Takes session-level locks on a connection that the guard owns; as [`crate::session::acquire_owned`].
+///
+/// The connection is a `PgConnection`, or a pooled one of r2d2 by value. Dropping the guard rolls back and releases the lock at
+/// once, and the connection goes back to its pool.
+///
+/// # Locking
+///
+/// As [`crate::session::acquire_owned`].
+///
+/// # Errors
+///
+/// As [`crate::session::acquire_owned`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Error, Request, Wait, blocking::session};
+/// use diesel::pg::PgConnection;
+///
+/// fn export(conn: PgConnection, files: &[&str]) -> Result<(PgConnection, usize), Error> {
+///     let mut lock = session::acquire_owned(conn, Request::new(42).wait(Wait::Never))?;
+///     for file in files {
+///         upload(file); // takes minutes
+///         lock.check()?;
+///     }
+///     lock.finish(Ok(files.len()))
+/// }
+/// # fn upload(_: &str) {}
+/// ```
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn acquire_owned<C: Connection>(
+    connection: C,
+    request: impl Into<Request>,
+) -> Result<OwnedLockGuard<C>, OwnedLockError<C>> {
+    let request = request.into().with_origin();
+    answered(lock::acquire_owned(connection, C::pg, request))
+}
+
+/// Takes session-level locks on a connection of a pool, which has it while this waits; as [`crate::session::acquire_from`].
+///
+/// Dropping the guard rolls back and releases the lock at once, and the connection goes back to its pool.
+///
+/// # Locking
+///
+/// As [`crate::session::acquire_from`].
+///
+/// # Errors
+///
+/// As [`crate::session::acquire_from`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Error, Request, blocking::session};
+/// use diesel::pg::PgConnection;
+/// use diesel::r2d2::{ConnectionManager, Pool};
+/// use std::time::Duration;
+///
+/// fn import(pool: &Pool<ConnectionManager<PgConnection>>) -> Result<(), Error> {
+///     let request = Request::new(42).wait(Duration::from_secs(600));
+///     let lock = session::acquire_from(pool, request)?;
+///     // …
+///     lock.finish(Ok::<_, Error>(()))?;
+///     Ok(())
+/// }
+/// ```
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn acquire_from<P: Pool + ?Sized>(
+    pool: &P,
+    request: impl Into<Request>,
+) -> Result<OwnedLockGuard<P::Connection>, Error> {
+    let connect = || std::future::ready(pool.connection());
+    let request = request.into().with_origin();
+    answered(lock::acquire_from(connect, Connection::pg, request))
+}
+
+/// Checks with two connections that session-level locks exclude each other; as [`crate::session::verify`].
+///
+/// # Locking
+///
+/// As [`crate::session::verify`].
+///
+/// # Errors
+///
+/// As [`crate::session::verify`].
+pub fn verify<C: Connection>(first: &mut C, second: &mut C) -> Result<(), Error> {
+    answered(lock::verify(first.pg(), second.pg()))
+}

@@ -1,0 +1,110 @@
+//! The SQL types that the columns of a claim can have, and the SQL that differs between them.
+
+use diesel::sql_types::{BigInt, Integer, Nullable, SmallInt, Text, Timestamp, Timestamptz, Uuid};
+
+/// A type of time: `Timestamptz`, or `Timestamp`, which is written and read in UTC.
+#[diagnostic::on_unimplemented(
+    message = "a claim can't use a column of the type `{Self}` as a time",
+    label = "the type of this column",
+    note = "expected `Timestamptz`, or `Timestamp`, which is written and read in UTC"
+)]
+pub trait Time {
+    /// The SQL around a `timestamptz` that turns it into this type.
+    #[doc(hidden)]
+    const AROUND: [&'static str; 2];
+    #[doc(hidden)]
+    const IS_NULLABLE: bool;
+}
+
+impl Time for Timestamptz {
+    const AROUND: [&'static str; 2] = ["", ""];
+    const IS_NULLABLE: bool = false;
+}
+
+// Independent of the session's `TimeZone`.
+impl Time for Timestamp {
+    const AROUND: [&'static str; 2] = ["pg_catalog.timezone('UTC',", ")"];
+    const IS_NULLABLE: bool = false;
+}
+
+impl Time for Nullable<Timestamptz> {
+    const AROUND: [&'static str; 2] = Timestamptz::AROUND;
+    const IS_NULLABLE: bool = true;
+}
+
+impl Time for Nullable<Timestamp> {
+    const AROUND: [&'static str; 2] = Timestamp::AROUND;
+    const IS_NULLABLE: bool = true;
+}
+
+/// A type of time in a column that can be NULL.
+#[diagnostic::on_unimplemented(
+    message = "a claim can't use a column of the type `{Self}` as a time that can be NULL",
+    label = "the type of this column",
+    note = "expected `Nullable<Timestamptz>`, or `Nullable<Timestamp>`, which is written and read in UTC"
+)]
+pub trait NullableTime: Time {}
+
+impl NullableTime for Nullable<Timestamptz> {}
+impl NullableTime for Nullable<Timestamp> {}
+
+/// A type that says which claim holds a row: `Nullable<Text>`, for the worker's name, `#` and a UUID, or `Nullable<Uuid>` for the UUID
+/// alone.
+#[diagnostic::on_unimplemented(
+    message = "a claim can't use a column of the type `{Self}` to say who holds the row",
+    label = "the type of this column",
+    note = "expected `Nullable<Text>` for the worker's name and a UUID, or `Nullable<Uuid>` for the UUID alone"
+)]
+pub trait HolderType {
+    /// The value of a new claim; `\0b` is the worker's name.
+    #[doc(hidden)]
+    const NEW: &'static str;
+    /// The value of an existing claim, of which `\0b` is the text.
+    #[doc(hidden)]
+    const OLD: &'static str;
+    /// The SQL around the column that turns it into a text.
+    #[doc(hidden)]
+    const AROUND: [&'static str; 2];
+}
+
+impl HolderType for Nullable<Text> {
+    const NEW: &'static str = "CAST(\0b AS pg_catalog.text) OPERATOR(pg_catalog.||) '#' OPERATOR(pg_catalog.||) \
+         CAST(pg_catalog.gen_random_uuid() AS pg_catalog.text)";
+    const OLD: &'static str = "\0b";
+    const AROUND: [&'static str; 2] = ["", ""];
+}
+
+impl HolderType for Nullable<Uuid> {
+    const NEW: &'static str = "pg_catalog.gen_random_uuid()";
+    const OLD: &'static str = "CAST(\0b AS pg_catalog.uuid)";
+    const AROUND: [&'static str; 2] = ["CAST(", " AS pg_catalog.text)"];
+}
+
+/// An integer type that counts attempts.
+#[diagnostic::on_unimplemented(
+    message = "a claim can't count attempts in a column of the type `{Self}`",
+    label = "the type of this column",
+    note = "expected `Integer`, `SmallInt` or `BigInt`"
+)]
+pub trait Count {
+    #[doc(hidden)]
+    const MAX: i64;
+}
+
+impl Count for SmallInt {
+    const MAX: i64 = i16::MAX as i64;
+}
+
+impl Count for Integer {
+    const MAX: i64 = i32::MAX as i64;
+}
+
+impl Count for BigInt {
+    const MAX: i64 = i64::MAX;
+}
+
+impl<S: Count + diesel::sql_types::SqlType<IsNull = diesel::sql_types::is_nullable::NotNull>> Count
+    for Nullable<S>
+{
+    const MAX: i64 = S::MAX;
+}

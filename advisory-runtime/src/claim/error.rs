@@ -1,0 +1,81 @@
+//! The error of a claim.
+
+use crate::error::{CommonMessage, ErrorRef, PoolError, find, product_error};
+use diesel::result::Error as DieselError;
+use std::fmt;
+
+/// What can go wrong with a claim.
+///
+/// An error type of yours receives it through `From<advisory_runtime::claim::Error>`. It converts into one of Diesel's, in which
+/// [`Error::find`] finds it again.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The claim was lost: it had expired, was taken over, or was already finished. Nothing was changed, and another worker may have the
+    /// row. Work under it was dropped, unless it blocked its thread.
+    #[non_exhaustive]
+    Lost {
+        /// The table, and the value of `locked_by`.
+        claim: String,
+    },
+    /// The statement that ends the claim got no answer, so the job may be completed or not. Look for its effect before you run it again.
+    #[non_exhaustive]
+    CommitUnknown {
+        /// The table, and the value of `locked_by`.
+        claim: String,
+        /// How the connection ended.
+        source: DieselError,
+    },
+    /// A transaction is open, whose rollback would undo the renewal. No SQL was sent.
+    #[non_exhaustive]
+    InTransaction {
+        /// The table, and the value of `locked_by`.
+        claim: String,
+    },
+    /// The connection is closed: an earlier call on it was dropped before its end, or the connection was lost. No SQL was sent.
+    #[non_exhaustive]
+    BrokenConnection {
+        /// The table, and the value of `locked_by`.
+        claim: String,
+    },
+    /// The pool could not provide a connection, or the server did not answer in time.
+    Pool(PoolError),
+    /// Any other error of the database, or of a statement in work that returns this error.
+    Database(DieselError),
+}
+
+impl Error {
+    /// The database's error behind this one, if there is one: its kind, message and constraint.
+    #[must_use]
+    pub const fn database(&self) -> Option<&DieselError> {
+        match self {
+            Self::Database(source) | Self::CommitUnknown { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Finds a claim's error in an error of another type, by its chain of sources, as [`advisory_runtime::Error::find`] does for a
+    /// lock's.
+    ///
+    /// [`advisory_runtime::Error::find`]: crate::Error::find
+    #[must_use]
+    pub fn find<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<ErrorRef<'e, Self>> {
+        find(error)
+    }
+}
+
+product_error!(Error);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (message, claim) = match self {
+            Self::Lost { claim } => (CommonMessage::Lost, claim),
+            Self::CommitUnknown { claim, .. } => (CommonMessage::CommitUnknown, claim),
+            Self::InTransaction { claim } => (CommonMessage::InTransaction, claim),
+            Self::BrokenConnection { claim } => (CommonMessage::BrokenConnection, claim),
+            Self::Pool(error) => return fmt::Display::fmt(error, f),
+            Self::Database(error) => return fmt::Display::fmt(error, f),
+        };
+        message.write(f, &format_args!("claim `{claim}`"))
+    }
+}

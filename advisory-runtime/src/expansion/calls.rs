@@ -1,0 +1,100 @@
+//! The three calls of a locked function, and those of its queue and its polls, on a connection inside another value.
+#![allow(
+    missing_docs,
+    clippy::missing_errors_doc,
+    reason = "for the expansion alone; what is not obvious is said"
+)]
+
+#[cfg(feature = "diesel-async")]
+use crate::LockGuard;
+use crate::lock::{self, ConnAccessor, Tries, Turn};
+use crate::{Error, Request};
+#[cfg(feature = "diesel-async")]
+use diesel_async::AsyncPgConnection;
+
+#[cfg(feature = "diesel-async")]
+pub async fn begin_at<O: ?Sized>(
+    owner: &mut O,
+    accessor: ConnAccessor<O, AsyncPgConnection>,
+    request: Request,
+) -> Result<LockGuard<'_, O>, Error> {
+    lock::begin(owner, accessor, request).await
+}
+
+#[cfg(feature = "diesel-async")]
+pub async fn acquire_at<O: ?Sized>(
+    owner: &mut O,
+    accessor: ConnAccessor<O, AsyncPgConnection>,
+    request: Request,
+) -> Result<LockGuard<'_, O>, Error> {
+    lock::acquire(owner, accessor, request).await
+}
+
+/// Ends a call whose body was dropped because of `max_hold`.
+#[cfg(feature = "diesel-async")]
+pub async fn exceed<O: ?Sized>(guard: LockGuard<'_, O>) -> Error {
+    guard.exceed().await
+}
+
+/// Waits for the call's turn in the queue of this process.
+#[cfg(feature = "diesel-async")]
+pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
+    lock::queue(request, limit).await
+}
+
+/// One try on a connection: `None` if the locks are held, and another try follows after [`pause`].
+#[cfg(feature = "diesel-async")]
+pub async fn try_at<'o, O: ?Sized>(
+    tries: &mut Tries,
+    owner: &'o mut O,
+    accessor: ConnAccessor<O, AsyncPgConnection>,
+) -> Result<Option<LockGuard<'o, O>>, Error> {
+    tries.attempt(owner, accessor).await
+}
+
+/// Waits until the next try, without a connection.
+#[cfg(feature = "diesel-async")]
+pub async fn pause(tries: &mut Tries) {
+    tries.pause::<AsyncPgConnection>().await;
+}
+
+/// The same on blocking connections.
+#[cfg(feature = "postgres")]
+pub(super) mod blocking {
+    use super::{ConnAccessor, Error, Request, Tries, Turn, lock};
+    use crate::blocking::LockGuard;
+    use crate::driver::answered;
+    use diesel::pg::PgConnection;
+
+    pub fn begin_at<O: ?Sized>(
+        owner: &mut O,
+        accessor: ConnAccessor<O, PgConnection>,
+        request: Request,
+    ) -> Result<LockGuard<'_, O>, Error> {
+        answered(lock::begin(owner, accessor, request))
+    }
+
+    pub fn acquire_at<O: ?Sized>(
+        owner: &mut O,
+        accessor: ConnAccessor<O, PgConnection>,
+        request: Request,
+    ) -> Result<LockGuard<'_, O>, Error> {
+        answered(lock::acquire(owner, accessor, request))
+    }
+
+    pub fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
+        lock::queue_on_thread(request, limit)
+    }
+
+    pub fn try_at<'o, O: ?Sized>(
+        tries: &mut Tries,
+        owner: &'o mut O,
+        accessor: ConnAccessor<O, PgConnection>,
+    ) -> Result<Option<LockGuard<'o, O>>, Error> {
+        answered(tries.attempt(owner, accessor))
+    }
+
+    pub fn pause(tries: &mut Tries) {
+        answered(tries.pause::<PgConnection>());
+    }
+}

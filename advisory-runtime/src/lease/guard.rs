@@ -1,0 +1,201 @@
+//! Runs a body under a lease that is renewed in the background, and ends the lease.
+
+use super::task::Finish;
+use super::{Error, Lease, body_leases};
+use crate::PoolError;
+use crate::debug::LockSet;
+use crate::error::Fallible;
+use crate::observe::{Outcome, Telemetry};
+use crate::renewal::{End, Stop, watch};
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// A lease that is renewed until it is finished or dropped.
+///
+/// It borrows nothing, so it can be stored in a struct or moved to a task. Dropping it, also by a panic, releases the lease in the
+/// background. If the process dies, the lease expires.
+#[derive(Debug)]
+#[must_use = "dropping it releases the lease"]
+pub struct LeaseGuard {
+    pub(super) lease: Lease,
+    pub(super) finish: Option<oneshot::Sender<Finish>>,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) since: Instant,
+    pub(super) telemetry: Option<Telemetry>,
+    /// For the recorded order of locks.
+    pub(super) lock_set: Option<Arc<LockSet>>,
+}
+
+impl LeaseGuard {
+    /// The lease, for the body.
+    #[must_use]
+    pub const fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    #[doc(hidden)]
+    #[must_use]
+    pub fn acquired(&self) -> Lease {
+        self.lease.clone()
+    }
+
+    /// Runs a body under the lease, and drops it before the lease expires.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if a renewal was refused, or the server could not be reached until a tenth of the ttl, at most a second,
+    /// before the expiry. The body was dropped, or ended too late. [`Error::HoldExceeded`] after the request's `max_hold`: the body
+    /// was dropped and the lease released. [`Error::CommitUnknown`] if the body did not return in time after [`Lease::complete`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the body is dropped, and the lease goes on.
+    pub async fn run<F: Future>(&mut self, body: F) -> Result<F::Output, Error> {
+        let outcome = self.watch(body).await;
+        if matches!(outcome, Err(Error::HoldExceeded { .. })) {
+            drop(self.send_finish(None).await);
+        }
+        if let Err(error) = &outcome
+            && let Some(mut telemetry) = self.telemetry.take()
+        {
+            telemetry.record_end(Err(error));
+        }
+        outcome
+    }
+
+    async fn watch<F: Future>(&self, body: F) -> Result<F::Output, Error> {
+        let hold = &self.lease.hold;
+        // A limit beyond the clock's range never comes.
+        let limit = self
+            .max_hold
+            .and_then(|limit| self.since.checked_add(limit));
+        let enter = || {
+            #[cfg(feature = "tracing")]
+            let span = self
+                .telemetry
+                .as_ref()
+                .map(|telemetry| telemetry.span().entered());
+            #[cfg(not(feature = "tracing"))]
+            let span = ();
+            let lock_set = self.lock_set.as_ref();
+            (
+                span,
+                lock_set.map(|set| body_leases::enter(&self.lease, set)),
+            )
+        };
+        match watch(hold, limit, enter, body).await {
+            Err(Stop::Exceeded) => Err(Error::HoldExceeded {
+                lock: self.lease.name(),
+                max_hold: self.max_hold.unwrap_or_default(),
+            }),
+            Err(Stop::Unanswered) if matches!(hold.end(), End::Inside(_) | End::Done) => {
+                Err(Error::CommitUnknown {
+                    lock: self.lease.name(),
+                    source: hold.reason().unwrap_or_else(no_return),
+                })
+            }
+            // A body that blocks its thread cannot be dropped in time.
+            Ok(result) if !hold.is_over() || matches!(hold.end(), End::Inside(_) | End::Done) => {
+                Ok(result)
+            }
+            _ => Err(self.lost()),
+        }
+    }
+
+    /// Releases the lease or, if the result is `Ok` and the request has a `keep`, marks the key as done for that time.
+    ///
+    /// # Locking
+    ///
+    /// One `UPDATE` of the row, if it is this grant's, on a connection of the pool.
+    ///
+    /// # Errors
+    ///
+    /// The body's own error. For an `Ok`, [`Error::Lost`] if the lease was lost before the body returned, or the key could not be
+    /// kept. If the transaction of [`Lease::complete`] was rolled back, [`Error::RolledBack`], and the key is released; but
+    /// [`Error::Lost`] if the key was no longer held. [`Error::CommitUnknown`] if the server cannot be reached to say whether that
+    /// transaction was committed. Any other release that does not reach the server is not an error: the lease expires.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the lease is released in the background.
+    pub async fn finish<T, E: From<Error>>(mut self, result: Result<T, E>) -> Result<T, E> {
+        self.finish_recorded(result).await?
+    }
+
+    pub(crate) async fn finish_recorded<R: Fallible>(&mut self, result: R) -> Result<R, Error> {
+        let telemetry = self.telemetry.take();
+        let ended = self.finish_inner(result).await;
+        if let Some(mut telemetry) = telemetry {
+            telemetry.record_end(match &ended {
+                Ok(result) if result.is_ok() => Ok(Outcome::Done),
+                Ok(_) => Ok(Outcome::Failed),
+                Err(error) => Err(error),
+            });
+        }
+        ended
+    }
+
+    async fn finish_inner<R: Fallible>(&mut self, result: R) -> Result<R, Error> {
+        let keep = self.lease.keep.filter(|_| result.is_ok());
+        let hold = Arc::clone(&self.lease.hold);
+        let is_complete = matches!(hold.end(), End::Inside(_) | End::Done);
+        let was_held = is_complete || !hold.is_over();
+        let ended = self.send_finish(keep).await;
+        if !result.is_ok() {
+            return Ok(result);
+        }
+        match ended {
+            Err(undone @ Error::RolledBack { .. }) => Err(undone),
+            // The transaction of `complete` was rolled back, and the lease was lost.
+            Ok(false) if hold.end() == End::RolledBack => Err(self.lost()),
+            // Nobody can say whether it was committed.
+            Err(error) if self.lease.would_be_kept() => Err(Error::CommitUnknown {
+                lock: self.lease.name(),
+                source: error.into(),
+            }),
+            _ if is_complete => Ok(result),
+            Err(error) if was_held && keep.is_some() => {
+                Err(self.lease.lost_because(Some(error.into())))
+            }
+            Ok(true) | Err(_) if was_held => Ok(result),
+            _ => Err(self.lost()),
+        }
+    }
+
+    /// Releases the lease, unless it was finished.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn release(&mut self) {
+        drop(self.send_finish(None).await);
+    }
+
+    async fn send_finish(&mut self, keep: Option<Duration>) -> Result<bool, Error> {
+        let Some(finish) = self.finish.take() else {
+            return Ok(false);
+        };
+        let (reply, ended) = oneshot::channel();
+        if finish.send(Finish { keep, reply }).is_err() {
+            return Ok(false);
+        }
+        ended
+            .await
+            .unwrap_or_else(|gone| Err(PoolError::new(gone).into()))
+    }
+
+    fn lost(&self) -> Error {
+        self.lease.lost_because(self.lease.hold.reason())
+    }
+}
+
+/// The connection of the body's transaction counts as lost.
+fn no_return() -> DieselError {
+    let message = "the call did not return in time after `complete`".to_owned();
+    DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(message))
+}
+
+/// What the attribute's expansion calls.
+pub async fn finish_at<R: Fallible>(mut guard: LeaseGuard, result: R) -> Result<R, Error> {
+    guard.finish_recorded(result).await
+}

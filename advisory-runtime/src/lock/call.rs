@@ -1,0 +1,277 @@
+//! One locked call: its request and its state. It knows no connection.
+
+use super::acquired::Acquired;
+use super::way::{Acquisition, Question, Way, session};
+use crate::driver::{Driver, Unfinished};
+use crate::error::{BusyLock, LockName, is_interrupted};
+use crate::observe::Telemetry;
+use crate::sql::try_lock::TryLock;
+use crate::{Error, Isolation, Key, Request, Wait, debug};
+use diesel::QueryResult;
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+/// The request and the state of one locked call.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// Of a call that polls, the current try.
+    pub(super) request: Request,
+    pub(super) way: Way,
+    pub(super) phase: Phase,
+    /// The depth of the outer transaction, as Diesel counts it.
+    pub(super) outer: Option<NonZeroU32>,
+    /// The backend that must serve the statements that take and release session-level locks, where that can be known.
+    pub(super) process: Option<i32>,
+    /// For a lock with permits, the one that it took.
+    pub(super) permit: Option<Key>,
+    /// SQL that restores the settings that a session-level lock with `max_hold` changes.
+    pub(super) restore_timeouts: Option<String>,
+    timing: Timing,
+    pub(super) checks: debug::Checks,
+    pub(super) telemetry: Option<Telemetry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Timing {
+    started: Instant,
+    acquired: Instant,
+    /// With the time in the queue of this process.
+    waited: Duration,
+}
+
+/// What a call may have left at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing: nothing was sent, or the call has ended.
+    Idle,
+    /// The locks, or a request for them, and the body's statements.
+    Open,
+    /// The end was sent, and must not be cancelled.
+    Finishing,
+}
+
+impl Call {
+    /// A call on the connection at this address.
+    pub(super) fn new(address: usize, way: Way, request: Request) -> Self {
+        let needs_session = way == Way::Session || request.isolation != Isolation::ReadCommitted;
+        let checks = debug::Checks::new(address, &request, needs_session);
+        let started = Instant::now();
+        Self {
+            request,
+            way,
+            phase: Phase::Idle,
+            outer: None,
+            process: None,
+            permit: None,
+            restore_timeouts: None,
+            timing: Timing {
+                started,
+                acquired: started,
+                waited: Duration::ZERO,
+            },
+            checks,
+            telemetry: None,
+        }
+    }
+
+    fn name(&self) -> LockName {
+        LockName::new(self.request.pattern, &self.request.keys)
+    }
+
+    /// The name of the lock in an error.
+    pub(super) fn lock(&self) -> Cow<'static, str> {
+        self.name().text()
+    }
+
+    pub(super) fn acquired<D>(&self) -> Acquired<D> {
+        Acquired {
+            name: self.name(),
+            keys: self.request.keys.clone(),
+            permit: self.permit,
+            permits: match self.permit {
+                Some(_) => Vec::new(),
+                None => self.request.permits.clone(),
+            },
+            mode: self.request.mode,
+            waited: self.timing.waited,
+            driver: PhantomData,
+        }
+    }
+
+    /// How long the acquisition took, with the time in the queue of this process.
+    pub(super) const fn waited(&self) -> Duration {
+        self.timing.waited
+    }
+
+    /// Whether a wait at the server has lasted for at least this long.
+    pub(super) fn has_waited(&self, budget: Duration) -> bool {
+        self.timing.waited.saturating_sub(self.request.queued) >= budget
+    }
+
+    /// The error of a try: another session holds one of the keys.
+    pub(super) fn not_available(&self) -> Error {
+        Error::NotAvailable {
+            lock: self.lock(),
+            busy: self.busy(),
+        }
+    }
+
+    /// The keys that another session may hold: of a lock with permits, those of all permits.
+    pub(super) fn busy(&self) -> BusyLock {
+        BusyLock::new(match &self.request.permits[..] {
+            [] => &self.request.keys,
+            permits => permits,
+        })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.request
+            .max_hold
+            .is_some_and(|max_hold| self.timing.acquired.elapsed() > max_hold)
+    }
+
+    pub(super) fn hold_exceeded(&self) -> Error {
+        Error::HoldExceeded {
+            lock: self.lock(),
+            max_hold: self.request.max_hold.unwrap_or_default(),
+        }
+    }
+
+    /// Records whether the locks were acquired.
+    pub(super) fn record_acquisition(&mut self, acquired: &Result<(), Error>) {
+        let waited = self.timing.waited;
+        if let Some(telemetry) = &mut self.telemetry {
+            match acquired {
+                Ok(()) => telemetry.record_acquired(waited),
+                Err(error) => telemetry.record_refusal(error),
+            }
+        }
+    }
+
+    /// Asks for the locks, and measures the wait. Returns whether they were taken. The outer error is the message's, the inner one the
+    /// question's.
+    pub(super) async fn send<D: Driver>(
+        &mut self,
+        conn: &mut D,
+        acquisition: Acquisition,
+    ) -> QueryResult<QueryResult<bool>> {
+        self.phase = Phase::Open;
+        let Acquisition { message, question } = acquisition;
+        let sent = match question {
+            None => conn.execute(&message).await.map(|()| Ok(true)),
+            Some(question) => Box::pin(self.ask(conn, &message, &question)).await,
+        };
+        self.note_time();
+        sent
+    }
+
+    /// As [`send`](Self::send) for a query alone.
+    pub(super) async fn try_lock<D: Driver>(
+        &mut self,
+        conn: &mut D,
+        query: TryLock,
+    ) -> QueryResult<Option<bool>> {
+        self.phase = Phase::Open;
+        let answer = conn.try_lock(query).await;
+        self.note_time();
+        query.is_taken(answer?.as_deref())
+    }
+
+    fn note_time(&mut self) {
+        let acquired = Instant::now();
+        self.timing.acquired = acquired;
+        self.timing.waited = acquired.duration_since(self.timing.started) + self.request.queued;
+    }
+
+    async fn ask<D: Driver>(
+        &mut self,
+        conn: &mut D,
+        message: &str,
+        question: &Question,
+    ) -> QueryResult<QueryResult<bool>> {
+        let source = match conn.execute_and_ask(message, &question.sql).await? {
+            Ok(rows) => {
+                if rows == 0
+                    && let Some(undo) = question.undo_miss()
+                    && let Err(error) = conn.execute(&undo).await
+                {
+                    // The transaction may still be open, with some of several keys.
+                    self.abandon(conn);
+                    return Err(error);
+                }
+                return Ok(Ok(self.note_answer(rows)));
+            }
+            Err(source) => source,
+        };
+        // Behind a pooler that does not track prepared statements, the statement's name can be taken (42P05), or the statement can be
+        // gone before it is executed (26000).
+        if is_interrupted(&source)
+            && let Some(undo) = &question.undo
+            && conn.execute(undo).await.is_ok()
+        {
+            let asked = conn.execute(&question.by_text(message)).await;
+            return Ok(asked.map(|()| true));
+        }
+        Ok(Err(source))
+    }
+
+    /// Whether a question with this many rows has taken the locks. With permits, the number of rows is the position of the one taken.
+    fn note_answer(&mut self, rows: usize) -> bool {
+        let last = rows.checked_sub(1);
+        let permit = last.and_then(|last| self.request.permits.get(last));
+        self.permit = permit.copied();
+        last.is_some()
+    }
+
+    /// Restores the session's own timeouts, and releases session-level locks: in this order, so that no statement comes behind the
+    /// release, whose interruption would hide that the locks were held.
+    pub(super) fn release_message(&self) -> String {
+        let keys = match &self.permit {
+            Some(permit) => std::slice::from_ref(permit),
+            None => &*self.request.keys,
+        };
+        let release = session::release_keys(keys, self.request.mode, self.process);
+        match &self.restore_timeouts {
+            Some(restore) => format!("{restore};{release}"),
+            None => release,
+        }
+    }
+
+    /// Leaves the call where it is: if it has not ended, it is abandoned.
+    pub(super) fn leave<D: Driver>(&mut self, conn: &mut D) {
+        if self.phase != Phase::Idle {
+            self.abandon(conn);
+        }
+    }
+
+    /// Leaves the call before its end. See [`Driver::abandon`].
+    pub(super) fn abandon<D: Driver>(&mut self, conn: &mut D) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        let release = (self.way == Way::Session).then(|| self.release_message());
+        conn.abandon(&Unfinished {
+            outer: self.outer,
+            release: release.as_deref(),
+            is_cancellable: phase == Phase::Open,
+        });
+    }
+
+    /// Closes the connection, and waits until the locks are released, for a second at most.
+    pub(super) async fn close<D: Driver>(&mut self, conn: &mut D) {
+        self.checks.stop_waiting();
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        conn.close(phase == Phase::Open);
+        conn.wait_until_closed().await;
+    }
+
+    /// What is left of the wait for the server.
+    pub(super) fn budget(&self) -> Wait {
+        self.request.budget()
+    }
+}
+
+/// The depth inside a transaction or savepoint opened at `outer`.
+pub(super) fn inside(outer: Option<NonZeroU32>) -> NonZeroU32 {
+    outer.map_or(NonZeroU32::MIN, |outer| outer.saturating_add(1))
+}

@@ -1,0 +1,379 @@
+//! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
+
+use crate::error::Marker;
+use crate::sql::{Arguments, IsBackend, Scope, lock_function, try_function};
+use crate::{Key, Request, Wait, query_comment};
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+/// A target list has at most 1,664 entries, and a key with its budget takes two.
+pub(super) const KEYS_PER_STATEMENT: usize = 500;
+
+/// How long after the client's own bound the server ends the session. A client that has not stopped needs that time to roll back.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The same for the first key that a statement takes for the session. If the backend is not this process, the statement fails with
+/// [`Marker::PooledSession`] while it computes the argument, so the function is not called.
+///
+/// The key is a text here because only a text can be either a number or the marker. It is converted when the statement runs, where
+/// `pg_backend_pid()` is known; a constant that cannot be converted would fail in every plan.
+struct OwnArguments(Key, Option<i32>);
+
+impl fmt::Display for OwnArguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(key, Some(process)) = *self else {
+            return Arguments(self.0).fmt(f);
+        };
+        let (number, kind, second) = match key {
+            Key::BigInt(key) => (key, "bigint", None),
+            Key::IntInt(first, second) => (first.into(), "int", Some(second)),
+        };
+        let (is_own, pooled) = (IsBackend(process), Marker::PooledSession.text());
+        write!(
+            f,
+            "CAST(CASE WHEN {is_own} THEN '{number}' ELSE '{pooled}' END AS {kind})"
+        )?;
+        second.map_or(Ok(()), |second| write!(f, ",{second}"))
+    }
+}
+
+/// Whether the session's own `lock_timeout` is restored after the last key, or by the end of the transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LockTimeout {
+    Restore,
+    Leave,
+}
+
+/// A boolean expression that takes the keys in order, and is true if it took all of them. It stops at the first key that is held.
+struct TryLocks<'r>(&'r Request, Scope, Option<i32>);
+
+impl fmt::Display for TryLocks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(request, scope, process) = self;
+        let lock = try_function(*scope, request.mode);
+        for (index, key) in request.keys.iter().enumerate() {
+            if index == 0 {
+                write!(f, "{lock}({})", OwnArguments(*key, *process))?;
+            } else {
+                write!(f, " AND {lock}({})", Arguments(*key))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An integer expression that takes the first free permit and returns its position, from 1; 0 if none is free.
+struct TryPermits<'r>(&'r Request, Scope, Option<i32>);
+
+impl fmt::Display for TryPermits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(request, scope, process) = self;
+        let lock = try_function(*scope, request.mode);
+        f.write_str("CASE")?;
+        for (index, key) in request.permits.iter().enumerate() {
+            let key = OwnArguments(*key, process.filter(|_| index == 0));
+            write!(f, " WHEN {lock}({key}) THEN {}", index + 1)?;
+        }
+        f.write_str(" ELSE 0 END")
+    }
+}
+
+/// The timeouts that bound the holder of a transaction-level lock whose client has stopped.
+pub(super) const XACT_TIMEOUTS: [&str; 2] =
+    ["idle_in_transaction_session_timeout", "transaction_timeout"];
+
+/// How often the server checks that its client is alive while a statement runs.
+pub(super) const CLIENT_CHECK: &str = "client_connection_check_interval";
+
+/// How long a setting that `max_hold` changes lasts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lasts {
+    /// To the end of the transaction.
+    Transaction,
+    /// Until the release of a session-level lock restores it. An error of the message undoes it.
+    Session,
+}
+
+impl Lasts {
+    /// The last argument of `set_config`.
+    const fn is_local(self) -> bool {
+        matches!(self, Self::Transaction)
+    }
+}
+
+/// One simple-query message of several statements.
+pub(super) struct Message {
+    text: String,
+    /// The separator in front of the next column; not empty once a `SELECT` has begun.
+    separator: &'static str,
+}
+
+impl Message {
+    /// Begins with the comment that names the lock. A `;` makes the comment an empty statement of its own: otherwise it would be part
+    /// of the next utility statement, and of its entry in `pg_stat_statements`.
+    pub(super) fn new(request: &Request) -> Self {
+        // With a budget there are three more columns.
+        let mut text = String::with_capacity(match request.wait {
+            Wait::Session | Wait::Never => 256,
+            Wait::For(_) | Wait::Forever => 512,
+        });
+        if let Some(name) = &request.shown_name {
+            query_comment::push(&mut text, name);
+            text.push(';');
+        }
+        Self {
+            text,
+            separator: "",
+        }
+    }
+
+    /// Begins without a name.
+    pub(super) const fn empty() -> Self {
+        Self {
+            text: String::new(),
+            separator: "",
+        }
+    }
+
+    /// Asks for the keys without waiting. It returns a row if it took them. It fails if `process` is not the backend.
+    pub(super) fn question(request: &Request, scope: Scope, process: Option<i32>) -> String {
+        let mut message = Self::new(request);
+        message.select();
+        if !request.permits.is_empty() {
+            // The number of rows is the position of the permit.
+            message.column(format_args!(
+                "1 FROM pg_catalog.generate_series(1,{})",
+                TryPermits(request, scope, process)
+            ));
+            return message.finish();
+        }
+        if scope == Scope::Session && request.keys.len() > 1 {
+            // For the transaction first, so that after a miss the session holds none of several keys.
+            let xact = TryLocks(request, Scope::Xact, process);
+            let session = TryLocks(request, scope, None);
+            message.column(format_args!("1 WHERE {xact} AND {session}"));
+        } else {
+            let locks = TryLocks(request, scope, process);
+            message.column(format_args!("1 WHERE {locks}"));
+        }
+        message.finish()
+    }
+
+    /// A statement, and the timeouts that bound the holder of a lock that is taken after it.
+    pub(super) fn bounded(statement: &'static str, request: &Request) -> Cow<'static, str> {
+        if request.max_hold.is_none() {
+            return statement.into();
+        }
+        let mut message = Self::empty();
+        message.statement(statement);
+        message.select_client_check(Lasts::Transaction);
+        message.push_xact_timeouts(request);
+        message.finish().into()
+    }
+
+    pub(super) fn statement(&mut self, statement: &str) {
+        self.separate();
+        self.text.push_str(statement);
+    }
+
+    /// Begins a `SELECT` with the columns that follow.
+    pub(super) fn select(&mut self) {
+        self.separate();
+        self.separator = "SELECT ";
+    }
+
+    pub(super) fn column(&mut self, column: fmt::Arguments<'_>) {
+        self.text
+            .push_str(std::mem::replace(&mut self.separator, ","));
+        // Writing to a `String` cannot fail.
+        let _: fmt::Result = self.text.write_fmt(column);
+    }
+
+    /// Adds a `SELECT` that takes the keys in their order and waits for each, within the request's budget. It fails if `process` is
+    /// not the backend.
+    pub(super) fn select_locks(
+        &mut self,
+        request: &Request,
+        scope: Scope,
+        after: LockTimeout,
+        process: Option<i32>,
+    ) {
+        let lock = lock_function(scope, request.mode);
+        let restores = after == LockTimeout::Restore;
+        let budget = request.budget();
+        let lock_timeout = match budget {
+            Wait::For(wait) => Some(milliseconds(wait)),
+            Wait::Forever => Some(0),
+            Wait::Session | Wait::Never => None,
+        };
+        self.select();
+        if let Some(milliseconds) = lock_timeout {
+            if restores {
+                self.column(format_args!(
+                    "pg_catalog.set_config('advisory.lock_timeout',pg_catalog.current_setting('lock_timeout'),true)"
+                ));
+            }
+            self.column(format_args!(
+                "pg_catalog.set_config('lock_timeout','{milliseconds}',true)"
+            ));
+        }
+        for (index, key) in request.keys.iter().enumerate() {
+            if index > 0 {
+                if index % KEYS_PER_STATEMENT == 0 {
+                    self.select();
+                }
+                // `lock_timeout` counts for each wait.
+                if let Wait::For(wait) = budget {
+                    self.push_remaining(milliseconds(wait));
+                }
+            }
+            let key = OwnArguments(*key, process.filter(|_| index == 0));
+            self.column(format_args!("{lock}({key})"));
+        }
+        if restores && lock_timeout.is_some() {
+            self.column(format_args!(
+                "pg_catalog.set_config('lock_timeout',pg_catalog.current_setting('advisory.lock_timeout'),true)"
+            ));
+        }
+    }
+
+    /// Adds a `SELECT` that calls a function for each key, none of which waits. It fails if `process` is not the backend.
+    pub(super) fn select_each(&mut self, request: &Request, function: &str, process: Option<i32>) {
+        for (index, key) in request.keys.iter().enumerate() {
+            if index % KEYS_PER_STATEMENT == 0 {
+                self.select();
+            }
+            let key = OwnArguments(*key, process.filter(|_| index == 0));
+            self.column(format_args!("{function}({key})"));
+        }
+    }
+
+    /// A column that sets `lock_timeout` to what is left of the budget, which counts from the arrival of the message, by the server's
+    /// clock.
+    fn push_remaining(&mut self, budget: i32) {
+        self.column(format_args!(
+            "pg_catalog.set_config('lock_timeout',CAST(CAST(GREATEST(CAST(1 AS pg_catalog.float8),\
+             pg_catalog.ceil(CAST('{budget}' AS pg_catalog.float8) OPERATOR(pg_catalog.-) (CAST(1000 AS pg_catalog.float8) \
+             OPERATOR(pg_catalog.*) pg_catalog.date_part('epoch',pg_catalog.clock_timestamp() \
+             OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp())))) AS pg_catalog.int4) AS pg_catalog.text),true)"
+        ));
+    }
+
+    /// Adds a `SELECT` of [`push_client_check`](Self::push_client_check).
+    pub(super) fn select_client_check(&mut self, lasts: Lasts) {
+        self.select();
+        self.push_client_check(lasts);
+    }
+
+    /// A column that makes the server notice the death of the client while a later statement runs. It does nothing if the session has a
+    /// value already, and on platforms other than Linux, not all of which support it.
+    pub(super) fn push_client_check(&mut self, lasts: Lasts) {
+        let local = lasts.is_local();
+        self.column(format_args!(
+            "CASE WHEN pg_catalog.current_setting('{CLIENT_CHECK}',true) OPERATOR(pg_catalog.=) '0' \
+             AND pg_catalog.strpos(pg_catalog.version(),'linux') OPERATOR(pg_catalog.>) 0 \
+             THEN pg_catalog.set_config('{CLIENT_CHECK}','1000',{local}) END"
+        ));
+    }
+
+    /// A column that sets a timeout to `max_hold` and [`GRACE`], unless the session has a shorter one or the server does not know the
+    /// setting. It sets it to zero first, since a `transaction_timeout` that is already running does not change otherwise.
+    pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, lasts: Lasts) {
+        let local = lasts.is_local();
+        let bound = milliseconds(max_hold.saturating_add(GRACE));
+        self.column(format_args!(
+            "CASE WHEN CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
+             OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR \
+             CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
+             OPERATOR(pg_catalog.>) CAST('{bound} ms' AS pg_catalog.interval) \
+             THEN CASE WHEN pg_catalog.set_config('{setting}','0',{local}) OPERATOR(pg_catalog.=) '0' \
+             THEN pg_catalog.set_config('{setting}','{bound}',{local}) END END"
+        ));
+    }
+
+    /// Adds columns that bound the holder of a transaction-level lock. They come after the lock, so the wait does not count.
+    pub(super) fn push_xact_timeouts(&mut self, request: &Request) {
+        for setting in XACT_TIMEOUTS {
+            if let Some(max_hold) = request.max_hold {
+                self.push_timeout(setting, max_hold, Lasts::Transaction);
+            }
+        }
+    }
+
+    fn separate(&mut self) {
+        self.separator = "";
+        if !matches!(self.text.bytes().last(), None | Some(b';')) {
+            self.text.push(';');
+        }
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+}
+
+/// A duration as the server takes it: whole milliseconds, at least one, at most what it accepts.
+fn milliseconds(duration: Duration) -> i32 {
+    let rounded = duration.as_nanos().div_ceil(1_000_000).max(1);
+    i32::try_from(rounded).unwrap_or(i32::MAX)
+}
+
+/// A message, and perhaps a question, that takes locks.
+#[derive(Debug)]
+pub(in crate::lock) struct Acquisition {
+    /// Waits for the locks, or prepares for the question; can be empty.
+    pub(in crate::lock) message: Cow<'static, str>,
+    /// For a try.
+    pub(in crate::lock) question: Option<Question>,
+}
+
+/// A question that takes locks without waiting, as a prepared statement, so that a miss does not write an error into the server's
+/// log. It returns a row if it took them.
+#[derive(Debug)]
+pub(in crate::lock) struct Question {
+    pub(in crate::lock) sql: String,
+    /// Undoes the message in front of it.
+    pub(in crate::lock) undo: Option<Cow<'static, str>>,
+}
+
+impl Question {
+    /// The comment that names the lock, and the `SELECT`.
+    fn split(&self) -> (&str, &str) {
+        let behind_comment = self.sql.find("*/;").map_or(0, |end| end + 3);
+        self.sql.split_at(behind_comment)
+    }
+
+    /// The message and the question as one text, which fails with [`Marker::NotAvailable`] if a key is held. For a server that
+    /// could not prepare the question: behind a pooler that does not track prepared statements, its name can be taken.
+    pub(in crate::lock) fn by_text(&self, message: &str) -> String {
+        let (comment, select) = self.split();
+        let missed = Marker::NotAvailable.text();
+        format!(
+            "{comment}{message};SELECT CAST(CASE WHEN EXISTS({select}) THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
+        )
+    }
+
+    /// Undoes the message after a miss. Comments repeat the lock's name and its first keys: as the session's last query they show what a
+    /// call that polls waits for.
+    pub(in crate::lock) fn undo_miss(&self) -> Option<String> {
+        let undo = self.undo.as_deref()?;
+        let (comment, select) = self.split();
+        let mut ends = select.match_indices(')').map(|(end, _)| end);
+        let keys = ends.nth(KEYS_SHOWN).and_then(|end| select.get(..end));
+        let keys = keys.unwrap_or(select);
+        Some(format!("{comment}/*{keys}*/;{undo}"))
+    }
+}
+
+/// How many keys a missed try shows at most.
+const KEYS_SHOWN: usize = 8;
+
+impl From<String> for Acquisition {
+    fn from(message: String) -> Self {
+        Self {
+            message: message.into(),
+            question: None,
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Transaction-level locks inside an open transaction: under a savepoint, or without a body in the transaction itself.
+//!
+//! The savepoint has its own name. Diesel's savepoints stay behind when it rolls back to them, so rolling back to a name of Diesel's
+//! could silently undo the caller's work.
+
+use super::message::{Acquisition, Lasts, LockTimeout, Message, Question, XACT_TIMEOUTS};
+use super::refusal;
+use crate::driver::{Driver, can_be_of_a_process, mark_transaction_closed};
+use crate::error::{Marker, is_connection_lost};
+use crate::lock::call::{Call, Phase};
+use crate::sql::own_locks::push_count;
+use crate::sql::try_lock::TryLock;
+use crate::sql::{self, Scope, put};
+use crate::{Error, Request, Wait, debug};
+use diesel::QueryResult;
+use diesel::result::Error as DieselError;
+use std::num::NonZeroU32;
+
+/// What is required of the outer transaction's snapshot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Snapshot {
+    /// The transaction must be READ COMMITTED. `SET TRANSACTION` does nothing there, and is refused at other levels (25001),
+    /// whose snapshot is older than the lock: the body would not see what earlier holders wrote.
+    Fresh,
+    /// At another level, this transaction has held the keys since before its snapshot, or the level is READ UNCOMMITTED, which
+    /// PostgreSQL treats as READ COMMITTED.
+    HeldBefore,
+}
+
+/// Sets the savepoint and takes the keys, or asks for them.
+fn message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
+    let mut message = open_message(outer, request, snapshot);
+    let question = if request.budget() == Wait::Never {
+        if request.max_hold.is_some() {
+            message.select();
+        }
+        Some(Question {
+            sql: Message::question(request, Scope::Xact, None),
+            undo: Some(sql::rollback_to_savepoint(outer).into()),
+        })
+    } else {
+        message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);
+        None
+    };
+    push_idle_timeout(&mut message, request);
+    Acquisition {
+        message: message.finish().into(),
+        question,
+    }
+}
+
+/// As [`message`] for a lock without a body. A message that waits also releases the savepoint, so that the outer transaction holds the
+/// keys.
+fn lock_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
+    let mut acquisition = message(outer, request, snapshot);
+    if acquisition.question.is_none() {
+        let message = acquisition.message.to_mut();
+        message.push(';');
+        message.push_str(&release_message(outer, false));
+    }
+    acquisition
+}
+
+fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
+    let mut message = Message::new(request);
+    message.statement(&format!("SAVEPOINT advisory_savepoint_{outer}"));
+    match snapshot {
+        Snapshot::Fresh => message.statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
+        Snapshot::HeldBefore => {
+            let mut held = format!("{} OPERATOR(pg_catalog.=) ", request.keys.len());
+            push_count(&mut held, &request.keys, request.mode);
+            message.select();
+            message.column(format_args!(
+                "CAST(CASE WHEN pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read uncommitted' \
+                 OR ({held}) THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+                Marker::StaleSnapshot.text()
+            ));
+        }
+    }
+    if request.max_hold.is_some() {
+        message.select();
+        for setting in BOUNDING {
+            message.column(format_args!(
+                "pg_catalog.set_config('advisory.{setting}_{outer}',pg_catalog.current_setting('{setting}'),true)"
+            ));
+        }
+        message.select_client_check(Lasts::Transaction);
+    }
+    message
+}
+
+/// The settings that `max_hold` changes, and [`release_message`] restores.
+const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval"];
+
+/// Bounds an idle client.
+fn push_idle_timeout(message: &mut Message, request: &Request) {
+    if let Some(max_hold) = request.max_hold {
+        message.push_timeout(XACT_TIMEOUTS[0], max_hold, Lasts::Transaction);
+    }
+}
+
+/// Keeps what the body did; the keys stay locked until the end of the outer transaction. The savepoint is released last, so that it can
+/// still be rolled back if a setting cannot be restored.
+fn release_message(outer: NonZeroU32, is_bounded: bool) -> String {
+    let mut sql = String::new();
+    if is_bounded {
+        for setting in BOUNDING {
+            put!(
+                sql,
+                "SELECT pg_catalog.set_config('{setting}',pg_catalog.current_setting('advisory.{setting}_{outer}'),true);"
+            );
+        }
+    }
+    put!(sql, "RELEASE SAVEPOINT advisory_savepoint_{outer}");
+    sql
+}
+
+pub(super) async fn begin<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+) -> Result<(), Error> {
+    acquire(conn, call, outer, message).await
+}
+
+/// Takes the keys for the outer transaction, without a body.
+pub(super) async fn lock<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+) -> Result<(), Error> {
+    acquire(conn, call, outer, lock_message).await?;
+    if call.budget() == Wait::Never {
+        let release = release_message(outer, false);
+        let released = conn.execute(&release).await;
+        released.map_err(Error::Database)?;
+    }
+    call.phase = Phase::Idle;
+    Ok(())
+}
+
+/// As [`lock`] for a request that does not wait: one key is asked for by a query alone, which has nothing to undo after a miss.
+///
+/// A pooler may not track the query's prepared statement, so where there is one for certain it goes through [`lock`], and so does what
+/// the query does not take. Where there is one all the same, an error, or the answer of another statement, fails the transaction.
+pub(super) async fn try_lock<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+) -> Result<(), Error> {
+    let told = conn.told_process_id();
+    let query = TryLock::of(&call.request).filter(|_| told.is_none_or(can_be_of_a_process));
+    let Some(query) = query else {
+        return Box::pin(lock(conn, call, outer)).await;
+    };
+    if !debug::is_open(conn).await {
+        return Box::pin(lock(conn, call, outer)).await;
+    }
+    match call.try_lock(conn, query).await {
+        Ok(None) => return Box::pin(lock(conn, call, outer)).await,
+        Ok(Some(is_taken)) => {
+            call.phase = Phase::Idle;
+            if is_taken {
+                Ok(())
+            } else {
+                Err(call.not_available())
+            }
+        }
+        Err(source) => Err(Box::pin(try_failed(conn, call, source)).await),
+    }
+}
+
+/// The error has failed the transaction, unless the transaction had failed before.
+async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
+    // A drop in the middle closes the connection, as in `refused`.
+    call.phase = Phase::Finishing;
+    let state = refusal::probe(conn, &source).await;
+    // A failed transaction answers every statement with the same error.
+    let had_failed = state == refusal::State::Aborted
+        && matches!(conn.execute(sql::probe::ALIVE).await, Err(error) if error.to_string() == source.to_string());
+    if state == refusal::State::Alive {
+        // Diesel counts a transaction that the server does not have, or another statement has run in it.
+        conn.close(false);
+    }
+    call.phase = Phase::Idle;
+    if had_failed {
+        let lock = call.lock();
+        return Error::InFailedTransaction { lock, source };
+    }
+    Error::Database(source)
+}
+
+/// The message that asks for the keys under a savepoint.
+type Ask = fn(NonZeroU32, &Request, Snapshot) -> Acquisition;
+
+async fn acquire<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+    ask: Ask,
+) -> Result<(), Error> {
+    let acquired = acquire_under(conn, call, outer, ask, Snapshot::Fresh).await;
+    if let Err(Error::StaleSnapshot { .. }) = acquired {
+        let held_before = Snapshot::HeldBefore;
+        return Box::pin(acquire_under(conn, call, outer, ask, held_before)).await;
+    }
+    acquired
+}
+
+async fn acquire_under<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+    ask: Ask,
+    snapshot: Snapshot,
+) -> Result<(), Error> {
+    let sent = call.send(conn, ask(outer, &call.request, snapshot)).await;
+    match sent {
+        Ok(Ok(true)) => Ok(()),
+        sent => Err(Box::pin(refused(conn, call, outer, sent)).await),
+    }
+}
+
+/// Undoes the savepoint, so that the outer transaction goes on.
+async fn refused<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+    sent: QueryResult<QueryResult<bool>>,
+) -> Error {
+    let source = match sent {
+        Ok(Ok(_)) => return refusal::missed(conn, call, Ok(())),
+        Ok(Err(source)) | Err(source) => source,
+    };
+    // A drop in the middle closes the connection, so that nobody takes the open transaction for its own.
+    call.phase = Phase::Finishing;
+    let error = undo(conn, call, outer, source).await;
+    call.phase = Phase::Idle;
+    error
+}
+
+async fn undo<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+    source: DieselError,
+) -> Error {
+    let undo = sql::rollback_to_savepoint(outer);
+    if is_connection_lost(&source) || conn.execute(&undo).await.is_err() {
+        // The transaction had already failed, and Diesel's own ROLLBACK ends it; or there is none, though Diesel counts one.
+        match refusal::probe(conn, &source).await {
+            refusal::State::Aborted => {
+                let lock = call.lock();
+                return Error::InFailedTransaction { lock, source };
+            }
+            refusal::State::Alive => conn.close(false),
+            refusal::State::Lost => {}
+        }
+        return Error::Database(source);
+    }
+    let lock = call.lock();
+    match Marker::of(&source) {
+        Some(Marker::NotAvailable) => call.not_available(),
+        Some(Marker::StaleSnapshot | Marker::IsolationLevel) => Error::StaleSnapshot { lock },
+        _ => refusal::classify(conn, call, source).await,
+    }
+}
+
+/// Keeps what the body did. The keys stay locked until the end of the outer transaction.
+pub(super) async fn release<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+) -> Result<(), Error> {
+    let message = release_message(outer, call.request.max_hold.is_some());
+    let depth = outer.saturating_add(1);
+    if let Err(source) = debug::check_token(conn, &call.checks, depth).await {
+        let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);
+        return Err(Box::pin(release_refused(conn, call, outer, source, is_ended)).await);
+    }
+    match conn.execute(&message).await {
+        Ok(()) => {
+            mark_transaction_closed(conn, Some(outer));
+            call.checks.locks.leave(outer);
+            Ok(())
+        }
+        Err(source) => Err(Box::pin(release_refused(conn, call, outer, source, false)).await),
+    }
+}
+
+/// With `is_ended`, a check has found that the savepoint is not the one that the call set.
+async fn release_refused<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+    source: DieselError,
+    is_ended: bool,
+) -> Error {
+    let lock = call.lock();
+    match conn.execute(&sql::rollback_to_savepoint(outer)).await {
+        Ok(()) => {
+            mark_transaction_closed(conn, Some(outer));
+            if is_ended {
+                Error::TransactionEnded { lock }
+            } else {
+                Error::RolledBack { lock, source }
+            }
+        }
+        Err(undone) if is_connection_lost(&undone) => {
+            conn.status().set_in_error();
+            Error::Database(source)
+        }
+        // The savepoint is gone, and so is the transaction that Diesel counts.
+        Err(_) => {
+            conn.close(false);
+            Error::TransactionEnded { lock }
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Session-level locks: the SQL that takes and releases them, and how a refusal is read.
+
+use super::message::{
+    Acquisition, CLIENT_CHECK, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message, Question,
+};
+use super::refusal::{self, State};
+use crate::driver::Driver;
+use crate::error::{Marker, is_connection_lost};
+use crate::lock::call::{Call, Phase};
+use crate::lock::verify;
+use crate::sql::own_locks::{push_count, push_is_held};
+use crate::sql::{self, Arguments, IsBackend, Scope, lock_function, put, unlock_function};
+use crate::{Error, Key, Mode, Request, Wait, debug};
+use diesel::result::Error as DieselError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Whether an acquisition is inside the transaction that a test began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Around {
+    Nothing,
+    TestTransaction,
+}
+
+const fn around(call: &Call) -> Around {
+    match call.outer {
+        None => Around::Nothing,
+        Some(_) => Around::TestTransaction,
+    }
+}
+
+/// Takes session-level locks, in one message.
+///
+/// One key is one statement. Several keys are first taken for the message's own transaction, which can wait, and then for the
+/// session: if the wait is refused, none is left. Inside a test's transaction a savepoint takes the place of that transaction; rolling
+/// back to it releases no session-level lock. It also undoes settings: there, [`bound_message`] follows in a message of its own.
+///
+/// It fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the backend.
+fn message(request: &Request, around: Around, process: Option<i32>) -> Acquisition {
+    if request.budget() == Wait::Never {
+        let is_test = around == Around::TestTransaction;
+        return Acquisition {
+            message: if is_test { SAVEPOINT } else { "" }.into(),
+            question: Some(Question {
+                sql: Message::question(request, Scope::Session, process),
+                undo: None,
+            }),
+        };
+    }
+    let mut message = Message::new(request);
+    if around == Around::TestTransaction {
+        message.statement(SAVEPOINT);
+    }
+    if request.max_hold.is_some() {
+        message.select_client_check(Lasts::Session);
+    }
+    if let [_] = *request.keys {
+        message.select_locks(request, Scope::Session, LockTimeout::Leave, process);
+    } else {
+        message.select_locks(request, Scope::Xact, LockTimeout::Leave, process);
+        let lock = lock_function(Scope::Session, request.mode);
+        message.select_each(request, lock, None);
+    }
+    if around == Around::TestTransaction {
+        message.statement(UNDO_SAVEPOINT);
+    } else if let Some(max_hold) = request.max_hold {
+        push_timeouts(&mut message, max_hold);
+    }
+    message.finish().into()
+}
+
+/// Precedes an acquisition inside a test's transaction.
+const SAVEPOINT: &str = "SAVEPOINT advisory_acquire";
+
+/// Undoes an acquisition inside a test's transaction, except for the session's locks.
+const UNDO_SAVEPOINT: &str =
+    "ROLLBACK TO SAVEPOINT advisory_acquire;RELEASE SAVEPOINT advisory_acquire";
+
+/// Bounds the holder, after a try, or inside a test's transaction.
+fn bound_message(max_hold: Duration) -> String {
+    let mut sql = Message::empty();
+    sql.select_client_check(Lasts::Session);
+    push_timeouts(&mut sql, max_hold);
+    sql.finish()
+}
+
+/// The timeouts that bound the holder of a session-level lock whose client has stopped.
+const TIMEOUTS: [&str; 3] = [
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "transaction_timeout",
+];
+
+fn push_timeouts(message: &mut Message, max_hold: Duration) {
+    for setting in TIMEOUTS {
+        message.push_timeout(setting, max_hold, Lasts::Session);
+    }
+}
+
+/// A query that returns the settings that `max_hold` changes as SQL that restores them.
+fn saved_timeouts() -> String {
+    let mut sql = String::from(
+        "SELECT pg_catalog.string_agg(pg_catalog.format('SELECT pg_catalog.set_config(%L,%L,false)',name,setting),';') \
+         FROM pg_catalog.pg_settings WHERE false",
+    );
+    for setting in TIMEOUTS.into_iter().chain([CLIENT_CHECK]) {
+        put!(sql, " OR name OPERATOR(pg_catalog.=) '{setting}'");
+    }
+    sql
+}
+
+/// Releases session-level locks, and fails with [`Marker::LockLost`] if one of them was no longer held. Each is released before the
+/// answers are compared. If `process` is not the backend, it fails and releases none: they would be another client's.
+pub(in crate::lock) fn release_keys(keys: &[Key], mode: Mode, process: Option<i32>) -> String {
+    let unlock = unlock_function(mode);
+    let mut sql = String::with_capacity(192);
+    sql.push_str("SELECT CAST(CASE WHEN ");
+    if let Some(process) = process {
+        put!(sql, "{} AND ", IsBackend(process));
+    }
+    if let [key] = *keys {
+        put!(sql, "{unlock}({})", Arguments(key));
+    } else {
+        // A list and not a sum, which would be an expression as deep as there are keys: the server's stack has room for some
+        // thousand.
+        sql.push_str("true OPERATOR(pg_catalog.=) ALL(ARRAY[");
+        for (index, key) in keys.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            put!(sql, "{comma}{unlock}({})", Arguments(*key));
+        }
+        sql.push_str("])");
+    }
+    put!(
+        sql,
+        " THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+        Marker::LockLost.text()
+    );
+    sql
+}
+
+/// Releases a key after a wait that timed out, if the session holds it: the server can grant a session-level lock and still report
+/// the timeout.
+fn release_if_held(key: Key, mode: Mode) -> String {
+    let mut sql = String::from("SELECT CASE WHEN ");
+    push_is_held(&mut sql, key, mode);
+    put!(
+        sql,
+        " THEN {}({}) END",
+        unlock_function(mode),
+        Arguments(key)
+    );
+    sql
+}
+
+/// Fails if a refused acquisition can have left session-level locks.
+///
+/// They are taken, and handed over, in statements of [`KEYS_PER_STATEMENT`] keys, each of which takes or releases all of its keys. So if
+/// the session does not hold all keys of a statement, it holds none of them by this acquisition: the others are the caller's own.
+pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
+    let mut sql = String::from("SELECT CAST(CASE WHEN false");
+    for keys in keys.chunks(KEYS_PER_STATEMENT) {
+        put!(sql, " OR {} OPERATOR(pg_catalog.=) ", keys.len());
+        push_count(&mut sql, keys, mode);
+    }
+    sql.push_str(" THEN 'held' ELSE '1' END AS pg_catalog.int4)");
+    sql
+}
+
+/// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`, or if `process` is not the backend.
+pub(in crate::lock) fn check_pooler(process: Option<i32>) -> String {
+    let mut message = Message::empty();
+    select_pooler_check(&mut message, process);
+    message.finish()
+}
+
+/// Fails with [`Marker::PooledSession`] unless the setting `advisory.pooler` is `session`.
+pub(in crate::lock) fn check_session_mode() -> String {
+    format!(
+        "SELECT CAST(CASE WHEN COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.=) 'session' \
+         THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+        Marker::PooledSession.text()
+    )
+}
+
+pub(super) fn select_pooler_check(message: &mut Message, process: Option<i32>) {
+    let pooled = Marker::PooledSession.text();
+    let is_other = process.map_or_else(String::new, |process| {
+        format!(" OR NOT {}", IsBackend(process))
+    });
+    message.select();
+    message.column(format_args!(
+        "CAST(CASE WHEN COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.=) 'transaction'\
+         {is_other} THEN '{pooled}' ELSE '1' END AS pg_catalog.int4)",
+    ));
+}
+
+pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    call.process = verify::own_process(conn);
+    let mut acquired = acquire_once(conn, call).await;
+    if let Err(error) = &acquired
+        && verify::may_repeat(conn, call, error).await
+    {
+        acquired = Box::pin(acquire_once(conn, call)).await;
+    }
+    acquired
+}
+
+async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    call.phase = Phase::Open;
+    prepare(conn, call).await?;
+    let (around, process) = (around(call), call.process);
+    match call
+        .send(conn, message(&call.request, around, process))
+        .await
+    {
+        Ok(Ok(true)) if call.budget() != Wait::Never => match (around, call.request.max_hold) {
+            (Around::TestTransaction, Some(max_hold)) => {
+                Box::pin(bound(conn, call, max_hold)).await
+            }
+            _ => Ok(()),
+        },
+        Ok(Ok(is_taken)) => Box::pin(finish_try(conn, call, is_taken)).await,
+        Ok(Err(source)) | Err(source) => Err(Box::pin(refused(conn, call, source)).await),
+    }
+}
+
+/// Prepares the rare calls. The first one of the process reads the setting `advisory.pooler`, and one with `max_hold` saves the timeouts
+/// that it changes.
+async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    static IS_CHECKED: AtomicBool = AtomicBool::new(false);
+    let is_checked = IS_CHECKED.load(Ordering::Relaxed);
+    if !is_checked || call.request.max_hold.is_some() {
+        return Box::pin(async {
+            if !is_checked {
+                let check = check_pooler(call.process);
+                if let Err(source) = conn.execute(&check).await {
+                    return Err(check_refused(conn, call, source).await);
+                }
+                IS_CHECKED.store(true, Ordering::Relaxed);
+            }
+            if call.request.max_hold.is_some() {
+                match conn.query_text(&saved_timeouts()).await {
+                    Ok(saved) => call.restore_timeouts = saved,
+                    Err(source) => return Err(check_refused(conn, call, source).await),
+                }
+            }
+            Ok(())
+        })
+        .await;
+    }
+    Ok(())
+}
+
+/// No lock has been asked for yet.
+async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
+    let is_alive = refusal::probe(conn, &source).await == State::Alive;
+    call.phase = Phase::Idle;
+    let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
+        || is_alive && verify::is_pooled(conn, call).await;
+    if is_pooled {
+        let lock = call.lock();
+        return Error::PooledSession { lock };
+    }
+    Error::Database(source)
+}
+
+async fn finish_try<D: Driver>(conn: &mut D, call: &mut Call, is_taken: bool) -> Result<(), Error> {
+    let undone = match around(call) {
+        Around::Nothing => Ok(()),
+        Around::TestTransaction => conn.execute(UNDO_SAVEPOINT).await,
+    };
+    if !is_taken || undone.is_err() {
+        return Err(refusal::missed(conn, call, undone));
+    }
+    match call.request.max_hold {
+        Some(max_hold) => bound(conn, call, max_hold).await,
+        None => Ok(()),
+    }
+}
+
+/// Bounds the holder in a message of its own.
+async fn bound<D: Driver>(conn: &mut D, call: &mut Call, max_hold: Duration) -> Result<(), Error> {
+    let bounded = conn.execute(&bound_message(max_hold)).await;
+    if let Err(source) = bounded {
+        call.close(conn).await;
+        return Err(Error::Database(source));
+    }
+    Ok(())
+}
+
+/// The connection stays usable after a refused wait that is known to have left no lock. Any other error may have come after the keys
+/// were taken, and closes it.
+async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
+    let is_test = around(call) == Around::TestTransaction;
+    let undone = if is_test && !is_connection_lost(&source) {
+        conn.execute(UNDO_SAVEPOINT).await
+    } else {
+        Ok(())
+    };
+    match refusal::probe(conn, &source).await {
+        State::Lost => {
+            call.phase = Phase::Idle;
+            return Error::Database(source);
+        }
+        // A transaction around the call has failed: one that Diesel does not know of, or the test's. It refuses the question what the
+        // session holds.
+        State::Aborted => {
+            call.close(conn).await;
+            let lock = call.lock();
+            return if is_test {
+                Error::Database(source)
+            } else {
+                Error::ForeignTransaction { lock }
+            };
+        }
+        State::Alive => {}
+    }
+    let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
+        || call.budget() == Wait::Never && verify::is_pooled(conn, call).await;
+    if is_pooled && undone.is_ok() {
+        call.phase = Phase::Idle;
+        let lock = call.lock();
+        return Error::PooledSession { lock };
+    }
+    let error = refusal::classify(conn, call, source).await;
+    let may_go_on = matches!(error, Error::TimedOut { .. } | Error::Deadlock { .. });
+    if may_go_on && undone.is_ok() && holds_none(conn, call).await {
+        call.phase = Phase::Idle;
+    } else {
+        call.close(conn).await;
+    }
+    error
+}
+
+/// Whether the session is known to hold none of the keys by this acquisition. A single key, which can have been granted all the same,
+/// is released.
+async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
+    let message = match *call.request.keys {
+        [key] => release_if_held(key, call.request.mode),
+        ref keys => check_none(keys, call.request.mode),
+    };
+    conn.execute(&message).await.is_ok()
+}
+
+/// Releases the locks, and checks the answer.
+pub(super) async fn release<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    let message = call.release_message();
+    let outer = call.outer;
+    let mut released = debug::check_no_transaction(conn, outer).await;
+    if released.is_ok() {
+        released = conn.execute(&message).await;
+    }
+    match released {
+        Ok(()) => Ok(()),
+        Err(source) => Box::pin(release_refused(conn, call, &message, source)).await,
+    }
+}
+
+async fn release_refused<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    message: &str,
+    source: DieselError,
+) -> Result<(), Error> {
+    let lock = call.lock();
+    if Marker::of(&source) == Some(Marker::LockLost) {
+        if let Some(restore) = call.restore_timeouts.take()
+            && conn.execute(&restore).await.is_err()
+        {
+            call.close(conn).await;
+        }
+        let source = Some(source);
+        return Err(Error::LockLost { lock, source });
+    }
+    let is_foreign = Marker::of(&source) == Some(Marker::ForeignTransaction);
+    let state = if is_foreign {
+        State::Aborted
+    } else {
+        refusal::probe(conn, &source).await
+    };
+    match state {
+        State::Lost => {}
+        // The release itself was interrupted, by a cancel request or a timeout. If that came a moment after the locks were released,
+        // the second release does not find them, and whether they were held is not known.
+        State::Alive => {
+            if conn.execute(message).await.is_ok() {
+                return Ok(());
+            }
+        }
+        // The body left a transaction open that Diesel does not know of, or the test's transaction has failed. The lock outlives it.
+        State::Aborted => {
+            if conn.execute(sql::ROLLBACK).await.is_ok() {
+                let released = conn.execute(message).await;
+                if call.outer.is_some() {
+                    conn.close(false);
+                }
+                if released.is_ok() {
+                    return Err(if is_foreign {
+                        Error::ForeignTransaction { lock }
+                    } else {
+                        Error::RolledBack { lock, source }
+                    });
+                }
+            }
+        }
+    }
+    call.close(conn).await;
+    let source = Some(source);
+    Err(Error::LockLost { lock, source })
+}

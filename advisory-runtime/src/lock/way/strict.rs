@@ -1,0 +1,183 @@
+//! Transaction-level locks at REPEATABLE READ and SERIALIZABLE, outside of a transaction.
+//!
+//! The snapshot of such a transaction is that of its first statement, taken before that statement waits. So the wait comes before
+//! the transaction: the session takes the keys, and hands them over to the transaction that follows, which ends as any other.
+
+use super::message::{Acquisition, Lasts, LockTimeout, Message, Question};
+use super::refusal::{self, State};
+use super::session::{check_none, select_pooler_check};
+use super::transaction::BEGIN;
+use crate::driver::Driver;
+use crate::error::{Marker, is_connection_lost};
+use crate::lock::call::{Call, Phase};
+use crate::lock::verify;
+use crate::sql::{self, Scope, lock_function, unlock_function};
+use crate::{Error, Isolation, Request, Wait};
+use diesel::QueryResult;
+use diesel::result::Error as DieselError;
+
+/// Takes the keys and opens the transaction, in one message. In the first transaction the keys are taken twice, for it and for the
+/// session: if the wait is refused, the session holds none of them.
+///
+/// It fails with [`Marker::PooledSession`](crate::error::Marker::PooledSession), and takes nothing, if `process` is not the backend.
+fn message(request: &Request, process: Option<i32>) -> Acquisition {
+    if request.budget() == Wait::Never {
+        return Acquisition {
+            message: "".into(),
+            question: Some(Question {
+                sql: Message::question(request, Scope::Session, process),
+                undo: None,
+            }),
+        };
+    }
+    let mut message = Message::new(request);
+    message.statement(BEGIN);
+    select_pooler_check(&mut message, process);
+    if request.max_hold.is_some() {
+        message.select_client_check(Lasts::Transaction);
+    }
+    message.select_locks(request, Scope::Xact, LockTimeout::Leave, None);
+    let lock = lock_function(Scope::Session, request.mode);
+    message.select_each(request, lock, None);
+    message.statement("COMMIT");
+    push_transaction(&mut message, request, None);
+    message.finish().into()
+}
+
+/// Precedes a try: fails as the setting `advisory.pooler` says, if `process` is not the backend, and inside a transaction that Diesel
+/// does not know of and that has run a query.
+fn try_check(process: Option<i32>) -> String {
+    let mut message = Message::empty();
+    message.statement("SET TRANSACTION NOT DEFERRABLE");
+    select_pooler_check(&mut message, process);
+    message.finish()
+}
+
+/// Opens the transaction after a try that took the keys for the session. It fails if `process` is not the backend, which holds none of
+/// them: it would wait for the one that does.
+fn open_message(request: &Request, process: Option<i32>) -> String {
+    let mut message = Message::new(request);
+    push_transaction(&mut message, request, process);
+    message.finish()
+}
+
+/// A role's defaults can make a SERIALIZABLE transaction wait for a safe snapshot: read only and deferrable. The session holds the
+/// keys by then, and `lock_timeout` does not bound that wait.
+fn push_transaction(message: &mut Message, request: &Request, process: Option<i32>) {
+    message.statement(match request.isolation {
+        Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE",
+        Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE",
+        Isolation::ReadCommitted => BEGIN,
+    });
+    if request.max_hold.is_some() {
+        message.select_client_check(Lasts::Transaction);
+    }
+    // The session holds the keys, so this does not wait.
+    let lock = lock_function(Scope::Xact, request.mode);
+    message.select_each(request, lock, process);
+    message.select_each(request, unlock_function(request.mode), None);
+    if request.max_hold.is_some() {
+        message.select();
+        message.push_xact_timeouts(request);
+    }
+}
+
+pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    call.process = verify::own_process(conn);
+    let mut begun = begin_once(conn, call).await;
+    if let Err(error) = &begun
+        && verify::may_repeat(conn, call, error).await
+    {
+        begun = Box::pin(begin_once(conn, call)).await;
+    }
+    begun
+}
+
+async fn begin_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    call.phase = Phase::Open;
+    if call.budget() == Wait::Never {
+        return begin_try(conn, call).await;
+    }
+    match call.send(conn, message(&call.request, call.process)).await {
+        Ok(_) => Ok(()),
+        Err(source) => Err(refused(conn, call, source).await),
+    }
+}
+
+/// The try is a message of its own, so that a miss is not an error. Its session-level lock must be on the session that then opens the
+/// transaction.
+async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    let check = try_check(call.process);
+    if let Err(source) = conn.execute(&check).await {
+        return Err(refused(conn, call, source).await);
+    }
+    let source = match call.send(conn, message(&call.request, call.process)).await {
+        Ok(Ok(false)) => return Err(refusal::missed(conn, call, Ok(()))),
+        Ok(Ok(true)) => match open(conn, call).await {
+            Ok(()) => return Ok(()),
+            Err(source) => source,
+        },
+        Ok(Err(source)) | Err(source) => source,
+    };
+    if is_connection_lost(&source) {
+        return Err(refused(conn, call, source).await);
+    }
+    // The session may hold the keys.
+    call.close(conn).await;
+    let lock = call.lock();
+    Err(match Marker::of(&source) {
+        Some(Marker::IsolationLevel) => Error::ForeignTransaction { lock },
+        Some(Marker::PooledSession) => Error::PooledSession { lock },
+        _ => Error::Database(source),
+    })
+}
+
+/// Opens the transaction after a try.
+async fn open<D: Driver>(conn: &mut D, call: &mut Call) -> QueryResult<()> {
+    let message = match call.permit {
+        Some(permit) => open_message(&call.request.of_permit(permit), call.process),
+        None => open_message(&call.request, call.process),
+    };
+    conn.execute(&message).await
+}
+
+/// The connection stays usable after a refused wait that is known to have left no lock. Any other error may have come between the two
+/// halves of the message, while the session holds the keys, and closes it.
+async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
+    let lock = call.lock();
+    let marker = Marker::of(&source);
+    if let Some(Marker::NotDeferrable | Marker::IsolationLevel) = marker {
+        call.phase = Phase::Idle;
+        return Error::ForeignTransaction { lock };
+    }
+    let is_lost = is_connection_lost(&source);
+    let is_undone = !is_lost && conn.execute(sql::ROLLBACK).await.is_ok();
+    if !is_undone && refusal::probe(conn, &source).await == State::Lost {
+        call.phase = Phase::Idle;
+        return Error::Database(source);
+    }
+    let error = match marker {
+        Some(Marker::PooledSession) => Error::PooledSession { lock },
+        _ => refusal::classify(conn, call, source).await,
+    };
+    let may_go_on = match error {
+        // The check comes before the keys.
+        Error::PooledSession { .. } => is_undone,
+        Error::TimedOut { .. } | Error::Deadlock { .. } => {
+            is_undone && holds_none(conn, call).await
+        }
+        _ => false,
+    };
+    if may_go_on {
+        call.phase = Phase::Idle;
+    } else {
+        call.close(conn).await;
+    }
+    error
+}
+
+/// Whether the session is known to hold none of the keys by this acquisition.
+async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
+    let message = check_none(&call.request.keys, call.request.mode);
+    conn.execute(&message).await.is_ok()
+}

@@ -1,0 +1,167 @@
+//! Transaction-level locks outside of a transaction, at READ COMMITTED: the SQL, how a refusal is read, and the commit.
+
+use super::message::{Acquisition, Lasts, LockTimeout, Message, Question};
+use super::refusal;
+use crate::driver::{Driver, mark_transaction_closed};
+use crate::error::{
+    Marker, is_connection_lost, is_interrupted, is_same_answer, may_be_outside_transaction,
+};
+use crate::lock::call::{Call, Phase};
+use crate::sql::{self, ROLLBACK, Scope};
+use crate::{Error, Request, Wait, debug};
+use diesel::QueryResult;
+use diesel::result::Error as DieselError;
+use std::num::NonZeroU32;
+
+/// Names the level, since a role can have another default. `NOT DEFERRABLE` is refused (25001) inside a transaction that has run a
+/// query: one that Diesel does not know of, and of which this message must not become part.
+const SET_LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
+
+/// The same for a transaction that begins before its lock.
+pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
+
+/// Opens a transaction that holds the keys, in one message.
+///
+/// A message of several statements is one implicit transaction, and the `BEGIN` at its end makes that an explicit one with its
+/// locks. So an error on the way leaves the session idle, with nothing to roll back. The lock has a statement of its own, because
+/// anything else in that statement would read from a snapshot taken before the wait.
+///
+/// A try asks inside the transaction, so that a miss is not an error.
+fn message(request: &Request) -> Acquisition {
+    if request.budget() == Wait::Never {
+        return Acquisition {
+            message: Message::bounded(BEGIN, request),
+            question: Some(Question {
+                sql: Message::question(request, Scope::Xact, None),
+                undo: Some(ROLLBACK.into()),
+            }),
+        };
+    }
+    let mut message = Message::new(request);
+    message.statement(SET_LEVEL);
+    if request.max_hold.is_some() {
+        message.select_client_check(Lasts::Transaction);
+    }
+    message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);
+    message.push_xact_timeouts(request);
+    message.statement("BEGIN");
+    message.finish().into()
+}
+
+/// Commits. The savepoint makes it fail in an aborted transaction (25P02), where `COMMIT` alone would roll back without an error, and
+/// outside of a transaction (25P01).
+const COMMIT: &str = "SAVEPOINT advisory_alive;COMMIT";
+
+/// The statement of [`COMMIT`] that fails outside of a transaction.
+const SAVEPOINT: &str = "SAVEPOINT advisory_alive";
+
+pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    match call.send(conn, message(&call.request)).await {
+        Ok(Ok(true)) => Ok(()),
+        // Rare paths are boxed, so that a call's future is only as large as the common path needs.
+        sent => Err(Box::pin(refused(conn, call, sent)).await),
+    }
+}
+
+async fn refused<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    sent: QueryResult<QueryResult<bool>>,
+) -> Error {
+    let source = match sent {
+        Ok(Ok(_)) => return refusal::missed(conn, call, Ok(())),
+        Ok(Err(source)) => {
+            drop(conn.execute(ROLLBACK).await);
+            source
+        }
+        Err(source) => source,
+    };
+    // The message was refused, so the session is idle again.
+    call.phase = Phase::Idle;
+    let lock = call.lock();
+    match Marker::of(&source) {
+        Some(Marker::NotAvailable) => call.not_available(),
+        Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
+        _ => match refusal::probe(conn, &source).await {
+            refusal::State::Lost => Error::Database(source),
+            // A transaction that had already failed refuses everything; or the message was interrupted behind its `BEGIN`. Closed, so
+            // that no pool keeps it, and no later statement runs as if there had been no transaction.
+            refusal::State::Aborted => {
+                conn.close(false);
+                Error::ForeignTransaction { lock }
+            }
+            refusal::State::Alive => refusal::classify(conn, call, source).await,
+        },
+    }
+}
+
+/// Commits, or finds out why it cannot.
+pub(super) async fn commit<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    if let Err(source) = debug::check_token(conn, &call.checks, NonZeroU32::MIN).await {
+        let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);
+        return Err(Box::pin(commit_refused(conn, call, source, is_ended)).await);
+    }
+    match conn.execute(COMMIT).await {
+        Ok(()) => {
+            mark_transaction_closed(conn, None);
+            Ok(())
+        }
+        Err(source) => Err(Box::pin(commit_refused(conn, call, source, false)).await),
+    }
+}
+
+/// With `is_ended`, a check has found that the transaction is not the one that the call began.
+async fn commit_refused<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    source: DieselError,
+    is_ended: bool,
+) -> Error {
+    let lock = call.lock();
+    let is_aborted = is_connection_lost(&source) || conn.execute(sql::probe::ALIVE).await.is_err();
+    if is_aborted && conn.execute(ROLLBACK).await.is_err() {
+        conn.status().set_in_error();
+        return Error::CommitUnknown { lock, source };
+    }
+    mark_transaction_closed(conn, None);
+    if is_ended {
+        return Error::TransactionEnded { lock };
+    }
+    if is_aborted {
+        return Error::RolledBack { lock, source };
+    }
+    // An error aborts an open transaction, so none is open now. Either none was before, or a deferred trigger has failed, whose text can
+    // be anything. The server's answer to a savepoint outside of a transaction, in the session's language, shows which.
+    if may_be_outside_transaction(&source)
+        && let Err(outside) = conn.execute(SAVEPOINT).await
+        && is_same_answer(&source, &outside)
+    {
+        return Error::TransactionEnded { lock };
+    }
+    if is_interrupted(&source) && conn.execute(sql::probe::LOGS_NO_COMMITS).await.is_err() {
+        return Error::CommitUnknown { lock, source };
+    }
+    Error::Database(source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMIT, message};
+    use crate::Request;
+    use advisory_pattern::Derivation;
+
+    /// The guide's page is the snapshot of what one call sends.
+    #[test]
+    fn the_page_shows_what_is_sent() {
+        let page = include_str!("../../../docs/expansion.md");
+        let shown = page.split("```sql").skip(1).map(|block| {
+            let (statements, _) = block.split_once("```").unwrap_or_default();
+            statements.split_whitespace().collect::<String>()
+        });
+        let key = Derivation::Sha256.key("room:7");
+        let request = Request::one("room:<room>", key.into());
+        let sent = [message(&request).message.into_owned(), COMMIT.to_owned()];
+        let sent = sent.map(|sent| sent.replace(' ', ""));
+        assert_eq!(shown.collect::<Vec<_>>(), sent);
+    }
+}

@@ -1,0 +1,352 @@
+//! One error of each kind, for tests of what a program does with them.
+
+use crate::error::{BusyLock, PoolError};
+use crate::lease::{self, BusyKey, Table};
+use crate::{Error, claim};
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::time::Duration;
+
+/// One [`Error`] of each variant, for unit tests of how your code answers them: the variants cannot be built elsewhere.
+///
+/// Their locks, times and sources are made up. The order is that of the declaration.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::{Error, testing};
+///
+/// fn status(error: &Error) -> u16 {
+///     if error.is_busy() { 503 } else { 500 }
+/// }
+///
+/// let full = testing::lock_errors().into_iter().find(|error| matches!(error, Error::QueueFull { .. }));
+/// assert_eq!(full.map(|error| status(&error)), Some(503));
+/// ```
+#[must_use]
+pub fn lock_errors() -> Vec<Error> {
+    let lock = || "room:<room>".into();
+    vec![
+        Error::NotAvailable {
+            lock: lock(),
+            busy: BusyLock::new(&[]),
+        },
+        Error::TimedOut {
+            lock: lock(),
+            busy: BusyLock::new(&[]),
+            waited: Duration::from_millis(2003),
+            source: Some(source()),
+        },
+        Error::QueueFull {
+            lock: lock(),
+            limit: 64,
+        },
+        Error::SelfDeadlock { lock: lock() },
+        Error::TaskDeadlock {
+            lock: lock(),
+            cycle: "`pay` (src/pay.rs:9) waits for `room:<room>`, which `book` (src/book.rs:4) holds; `refund` \
+                    (src/book.rs:12) waits for `account:<id>`, which `open` (src/pay.rs:3) holds"
+                .to_owned(),
+        },
+        Error::Cancelled {
+            lock: lock(),
+            source: source(),
+        },
+        Error::HoldExceeded {
+            lock: lock(),
+            max_hold: Duration::from_secs(30),
+        },
+        Error::LockLost {
+            lock: lock(),
+            source: None,
+        },
+        Error::InTransaction { lock: lock() },
+        Error::Standby { lock: lock() },
+        Error::PooledSession { lock: lock() },
+        Error::UnsupportedServer,
+        Error::Pool(pool()),
+        Error::Deadlock {
+            lock: lock(),
+            source: source(),
+        },
+        Error::RolledBack {
+            lock: lock(),
+            source: source(),
+        },
+        Error::TransactionEnded { lock: lock() },
+        Error::CommitUnknown {
+            lock: lock(),
+            source: source(),
+        },
+        Error::StaleSnapshot { lock: lock() },
+        Error::ForeignTransaction { lock: lock() },
+        Error::InFailedTransaction {
+            lock: lock(),
+            source: source(),
+        },
+        Error::NoKeys {
+            lock: "room:<rooms*>".into(),
+            slice: "rooms",
+        },
+        Error::TooManyKeys {
+            lock: "room:<rooms*>".into(),
+            keys: 200,
+            max: 64,
+        },
+        Error::InvalidPermits {
+            lock: "export".into(),
+            permits: 0,
+        },
+        Error::BrokenConnection { lock: lock() },
+        Error::NotInTransaction { lock: lock() },
+        Error::NotHeld { lock: lock() },
+        Error::Database(answer(
+            "duplicate key value violates unique constraint \"booking_room_key\"",
+        )),
+    ]
+}
+
+/// One [`lease::Error`] of each variant, as [`lock_errors`].
+#[must_use]
+pub fn lease_errors() -> Vec<lease::Error> {
+    use lease::Error;
+    let lock = || "report:<month>".into();
+    let table = || "public.advisory_lease".to_owned();
+    let reason = "a reason that names what to write";
+    vec![
+        Error::Held {
+            lock: lock(),
+            busy: BusyKey::new(&Table::new(), [0; 32]),
+            waited: Duration::from_millis(2003),
+        },
+        Error::Done {
+            lock: lock(),
+            remaining: Duration::from_secs(86_400),
+        },
+        Error::Lost {
+            lock: lock(),
+            source: None,
+        },
+        Error::HoldExceeded {
+            lock: lock(),
+            max_hold: Duration::from_secs(30),
+        },
+        Error::RolledBack {
+            lock: lock(),
+            source: DieselError::RollbackTransaction,
+        },
+        Error::CommitUnknown {
+            lock: lock(),
+            source: source(),
+        },
+        Error::SelfDeadlock { lock: lock() },
+        Error::InTransaction { lock: lock() },
+        Error::NotInTransaction { lock: lock() },
+        Error::NotHeld { lock: lock() },
+        Error::KeyTooLong {
+            lock: lock(),
+            bytes: 900,
+            max: 512,
+        },
+        Error::Invalid {
+            lock: lock(),
+            reason,
+        },
+        Error::InvalidHolder {
+            holder: "worker".repeat(50),
+            reason: "it has more than 255 bytes",
+        },
+        Error::InvalidTable {
+            table: "Leases".to_owned(),
+            reason,
+        },
+        Error::MissingTable {
+            table: table(),
+            source: source(),
+        },
+        Error::MissingRights {
+            table: table(),
+            source: source(),
+        },
+        Error::NoRuntime {
+            lock: lock(),
+            reason: "there is no tokio runtime",
+        },
+        Error::Standby { lock: lock() },
+        Error::BrokenConnection { lock: lock() },
+        Error::Pool(pool()),
+        Error::Database(answer(
+            "null value in column \"total\" violates not-null constraint",
+        )),
+    ]
+}
+
+/// One [`claim::Error`] of each variant, as [`lock_errors`].
+#[must_use]
+pub fn claim_errors() -> Vec<claim::Error> {
+    use claim::Error;
+    let claim = || "sync_jobs (worker-7#0199d0a4-7c1e-4b7e-9a53-0d6a8a3b1f52)".to_owned();
+    vec![
+        Error::Lost { claim: claim() },
+        Error::CommitUnknown {
+            claim: claim(),
+            source: source(),
+        },
+        Error::InTransaction { claim: claim() },
+        Error::BrokenConnection { claim: claim() },
+        Error::Pool(pool()),
+        Error::Database(answer("column \"locked_until\" does not exist")),
+    ]
+}
+
+fn answer(message: &str) -> DieselError {
+    DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(message.to_owned()))
+}
+
+fn source() -> DieselError {
+    answer("what the server said")
+}
+
+fn pool() -> PoolError {
+    PoolError::new("Timeout occurred while waiting for a slot to become available")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::error::{ProductError, find, into_diesel};
+    use crate::{Error, claim, lease};
+    use diesel::result::{DatabaseErrorKind, Error as DieselError};
+
+    /// An answer with everything that a server's can have.
+    struct Full;
+
+    impl diesel::result::DatabaseErrorInformation for Full {
+        fn message(&self) -> &'static str {
+            "the server's words"
+        }
+        fn details(&self) -> Option<&str> {
+            Some("details")
+        }
+        fn hint(&self) -> Option<&str> {
+            Some("hint")
+        }
+        fn table_name(&self) -> Option<&str> {
+            Some("table")
+        }
+        fn column_name(&self) -> Option<&str> {
+            Some("column")
+        }
+        fn constraint_name(&self) -> Option<&str> {
+            Some("constraint")
+        }
+        fn statement_position(&self) -> Option<i32> {
+            Some(7)
+        }
+    }
+
+    /// Kinds are compared by their names: not every Diesel 2.3 compares them.
+    fn name(kind: DatabaseErrorKind) -> String {
+        format!("{kind:?}")
+    }
+
+    #[expect(clippy::panic, reason = "an assertion")]
+    fn check<E: ProductError>(error: E, kind: DatabaseErrorKind) {
+        let own = error.to_string();
+        assert!(
+            matches!(error.database(), Some(DieselError::DatabaseError(found, _)) if name(*found) == name(kind)),
+            "{error:?}"
+        );
+        let diesel = into_diesel(error);
+        assert_eq!(diesel.to_string(), format!("{own}: the server's words"));
+        let DieselError::DatabaseError(found, answer) = &diesel else {
+            panic!("{diesel:?}");
+        };
+        assert_eq!(name(*found), name(kind));
+        let rest = [
+            answer.details(),
+            answer.hint(),
+            answer.table_name(),
+            answer.column_name(),
+            answer.constraint_name(),
+        ];
+        assert_eq!(
+            rest,
+            ["details", "hint", "table", "column", "constraint"].map(Some)
+        );
+        assert_eq!(answer.statement_position(), Some(7));
+        assert_eq!(find::<E>(&diesel).expect("it is inside").to_string(), own);
+        let again = E::from(diesel);
+        assert_eq!(again.to_string(), own, "{again:?}");
+        assert!(again.into_database().is_err());
+    }
+
+    #[test]
+    fn an_error_with_the_databases_answer_becomes_it_and_comes_back() {
+        for kind in [
+            DatabaseErrorKind::ClosedConnection,
+            DatabaseErrorKind::SerializationFailure,
+            DatabaseErrorKind::UnableToSendCommand,
+            DatabaseErrorKind::UniqueViolation,
+        ] {
+            let source = || DieselError::DatabaseError(kind, Box::new(Full));
+            let lock = || std::borrow::Cow::Borrowed("room:<room>");
+            let locks = [
+                Error::Cancelled {
+                    lock: lock(),
+                    source: source(),
+                },
+                Error::Deadlock {
+                    lock: lock(),
+                    source: source(),
+                },
+                Error::RolledBack {
+                    lock: lock(),
+                    source: source(),
+                },
+                Error::CommitUnknown {
+                    lock: lock(),
+                    source: source(),
+                },
+                Error::LockLost {
+                    lock: lock(),
+                    source: Some(source()),
+                },
+            ];
+            for error in locks {
+                check(error, kind);
+            }
+            let leases = [
+                lease::Error::RolledBack {
+                    lock: lock(),
+                    source: source(),
+                },
+                lease::Error::CommitUnknown {
+                    lock: lock(),
+                    source: source(),
+                },
+                lease::Error::Lost {
+                    lock: lock(),
+                    source: Some(source()),
+                },
+                lease::Error::MissingTable {
+                    table: "advisory_lease".to_owned(),
+                    source: source(),
+                },
+                lease::Error::MissingRights {
+                    table: "advisory_lease".to_owned(),
+                    source: source(),
+                },
+            ];
+            for error in leases {
+                check(error, kind);
+            }
+            let claim = claim::Error::CommitUnknown {
+                claim: "sync_jobs (worker)".to_owned(),
+                source: source(),
+            };
+            check(claim, kind);
+        }
+        let foreign = DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(Full));
+        assert!(Error::find(&foreign).is_none());
+        assert!(matches!(Error::from(foreign), Error::Database(_)));
+    }
+}

@@ -1,0 +1,293 @@
+//! Finds the text behind a number: which of these values, in one of these patterns, has it?
+
+use std::fmt::Write;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use advisory_pattern::{
+    Derivation, Filter, Part, Pattern, Placeholder, Shape, escape, parse, split_pair_text,
+};
+use advisory_runtime::Key;
+use clap::ArgMatches;
+use tokio_postgres::SimpleQueryMessage;
+
+use super::days::days;
+use crate::database::{self, connect, failure, with_timeout};
+use crate::failure::Failure;
+use crate::locks::hex;
+use crate::screen::{self, BOLD, DIM, KEY, one_line};
+
+/// More texts than this are not tried.
+const MOST: usize = 50_000_000;
+/// How many texts with the number are shown.
+const SHOWN: usize = 10;
+/// The shortest start of a lease's hash, in digits.
+const SHORTEST_HASH: usize = 8;
+
+/// What is looked for.
+enum Wanted {
+    Key(Key),
+    /// The start of a lease's hash, in hexadecimal digits.
+    Hash(String),
+}
+
+impl Wanted {
+    fn read(text: &str) -> Result<Self, Failure> {
+        if let Ok(number) = text.parse::<i64>() {
+            return Ok(Self::Key(number.into()));
+        }
+        let pair = text
+            .trim()
+            .strip_prefix('(')
+            .and_then(|rest| rest.strip_suffix(')'));
+        if let Some((first, second)) = pair.and_then(|pair| pair.split_once(','))
+            && let (Ok(first), Ok(second)) = (first.trim().parse(), second.trim().parse())
+        {
+            return Ok(Self::Key(Key::IntInt(first, second)));
+        }
+        let digits = text
+            .trim_start_matches("\\x")
+            .trim_end_matches('…')
+            .to_lowercase();
+        if digits.len() >= SHORTEST_HASH && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
+            return Ok(Self::Hash(digits));
+        }
+        Err(Failure::Input(format!(
+            "`{}` is not a key: write the number, `(7, 42)`, or the start of a lease's hash",
+            one_line(text)
+        )))
+    }
+
+    /// How the text becomes this.
+    fn derivation(&self, first: Option<i32>, text: &str) -> Option<&'static str> {
+        match (self, first) {
+            (Self::Hash(digits), None) => hex(&advisory_pattern::sha256(text))
+                .starts_with(digits)
+                .then_some("lease"),
+            (Self::Key(Key::IntInt(one, other)), Some(first)) if *one == first => {
+                let mut halves = Derivation::ALL.into_iter().filter(|it| it.bits() == 32);
+                halves
+                    .find(|it| it.half(text) == *other)
+                    .map(Derivation::name)
+            }
+            (Self::Key(Key::BigInt(number)), None) => {
+                let mut all = Derivation::ALL.into_iter();
+                all.find(|it| it.key(text) == *number).map(Derivation::name)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Runs `cargo advisory key --find`; `false` if no text has the number.
+pub(super) fn run(matches: &ArgMatches, number: &str) -> Result<bool, Failure> {
+    let wanted = Wanted::read(number)?;
+    let patterns: Vec<&String> = matches.get_many("pattern").into_iter().flatten().collect();
+    let sources: Vec<&String> = matches.get_many("values").into_iter().flatten().collect();
+    let (mut found, mut tried) = (Vec::new(), 0);
+    for written in patterns {
+        let (first, text) = match split_pair_text(written) {
+            Some((first, second)) => (Some(first), second),
+            None => (None, written.as_str()),
+        };
+        let pattern = parse(text).map_err(|errors| {
+            let why = errors.first().map(ToString::to_string);
+            Failure::Input(format!(
+                "the pattern `{}`: {}",
+                one_line(written),
+                why.unwrap_or_default()
+            ))
+        })?;
+        let columns = columns(&pattern, &sources, matches)?;
+        tried += search(&pattern, &columns, |text| {
+            if let Some(way) = wanted.derivation(first, text) {
+                found.push((first, text.to_owned(), way));
+            }
+        })?;
+    }
+    let mut answer = String::new();
+    for (first, text, way) in found.iter().take(SHOWN) {
+        let text = first.map_or_else(
+            || text.clone(),
+            |first| advisory_pattern::pair_text(first, text),
+        );
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            answer,
+            "{BOLD}{}{BOLD:#} is {KEY}{}{KEY:#}  {DIM}{way}{DIM:#}",
+            one_line(number),
+            one_line(&text)
+        );
+    }
+    if found.len() > SHOWN {
+        let _ = writeln!(answer, "and {} more", found.len() - SHOWN);
+    }
+    if found.is_empty() {
+        answer = format!(
+            "none of {tried} texts has the number {}: give other patterns or more values\n",
+            one_line(number)
+        );
+    }
+    screen::write(
+        crate::cli::path(matches, "output").map(AsRef::as_ref),
+        &answer,
+    )?;
+    Ok(!found.is_empty())
+}
+
+/// The values of each placeholder, as they are rendered.
+fn columns(
+    pattern: &Pattern,
+    sources: &[&String],
+    matches: &ArgMatches,
+) -> Result<Vec<(String, Vec<String>)>, Failure> {
+    let mut columns: Vec<(String, Vec<String>)> = Vec::new();
+    let placeholders: Vec<&Placeholder> = pattern.placeholders().collect();
+    for placeholder in &placeholders {
+        let name = placeholder.name();
+        let own = sources.iter().find_map(|source| {
+            let (of, source) = source.split_once('=')?;
+            let last = placeholder.path.last();
+            (of == name || last.is_some_and(|last| of == last)).then_some(source)
+        });
+        let only = || match (sources, placeholders.len()) {
+            ([source], 1) => Some(source.as_str()),
+            _ => None,
+        };
+        let source = own.or_else(only).ok_or_else(|| {
+            Failure::Input(format!(
+                "no values for `<{name}>`: write `--values {name}=FILE`, `{name}=2026-11-01..2026-11-30`, `{name}=1..1000` or \
+                 `{name}=SELECT …`"
+            ))
+        })?;
+        let values = values(source, matches)?;
+        let rendered = values.iter().flat_map(|value| rendered(placeholder, value));
+        columns.push((name, rendered.collect()));
+    }
+    Ok(columns)
+}
+
+/// The values of a source: a query, a range of numbers or days, or the lines of a file.
+fn values(source: &str, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+    let source = source.trim();
+    let is_query = source
+        .get(..7)
+        .is_some_and(|start| start.eq_ignore_ascii_case("select "));
+    if is_query {
+        return query(source, matches);
+    }
+    if let Some((from, to)) = source.split_once("..") {
+        if let (Ok(from), Ok(to)) = (from.parse::<i64>(), to.parse::<i64>()) {
+            let count = to.saturating_sub(from);
+            if usize::try_from(count).is_ok_and(|count| count >= MOST) {
+                return Err(too_many());
+            }
+            return Ok((from..=to).map(|number| number.to_string()).collect());
+        }
+        if let Some(days) = days(from, to) {
+            return Ok(days);
+        }
+    }
+    let text = if source == "-" {
+        let mut text = String::new();
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.map(|_| text)
+    } else {
+        fs::read_to_string(source)
+    };
+    let text = text.map_err(|error| Failure::unread(Path::new(source), error))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+fn query(query: &str, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+    let address = database::find(matches.get_one::<String>("database-url"))?;
+    database::block_on(async {
+        let (client, connection) = connect(&address).await?;
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        let read_only = format!("START TRANSACTION READ ONLY; {query}");
+        let answer = with_timeout(client.simple_query(&read_only)).await?;
+        let messages = answer.map_err(|error| failure(&error))?;
+        drop(client);
+        drop(connection.await);
+        let values = messages.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        Ok(values.collect())
+    })
+}
+
+/// The texts that a value can become in a key: where the pattern does not say whether the value is a text, with and without escapes.
+fn rendered(placeholder: &Placeholder, value: &str) -> Vec<String> {
+    let has = |filter| placeholder.filters.contains(&filter);
+    let mut text = if has(Filter::Trim) {
+        escape::trim(value).to_owned()
+    } else {
+        value.to_owned()
+    };
+    if has(Filter::Lower) {
+        text = text.to_ascii_lowercase();
+    }
+    let mut escaped = String::new();
+    escape::escape(&text, |piece| escaped.push_str(piece));
+    if escaped == text || has(Filter::Raw) {
+        return vec![text];
+    }
+    match placeholder.shape {
+        Some(Shape::Text | Shape::Char) => vec![escaped],
+        Some(_) => vec![text],
+        None => vec![escaped, text],
+    }
+}
+
+/// Renders the pattern with each combination of values, and returns how many there are.
+fn search(
+    pattern: &Pattern,
+    columns: &[(String, Vec<String>)],
+    mut take: impl FnMut(&str),
+) -> Result<usize, Failure> {
+    // A placeholder that is used twice has one value.
+    let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+    let of_part: Vec<usize> = columns
+        .iter()
+        .map(|(name, _)| {
+            names
+                .iter()
+                .position(|other| other == name)
+                .unwrap_or_default()
+        })
+        .collect();
+    let is_first = |at: &usize| of_part[*at] == *at;
+    let firsts: Vec<usize> = (0..columns.len()).filter(is_first).collect();
+    let sizes = firsts.iter().map(|at| columns[*at].1.len());
+    let count = sizes.clone().try_fold(1_usize, usize::checked_mul);
+    let count = count.filter(|count| *count <= MOST).ok_or_else(too_many)?;
+    let mut text = String::new();
+    for nth in 0..count {
+        let mut rest = nth;
+        let mut chosen = vec![0; columns.len()];
+        for at in &firsts {
+            let size = columns[*at].1.len();
+            chosen[*at] = rest % size;
+            rest /= size;
+        }
+        text.clear();
+        let mut placeholder = 0;
+        for part in &pattern.parts {
+            match part {
+                Part::Text(part) => text.push_str(part),
+                Part::Placeholder(_) => {
+                    text.push_str(&columns[placeholder].1[chosen[of_part[placeholder]]]);
+                    placeholder += 1;
+                }
+            }
+        }
+        take(&text);
+    }
+    Ok(count)
+}
+
+fn too_many() -> Failure {
+    Failure::Input(format!("more than {MOST} texts: give fewer values"))
+}

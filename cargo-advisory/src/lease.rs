@@ -1,0 +1,268 @@
+//! Lists leases, and frees keys: `cargo advisory lease`.
+//!
+//! `free` has the statement that frees a key.
+
+mod free;
+
+use std::fmt::Write;
+
+use advisory_runtime::lease::{Request, Table};
+use advisory_runtime::monitor::{self, Lease, Names};
+use clap::ArgMatches;
+use serde_json::json;
+
+use crate::columns::Columns;
+use crate::database::{self, Session, failure, with_timeout};
+use crate::failure::Failure;
+use crate::json::{VERSION, pretty};
+use crate::locks::{
+    DONE, OVERDUE, UNKNOWN_RENEWAL, confirm, hex, is_renewal_unknown as is_unknown, lease_cells,
+    lease_json, lease_label,
+};
+use crate::names;
+use crate::screen::{self, BOLD, KEY, PLAIN, one_line, plural, shell_word};
+
+/// How many held leases and how many done keys are listed.
+const MOST: u32 = 1_000;
+/// How much of a hash is shown, in bytes: two keys of a table hardly ever share it.
+const HASH: usize = 6;
+/// The shortest part of a hash that is looked up, in digits.
+const SHORTEST_HASH: usize = 6;
+
+const COLUMNS: Columns<8> = Columns {
+    heads: [
+        "KEY",
+        "LEASE",
+        "HOLDER",
+        "STATE",
+        "TOKEN",
+        "AGE",
+        "RENEWED",
+        "EXPIRES IN",
+    ],
+    styles: [BOLD, KEY, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, BOLD],
+    narrowest: 8,
+};
+
+/// Runs `cargo advisory lease`; `false` if nothing was freed.
+pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
+    let Some((word, own)) = matches.subcommand() else {
+        return Err(Failure::Input(
+            "write `list`, `release KEY` or `resign KEY`".to_owned(),
+        ));
+    };
+    let names = names::read(own)?;
+    let table = match own.get_one::<String>("lease-table") {
+        Some(name) => Table::new().named(name).map_err(|error| failure(&error))?,
+        None => Table::new(),
+    };
+    let address = database::find(own.get_one::<String>("database-url"))?;
+    database::block_on(async {
+        let mut session = Session::open(&address).await?;
+        let done = match word {
+            "list" => list(&mut session, &table, &names, own).await,
+            _ => free_key(&mut session, &address, &table, &names, (word, own)).await,
+        };
+        session.close().await;
+        done
+    })
+}
+
+async fn list(
+    session: &mut Session,
+    table: &Table,
+    names: &Names,
+    matches: &ArgMatches,
+) -> Result<bool, Failure> {
+    let filter = matches.get_one::<String>("filter").map(String::as_str);
+    let summary = monitor::lease_summary(session.conn(), table, names, filter, MOST);
+    let summary = with_timeout(summary).await?;
+    let summary = summary.map_err(|error| failure(&error))?;
+    if matches.get_flag("json") {
+        let leases: Vec<_> = summary.leases.iter().map(lease_json).collect();
+        let text = pretty(&json!({ "version": VERSION, "leases": leases }));
+        screen::write(None, &text)?;
+        return Ok(true);
+    }
+    let rows: Vec<[String; 8]> = summary.leases.iter().map(row).collect();
+    let mut text = String::new();
+    if !rows.is_empty() {
+        let width = screen::width(None);
+        let drawn = COLUMNS.draw(&rows, width);
+        let drawn = drawn.or_else(|| COLUMNS.draw(&rows, None));
+        text.push_str(&drawn.unwrap_or_default());
+        text.push('\n');
+    }
+    let counts = summary.counts.iter();
+    let (held, done) = counts.fold((0, 0), |(held, done), count| {
+        (held + count.held, done + count.done)
+    });
+    if let Some(overdue) = summary.leases.iter().find(|lease| is_overdue(lease)) {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            text,
+            "{OVERDUE}: not renewed in time, so the holder is dead, stopped, or cannot reach the server. To free the key:\n    \
+             {KEY}cargo advisory lease release {}{KEY:#}\n",
+            handle(overdue)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "{held} held, {done} {DONE} in `{}`",
+        one_line(&table.name())
+    );
+    if summary.leases.iter().any(is_unknown) {
+        let _ = writeln!(text, "{UNKNOWN_RENEWAL}");
+    }
+    let shown = rows.len() as u64;
+    if held + done > shown {
+        let _ = writeln!(text, "the first {shown} are shown: `--filter` narrows them");
+    }
+    screen::write(None, &text)?;
+    Ok(true)
+}
+
+fn is_overdue(lease: &Lease) -> bool {
+    lease_cells(lease)[2] == OVERDUE
+}
+
+/// How a lease is named on the command line: by the text of its key if the table has it, else by the start of its hash.
+fn handle(lease: &Lease) -> String {
+    match &lease.row.key {
+        Some(text) => shell_word(&one_line(text)),
+        None => hash(lease),
+    }
+}
+
+fn hash(lease: &Lease) -> String {
+    hex(&lease.row.key_hash[..HASH])
+}
+
+fn row(lease: &Lease) -> [String; 8] {
+    let [label, holder, state, token, age, renewed, left] = lease_cells(lease);
+    // Without a pattern the label is the hash itself.
+    let label = if lease.row.key.is_some() || !label.starts_with(&hash(lease)) {
+        label
+    } else {
+        String::new()
+    };
+    [hash(lease), label, holder, state, token, age, renewed, left]
+}
+
+/// Finds the lease of a key, by its text or by the start of its hash.
+async fn find(
+    session: &mut Session,
+    table: &Table,
+    names: &Names,
+    key: &str,
+) -> Result<Option<Lease>, Failure> {
+    let found = monitor::lease(session.conn(), table, names, Request::text(key));
+    let found = with_timeout(found).await?;
+    if let Some(lease) = found.map_err(|error| failure(&error))? {
+        return Ok(Some(lease));
+    }
+    let digits = key.trim_end_matches('…');
+    let is_hash = digits.len() >= SHORTEST_HASH && digits.chars().all(|c| c.is_ascii_hexdigit());
+    if !is_hash {
+        return Ok(None);
+    }
+    let digits = digits.to_lowercase();
+    let leases = with_timeout(monitor::leases(session.conn(), table, names)).await?;
+    let mut leases = leases.map_err(|error| failure(&error))?;
+    leases.retain(|lease| hex(&lease.row.key_hash).starts_with(&digits));
+    if leases.len() > 1 {
+        return Err(Failure::Input(format!(
+            "`{digits}` is the start of {}: write more of it",
+            plural(leases.len(), "hash").replace("hashs", "hashes")
+        )));
+    }
+    Ok(leases.pop())
+}
+
+async fn free_key(
+    session: &mut Session,
+    address: &str,
+    table: &Table,
+    names: &Names,
+    (word, matches): (&str, &ArgMatches),
+) -> Result<bool, Failure> {
+    let is_term = word == "resign";
+    let key = matches.get_one::<String>("key").map_or("", String::as_str);
+    let Some(lease) = find(session, table, names, key).await? else {
+        screen::note(&format!(
+            "nobody holds a lease on `{}`, and it is not done: the key is free, or it is another text. `cargo advisory lease list` shows \
+             what is held. Nothing was done.\n",
+            one_line(key)
+        ));
+        return Ok(false);
+    };
+    screen::note(&description(&lease));
+    if is_term && lease.row.is_done {
+        screen::note(
+            "Nobody holds it: the work is completed. `lease release` makes it run again. Nothing was done.\n",
+        );
+        return Ok(false);
+    }
+    screen::note(if lease.row.is_done {
+        "The key is free at once, so the next call runs the work again.\n"
+    } else if is_term {
+        "The leader loses its term: its fenced writes and its next renewal are refused, and another is elected, which can be it again.\n"
+    } else {
+        "Its holder loses the lease, and the key is free at once. If the holder is alive, its fenced writes and its next renewal are \
+         refused; what it does without a fence goes on until then, beside that of the next holder.\n"
+    });
+    let what = if is_term {
+        "End the term"
+    } else {
+        "Free the key"
+    };
+    if !matches.get_flag("yes") && !confirm(what)? {
+        screen::note("Nothing was done.\n");
+        return Ok(false);
+    }
+    if free::free(address, table, &lease.row).await? {
+        screen::note(if is_term {
+            "The term has ended.\n"
+        } else {
+            "The key is free.\n"
+        });
+        return Ok(true);
+    }
+    screen::note(
+        "The lease has changed meanwhile: it was released, taken over or completed. Nothing was done.\n",
+    );
+    Ok(false)
+}
+
+/// The lease, its holder and its times.
+fn description(lease: &Lease) -> String {
+    let row = &lease.row;
+    let [_, holder, state, token, age, renewed, left] = lease_cells(lease);
+    let mut text = format!(
+        "{BOLD}{}{BOLD:#}  {}\n",
+        one_line(&lease_label(lease)),
+        hash(lease)
+    );
+    let mut line = |line: String| {
+        let _ = writeln!(text, "  {line}");
+    };
+    if row.is_done {
+        line(format!("{state} by {holder}, with token {token}"));
+    } else {
+        line(format!("held by {holder} for {age}, with token {token}"));
+    }
+    if !renewed.is_empty() {
+        let overdue = if state == OVERDUE {
+            ", and the next renewal is overdue"
+        } else {
+            ": its holder is alive"
+        };
+        line(format!("renewed {renewed}{overdue}"));
+    }
+    line(if row.never_expires() {
+        "never expires".to_owned()
+    } else {
+        format!("free by itself in {left}")
+    });
+    text
+}

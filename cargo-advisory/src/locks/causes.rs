@@ -1,0 +1,347 @@
+//! The sessions at the root of the waits, each with the command that ends it.
+//!
+//! A cause is a session that others wait for and that waits for nobody itself. Ending one of the waiters frees nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use advisory_runtime::monitor::{Activity, Holder, HolderId, Lock, Locks, Scope, State};
+
+use super::Snapshot;
+use super::cells::who;
+use crate::display_width::{self, cut};
+use crate::duration::short;
+use crate::guard::literal;
+use crate::screen::{BOLD, DIM, KEY, one_line, plural};
+
+/// How many causes are shown.
+const MOST: usize = 5;
+/// The width of a statement where the screen has none.
+const WIDTH: usize = 100;
+
+/// What others wait for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Root {
+    Session(i32),
+    /// A prepared transaction, by its name; `None` if it blocks by a lock on a row or a table.
+    Prepared(Option<String>),
+    /// Sessions that wait for each other.
+    Circle(BTreeSet<i32>),
+}
+
+/// The sessions that a cause holds up, with how long each has waited.
+type HeldUp = BTreeMap<i32, Duration>;
+
+/// The causes, the one that somebody has waited for longest first. Without waiters a session is a cause if `--older-than` selects its
+/// lock, or if a program has left its lock on a pooler's session.
+fn find(snapshot: &Snapshot) -> Vec<(Root, HeldUp)> {
+    let locks = &snapshot.locks;
+    let mut causes: BTreeMap<Root, HeldUp> = BTreeMap::new();
+    for lock in snapshot.wanted.iter().map(|at| &locks.locks[*at]) {
+        let waiters = lock.waiters.iter().map(|one| (one.pid, one.waited));
+        let tries = lock.tries.iter().map(|one| (one.pid, Duration::ZERO));
+        let held_up: HeldUp = tries.chain(waiters).collect();
+        for holder in &lock.holders {
+            let is_left =
+                matches!(holder.id, HolderId::Backend(pid) if snapshot.pooled.contains(&pid));
+            if held_up.is_empty() && snapshot.older_than.is_none() && !is_left {
+                continue;
+            }
+            for root in roots_of(locks, holder) {
+                let others = causes.entry(root).or_default();
+                for (pid, waited) in &held_up {
+                    let longest = others.entry(*pid).or_default();
+                    *longest = (*longest).max(*waited);
+                }
+            }
+        }
+    }
+    let mut causes: Vec<(Root, HeldUp)> = causes.into_iter().collect();
+    causes.sort_by_key(|(_, held_up)| std::cmp::Reverse((longest(held_up), held_up.len())));
+    causes
+}
+
+fn longest(held_up: &HeldUp) -> Duration {
+    held_up.values().max().copied().unwrap_or_default()
+}
+
+/// What a holder waits for at last, or the holder itself.
+fn roots_of(locks: &Locks, holder: &Holder) -> BTreeSet<Root> {
+    let pid = match &holder.id {
+        HolderId::Backend(pid) => *pid,
+        HolderId::Prepared { gid, .. } => return [Root::Prepared(Some(gid.clone()))].into(),
+        _ => return BTreeSet::new(),
+    };
+    let (mut roots, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), vec![pid]);
+    while let Some(pid) = next.pop() {
+        if pid == 0 {
+            roots.insert(Root::Prepared(None));
+            continue;
+        }
+        if !seen.insert(pid) {
+            continue;
+        }
+        match locks.backend(pid) {
+            Some(backend) if !backend.blocked_by.is_empty() => next.extend(&backend.blocked_by),
+            _ => drop(roots.insert(Root::Session(pid))),
+        }
+    }
+    // A prepared transaction that holds an advisory lock has a name.
+    let gids = |lock: &Lock| -> Vec<Root> {
+        let is_waiting = lock.waiters.iter().any(|waiter| seen.contains(&waiter.pid));
+        let gids = lock.holders.iter().filter_map(|holder| match &holder.id {
+            HolderId::Prepared { gid, .. } if is_waiting => Some(Root::Prepared(Some(gid.clone()))),
+            _ => None,
+        });
+        gids.collect()
+    };
+    if roots.contains(&Root::Prepared(None)) {
+        let named: Vec<Root> = locks.locks.iter().flat_map(gids).collect();
+        if !named.is_empty() {
+            roots.remove(&Root::Prepared(None));
+            roots.extend(named);
+        }
+    }
+    if roots.is_empty() {
+        roots.insert(Root::Circle(seen));
+    }
+    roots
+}
+
+/// Writes the causes, each with what it does, the command that ends it, and what that does.
+pub(super) fn text(snapshot: &Snapshot, width: Option<usize>) -> String {
+    let causes = find(snapshot);
+    let mut text = String::new();
+    for (root, held_up) in causes.iter().take(MOST) {
+        match root {
+            Root::Session(pid) => session(&mut text, snapshot, *pid, held_up, width),
+            Root::Prepared(gid) => prepared(&mut text, gid.as_deref(), held_up),
+            Root::Circle(pids) => {
+                let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+                line(
+                    &mut text,
+                    &format!(
+                        "{} wait for each other. The server ends one of them after `deadlock_timeout`.",
+                        pids.join(" and ")
+                    ),
+                );
+            }
+        }
+        text.push('\n');
+    }
+    if causes.len() > MOST {
+        let rest = causes.len() - MOST;
+        let (sessions, hold) = match rest {
+            1 => ("session", "holds"),
+            _ => ("sessions", "hold"),
+        };
+        line(
+            &mut text,
+            &format!(
+                "{rest} more {sessions} {hold} up others: `--filter` and `--json` show them.\n"
+            ),
+        );
+    }
+    wrapped(&text, width)
+}
+
+fn line(text: &mut String, words: &str) {
+    text.push_str(words);
+    text.push('\n');
+}
+
+/// Continues each line that is wider than the screen in the next one, with the same indentation.
+fn wrapped(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else {
+        return text.to_owned();
+    };
+    let mut all = String::with_capacity(text.len());
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let mut used = 0;
+        for (nth, word) in line.trim_start().split(' ').enumerate() {
+            let of_word = display_width::of(&anstream::adapter::strip_str(word).to_string());
+            if nth > 0 && used + 1 + of_word > width {
+                all.push('\n');
+                used = 0;
+            }
+            if used == 0 {
+                all.push_str(&" ".repeat(indent));
+                used = indent;
+            } else {
+                all.push(' ');
+                used += 1;
+            }
+            all.push_str(word);
+            used += of_word;
+        }
+        all.push('\n');
+    }
+    all
+}
+
+/// ` holds up 2 sessions, the first for 38s`
+fn holds_up(held_up: &HeldUp) -> String {
+    let time = short(longest(held_up));
+    match held_up.len() {
+        0 => String::new(),
+        1 if longest(held_up).is_zero() => {
+            " holds up 1 session that asks again and again".to_owned()
+        }
+        _ if longest(held_up).is_zero() => {
+            format!(
+                " holds up {} that ask again and again",
+                plural(held_up.len(), "session")
+            )
+        }
+        1 => format!(" holds up 1 session, for {time}"),
+        count => format!(" holds up {count} sessions, the first for {time}"),
+    }
+}
+
+fn session(
+    text: &mut String,
+    snapshot: &Snapshot,
+    pid: i32,
+    held_up: &HeldUp,
+    width: Option<usize>,
+) {
+    let locks = &snapshot.locks;
+    let Some(backend) = locks.backend(pid) else {
+        return;
+    };
+    let is_pooled = snapshot.pooled.contains(&pid);
+    let holds_up = match &*holds_up(held_up) {
+        "" => " holds an old lock".to_owned(),
+        some => some.to_owned(),
+    };
+    if is_pooled {
+        line(
+            text,
+            &format!(
+                "{BOLD}{pid}{BOLD:#} is a session of a pooler, on which this command ran too: which program left its locks there is not known."
+            ),
+        );
+    } else {
+        let who = who(backend);
+        line(text, &format!("{BOLD}{pid}{BOLD:#}  {who}{holds_up}"));
+    }
+    let scopes: Vec<Option<Scope>> = holders_of(locks, pid).map(|holder| holder.scope).collect();
+    let released = match scopes.len() {
+        0 => "its locks on rows and tables are released".to_owned(),
+        1 => "its lock is released".to_owned(),
+        count => format!("its {count} locks are released"),
+    };
+    let has_session_lock = scopes.contains(&Some(Scope::Session));
+    let (mut can_cancel, mut has_transaction) = (false, true);
+    if let Activity::Visible {
+        state,
+        state_age,
+        query,
+        transaction_age,
+        ..
+    } = &backend.activity
+    {
+        has_transaction = transaction_age.is_some();
+        let age = short(*state_age);
+        let statement = cut(
+            &one_line(query),
+            width.unwrap_or(WIDTH).saturating_sub(20).max(20),
+        );
+        let said = match state {
+            State::Active => format!("runs a statement for {age}"),
+            State::Idle if is_pooled => String::new(),
+            State::Idle => {
+                format!("idle for {age}, with a session-level lock that it has not released")
+            }
+            State::IdleInTransaction => {
+                format!(
+                    "idle in transaction for {age}: its client has stopped, or waits for something else"
+                )
+            }
+            State::IdleInFailedTransaction => {
+                format!(
+                    "idle for {age} in a transaction that has failed: its client has not rolled back"
+                )
+            }
+            other => one_line(&other.to_string()),
+        };
+        can_cancel = *state == State::Active && !has_session_lock;
+        if !said.is_empty() {
+            line(text, &format!("    {said}"));
+        }
+        if !statement.is_empty() {
+            let which = if *state == State::Active {
+                "statement"
+            } else {
+                "last statement"
+            };
+            line(text, &format!("    {DIM}{which}: {statement}{DIM:#}"));
+        }
+    }
+    if can_cancel {
+        command(text, "cancel", pid);
+        line(
+            text,
+            &format!(
+                "        ends the statement: its client gets an error and has to roll back; then {released}"
+            ),
+        );
+        return;
+    }
+    command(text, "terminate", pid);
+    let rolled_back = if has_transaction {
+        "its transaction is rolled back, "
+    } else {
+        ""
+    };
+    line(
+        text,
+        &format!("        ends its session: {rolled_back}{released}, and its client gets an error"),
+    );
+}
+
+fn holders_of(locks: &Locks, pid: i32) -> impl Iterator<Item = &Holder> {
+    let holders = locks.locks.iter().flat_map(|lock| &lock.holders);
+    holders.filter(move |holder| holder.id == HolderId::Backend(pid))
+}
+
+fn command(text: &mut String, word: &str, pid: i32) {
+    line(
+        text,
+        &format!("    {KEY}cargo advisory locks {word} {pid}{KEY:#}"),
+    );
+}
+
+fn prepared(text: &mut String, gid: Option<&str>, held_up: &HeldUp) {
+    let name = gid.map_or_else(String::new, |gid| format!(" {}", literal(&one_line(gid))));
+    let holds_up = match &*holds_up(held_up) {
+        "" => " holds an old lock".to_owned(),
+        some => some.to_owned(),
+    };
+    line(
+        text,
+        &format!("{BOLD}The prepared transaction{name}{BOLD:#}{holds_up}"),
+    );
+    line(
+        text,
+        "    a two-phase commit was not finished; no session holds it",
+    );
+    let Some(gid) = gid else {
+        let query = "SELECT gid, owner, prepared FROM pg_prepared_xacts WHERE database = current_database();";
+        line(text, &format!("    {KEY}{query}{KEY:#}"));
+        line(
+            text,
+            "        gives its name; then, in the same database, ROLLBACK PREPARED with that name",
+        );
+        return;
+    };
+    let gid = literal(&one_line(gid));
+    line(text, &format!("    {KEY}ROLLBACK PREPARED {gid};{KEY:#}"));
+    line(
+        text,
+        &format!(
+            "        undoes it and releases its locks, in psql on this database; COMMIT PREPARED {gid} keeps its writes"
+        ),
+    );
+}

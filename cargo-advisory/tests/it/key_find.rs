@@ -1,0 +1,101 @@
+//! From a number back to the key: the command of the live view, with the values of a file, a range and a query.
+
+use std::fmt::Write;
+
+use advisory_pattern::Derivation;
+use advisory_tests::Database;
+use tokio::task::spawn_blocking;
+
+use crate::locks::{holder, locks};
+use crate::programs::{advisory, file, run};
+
+#[test]
+fn a_number_is_found_among_a_days_candidates() {
+    let tenants = file("key-find.txt", "t-1\nt:2\nT-3 \n");
+    let find = |number: String, pattern: &str| {
+        let number = format!("--find={number}");
+        let tenant = format!("tenant={tenants}");
+        let words = ["key", &number, "--pattern", pattern, "--values", &tenant];
+        advisory(&[&words[..], &["--values", "date=2026-10-30..2026-11-30"]].concat())
+    };
+    for (pattern, text) in [
+        ("<tenant>:<date>", "t-1:2026-11-22"),
+        // A text is escaped, and filters apply.
+        ("<tenant>:<date>", "t%3A2:2026-11-01"),
+        (
+            "room:<tenant|trim|lower>:<date: date>",
+            "room:t-3:2026-10-31",
+        ),
+    ] {
+        for derivation in Derivation::ALL {
+            let number = derivation.key(text).to_string();
+            let said = find(number.clone(), pattern);
+            let line = format!("{number} is {text}  {}\n", derivation.name());
+            assert_eq!((said.code, &*said.out), (Some(0), &*line), "{}", said.err);
+        }
+        let mut hash = String::new();
+        for byte in &advisory_pattern::sha256(text)[..6] {
+            write!(hash, "{byte:02x}").unwrap();
+        }
+        let said = find(hash.clone(), pattern);
+        assert_eq!(
+            said.out,
+            format!("{hash} is {text}  lease\n"),
+            "{}",
+            said.err
+        );
+    }
+    let pair = format!("(7, {})", Derivation::Hashtext.half("t-1:2026-11-22"));
+    let said = find(pair, "(7,\"<tenant>:<date>\")");
+    assert!(
+        said.out.contains(") is (7,\"t-1:2026-11-22\")  hashtext"),
+        "{said:?}"
+    );
+    let said = find("5".to_owned(), "<tenant>:<date>");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.starts_with("none of "), "{}", said.out);
+    let said = find("5".to_owned(), "<tenant>:<room>");
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(
+        said.err.contains("write `--values room=FILE`"),
+        "{}",
+        said.err
+    );
+}
+
+/// The live view prints the command; with the ids of a table it finds the key.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_live_view_names_the_command_that_finds_the_key() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE room (id int); INSERT INTO room SELECT generate_series(1, 500)")
+        .await;
+    let number = Derivation::Sha256.key("booking:417");
+    let call = format!("/*advisory:booking:<id>*/;SELECT pg_catalog.pg_advisory_lock({number})");
+    let held = holder(&db, "job", &call).await;
+    let out = locks(&db, &[]).await.out;
+    let command =
+        format!("cargo advisory key --find={number} --pattern 'booking:<id>' --values id=FILE");
+    assert!(out.contains(&command), "{out}");
+    assert!(out.contains("`monitor::show(Shown::Key)`"), "{out}");
+    let url = db.url().to_owned();
+    let said = spawn_blocking(move || {
+        let number = format!("--find={number}");
+        let words = [
+            "key",
+            &number,
+            "--pattern",
+            "booking:<id>",
+            "--values",
+            "id=SELECT id FROM room",
+        ];
+        run(&words, &[("DATABASE_URL", &url)])
+    });
+    let said = said.await.unwrap();
+    assert!(said.out.contains(" is booking:417  sha256"), "{said:?}");
+    drop(held);
+    db.until_no_locks().await;
+    let held = holder(&db, "job", "SELECT pg_advisory_lock(987654321987)").await;
+    let out = locks(&db, &[]).await.out;
+    assert!(out.contains("cargo advisory key --find NUMBER"), "{out}");
+    drop(held);
+}

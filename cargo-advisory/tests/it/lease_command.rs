@@ -1,0 +1,223 @@
+//! `cargo advisory lease`: what is held and overdue, and a key that is freed for good.
+
+use std::time::Duration;
+
+use advisory_pattern::Record;
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Error, Request, Table};
+use advisory_tests::Database;
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use crate::locks::locks;
+use crate::programs::{Said, program_of, run, site};
+
+async fn lease(db: &Database, words: &[&str]) -> Said {
+    let url = db.url().to_owned();
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let running = move || {
+        let own = words.iter().map(String::as_str);
+        let words: Vec<&str> = ["lease"].into_iter().chain(own).collect();
+        run(&words, &[("DATABASE_URL", &url)])
+    };
+    spawn_blocking(running).await.unwrap()
+}
+
+/// A database with the lease table, which a process that is dead by now has used.
+async fn database() -> (Database, Table, AsyncPgConnection) {
+    let db = Database::create().await;
+    let table = Table::new().held_by("svc:14365@vm").unwrap();
+    let mut conn = db.connect().await;
+    table.set_up(&mut conn).await.unwrap();
+    (db, table, conn)
+}
+
+fn request(key: &str) -> Request {
+    Request::rendered("webhook:<id>", key.to_owned())
+}
+
+fn has(said: &Said, code: i32, parts: &[&str]) {
+    assert_eq!(said.code, Some(code), "{said:?}");
+    for part in parts {
+        let is_said = said.out.contains(part) || said.err.contains(part);
+        assert!(is_said, "{part}: {said:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_not_renewed_is_overdue() {
+    let (db, table, mut conn) = database().await;
+    table
+        .acquire(&mut conn, request("webhook:1"))
+        .await
+        .unwrap();
+    let program = program_of(
+        "lease-overdue.rmeta",
+        &[Record {
+            scope: "lease".to_owned(),
+            ttl: Some("60s".to_owned()),
+            ..site(
+                "svc",
+                "hook",
+                7,
+                &["webhook:<id>"],
+                &["pattern webhook:<id: uint>"],
+            )
+        }],
+    );
+    let artifact = ["--artifact", &program];
+    for of_lease in [true, false] {
+        let shown = async |words: &[&str]| {
+            if of_lease {
+                lease(&db, &[&["list"], words].concat()).await
+            } else {
+                locks(&db, words).await
+            }
+        };
+        db.run("UPDATE public.advisory_lease SET expires_at = clock_timestamp() + interval '59 s'")
+            .await;
+        has(&shown(&artifact).await, 0, &[" held ", "s ago "]);
+        assert!(!shown(&artifact).await.out.contains("overdue"));
+        // Without the program the ttl is not known.
+        assert!(!shown(&[]).await.out.contains(" ago "));
+        db.run("UPDATE public.advisory_lease SET expires_at = clock_timestamp() + interval '10 s'")
+            .await;
+        let frees = "cargo advisory lease release ";
+        has(
+            &shown(&artifact).await,
+            0,
+            &[" overdue ", " 50s ago ", "not renewed in time", frees],
+        );
+    }
+    let said = lease(&db, &["list", "--json", "--artifact", &program]).await;
+    let value: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(value["leases"][0]["is_overdue"], true, "{value}");
+    assert!(value["leases"][0]["renewed_ms_ago"].as_u64().unwrap() >= 50_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_released_lease_refuses_the_old_holders_write() {
+    let (db, table, mut conn) = database().await;
+    let old = table
+        .acquire(&mut conn, request("webhook:42"))
+        .await
+        .unwrap();
+    let asked = lease(&db, &["release", "webhook:42"]).await;
+    has(
+        &asked,
+        2,
+        &[
+            "webhook:<id>",
+            "held by svc:14365@vm for ",
+            "loses the lease",
+            "write `--yes`",
+        ],
+    );
+    assert!(table.holds(&mut conn, &old).await.unwrap());
+
+    has(
+        &lease(&db, &["release", "webhook:42", "--yes"]).await,
+        0,
+        &["The key is free."],
+    );
+    let late = conn.transaction(async |conn| old.fence(conn).await).await;
+    assert!(matches!(late, Err(Error::Lost { .. })), "{late:?}");
+    assert!(
+        !table
+            .renew(&mut conn, &old, Duration::from_secs(60))
+            .await
+            .unwrap()
+    );
+    let next = table
+        .acquire(&mut conn, request("webhook:42"))
+        .await
+        .unwrap();
+    assert!(next.token() > old.token());
+    has(
+        &lease(&db, &["release", "webhook:43", "-y"]).await,
+        1,
+        &["nobody holds a lease on `webhook:43`"],
+    );
+    // The screens show the start of the hash, since the table does not have the text.
+    let list = lease(&db, &["list"]).await.out;
+    let hash = list
+        .lines()
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned();
+    has(
+        &lease(&db, &["resign", &hash, "-y"]).await,
+        0,
+        &["The term has ended."],
+    );
+    assert!(!table.holds(&mut conn, &next).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fenced_write_ends_before_its_lease_does() {
+    let (db, table, mut conn) = database().await;
+    db.run("CREATE TABLE paid (id int)").await;
+    let old = table
+        .acquire(&mut conn, request("webhook:42"))
+        .await
+        .unwrap();
+    let url = db.url().to_owned();
+    conn.transaction(async |conn| {
+        old.fence(conn).await?;
+        let freeing = spawn_blocking(move || {
+            run(
+                &["lease", "release", "webhook:42", "-y"],
+                &[("DATABASE_URL", &url)],
+            )
+        });
+        let none = "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid) \
+                    WHERE NOT l.granted AND a.datname = current_database())";
+        db.until_empty(Duration::from_secs(30), "a wait for the fence", none)
+            .await;
+        conn.batch_execute("INSERT INTO paid VALUES (42)")
+            .await
+            .unwrap();
+        Ok::<_, Error>(freeing)
+    })
+    .await
+    .unwrap()
+    .await
+    .map(|said| has(&said, 0, &["The key is free."]))
+    .unwrap();
+    assert_eq!(db.count("SELECT count(*) FROM paid").await, 1);
+    assert!(!table.holds(&mut conn, &old).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_done_key_runs_again_after_its_release() {
+    let (db, table, mut conn) = database().await;
+    let done = table
+        .acquire(&mut conn, request("webhook:42"))
+        .await
+        .unwrap();
+    let day = Duration::from_secs(86_400);
+    assert!(table.keep(&mut conn, &done, day).await.unwrap());
+    let again = table.acquire(&mut conn, request("webhook:42")).await;
+    assert!(matches!(again, Err(Error::Done { .. })), "{again:?}");
+    has(
+        &locks(&db, &[]).await,
+        0,
+        &[" done ", "cargo advisory lease release KEY"],
+    );
+    let resigned = lease(&db, &["resign", "webhook:42", "-y"]).await;
+    has(&resigned, 1, &["done by svc:14365@vm", "Nobody holds it"]);
+    has(
+        &lease(&db, &["release", "webhook:42", "-y"]).await,
+        0,
+        &["runs the work again", "The key is free."],
+    );
+    let again = table
+        .acquire(&mut conn, request("webhook:42"))
+        .await
+        .unwrap();
+    assert!(again.token() > done.token());
+}

@@ -1,0 +1,163 @@
+//! Each cause of a wait, with the command that ends it.
+
+use advisory_tests::{Database, left_out, pid_of};
+
+use crate::locks::{does, holder, locks, locks_on_terminal, waiter};
+
+/// The lines of one cause, which ends at an empty line.
+fn cause(out: &str, first: &str) -> String {
+    let mut parts = out.split("\n\n");
+    let part = parts.find(|part| part.starts_with(first));
+    part.unwrap_or_else(|| panic!("{first}: {out}")).to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cause_has_its_command_and_the_command_ends_it() {
+    for (hold, reason, word, effect) in [
+        (
+            "BEGIN; SELECT pg_advisory_xact_lock(5)",
+            "idle in transaction for",
+            "terminate",
+            "its transaction is rolled back, its lock is released",
+        ),
+        (
+            "SELECT pg_advisory_lock(5)",
+            "with a session-level lock that it has not released",
+            "terminate",
+            "ends its session: its lock is released",
+        ),
+    ] {
+        let db = Database::create().await;
+        let mut job = holder(&db, "job", hold).await;
+        let pid = pid_of(&mut job).await;
+        // Without a waiter it is not a cause.
+        let said = locks(&db, &[]).await.out;
+        assert!(!said.contains("cargo advisory locks "), "{said}");
+        let (_, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
+        let said = locks(&db, &[]).await.out;
+        let shown = cause(&said, &format!("{pid}  job ("));
+        for part in [
+            "holds up 1 session, for ",
+            reason,
+            effect,
+            "last statement: ",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let command = format!("cargo advisory locks {word} {pid}");
+        assert!(shown.lines().any(|line| line.trim() == command), "{shown}");
+        let ended = locks(&db, &[word, &pid.to_string(), "--yes"]).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        drop(waiting.await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_statement_is_cancelled_first() {
+    let db = Database::create().await;
+    let mut job = holder(&db, "job", "").await;
+    let pid = pid_of(&mut job).await;
+    let running = tokio::spawn(async move {
+        let sql = "BEGIN; SELECT pg_advisory_xact_lock(5); SELECT pg_sleep(600)";
+        drop(diesel_async::SimpleAsyncConnection::batch_execute(&mut job, sql).await);
+        job
+    });
+    db.until_active("pg_sleep").await;
+    let (_, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
+    let shown = cause(&locks(&db, &[]).await.out, &format!("{pid}  job ("));
+    for part in [
+        "runs a statement for ",
+        "statement: BEGIN; SELECT",
+        "has to roll back; then its lock is released",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(
+        shown.contains(&format!("cargo advisory locks cancel {pid}\n")),
+        "{shown}"
+    );
+    let ended = locks(&db, &["cancel", &pid.to_string(), "--yes"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let mut job = running.await.unwrap();
+    does(&mut job, "ROLLBACK").await;
+    drop(waiting.await.unwrap());
+}
+
+/// The session that is named is the last of the chain, not the one that holds the lock and waits itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cause_is_the_last_of_a_chain() {
+    let db = Database::create().await;
+    let mut last = holder(&db, "last", "BEGIN; SELECT pg_advisory_xact_lock(1)").await;
+    let pid = pid_of(&mut last).await;
+    let (_, middle) = waiter(
+        &db,
+        "middle",
+        "SELECT pg_advisory_lock(2), pg_advisory_lock(1)",
+    )
+    .await;
+    let (_, first) = waiter(&db, "first", "SELECT pg_advisory_lock(2)").await;
+    let said = locks(&db, &[]).await.out;
+    assert_eq!(said.matches("cargo advisory locks ").count(), 1, "{said}");
+    let shown = cause(&said, &format!("{pid}  last ("));
+    assert!(
+        shown.contains("holds up 2 sessions, the first for "),
+        "{shown}"
+    );
+    drop(last);
+    drop(middle.await.unwrap());
+    drop(first.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prepared_transaction_has_its_statement() {
+    let db = Database::create().await;
+    let prepare = "BEGIN; SELECT pg_advisory_xact_lock(8); PREPARE TRANSACTION 'cause-1'";
+    drop(holder(&db, "job", prepare).await);
+    let (_, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(8)").await;
+    let shown = cause(
+        &locks(&db, &[]).await.out,
+        "The prepared transaction 'cause-1'",
+    );
+    let statement = "ROLLBACK PREPARED 'cause-1';";
+    assert!(
+        shown.lines().any(|line| line.trim() == statement),
+        "{shown}"
+    );
+    db.run(statement).await;
+    drop(waiting.await.unwrap());
+}
+
+/// The names are shortened instead of continued in another line, and the process ids and states are whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_columns_show_a_lock_in_a_line() {
+    let db = Database::create().await;
+    let call = "/*advisory:tenant:<tenant_id>:room:<room_id>:<date>*/;SELECT pg_catalog.pg_advisory_lock(-4814109257161839213)";
+    let name = "a-service-with-a-long-name@eu-west-1-production";
+    let mut held = holder(&db, name, call).await;
+    let pid = pid_of(&mut held).await;
+    let many = "SELECT pg_advisory_lock(key) FROM generate_series(900001, 907700) AS key";
+    let hoarder = holder(&db, "hoarder", many).await;
+    let (waits, waiting) = waiter(&db, name, call).await;
+    for columns in [80, 100, 160] {
+        let Some(out) = locks_on_terminal(&db, columns, "").await else {
+            return left_out("a terminal", "`script` is not installed");
+        };
+        let lines: Vec<&str> = out.lines().collect();
+        // A command is not broken, so that it can be copied.
+        let is_command = |line: &&&str| line.contains("cargo advisory key ");
+        for line in lines.iter().filter(|line| !is_command(line)) {
+            assert!(line.chars().count() <= columns as usize, "{columns}: {out}");
+        }
+        assert!(lines[1].starts_with("tenant:<tenant_id>:room"), "{out}");
+        assert!(lines[1].contains(&format!(" {pid}  session ")), "{out}");
+        assert!(lines[1].contains("  idle "), "{out}");
+        assert!(
+            lines[2].starts_with("└─ waits ") && lines[2].contains(&format!(" {waits} ")),
+            "{out}"
+        );
+        assert!(lines[3].starts_with("7700 locks without a name "), "{out}");
+        assert_eq!(lines[4], "", "{out}");
+    }
+    drop((held, hoarder));
+    drop(waiting.await.unwrap());
+}

@@ -1,0 +1,135 @@
+//! A log in another language than English says so, instead of nothing.
+
+use advisory_tests::{OwnServer, left_out, owns_server};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+
+use crate::locks::does;
+use crate::log::log;
+use crate::programs::file;
+
+const SAYS: &str = "this log has messages in another language than English (`";
+
+/// A wait that was given up, as servers log it in the languages of their distribution.
+const LOGS: [(&str, &str); 5] = [
+    (
+        "Prozess 18366 wartet immer noch auf ExclusiveLock-Sperre auf Benutzersperre [16384,0,42,1] nach 100,184 ms",
+        "LOG:  ",
+    ),
+    (
+        "storniere Anfrage wegen Zeitüberschreitung einer Sperre",
+        "FEHLER:  ",
+    ),
+    (
+        "выполнение оператора отменено из-за тайм-аута блокировки",
+        "ОШИБКА:  ",
+    ),
+    (
+        "プロセス18366はExclusiveLockをアドバイザリ・ロック[16384,0,42,1]で待機しています。100.138ミリ秒後",
+        "LOG:  ",
+    ),
+    ("SELECT pg_advisory_lock(42)", "INSTRUCTION :  "),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_in_another_language_says_so() {
+    let prefix = "2026-11-23 09:05:22.574 UTC [18366] ";
+    for (at, (message, tag)) in LOGS.iter().enumerate() {
+        let path = file(
+            &format!("log-language-{at}.log"),
+            format!("{prefix}{tag}{message}\n"),
+        );
+        for words in [&[path.as_str()][..], &[&path, "--format", "json"]] {
+            let said = log(words).await;
+            assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+            assert!(
+                said.err.starts_with(&format!("error: {SAYS}")),
+                "{}",
+                said.err
+            );
+            assert!(
+                said.err.contains("ALTER SYSTEM SET lc_messages = 'C'"),
+                "{}",
+                said.err
+            );
+        }
+    }
+    // What is in English is read; the first line says that it is not all.
+    let english = format!(
+        "{prefix}LOG:  process 18366 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1689.402 ms\n"
+    );
+    let both = format!("{english}{prefix}FEHLER:  storniere Anfrage\n");
+    let said = log(&[&file("log-language-both.log", both)]).await;
+    assert_eq!(said.code, Some(0));
+    assert!(
+        said.out.starts_with(SAYS) && said.out.contains("1 wait for 1 lock"),
+        "{}",
+        said.out
+    );
+    // Nothing of this is another language.
+    let statement = format!(
+        "{prefix}LOG:  statement: SELECT ARRAY[5,0,42,1], 18366 -- NOTE:  x\n\tDETALLE:  x\nDETALLE:  x\n"
+    );
+    let said = log(&[&file("log-language-none.log", english + &statement)]).await;
+    assert!(said.out.starts_with("LOCK "), "{}", said.out);
+}
+
+/// A server that speaks German, if it is installed with its translations.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_german_servers_log_says_so() {
+    if !owns_server() {
+        return left_out("a server in German", "the server is somebody's own");
+    }
+    let server = OwnServer::start_under("env LANGUAGE=de").await.unwrap();
+    let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
+    let is_set = admin
+        .batch_execute("SET lc_messages = 'C.utf8'")
+        .await
+        .is_ok();
+    does(&mut admin, "SELECT pg_advisory_lock(42)").await;
+    let mut web = AsyncPgConnection::establish(server.url()).await.unwrap();
+    if is_set {
+        does(&mut web, "SET lc_messages = 'C.utf8'").await;
+    }
+    let wait = "SET lock_timeout = '300ms'; SELECT pg_advisory_lock(42)";
+    web.batch_execute(wait).await.unwrap_err();
+    let text = server.log();
+    if !text.contains("FEHLER:  ") {
+        return left_out("a server in German", "it has no translations");
+    }
+    let said = log(&[&file("log-language-german.log", text)]).await;
+    assert!(
+        said.err.contains(SAYS) || said.out.starts_with(SAYS),
+        "{said:?}"
+    );
+}
+
+/// Two databases without `%d` in the prefix: the server knows their names.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_has_its_name_instead_of_its_number() {
+    let db = advisory_tests::Database::create().await;
+    let number = db
+        .count("SELECT oid::int8 FROM pg_database WHERE datname = current_database()")
+        .await;
+    let line = |database: i64| {
+        format!(
+            "2026-11-22 07:06:19.711 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [{database},0,42,1] after 1689.402 ms\n"
+        )
+    };
+    let path = file("log-database.log", line(number) + &line(7));
+    let bare = log(&[&path]).await;
+    assert!(
+        bare.out.contains(&format!("42 in database {number} ")),
+        "{}",
+        bare.out
+    );
+    let (_, name) = db.url().rsplit_once('/').unwrap();
+    let name = name.split('?').next().unwrap();
+    let named = log(&[&path, "--database-url", db.url()]).await;
+    assert_eq!(named.code, Some(0), "{named:?}");
+    assert!(
+        named.out.contains(&format!("42 in {name} ")),
+        "{}",
+        named.out
+    );
+    assert!(named.out.contains("42 in database 7 "), "{}", named.out);
+}

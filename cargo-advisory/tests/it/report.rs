@@ -1,0 +1,123 @@
+//! One page with all locks: whole, closed, and without anything that it would have to load.
+
+use advisory_pattern::order::{Edge, End};
+
+use crate::programs::{
+    advisory, booking_service, file, inventory, program_of, scratch, shop, site,
+};
+
+/// The page, which is balanced and loads nothing.
+fn page(words: &[&str]) -> String {
+    let path = scratch(&format!("report-{}.html", words.join("").len()));
+    let said = advisory(&[&["report", "-o", &path], words].concat());
+    assert_eq!((said.code, &*said.out, &*said.err), (Some(0), "", ""));
+    let text = std::fs::read_to_string(&path).unwrap();
+    for foreign in [
+        "<script", "http:", "https:", "src=", "@import", "<link", "<img",
+    ] {
+        assert!(!text.contains(foreign), "{foreign}");
+    }
+    for parts in text.split("url(").skip(1) {
+        assert!(parts.starts_with("#tip)"), "{parts}");
+    }
+    let mut open = Vec::new();
+    for tag in text.split('<').skip(1).filter(|tag| !tag.starts_with('!')) {
+        let (tag, _) = tag.split_once('>').unwrap();
+        let name = tag
+            .trim_start_matches('/')
+            .split([' ', '/'])
+            .next()
+            .unwrap();
+        let is_void = ["meta", "br"].contains(&name) || tag.ends_with('/');
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "{text}");
+        } else if !is_void {
+            open.push(name);
+        }
+    }
+    assert_eq!(open, [""; 0]);
+    for link in text.split("href=\"#").skip(1) {
+        let (id, _) = link.split_once('"').unwrap();
+        assert!(text.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+    text
+}
+
+fn end(lock: &str, place: &str) -> End {
+    End {
+        lock: lock.to_owned(),
+        is_lease: lock.starts_with("payout"),
+        is_shared: false,
+        place: place.to_owned(),
+    }
+}
+
+#[test]
+fn a_page_has_the_locks_their_order_and_the_changes() {
+    let edge = |held: &str, asked: &str| {
+        let edge = Edge {
+            held: end(held, "a.rs:1"),
+            asked: end(asked, "b.rs:2"),
+            gates: Vec::new(),
+        };
+        edge.encode()
+    };
+    let order = edge("payout:<month>", "account:<id>")
+        + &edge("account:<id>", "voucher:<code>")
+        + &edge("voucher:<code>", "account:<id>");
+    let order = file("report-order", order);
+    let old = inventory().replace("<tenant_id>:balance:", "<tenant_id>:payment:");
+    let old = file("report-old.json", old);
+    let artifact = booking_service();
+    let text = page(&["--artifact", &artifact, "--from", &order, "--against", &old]);
+    for part in [
+        "3 lock sites in 1 crate",
+        "No two locks can collide by accident.",
+        "BookingRepository",
+        "<code>&lt;tenant_id&gt;:balance:&lt;booking_id&gt;</code>",
+        "Balance payment coordination",
+        "<path class=\"red\"",
+        "<path class=\"arrow\"",
+        "locks are taken in more than one order",
+        "has changed",
+        "prefers-color-scheme: dark",
+        "name=\"viewport\"",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_page_shows_collisions_and_says_what_is_missing() {
+    let text = page(&["--artifact", &shop()]);
+    for part in [
+        "advisory lock keys can collide",
+        "ledger::Settlement",
+        "both can render",
+        "<code>--from target/lock-order</code>",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("id=\"changes\""), "{text}");
+}
+
+#[test]
+fn nothing_that_a_program_says_is_markup() {
+    let mut site = site(
+        "svc",
+        "hook",
+        7,
+        &["<script>:x"],
+        &["pattern <script: text>:x"],
+    );
+    site.purpose = Some("</style><script>alert(1)</script>".to_owned());
+    site.component = Some("\"><img src=x>".to_owned());
+    let program = program_of("report.rmeta", &[site]);
+    let path = scratch("report-nasty.html");
+    let said = advisory(&["report", "--artifact", &program, "-o", &path]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    for markup in ["<script", "<img"] {
+        assert!(!text.contains(markup), "{text}");
+    }
+}

@@ -1,0 +1,183 @@
+//! The ten situations of `docs/stuck-locks.md`, each made for real, with the screen that the page shows.
+
+use std::time::Duration;
+
+use advisory_pattern::Record;
+use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::lease::{Request, Table};
+use advisory_tests::{Bouncer, Database, left_out, pid_of};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use tokio::task::JoinHandle;
+
+use crate::locks::{does, holder, locks, locks_at, waiter};
+use crate::locks_many::shape;
+use crate::programs::{program_of, site};
+
+const PAGE: &str = include_str!("../../../docs/stuck-locks.md");
+
+/// The screen that the page shows for a situation, by the number in its heading.
+fn screen(number: usize) -> &'static str {
+    let heading = format!("\n### {number}. ");
+    let (_, rest) = PAGE
+        .split_once(&heading)
+        .unwrap_or_else(|| panic!("no situation {number}"));
+    let (_, rest) = rest.split_once("```text\n").unwrap();
+    rest.split_once("\n```").unwrap().0
+}
+
+/// Whether the output has the screen, apart from numbers, times and names of users.
+#[track_caller]
+fn shows(number: usize, out: &str) {
+    let (wanted, printed) = (shape(screen(number)), shape(out));
+    assert!(
+        printed.contains(&wanted),
+        "{number}: {wanted}\n\n{printed}\n\n{out}"
+    );
+}
+
+const LOCK: &str = "/*advisory:booking:<id>*/;SELECT pg_catalog.pg_advisory_xact_lock(42)";
+
+/// Two sessions that wait for the lock.
+async fn two_wait(db: &Database) -> [JoinHandle<AsyncPgConnection>; 2] {
+    [
+        waiter(db, "web", LOCK).await.1,
+        waiter(db, "web", LOCK).await.1,
+    ]
+}
+
+async fn end(waiting: [JoinHandle<AsyncPgConnection>; 2]) {
+    for one in waiting {
+        drop(one.await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holders_that_stopped_or_work_look_as_on_the_page() {
+    let db = Database::create().await;
+    let held = holder(&db, "booking-service", &format!("BEGIN; {LOCK}")).await;
+    let waiting = two_wait(&db).await;
+    shows(1, &locks(&db, &[]).await.out);
+    drop(held);
+    end(waiting).await;
+
+    let held = holder(&db, "booking-service", "SELECT pg_advisory_lock(42)").await;
+    let waiting = two_wait(&db).await;
+    shows(2, &locks(&db, &[]).await.out);
+    drop(held);
+    end(waiting).await;
+
+    let mut held = holder(&db, "booking-service", "").await;
+    let pid = pid_of(&mut held).await;
+    let stay = format!("CREATE TEMP TABLE stay AS SELECT 0 AS price; BEGIN; {LOCK}");
+    does(&mut held, &stay).await;
+    let running = tokio::spawn(async move {
+        let sql = "UPDATE stay SET price = 1 WHERE pg_sleep(600) IS NULL";
+        drop(held.batch_execute(sql).await);
+    });
+    db.until_active("pg_sleep").await;
+    let waiting = two_wait(&db).await;
+    shows(3, &locks(&db, &[]).await.out);
+    db.terminate(pid).await;
+    running.await.unwrap();
+    end(waiting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holders_that_wait_themselves_look_as_on_the_page() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE room (id int); INSERT INTO room VALUES (1)")
+        .await;
+    let cause = holder(&db, "report", "BEGIN; UPDATE room SET id = 2").await;
+    let mut held = holder(&db, "booking-service", &format!("BEGIN; {LOCK}")).await;
+    let pid = pid_of(&mut held).await;
+    let blocked = tokio::spawn(async move {
+        drop(held.batch_execute("UPDATE room SET id = 3").await);
+    });
+    let none = format!(
+        "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND NOT granted)"
+    );
+    db.until_empty(Duration::from_secs(30), "a waiter", &none)
+        .await;
+    let waiting = two_wait(&db).await;
+    shows(4, &locks(&db, &[]).await.out);
+    drop(cause);
+    blocked.await.unwrap();
+    end(waiting).await;
+
+    let prepare = format!("BEGIN; {LOCK}; PREPARE TRANSACTION 'invoice-4711'");
+    drop(holder(&db, "invoices", &prepare).await);
+    let waiting = two_wait(&db).await;
+    shows(5, &locks(&db, &[]).await.out);
+    db.run("ROLLBACK PREPARED 'invoice-4711'").await;
+    end(waiting).await;
+
+    let patient = "SET deadlock_timeout = '1min'; SELECT pg_advisory_lock";
+    let mut one = holder(&db, "web", &format!("{patient}(1)")).await;
+    let mut two = holder(&db, "web", &format!("{patient}(2)")).await;
+    let pid = pid_of(&mut one).await;
+    let circle = [
+        tokio::spawn(async move { drop(one.batch_execute("SELECT pg_advisory_lock(2)").await) }),
+        tokio::spawn(async move { drop(two.batch_execute("SELECT pg_advisory_lock(1)").await) }),
+    ];
+    db.until_waiting(1).await;
+    db.until_waiting(2).await;
+    shows(6, &locks(&db, &[]).await.out);
+    db.terminate(pid).await;
+    for one in circle {
+        one.await.unwrap();
+    }
+    db.until_no_locks().await;
+
+    let held = holder(&db, "booking-service", &format!("BEGIN; {LOCK}")).await;
+    let poll = "/*advisory:booking:<id>*/;SELECT pg_catalog.pg_try_advisory_xact_lock(42)";
+    let polling = holder(&db, "web", poll).await;
+    shows(7, &locks(&db, &[]).await.out);
+    drop((held, polling));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poolers_situations_look_as_on_the_page() {
+    let db = Database::create().await;
+    let settings = "pool_mode = transaction\ndefault_pool_size = 1";
+    let bouncer = match Bouncer::start(&db, settings).await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out("pgbouncer", why),
+    };
+    let pooled = bouncer.url(&db);
+    let mut conn = AsyncPgConnection::establish(&pooled).await.unwrap();
+    does(&mut conn, "SELECT pg_advisory_lock(42)").await;
+    let said = locks_at(&pooled, &[]).await;
+    shows(8, &said.out);
+    does(&mut conn, "BEGIN").await;
+    // The name of the database and the address differ.
+    let said = locks_at(&pooled, &[]).await.err;
+    let (_, why) = said.split_once(": the pooler").unwrap();
+    let (_, rest) = why.split_once("` gives").unwrap();
+    let wanted = screen(9).split_once("` gives").unwrap().1;
+    assert_eq!(shape(rest), shape(wanted));
+    drop(conn);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_holders_lease_looks_as_on_the_page() {
+    let db = Database::create().await;
+    let table = Table::new().held_by("svc:14365@vm").unwrap();
+    let mut conn = db.connect().await;
+    table.set_up(&mut conn).await.unwrap();
+    let request = Request::rendered("webhook:<id>", "webhook:42".to_owned());
+    drop(table.acquire(&mut conn, request).await.unwrap());
+    db.run("UPDATE public.advisory_lease SET expires_at = clock_timestamp() + interval '12 s'")
+        .await;
+    let leased = Record {
+        scope: "lease".to_owned(),
+        ..site(
+            "svc",
+            "hook",
+            7,
+            &["webhook:<id>"],
+            &["pattern webhook:<id: uint>"],
+        )
+    };
+    let program = program_of("situations.rmeta", &[leased]);
+    shows(10, &locks(&db, &["--artifact", &program]).await.out);
+}

@@ -1,0 +1,66 @@
+//! Runs the check.
+
+use crate::action::Action;
+use crate::bug::Bug;
+use crate::claim::Claim;
+use crate::leases::Leases;
+use stateright::{Checker, HasDiscoveries, Model};
+
+/// What the check of all states has found.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// How many states there are.
+    pub states: usize,
+    /// The longest of the shortest paths to a state.
+    pub depth: usize,
+    /// The claims that are broken, each with a path to it.
+    pub broken: Vec<(Claim, Vec<Action>)>,
+    /// What should be possible and is not.
+    pub impossible: Vec<&'static str>,
+}
+
+/// Visits every state.
+#[must_use]
+pub fn check(model: &Leases) -> Checked {
+    let checker = model.clone().checker().threads(2).spawn_bfs().join();
+    let broken = Claim::ALL.into_iter().filter_map(|claim| {
+        let path = checker.discovery(claim.name())?;
+        Some((claim, path.into_actions()))
+    });
+    let possible = model.properties().into_iter().map(|property| property.name);
+    let impossible = possible.filter(|name| {
+        Claim::ALL.iter().all(|claim| claim.name() != *name) && checker.discovery(name).is_none()
+    });
+    Checked {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        broken: broken.collect(),
+        impossible: impossible.collect(),
+    }
+}
+
+/// The longest story that is looked for, in steps. The longest of a bug has 12.
+const LONGEST: usize = 16;
+
+/// The shortest path, with the fewest faults, on which the bug breaks its claim.
+#[must_use]
+pub fn find(bug: Bug) -> Option<(Leases, Vec<Action>)> {
+    let bounds = (0..=Leases::two().faults).flat_map(|faults| {
+        let depths = 2..=LONGEST + 1;
+        depths.map(move |states| (faults, states))
+    });
+    let mut found = bounds.map(|(faults, states)| {
+        let model = Leases {
+            faults,
+            ..Leases::two().with(bug)
+        };
+        let name = bug.claim().name();
+        let finish = HasDiscoveries::AllOf([name].into());
+        // The checker returns the last of several paths, so it sees no longer ones.
+        let checker = model.clone().checker().target_max_depth(states);
+        let checker = checker.finish_when(finish).spawn_bfs().join();
+        let path = checker.discovery(name)?;
+        Some((model, path.into_actions()))
+    });
+    found.find_map(std::convert::identity)
+}

@@ -1,0 +1,20 @@
+//! A model of leases, checked in every order of its steps: see `docs/model.md`.
+
+mod action;
+mod bug;
+mod check;
+mod claim;
+mod effect;
+mod leases;
+mod model;
+mod state;
+mod steps;
+mod story;
+
+pub use action::Action;
+pub use bug::Bug;
+pub use check::{Checked, check, find};
+pub use claim::Claim;
+pub use leases::{Answer, Leases, TTL};
+pub use state::{Call, Caller, Data, History, Lease, Process, Row, State, Transaction, Written};
+pub use story::story;

@@ -1,0 +1,141 @@
+//! The server, the processes, a storage elsewhere, and what has happened.
+
+/// The number of a process.
+pub type Process = usize;
+
+/// Everything at one moment. Times are what is left, in ticks of the server's clock, so that they have an end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// What is committed on the primary.
+    pub data: Data,
+    /// What the standby has, from when it is behind.
+    pub standby: Option<Data>,
+    /// Grows with each failover.
+    pub timeline: u8,
+    /// One for each process.
+    pub processes: Vec<Caller>,
+    /// The last write in a storage elsewhere, which compares tokens alone.
+    pub storage: Written,
+    /// For the claims.
+    pub history: History,
+    /// How many calls and take-overs have begun. Each has this as its number.
+    pub calls: u8,
+    /// How many faults there have been.
+    pub faults: u8,
+}
+
+/// What a failover can lose.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Data {
+    /// The key's row.
+    pub row: Option<Row>,
+    /// The number that the sequence has issued last.
+    pub sequence: u16,
+    /// How often the work was done.
+    pub effects: u8,
+    /// The term of the last write.
+    pub writer: u8,
+}
+
+/// The row of the key in the lease table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Row {
+    /// The number of the call.
+    pub grant: u8,
+    /// What storage compares.
+    pub token: u16,
+    /// Counts the grants, also across a failover. The programs do not know it.
+    pub term: u8,
+    /// Until it expires.
+    pub left: u8,
+    /// Whether the work is marked as done.
+    pub is_kept: bool,
+}
+
+impl Row {
+    /// Whether nobody else is granted the key.
+    #[must_use]
+    pub const fn is_valid(self) -> bool {
+        self.is_kept || self.left > 0
+    }
+}
+
+/// A process, with one call at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Caller {
+    /// What it does.
+    pub call: Call,
+    /// Its transaction on the server.
+    pub transaction: Option<Transaction>,
+    /// The number of a try that was given up and may still arrive.
+    pub late_try: Option<u8>,
+    /// It executes nothing; what it has sent may arrive.
+    pub is_stopped: bool,
+    /// Its lease was taken over, or lost with a failover.
+    pub is_deposed: bool,
+    /// It has done the work, and not marked it: only with the bug.
+    pub has_done_work: bool,
+}
+
+/// A call of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Call {
+    /// None.
+    #[default]
+    Idle,
+    /// A try was sent.
+    Asking {
+        /// The number of the call.
+        grant: u8,
+        /// The time since the try was sent.
+        age: u8,
+        /// The lease, once the server has granted it. Its time is counted at the server.
+        granted: Option<Lease>,
+    },
+    /// The body runs.
+    Holding(Lease),
+}
+
+/// A lease, as its holder knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lease {
+    /// The number of the call.
+    pub grant: u8,
+    /// What storage compares.
+    pub token: u16,
+    /// Counts the grants; the holder does not know it.
+    pub term: u8,
+    /// The time for which the holder relies on it.
+    pub left: u8,
+}
+
+/// An open transaction. It has the row lock of its statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transaction {
+    /// After `fence`.
+    Fenced,
+    /// After `complete`, with the work in it.
+    Completed,
+}
+
+/// Who has written last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Written {
+    /// The largest token.
+    pub token: u16,
+    /// Its grant.
+    pub term: u8,
+}
+
+/// What no failover undoes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct History {
+    /// The largest token of all grants.
+    pub token: u16,
+    /// How many grants there were.
+    pub terms: u8,
+    /// A token was not above those before.
+    pub has_old_token: bool,
+    /// A write landed after one of a later holder.
+    pub has_late_write: bool,
+}

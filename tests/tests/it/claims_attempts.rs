@@ -1,0 +1,282 @@
+//! Jobs that are scheduled, counted, retried with a pause, and fail for good.
+
+use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
+use advisory_tests::Database;
+use diesel::prelude::*;
+use diesel::sql_types::Text;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use std::time::Duration;
+
+diesel::table! {
+    job (id) {
+        id -> BigInt,
+        run_at -> Timestamptz,
+        attempts -> SmallInt,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+        completed_at -> Nullable<Timestamptz>,
+        failed_at -> Nullable<Timestamptz>,
+        error_message -> Nullable<Text>,
+    }
+}
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = job)]
+#[claim(ttl = "5m", run_at, attempts, max_attempts = 3, backoff = "1m..90s")]
+struct Job {
+    id: i64,
+    attempts: i16,
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = job)]
+#[claim(run_at, attempts)]
+struct Forever {
+    id: i64,
+}
+
+#[derive(diesel::QueryableByName)]
+struct Line {
+    #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
+    text: String,
+}
+
+/// So many jobs that are due, the first one for the longest.
+async fn jobs(count: u32) -> Database {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE job (id int8 PRIMARY KEY, run_at timestamptz NOT NULL, attempts int2 NOT NULL DEFAULT 0, \
+             locked_until timestamptz, locked_by text, completed_at timestamptz, failed_at timestamptz, error_message text)",
+    )
+    .await;
+    db.run(&format!(
+        "INSERT INTO job SELECT id, now() - interval '1 hour' + id * interval '1 second' FROM generate_series(1, {count}) AS id"
+    ))
+    .await;
+    for sql in claim::indexes::<Job>() {
+        db.run(&sql).await;
+    }
+    db
+}
+
+async fn next(conn: &mut AsyncPgConnection) -> Option<Claimed<Job>> {
+    claim::next(conn, "worker").await.unwrap()
+}
+
+async fn state_of(conn: &mut AsyncPgConnection, id: i64) -> State {
+    let state = job::table.find(id).select(claim::state::<Job>());
+    state.get_result(conn).await.unwrap()
+}
+
+async fn due(db: &Database) {
+    db.run("UPDATE job SET run_at = now() - interval '1 minute' WHERE run_at > now()")
+        .await;
+}
+
+async fn die(db: &Database) {
+    db.run("UPDATE job SET locked_until = clock_timestamp() - interval '1 second' WHERE locked_until IS NOT NULL")
+        .await;
+}
+
+#[derive(Debug)]
+struct Failed;
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no such file")
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        panic!("{error}")
+    }
+}
+
+const RETRY: OnErr = OnErr::Retry { after: None };
+
+#[tokio::test]
+async fn a_scheduled_job_is_claimed_when_it_is_due() {
+    let db = jobs(2).await;
+    let mut conn = db.connect().await;
+    db.run("UPDATE job SET run_at = now() + interval '1 hour' WHERE id = 1")
+        .await;
+    assert_eq!(state_of(&mut conn, 1).await, State::Scheduled);
+    assert_eq!(next(&mut conn).await.unwrap().id, 2);
+    assert!(next(&mut conn).await.is_none(), "the other is not due");
+    let counts = claim::counts::<Job, _>(&mut conn).await.unwrap();
+    assert_eq!((counts.scheduled, counts.running), (1, 1));
+    let by_hand = claim::by_key::<Job, _>(&mut conn, "worker", 1).await;
+    let by_hand = by_hand.unwrap().expect("it is there whenever it is due");
+    claim::release(&mut conn, &by_hand).await.unwrap();
+    due(&db).await;
+    assert_eq!(next(&mut conn).await.unwrap().id, 1);
+}
+
+/// Without it, a job that always fails would stop the queue.
+#[tokio::test]
+async fn a_failed_job_goes_behind_the_others() {
+    let db = jobs(3).await;
+    let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
+    let mut tried = Vec::new();
+    while let Some(job) = next(&mut conn).await {
+        tried.push(job.id);
+        let work = async { Err::<(), _>(Failed) };
+        claim::run(&pool, &job, RETRY, work).await.unwrap_err();
+        assert_eq!(state_of(&mut conn, job.id).await, State::Retrying);
+    }
+    assert_eq!(tried, [1, 2, 3]);
+    let counts = claim::counts::<Job, _>(&mut conn).await.unwrap();
+    assert_eq!((counts.retrying, counts.available), (3, 0));
+}
+
+#[tokio::test]
+async fn pauses_double_with_jitter_up_to_the_longest() {
+    let db = jobs(40).await;
+    let mut conn = db.connect().await;
+    for (attempt, least, most) in [(1, 30, 60), (2, 45, 90)] {
+        let jobs = claim::next_batch::<Job, _>(&mut conn, "worker", 40).await;
+        let jobs = jobs.unwrap();
+        assert_eq!(jobs.len(), 40);
+        for job in &jobs {
+            assert_eq!(job.attempts, attempt);
+            claim::retry(&mut conn, job, "no", None).await.unwrap();
+        }
+        let pauses = format!(
+            "SELECT count(*) FROM job WHERE run_at BETWEEN clock_timestamp() - interval '30 seconds' + interval '{least} seconds' \
+             AND clock_timestamp() + interval '{most} seconds'"
+        );
+        assert_eq!(db.count(&pauses).await, 40, "{attempt}");
+        assert!(db.count("SELECT count(DISTINCT run_at) FROM job").await > 30);
+        due(&db).await;
+    }
+}
+
+#[tokio::test]
+async fn the_last_failed_attempt_fails_a_job_with_its_message() {
+    let db = jobs(1).await;
+    let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
+    for attempt in 1..=3 {
+        let job = next(&mut conn).await.unwrap();
+        assert_eq!(job.attempts, attempt);
+        let work = async { Err::<(), _>(Failed) };
+        claim::run(&pool, &job, RETRY, work).await.unwrap_err();
+        due(&db).await;
+    }
+    assert_eq!(state_of(&mut conn, 1).await, State::Failed);
+    assert!(next(&mut conn).await.is_none());
+    let failed = "SELECT count(*) FROM job WHERE error_message = 'no such file' AND attempts = 3 \
+         AND failed_at IS NOT NULL AND locked_until IS NULL AND locked_by IS NULL";
+    assert_eq!(db.count(failed).await, 1);
+}
+
+#[tokio::test]
+async fn a_job_that_kills_its_worker_fails_and_lets_the_next_pass() {
+    let db = jobs(2).await;
+    let mut conn = db.connect().await;
+    for attempt in 1..=3 {
+        let job = next(&mut conn).await.unwrap();
+        assert_eq!((job.id, job.attempts), (1, attempt));
+        die(&db).await;
+    }
+    // The same call fails the first one and claims the second.
+    assert_eq!(next(&mut conn).await.unwrap().id, 2);
+    assert_eq!(state_of(&mut conn, 1).await, State::Failed);
+    let message = job::table
+        .find(1)
+        .select(job::error_message.assume_not_null());
+    let message: String = message.get_result(&mut conn).await.unwrap();
+    assert!(message.contains("its claim expired"), "{message}");
+    let mut blocking = db.establish();
+    db.run("UPDATE job SET attempts = 3").await;
+    die(&db).await;
+    let none = advisory_runtime::blocking::claim::by_key::<Job, _>(&mut blocking, "worker", 2);
+    assert!(none.unwrap().is_none());
+    assert_eq!(state_of(&mut conn, 2).await, State::Failed);
+}
+
+#[tokio::test]
+async fn a_pause_can_be_given_and_a_release_counts_nothing() {
+    let db = jobs(1).await;
+    let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
+    let job = next(&mut conn).await.unwrap();
+    claim::release(&mut conn, &job).await.unwrap();
+    let job = next(&mut conn).await.unwrap();
+    assert_eq!(job.attempts, 1);
+    let after = Some(Duration::from_secs(7200));
+    let work = async { Err::<(), _>(Failed) };
+    let on_err = OnErr::Retry { after };
+    claim::run(&pool, &job, on_err, work).await.unwrap_err();
+    let later = "SELECT count(*) FROM job WHERE run_at BETWEEN now() + interval '119 minutes' AND now() + interval '121 minutes' \
+         AND error_message = 'no such file' AND failed_at IS NULL";
+    assert_eq!(db.count(later).await, 1);
+    due(&db).await;
+    let job = next(&mut conn).await.unwrap();
+    assert_eq!(job.attempts, 2);
+    claim::fail(&mut conn, &job, "for good").await.unwrap();
+    assert_eq!(state_of(&mut conn, 1).await, State::Failed);
+}
+
+#[tokio::test]
+async fn a_count_stops_at_its_columns_largest_value() {
+    let db = jobs(1).await;
+    let mut conn = db.connect().await;
+    db.run("UPDATE job SET attempts = 32767").await;
+    let job = claim::next::<Forever, _>(&mut conn, "worker")
+        .await
+        .unwrap();
+    assert_eq!(job.unwrap().id, 1);
+    assert_eq!(db.count("SELECT attempts::int8 FROM job").await, 32767);
+    die(&db).await;
+    let job = claim::next::<Forever, _>(&mut conn, "worker")
+        .await
+        .unwrap();
+    claim::retry(&mut conn, &job.unwrap(), "no", None)
+        .await
+        .unwrap();
+    let pauses = "SELECT count(*) FROM job WHERE run_at BETWEEN now() + interval '4 minutes' AND now() + interval '10 minutes'";
+    assert_eq!(db.count(pauses).await, 1, "ten minutes by default");
+}
+
+/// Rows for later are behind the ones that are due in the index, and the scan ends there.
+#[tokio::test]
+async fn scheduled_rows_are_not_read() {
+    let db = jobs(10).await;
+    db.run(
+        "INSERT INTO job SELECT id, now() + id * interval '1 second' FROM generate_series(1000, 51000) AS id",
+    )
+    .await;
+    db.run("VACUUM ANALYZE job").await;
+    let mut conn = db.connect().await;
+    let all = claim::next_batch::<Job, _>(&mut conn, "worker", 100).await;
+    assert_eq!(all.unwrap().len(), 10);
+    diesel::sql_query("SET plan_cache_mode = force_generic_plan")
+        .execute(&mut conn)
+        .await
+        .unwrap();
+    let name =
+        "(SELECT name FROM pg_prepared_statements WHERE statement LIKE 'WITH advisory_claim%')";
+    let name: String = diesel::select(diesel::dsl::sql::<Text>(name))
+        .get_result(&mut conn)
+        .await
+        .unwrap();
+    let explain = format!("EXPLAIN (ANALYZE, BUFFERS) EXECUTE {name}(1000, 'worker')");
+    let plan: Vec<Line> = diesel::sql_query(explain).load(&mut conn).await.unwrap();
+    let plan: Vec<&str> = plan.iter().map(|line| &*line.text).collect();
+    let plan = plan.join("\n");
+    assert!(plan.contains("Index Cond: (run_at <= "), "{plan}");
+    assert!(!plan.contains("Seq Scan on job"), "{plan}");
+}
+
+#[test]
+fn a_state_knows_when_a_job_runs() {
+    let now = 2;
+    let state =
+        |run_at, attempts| State::at(None, None, None, &now).with_run_at(run_at, attempts, &now);
+    assert_eq!(state(Some(3), 0), State::Scheduled);
+    assert_eq!(state(Some(3), 1), State::Retrying);
+    assert_eq!(state(Some(2), 1), State::Available);
+    assert_eq!(state(None, 1), State::Available);
+    let running = State::at(Some(3), None, None, &now).with_run_at(Some(3), 1, &now);
+    assert_eq!(running, State::Running);
+}

@@ -1,0 +1,177 @@
+//! Claims on tables as they are: a UUID instead of a name, times without a time zone, rows that are deleted when they are done.
+
+use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
+use advisory_tests::Database;
+use diesel::prelude::*;
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use uuid::Uuid;
+
+diesel::table! {
+    export (id) {
+        id -> BigInt,
+        claim_token -> Nullable<Uuid>,
+        lease_until -> Nullable<Timestamp>,
+        done_at -> Nullable<Timestamp>,
+        seen_at -> Timestamp,
+    }
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = export)]
+#[claim(
+    locked_by = claim_token,
+    locked_until = lease_until,
+    completed_at = done_at,
+    ttl = "5m"
+)]
+struct Export {
+    id: i64,
+}
+
+async fn exports() -> Database {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE export (id int8 PRIMARY KEY, claim_token uuid, lease_until timestamp, \
+             done_at timestamp, seen_at timestamp NOT NULL DEFAULT 'epoch'); \
+         INSERT INTO export VALUES (1), (2)",
+    )
+    .await;
+    db
+}
+
+async fn next(conn: &mut AsyncPgConnection) -> Option<Claimed<Export>> {
+    claim::next(conn, "worker").await.unwrap()
+}
+
+#[tokio::test]
+async fn a_uuid_says_which_claim_holds_a_row() {
+    let db = exports().await;
+    let mut conn = db.connect().await;
+    let job = next(&mut conn).await.unwrap();
+    let token: Uuid = job.locked_by().parse().unwrap();
+    let stored = format!("SELECT count(*) FROM export WHERE claim_token = '{token}'");
+    assert_eq!(db.count(&stored).await, 1);
+    claim::renew(&mut conn, &job).await.unwrap();
+    claim::complete(&mut conn, &job).await.unwrap();
+    let zombie = next(&mut conn).await.unwrap();
+    db.run("UPDATE export SET claim_token = gen_random_uuid()")
+        .await;
+    let lost = claim::complete(&mut conn, &zombie).await.unwrap_err();
+    assert!(matches!(lost, Error::Lost { .. }), "{lost:?}");
+    let found = claim::by_key::<Export, _>(&mut conn, "worker", zombie.id).await;
+    assert!(found.unwrap().is_none(), "held");
+}
+
+/// Under any setting of the session's time zone, which differs between two workers.
+#[tokio::test]
+async fn times_without_a_zone_are_in_utc() {
+    let db = exports().await;
+    let (mut east, mut west) = (db.connect().await, db.connect().await);
+    for (conn, zone) in [(&mut east, "Asia/Tokyo"), (&mut west, "America/New_York")] {
+        conn.batch_execute(&format!("SET TimeZone = '{zone}'"))
+            .await
+            .unwrap();
+    }
+    let first = next(&mut east).await.unwrap();
+    let second = next(&mut west).await.unwrap();
+    assert_ne!(first.id, second.id);
+    assert!(next(&mut east).await.is_none(), "each is held");
+    assert!(next(&mut west).await.is_none(), "each is held");
+    let lasts = "SELECT count(*) FROM export WHERE lease_until AT TIME ZONE 'UTC' \
+         BETWEEN clock_timestamp() + interval '4 minutes' AND clock_timestamp() + interval '5 minutes'";
+    assert_eq!(db.count(lasts).await, 2);
+    assert!(first.deadline() > std::time::Instant::now() + first.ttl() / 2);
+    claim::renew(&mut west, &first).await.unwrap();
+    let seen = export::seen_at.eq(claim::now());
+    claim::complete_with(&mut west, &first, seen).await.unwrap();
+    let done = "SELECT count(*) FROM export WHERE done_at - (now() AT TIME ZONE 'UTC') < interval '1 minute' \
+         AND seen_at - (now() AT TIME ZONE 'UTC') BETWEEN interval '-1 minute' AND interval '1 minute'";
+    assert_eq!(db.count(done).await, 1);
+    let counts = claim::counts::<Export, _>(&mut east).await.unwrap();
+    assert_eq!((counts.completed, counts.running), (1, 1));
+    db.run("UPDATE export SET lease_until = (now() - interval '1 minute') AT TIME ZONE 'UTC'")
+        .await;
+    let states: Vec<State> = export::table
+        .select(claim::state::<Export>())
+        .filter(export::done_at.is_null())
+        .load(&mut east)
+        .await
+        .unwrap();
+    assert_eq!(states, [State::Expired]);
+}
+
+diesel::table! {
+    outbox (id) {
+        id -> BigInt,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+    }
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = outbox)]
+#[claim(completed_at = "delete", ttl = "1s")]
+struct Outbox {
+    id: i64,
+}
+
+async fn outbox() -> Database {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE outbox (id int8 PRIMARY KEY, locked_until timestamptz, locked_by text); \
+         INSERT INTO outbox SELECT generate_series(1, 3)",
+    )
+    .await;
+    db
+}
+
+const LEFT: &str = "SELECT count(*) FROM outbox";
+
+#[tokio::test]
+async fn a_done_row_is_deleted_while_it_is_claimed() {
+    let db = outbox().await;
+    let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
+    let row = claim::next::<Outbox, _>(&mut conn, "worker").await.unwrap();
+    claim::complete(&mut conn, &row.unwrap()).await.unwrap();
+    assert_eq!(db.count(LEFT).await, 2);
+    let row = claim::next::<Outbox, _>(&mut conn, "worker").await.unwrap();
+    let row = row.unwrap();
+    let result: Result<(), Error> = claim::run(&pool, &row, OnErr::Fail, async { Ok(()) }).await;
+    result.unwrap();
+    assert_eq!(db.count(LEFT).await, 1);
+    let row = claim::next::<Outbox, _>(&mut conn, "worker").await.unwrap();
+    let row = row.unwrap();
+    db.run("UPDATE outbox SET locked_by = 'another#'").await;
+    for lost in [
+        claim::complete(&mut conn, &row).await,
+        claim::delete(&mut conn, &row).await,
+    ] {
+        assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
+    }
+    assert_eq!(db.count(LEFT).await, 1, "it is another worker's");
+}
+
+#[tokio::test]
+async fn a_deletion_that_is_rolled_back_is_made_up_for() {
+    let db = outbox().await;
+    let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
+    let mut own = db.connect().await;
+    let row = claim::by_key::<Outbox, _>(&mut conn, "worker", 2).await;
+    let row = row.unwrap().unwrap();
+    let result: Result<(), Error> = claim::run(&pool, &row, OnErr::Fail, async {
+        let undone: Result<(), Error> = crate::bookings::in_transaction(&mut own, async |conn| {
+            claim::delete(conn, &row).await?;
+            Err(Error::Database(diesel::result::Error::RollbackTransaction))
+        })
+        .await;
+        undone.unwrap_err();
+        Ok(())
+    })
+    .await;
+    result.unwrap();
+    assert_eq!(
+        db.count("SELECT count(*) FROM outbox WHERE id = 2").await,
+        0
+    );
+    assert_eq!(row.id, 2);
+}

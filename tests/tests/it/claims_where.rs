@@ -1,0 +1,126 @@
+//! Claims of some of a table's rows, and claims that set columns of the user's.
+
+use advisory_runtime::blocking;
+use advisory_runtime::claim::{self, Claim, Claimed, OnErr};
+use advisory_tests::Database;
+use diesel::prelude::*;
+
+diesel::table! {
+    task (id) {
+        id -> BigInt,
+        kind -> Text,
+        size -> Nullable<Integer>,
+        status -> Text,
+        attempts -> Integer,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+        completed_at -> Nullable<Timestamptz>,
+        failed_at -> Nullable<Timestamptz>,
+    }
+}
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = task)]
+#[claim(attempts, max_attempts = 2)]
+struct Task {
+    id: i64,
+    status: String,
+}
+
+/// Eight tasks, of which the even ones are mail.
+async fn tasks() -> Database {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE task (id int8 PRIMARY KEY, kind text NOT NULL, size int4, status text NOT NULL DEFAULT 'new', \
+             attempts int4 NOT NULL DEFAULT 0, locked_until timestamptz, locked_by text, completed_at timestamptz, \
+             failed_at timestamptz); \
+         INSERT INTO task (id, kind, size) SELECT id, CASE id % 2 WHEN 0 THEN 'mail' ELSE 'sms' END, nullif(id, 4) \
+         FROM generate_series(1, 8) AS id",
+    )
+    .await;
+    db
+}
+
+fn ids(mut tasks: Vec<Claimed<Task>>) -> Vec<i64> {
+    tasks.sort_by_key(|task| task.id);
+    tasks.iter().map(|task| task.id).collect()
+}
+
+#[tokio::test]
+async fn a_worker_claims_the_rows_that_it_can_do() {
+    let db = tasks().await;
+    let mut conn = db.connect().await;
+    let kinds = vec!["mail".to_owned(), "fax".to_owned()];
+    let mail = task::kind.eq_any(&kinds);
+    let first = claim::next_where::<Task, _>(&mut conn, "worker", mail).await;
+    assert_eq!(first.unwrap().unwrap().id, 2);
+    // NULL, or one of two, is in parentheses of its own.
+    let small = task::size.lt(4).or(task::id.eq(6));
+    let small = claim::next_batch_where::<Task, _>(&mut conn, "worker", 9, small).await;
+    assert_eq!(ids(small.unwrap()), [1, 3, 6]);
+    let fax = claim::next_where::<Task, _>(&mut conn, "worker", task::kind.eq("fax")).await;
+    assert!(fax.unwrap().is_none());
+    let mut blocking = db.establish();
+    let mail = task::kind.eq("mail");
+    let rest = blocking::claim::next_batch_where::<Task, _>(&mut blocking, "worker", 9, mail);
+    assert_eq!(ids(rest.unwrap()), [4, 8]);
+    let sms = task::kind.eq("sms");
+    let last = blocking::claim::next_where::<Task, _>(&mut blocking, "worker", sms);
+    assert_eq!(last.unwrap().unwrap().id, 5);
+}
+
+#[tokio::test]
+async fn a_claim_sets_a_status_of_the_users() {
+    let db = tasks().await;
+    let mut conn = db.connect().await;
+    let running = task::status.eq("running");
+    let job = claim::next_with::<Task, _, _>(&mut conn, "worker", running).await;
+    let job = job.unwrap().unwrap();
+    assert_eq!((job.id, &*job.status), (1, "running"));
+    let done = task::status.eq("done");
+    claim::complete_with(&mut conn, &job, done).await.unwrap();
+    let batch = claim::next_batch_with::<Task, _, _>(&mut conn, "worker", 3, running).await;
+    assert_eq!(ids(batch.unwrap()), [2, 3, 4]);
+    let running_rows =
+        "SELECT count(*) FROM task WHERE status = 'running' AND locked_by IS NOT NULL";
+    assert_eq!(db.count(running_rows).await, 3);
+    let mut blocking = db.establish();
+    let job = blocking::claim::next_with::<Task, _, _>(&mut blocking, "worker", running);
+    assert_eq!(job.unwrap().unwrap().id, 5);
+    let batch = blocking::claim::next_batch_with::<Task, _, _>(&mut blocking, "worker", 9, running);
+    assert_eq!(ids(batch.unwrap()), [6, 7, 8]);
+    // A column of the claim's own is the claim's.
+    db.run("UPDATE task SET locked_until = NULL, locked_by = NULL")
+        .await;
+    let own = task::locked_by.eq("me");
+    let refused = claim::next_with::<Task, _, _>(&mut conn, "worker", own).await;
+    let error = refused.unwrap_err();
+    assert!(error.to_string().contains("locked_by"), "{error}");
+}
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = task)]
+#[claim(attempts, max_attempts = 2, order = "attempts, id")]
+struct Ordered {
+    id: i64,
+}
+
+/// Without a `run_at`, the count in the order puts a failed row behind the others.
+#[tokio::test]
+async fn rows_without_a_time_are_retried_in_turn() {
+    let db = tasks().await;
+    let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
+    let mut tried = Vec::new();
+    while let Some(job) = claim::next::<Ordered, _>(&mut conn, "worker")
+        .await
+        .unwrap()
+    {
+        tried.push(job.id);
+        let work = async { Err::<(), _>(claim::Error::from(diesel::result::Error::NotFound)) };
+        let retry = OnErr::Retry { after: None };
+        claim::run(&pool, &job, retry, work).await.unwrap_err();
+    }
+    assert_eq!(tried, [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
+    let failed = "SELECT count(*) FROM task WHERE failed_at IS NOT NULL AND attempts = 2";
+    assert_eq!(db.count(failed).await, 8);
+}

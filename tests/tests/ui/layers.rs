@@ -1,0 +1,187 @@
+//! The modules of a crate use only those below them: `docs/architecture.md` has the order for the runtime.
+
+use crate::packages::root;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const PAGE: &str = include_str!("../../../docs/architecture.md");
+
+/// Which modules each top-level module of a crate names, with a file that does so.
+struct Uses(BTreeMap<String, BTreeMap<String, PathBuf>>);
+
+impl Uses {
+    fn of(source: &Path) -> Self {
+        let mut files = Vec::new();
+        collect(source, &mut files);
+        let module = |file: &Path| {
+            let first = file.strip_prefix(source).ok()?.components().next()?;
+            let name = first.as_os_str().to_str()?;
+            Some(name.trim_end_matches(".rs").to_owned())
+        };
+        let modules: BTreeSet<String> = files.iter().filter_map(|file| module(file)).collect();
+        // What the crate's root exports again.
+        let mut homes = BTreeMap::new();
+        let library = code(&source.join("lib.rs"));
+        for at in library
+            .match_indices("pub use ")
+            .map(|(at, found)| at + found.len())
+        {
+            let paths = library[at..].split(';').next().unwrap_or_default();
+            for path in paths_of(paths) {
+                let names: Vec<&str> = path.split("::").collect();
+                if let [home, .., name] = names[..] {
+                    homes.insert(name.to_owned(), home.to_owned());
+                }
+            }
+        }
+        let mut graph: BTreeMap<String, BTreeMap<String, PathBuf>> = BTreeMap::new();
+        for file in &files {
+            let Some(user) = module(file).filter(|user| !matches!(&**user, "lib" | "main")) else {
+                continue;
+            };
+            let named = graph.entry(user.clone()).or_default();
+            for path in paths_from_root(&code(file)) {
+                let first = path.split("::").next().unwrap_or_default();
+                let home = homes.get(first).map_or(first, String::as_str);
+                if home != user && modules.contains(home) {
+                    named.insert(home.to_owned(), file.clone());
+                }
+            }
+        }
+        Self(graph)
+    }
+
+    /// The modules that a module needs, directly or not.
+    fn below(&self, module: &str) -> BTreeSet<&str> {
+        let mut found = BTreeSet::new();
+        let mut left = vec![module];
+        while let Some(next) = left.pop() {
+            for used in self
+                .0
+                .get(next)
+                .into_iter()
+                .flatten()
+                .map(|(used, _)| &**used)
+            {
+                if found.insert(used) {
+                    left.push(used);
+                }
+            }
+        }
+        found
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// A file without its comments and its unit tests.
+fn code(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The paths behind each `crate::`.
+fn paths_from_root(code: &str) -> Vec<String> {
+    let starts = code.match_indices("crate::");
+    let own = starts.filter(|(at, _)| !code[..*at].ends_with('$'));
+    own.flat_map(|(at, found)| paths_of(&code[at + found.len()..]))
+        .collect()
+}
+
+/// The paths of a path or of a group of them: `a::b` and `a::c` of `a::{b, c}`.
+fn paths_of(text: &str) -> Vec<String> {
+    let is_of_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let text = text.trim_start();
+    let end = text.find(|c: char| !is_of_path(c)).unwrap_or(text.len());
+    let (path, rest) = text.split_at(end);
+    let Some(group) = rest.strip_prefix('{') else {
+        return vec![path.to_owned()];
+    };
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                parts.push(&group[start..at]);
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&group[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    let parts = parts.into_iter().filter(|part| !part.trim().is_empty());
+    let below = parts.flat_map(paths_of);
+    below.map(|below| format!("{path}{below}")).collect()
+}
+
+#[test]
+fn the_runtimes_modules_use_those_below_them() {
+    let (_, part) = PAGE
+        .split_once("\n## The folders of the runtime\n")
+        .expect("its part");
+    let part = part.split("\n## ").next().unwrap_or(part);
+    let rows = part.lines().filter(|line| line.starts_with("| `"));
+    let mut rank = BTreeMap::new();
+    for (row, line) in rows.enumerate() {
+        let cell = line.split('|').nth(1).unwrap_or_default();
+        for name in cell.split('`').skip(1).step_by(2) {
+            rank.insert(name.trim_end_matches('/').trim_end_matches(".rs"), row);
+        }
+    }
+    let Uses(uses) = Uses::of(&root().join("advisory-runtime/src"));
+    let mut wrong = Vec::new();
+    for (user, used) in &uses {
+        let Some(row) = rank.get(&**user) else {
+            wrong.push(format!("{user} is in no row"));
+            continue;
+        };
+        for (used, file) in used {
+            if rank.get(&**used).is_none_or(|below| below <= row) {
+                wrong.push(format!("{user} uses {used}: {}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_module_needs_itself() {
+    let crates = [
+        "advisory-pattern",
+        "advisory-derive",
+        "cargo-advisory",
+        "stress",
+        "model",
+        "benches",
+    ];
+    let mut circles = Vec::new();
+    for name in crates {
+        let uses = Uses::of(&root().join(name).join("src"));
+        for module in uses
+            .0
+            .keys()
+            .filter(|module| uses.below(module).contains(&***module))
+        {
+            circles.push(format!("{name}: {module}"));
+        }
+    }
+    assert!(circles.is_empty(), "in a circle:\n{}", circles.join("\n"));
+}

@@ -1,0 +1,26 @@
+#![allow(unused)]
+use advisory_runtime::claim::{self, Claim, Claimed};
+use diesel::prelude::*;
+use diesel_async::AsyncPgConnection;
+
+diesel::table! {
+    jobs (id) {
+        id -> BigInt,
+        run_at -> Timestamptz,
+        tries -> Integer,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+    }
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = jobs)]
+struct Job {
+    id: i64,
+}
+
+async fn later(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), claim::Error> {
+    claim::retry(conn, job, "no such file", None).await
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+#![allow(unused)]
+use advisory_runtime::advisory_lease;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::bb8::Pool;
+
+#[advisory_lease(key = "job", pool = pool, max_hold = "5m")]
+async fn run(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
+    Ok(())
+}
+
+fn main() {}
