@@ -470,7 +470,7 @@ fn uncounted<T: Claim>() -> String {
 }
 
 /// The pause after a failed attempt in milliseconds: it doubles, and then a random half of it is taken off, so that jobs which failed
-/// together do not return together.
+/// together do not return together. All operators that are written `OPERATOR(…)` have one precedence.
 fn backoff<T: Claim>() -> String {
     let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE).as_millis());
     let doubled = if T::Attempts::COLUMN.is_some() {
@@ -480,8 +480,8 @@ fn backoff<T: Claim>() -> String {
     };
     format!(
         "LEAST(CAST({first} AS pg_catalog.float8) OPERATOR(pg_catalog.*) {doubled},CAST({longest} AS pg_catalog.float8)) \
-         OPERATOR(pg_catalog.*) (CAST(0.5 AS pg_catalog.float8) OPERATOR(pg_catalog.+) \
-         pg_catalog.random() OPERATOR(pg_catalog./) 2)"
+         OPERATOR(pg_catalog.*) (CAST(1 AS pg_catalog.float8) OPERATOR(pg_catalog.-) \
+         (pg_catalog.random() OPERATOR(pg_catalog./) CAST(2 AS pg_catalog.float8)))"
     )
 }
 

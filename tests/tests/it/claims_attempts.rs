@@ -78,6 +78,12 @@ async fn die(db: &Database) {
         .await;
 }
 
+/// The server's clock in microseconds since 1970.
+async fn clock(db: &Database) -> i64 {
+    db.count("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8")
+        .await
+}
+
 #[derive(Debug)]
 struct Failed;
 
@@ -138,12 +144,13 @@ async fn pauses_double_with_jitter_up_to_the_longest() {
         let jobs = claim::next_batch::<Job, _>(&mut conn, "worker", 40).await;
         let jobs = jobs.unwrap();
         assert_eq!(jobs.len(), 40);
+        let before = clock(&db).await;
         for job in &jobs {
             assert_eq!(job.attempts, attempt);
             claim::retry(&mut conn, job, "no", None).await.unwrap();
         }
         let pauses = format!(
-            "SELECT count(*) FROM job WHERE run_at BETWEEN clock_timestamp() - interval '30 seconds' + interval '{least} seconds' \
+            "SELECT count(*) FROM job WHERE run_at BETWEEN to_timestamp(0) + interval '{before} us' + interval '{least} seconds' \
              AND clock_timestamp() + interval '{most} seconds'"
         );
         assert_eq!(db.count(&pauses).await, 40, "{attempt}");
@@ -231,11 +238,15 @@ async fn a_count_stops_at_its_columns_largest_value() {
     let job = claim::next::<Forever, _>(&mut conn, "worker")
         .await
         .unwrap();
+    let before = clock(&db).await;
     claim::retry(&mut conn, &job.unwrap(), "no", None)
         .await
         .unwrap();
-    let pauses = "SELECT count(*) FROM job WHERE run_at BETWEEN now() + interval '4 minutes' AND now() + interval '10 minutes'";
-    assert_eq!(db.count(pauses).await, 1, "ten minutes by default");
+    let pauses = format!(
+        "SELECT count(*) FROM job WHERE run_at BETWEEN to_timestamp(0) + interval '{before} us' + interval '5 minutes' \
+         AND clock_timestamp() + interval '10 minutes'"
+    );
+    assert_eq!(db.count(&pauses).await, 1, "ten minutes by default");
 }
 
 /// Rows for later are behind the ones that are due in the index, and the scan ends there.
