@@ -138,6 +138,8 @@ impl Lease {
             .sql(text())
             .bind::<BigInt, _>(self.grant_id)
             .sql(text())
+            .bind::<BigInt, _>(self.token.0)
+            .sql(text())
     }
 }
 
@@ -145,7 +147,13 @@ impl Lease {
 pub type IsCurrent = SqlLiteral<
     Bool,
     UncheckedBind<
-        SqlLiteral<Bool, UncheckedBind<SqlLiteral<Bool>, AsExprOf<Vec<u8>, Binary>>>,
+        SqlLiteral<
+            Bool,
+            UncheckedBind<
+                SqlLiteral<Bool, UncheckedBind<SqlLiteral<Bool>, AsExprOf<Vec<u8>, Binary>>>,
+                AsExprOf<i64, BigInt>,
+            >,
+        >,
         AsExprOf<i64, BigInt>,
     >,
 >;

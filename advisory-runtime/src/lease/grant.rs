@@ -129,8 +129,14 @@ impl Lease {
         self.lock.clone()
     }
 
-    /// The values that identify the grant: `$1` and `$2`.
-    pub(super) const fn values(&self) -> [Value<'static>; 2] {
+    /// The values that identify the grant: `$1` to `$3`.
+    pub(super) const fn values(&self) -> [Value<'static>; 3] {
+        let [hash, grant] = self.acquisition();
+        [hash, grant, Value::Number(self.token.0)]
+    }
+
+    /// The values that identify the acquisition, whichever of its tries was granted the key: `$1` and `$2`.
+    pub(super) const fn acquisition(&self) -> [Value<'static>; 2] {
         [Value::Hash(self.key_hash), Value::Number(self.grant_id)]
     }
 }

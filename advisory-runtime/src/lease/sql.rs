@@ -1,4 +1,5 @@
-//! Every statement on the lease table. `$1` is the key's hash, `$2` the grant's random number.
+//! Every statement on the lease table. `$1` is the key's hash, `$2` the acquisition's random number, and in a holder's statements `$3`
+//! the token.
 //!
 //! All times are `clock_timestamp()`: `now()` is when the transaction began, before any wait.
 //!
@@ -20,11 +21,12 @@ use crate::renewal::{DURABLE, micros};
 const FORGETTABLE: &str = "pg_catalog.set_config('synchronous_commit','off',true)";
 
 const KEY: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea)";
-/// The row of the grant, held or kept.
-const OURS: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
-     AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8)";
-/// The row of the grant, if it is not kept.
+/// The row of the grant, held or kept. A try whose answer was lost can arrive after another holder's term and is granted the key with
+/// the same random number, but with another token. A server that was restored from a dump grants tokens again, but not the number.
 const GRANT: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
+     AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8) AND token OPERATOR(pg_catalog.=) CAST($3 AS pg_catalog.int8)";
+/// The row of any grant of the acquisition, if it is not kept: for those that know no token yet.
+const ACQUISITION: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
      AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8) AND NOT is_kept";
 const VALID: &str = "expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()";
 const EXPIRED: &str = "expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()";
@@ -183,10 +185,11 @@ impl Texts {
             micros(&bounded("expires_at")),
             left()
         );
+        let held = &format!("{GRANT} AND NOT is_kept");
         let keep = update(
             table,
-            OURS,
-            &format!("is_kept=true,key=NULL,expires_at={}", after("$3")),
+            GRANT,
+            &format!("is_kept=true,key=NULL,expires_at={}", after("$4")),
         );
         Self {
             by_timeline: Grants::new(table, sequence, true),
@@ -194,15 +197,15 @@ impl Texts {
             is_moved: format!(
                 "SELECT 1 WHERE pg_catalog.pg_sequence_last_value('{sequence}') OPERATOR(pg_catalog.>=) CAST($1 AS pg_catalog.int8)"
             ),
-            set_data: update(table, GRANT, "data=CAST($3 AS pg_catalog.text)"),
+            set_data: update(table, held, "data=CAST($4 AS pg_catalog.text)"),
             renew: update(
                 table,
-                GRANT,
-                &format!("expires_at=GREATEST(l.expires_at,{})", after("$3")),
+                held,
+                &format!("expires_at=GREATEST(l.expires_at,{})", after("$4")),
             ),
             // A second release gives the same answer, since the first may have been lost.
             release: format!(
-                "UPDATE {table} SET expires_at=LEAST(expires_at,pg_catalog.clock_timestamp()),key=NULL,data=NULL WHERE {GRANT} \
+                "UPDATE {table} SET expires_at=LEAST(expires_at,pg_catalog.clock_timestamp()),key=NULL,data=NULL WHERE {ACQUISITION} \
                  RETURNING {FORGETTABLE}"
             ),
             complete: format!(
@@ -210,23 +213,24 @@ impl Texts {
                 at_most_left("idle_in_transaction_session_timeout", "own.until")
             ),
             keep,
-            holds: format!("SELECT 1 FROM {table} WHERE {GRANT} AND {VALID}"),
+            holds: format!("SELECT 1 FROM {table} WHERE {held} AND {VALID}"),
             // Waits for a transaction that has changed the row, and reads the result.
             is_kept: format!(
-                "WITH own AS MATERIALIZED (SELECT is_kept FROM {table} WHERE {OURS} FOR SHARE) SELECT 1 FROM own WHERE is_kept"
+                "WITH own AS MATERIALIZED (SELECT is_kept FROM {table} WHERE {GRANT} FOR SHARE) SELECT 1 FROM own WHERE is_kept"
             ),
             // Renewals change no key column, so this row lock lets them pass. A take-over locks the whole row, so one since this
             // statement began is noticed.
             fence: format!(
-                "WITH fenced AS MATERIALIZED (SELECT expires_at FROM {table} WHERE {GRANT} AND {VALID} FOR KEY SHARE) \
+                "WITH fenced AS MATERIALIZED (SELECT expires_at FROM {table} WHERE {held} AND {VALID} FOR KEY SHARE) \
                  SELECT {} FROM fenced",
                 at_most_left("idle_in_transaction_session_timeout", "expires_at")
             ),
             is_current: format!(
-                "EXISTS (SELECT 1 FROM {table} WHERE {GRANT} AND {VALID} FOR KEY SHARE)"
+                "EXISTS (SELECT 1 FROM {table} WHERE {held} AND {VALID} FOR KEY SHARE)"
             )
             .replace("$1", "$")
-            .replace("$2", "$"),
+            .replace("$2", "$")
+            .replace("$3", "$"),
             find: format!("{row} WHERE {KEY} AND {VALID}"),
             list: format!("{row} WHERE {VALID} ORDER BY expires_at"),
             counts: format!(
@@ -287,7 +291,7 @@ fn acquire(table: &str, sequence: &str, has_timeline: bool) -> String {
          ORDER BY key_hash LIMIT 8) AS near WHERE {EXPIRED} AND near.token OPERATOR(pg_catalog.<) made.drawn)) AND {EXPIRED} FOR UPDATE SKIP LOCKED))) \
          SELECT COALESCE((SELECT token FROM taken),(SELECT token FROM made),found.token),\
          COALESCE((SELECT behind FROM taken),(SELECT behind FROM made),found.time_left,{zero}),{} \
-         FROM (SELECT) AS once LEFT JOIN (SELECT CASE WHEN {GRANT} THEN token END AS token,\
+         FROM (SELECT) AS once LEFT JOIN (SELECT CASE WHEN {ACQUISITION} THEN token END AS token,\
          GREATEST(CAST(1 AS pg_catalog.int8),{}) OPERATOR(pg_catalog.*) \
          CAST(CASE WHEN is_kept THEN -1 ELSE 1 END AS pg_catalog.int8) AS time_left FROM {table} WHERE {KEY} AND {VALID}) AS found ON true",
         micros(&setting("lock_timeout")),

@@ -242,8 +242,8 @@ impl Table {
             return Err(Error::Invalid { lock, reason });
         }
         require_no_transaction(conn).map_err(|unusable| Error::unusable(unusable, lease.name()))?;
-        let [hash, grant] = lease.values();
-        let values = [hash, grant, Value::Text(data)];
+        let [hash, grant, token] = lease.values();
+        let values = [hash, grant, token, Value::Text(data)];
         let is_held = self
             .affects(conn, lease, &self.named.texts.set_data, &values)
             .await?;
@@ -321,7 +321,7 @@ impl Table {
         lease: &Lease,
     ) -> Result<bool, Error> {
         require_no_transaction(conn).map_err(|unusable| Error::unusable(unusable, lease.name()))?;
-        let (text, values) = (&self.named.texts.release, lease.values());
+        let (text, values) = (&self.named.texts.release, lease.acquisition());
         let released = self.affects(conn, lease, text, &values).await;
         lease.hold.lose();
         released
@@ -393,8 +393,8 @@ impl Table {
         time: Duration,
     ) -> Result<bool, Error> {
         lasts(time, || lease.name())?;
-        let [hash, grant] = lease.values();
-        let values = [hash, grant, Value::Number(milliseconds(time))];
+        let [hash, grant, token] = lease.values();
+        let values = [hash, grant, token, Value::Number(milliseconds(time))];
         self.affects(conn, lease, text, &values).await
     }
 

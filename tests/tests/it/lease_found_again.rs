@@ -1,13 +1,13 @@
 //! A grant whose answer was lost is found by a later try, which relies on it for no longer than the server keeps it.
 
-use crate::lease::{database, key, until_refused};
+use crate::lease::{database, expire, key, until_refused};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
-use advisory_runtime::lease::{Leases, Request, Table};
+use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_tests::Proxy;
-use diesel_async::SimpleAsyncConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
 
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -64,4 +64,44 @@ async fn a_grant_found_by_a_later_try_is_renewed_in_time() {
     let brief = "SELECT expires_at FROM advisory_lease WHERE expires_at < clock_timestamp() + interval '30 seconds'";
     db.until_empty(GENEROUS / 4, "a renewal", brief).await;
     assert!(held.lease().is_held());
+}
+
+/// The first try of a call whose second one was granted can still be under way, and arrive after another holder's term. Its number is
+/// the same, so only the token tells that row from the one of the former term.
+#[tokio::test]
+async fn a_late_try_does_not_revive_the_former_term() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let (table, hour) = (Table::new(), Duration::from_secs(3600));
+    let request = || key("k").ttl(hour).keep(hour);
+    let old = table.acquire(&mut a, request()).await.unwrap();
+    db.run("CREATE TABLE first AS SELECT grant_id FROM advisory_lease")
+        .await;
+    expire(&db).await;
+    let other = table.acquire(&mut b, key("k")).await.unwrap();
+    table.release(&mut b, &other).await.unwrap();
+    // The late try: the statement of a grant, with the number of the first.
+    let late = table.acquire(&mut b, key("k")).await.unwrap();
+    db.run("UPDATE advisory_lease SET grant_id = first.grant_id FROM first")
+        .await;
+
+    let of_a_write = diesel::select(old.is_current());
+    assert!(!of_a_write.get_result::<bool>(&mut a).await.unwrap());
+    let complete = async |conn: &mut _| old.complete(conn).await;
+    let completed = a.transaction(complete).await;
+    assert!(
+        matches!(completed, Err(Error::Lost { .. })),
+        "{completed:?}"
+    );
+    let fence = async |conn: &mut _| old.fence(conn).await;
+    let fenced = a.transaction(fence).await;
+    assert!(matches!(fenced, Err(Error::Lost { .. })), "{fenced:?}");
+    let data = table.set_data(&mut a, &old, Some("a")).await;
+    assert!(!data.unwrap());
+    assert!(!table.holds(&mut a, &old).await.unwrap());
+    assert!(!table.renew(&mut a, &old, hour).await.unwrap());
+    assert!(!table.keep(&mut a, &old, hour).await.unwrap());
+    // Nobody relies on the late grant, so whoever releases the call's lease frees its key.
+    assert!(table.release(&mut a, &old).await.unwrap());
+    assert!(!table.holds(&mut b, &late).await.unwrap());
 }
