@@ -1,14 +1,12 @@
 //! Lists leases, and frees keys: `cargo advisory lease`.
-//!
-//! `free` has the statement that frees a key.
-
-mod free;
 
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
-use advisory_runtime::lease::{Request, Table};
+use advisory_runtime::lease::{Error, Request, Row, Table};
 use advisory_runtime::monitor::{self, Lease, Names};
 use clap::ArgMatches;
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::json;
 
 use crate::columns::Columns;
@@ -61,7 +59,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         let mut session = Session::open(&address).await?;
         let done = match word {
             "list" => list(&mut session, &table, &names, own).await,
-            _ => free_key(&mut session, &address, &table, &names, (word, own)).await,
+            _ => free_key(&mut session, &table, &names, (word, own)).await,
         };
         session.close().await;
         done
@@ -181,7 +179,6 @@ async fn find(
 
 async fn free_key(
     session: &mut Session,
-    address: &str,
     table: &Table,
     names: &Names,
     (word, matches): (&str, &ArgMatches),
@@ -220,7 +217,7 @@ async fn free_key(
         screen::note("Nothing was done.\n");
         return Ok(false);
     }
-    if free::free(address, table, &lease.row).await? {
+    if free(session, table, &lease.row).await? {
         screen::note(if is_term {
             "The term has ended.\n"
         } else {
@@ -232,6 +229,25 @@ async fn free_key(
         "The lease has changed meanwhile: it was released, taken over or completed. Nothing was done.\n",
     );
     Ok(false)
+}
+
+/// Waits at most five seconds for a transaction that has fenced a write. The bound ends with the transaction, also at a pooler.
+async fn free(session: &mut Session, table: &Table, row: &Row) -> Result<bool, Failure> {
+    let began = Instant::now();
+    let free = async |conn: &mut AsyncPgConnection| {
+        conn.batch_execute("SET LOCAL lock_timeout = '5s'")
+            .await
+            .map_err(Error::Database)?;
+        table.free(conn, row).await
+    };
+    match with_timeout(session.conn().transaction(free)).await? {
+        Err(Error::Database(_)) if began.elapsed() >= Duration::from_secs(5) => Err(Failure::Input(
+            "the holder writes under the lease's fence, and its transaction did not end within five seconds. Nothing was done: \
+             repeat this, or end its session"
+                .to_owned(),
+        )),
+        done => done.map_err(|error| failure(&error)),
+    }
 }
 
 /// The lease, its holder and its times.

@@ -81,6 +81,7 @@ pub(super) struct Texts {
     pub(super) set_data: String,
     pub(super) renew: String,
     pub(super) release: String,
+    pub(super) free: String,
     pub(super) keep: String,
     pub(super) complete: String,
     pub(super) holds: String,
@@ -208,6 +209,16 @@ impl Texts {
                 "UPDATE {table} SET expires_at=LEAST(expires_at,pg_catalog.clock_timestamp()),key=NULL,data=NULL WHERE {ACQUISITION} \
                  RETURNING {FORGETTABLE}"
             ),
+            // The number is one that no try sends, so the holder has lost the lease, also when the server's clock is set back.
+            free: {
+                let seen = format!("{KEY} AND token OPERATOR(pg_catalog.=) CAST($3 AS pg_catalog.int8) AND {VALID}");
+                format!(
+                    "WITH own AS MATERIALIZED (SELECT key_hash AS found FROM {table} WHERE {seen} FOR UPDATE) \
+                     UPDATE {table} SET grant_id=CAST($2 AS pg_catalog.int8),key=NULL,data=NULL,is_kept=false,\
+                     expires_at=pg_catalog.clock_timestamp() FROM own WHERE key_hash OPERATOR(pg_catalog.=) own.found AND {seen} \
+                     RETURNING {DURABLE}"
+                )
+            },
             complete: format!(
                 "{keep},{}",
                 at_most_left("idle_in_transaction_session_timeout", "own.until")

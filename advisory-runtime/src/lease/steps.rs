@@ -2,11 +2,11 @@
 
 use super::backoff::{Backoff, Refusal};
 use super::queries::Rights;
-use super::request::{lasts, milliseconds, wrong_data};
+use super::request::{hex, lasts, milliseconds, wrong_data};
 use super::row::micros;
 use super::sql::{BEHIND, timeline};
 use super::statement::{GrantColumns, Statement, Value, count};
-use super::{Error, FencingToken, Lease, Request, Table, body_leases};
+use super::{Error, FencingToken, Lease, Request, Row, Table, body_leases};
 use crate::Connection;
 use crate::driver::{Queries, depth};
 use crate::error::is_connection_lost;
@@ -143,18 +143,16 @@ impl Table {
     /// # Examples
     ///
     /// ```no_run
-    /// use advisory_runtime::lease::{Error, Request, Table};
+    /// use advisory_runtime::lease::{Error, Lease, Request, Table};
     /// use diesel_async::AsyncPgConnection;
     ///
-    /// /// Ends the term of a leader that does not answer.
-    /// async fn depose(conn: &mut AsyncPgConnection) -> Result<(), Error> {
-    ///     let (table, leader) = (Table::new(), || Request::text("leader"));
-    ///     if let Some(row) = table.find(conn, leader()).await?
-    ///         && let Some(lease) = table.take_over(conn, leader(), row.token).await?
-    ///     {
-    ///         table.release(conn, &lease).await?;
+    /// /// Continues the work of a holder that does not answer.
+    /// async fn continue_for(conn: &mut AsyncPgConnection) -> Result<Option<Lease>, Error> {
+    ///     let (table, report) = (Table::new(), || Request::text("report"));
+    ///     match table.find(conn, report()).await? {
+    ///         Some(row) => table.take_over(conn, report(), row.token).await,
+    ///         None => Ok(None),
     ///     }
-    ///     Ok(())
     /// }
     /// ```
     pub async fn take_over<C: Connection>(
@@ -206,6 +204,42 @@ impl Table {
                     Some(error) => Err(error),
                 },
             };
+        }
+    }
+
+    /// Frees the key of a row that [`find`](Self::find) or [`list`](Self::list) has shown, held or done; `false` if the row has another
+    /// token by now, or has expired. For operators: it needs no key, and grants nothing.
+    ///
+    /// The holder loses the lease: its fenced writes and its next renewal are refused. Work that was done runs again. Inside a
+    /// transaction all this takes effect when the transaction commits.
+    ///
+    /// # Locking
+    ///
+    /// One statement: `SELECT … FOR UPDATE` of the row if it has this token, which waits for the transaction of a fenced write, at most for
+    /// the session's `lock_timeout`; then `UPDATE … SET expires_at = clock_timestamp()`. `synchronous_commit` is forced.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingTable`] (42P01), [`Error::MissingRights`] (42501), [`Error::Standby`], [`Error::Database`], such as 55P03 after
+    /// `lock_timeout`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: the key may be free or not.
+    pub async fn free<C: Connection>(&self, conn: &mut C, row: &Row) -> Result<bool, Error> {
+        self.free_on(conn.pg(), row).await
+    }
+
+    pub(crate) async fn free_on<D: Queries>(&self, conn: &mut D, row: &Row) -> Result<bool, Error> {
+        let hash = Value::Hash(row.key_hash);
+        let values = [hash, Value::Number(random()), Value::Number(row.token.0)];
+        match count(conn, &self.named.texts.free, &values).await {
+            Ok(rows) => Ok(rows > 0),
+            Err(error) => {
+                let pattern = row.pattern.clone();
+                let lock = pattern.unwrap_or_else(|| format!("{}…", hex(&row.key_hash[..6])));
+                Err(self.explain(conn, error, lock.into()).await)
+            }
         }
     }
 

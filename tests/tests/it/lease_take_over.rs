@@ -4,6 +4,7 @@ use crate::lease::{database, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
 use advisory_tests::pid_of;
+use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
 use std::time::Duration;
@@ -33,6 +34,41 @@ async fn the_former_holder_can_do_nothing_more() {
     assert!(!table.renew(&mut a, &old, ttl).await.unwrap());
     assert!(!table.release(&mut a, &old).await.unwrap());
     assert!(table.renew(&mut b, &new, ttl).await.unwrap());
+}
+
+#[tokio::test]
+async fn an_operator_frees_a_key_without_its_text() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let (table, hour) = (Table::new(), Duration::from_secs(3600));
+    let old = table.acquire(&mut a, key("k").ttl(hour)).await.unwrap();
+    let row = table.list(&mut b).await.unwrap().pop().unwrap();
+    let undone: Result<(), Error> = b
+        .transaction(async |conn| {
+            assert!(table.free(conn, &row).await?);
+            Err(DieselError::RollbackTransaction.into())
+        })
+        .await;
+    undone.unwrap_err();
+    assert!(table.renew(&mut a, &old, hour).await.unwrap());
+    assert!(table.free(&mut b, &row).await.unwrap());
+    // A server's clock that is set back makes it valid again, and a renewal of the former holder is refused all the same.
+    db.run("UPDATE advisory_lease SET expires_at = clock_timestamp() + interval '1 hour'")
+        .await;
+    assert!(!table.renew(&mut a, &old, hour).await.unwrap());
+    let refused = fence(&mut a, &old).await;
+    assert!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
+    crate::lease::expire(&db).await;
+    assert!(!table.free(&mut b, &row).await.unwrap(), "it is free");
+    let new = table.acquire(&mut a, key("k").ttl(hour)).await.unwrap();
+    assert!(new.token() > old.token());
+    assert!(!table.free(&mut b, &row).await.unwrap(), "another's");
+    assert!(table.keep(&mut a, &new, hour).await.unwrap());
+    let done = table.list(&mut b).await.unwrap().pop().unwrap();
+    assert!(done.is_done);
+    let blocking = advisory_runtime::blocking::lease::Table::from(table);
+    assert!(blocking.free(&mut db.establish(), &done).unwrap());
+    assert_eq!(blocking.list(&mut db.establish()).unwrap().len(), 0);
 }
 
 #[tokio::test]

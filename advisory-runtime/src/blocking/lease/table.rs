@@ -92,6 +92,19 @@ impl Table {
         Ok(lease?.map(Lease))
     }
 
+    /// Frees the key of a row that has been shown; as [`lease::Table::free`](crate::lease::Table::free).
+    ///
+    /// # Locking
+    ///
+    /// As [`lease::Table::free`](crate::lease::Table::free).
+    ///
+    /// # Errors
+    ///
+    /// As [`lease::Table::free`](crate::lease::Table::free).
+    pub fn free<C: Connection>(&self, conn: &mut C, row: &Row) -> Result<bool, Error> {
+        answered(self.0.free_on(conn.pg(), row))
+    }
+
     /// Sets the holder's data, or erases it; as [`lease::Table::set_data`](crate::lease::Table::set_data).
     ///
     /// # Locking

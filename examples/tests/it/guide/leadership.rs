@@ -100,11 +100,9 @@ async fn one_cleans_up_until_its_shutdown_and_then_another() {
 }
 
 async fn depose(conn: &mut AsyncPgConnection) -> Result<(), Error> {
-    let (table, leader) = (Table::new(), || Request::text("cleanup"));
-    if let Some(row) = table.find(conn, leader()).await?
-        && let Some(lease) = table.take_over(conn, leader(), row.token).await?
-    {
-        table.release(conn, &lease).await?; // free for the next leader
+    let table = Table::new();
+    if let Some(row) = table.find(conn, Request::text("cleanup")).await? {
+        table.free(conn, &row).await?;
     }
     Ok(())
 }
