@@ -27,8 +27,8 @@ pub(crate) fn unlocked(attribute: Attribute, args: TokenStream, item: TokenStrea
             let given = (lock.conn.as_ref(), call.pool.as_ref());
             let mut bindings = connection_binding(&site, given, form);
             let acquired = match form {
-                Form::Async | Form::BoxedFuture => quote!(Acquired),
-                Form::Blocking => quote!(blocking::Acquired),
+                Form::Async | Form::BoxedFuture => quote!(LockInfo),
+                Form::Blocking => quote!(blocking::LockInfo),
             };
             let key = match lock.keys.as_deref() {
                 Some([key]) => Some(key),

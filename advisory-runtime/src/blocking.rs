@@ -22,7 +22,7 @@ use diesel::pg::PgConnection;
 pub use pool::Pool;
 
 /// Describes a lock that is held on a blocking connection.
-pub type Acquired = crate::Acquired<PgConnection>;
+pub type LockInfo = crate::LockInfo<PgConnection>;
 
 /// The guard of one lock or several on a blocking connection, from [`xact::begin`] and [`session::acquire`].
 pub type LockGuard<'o, O> = crate::LockGuard<'o, O, PgConnection>;

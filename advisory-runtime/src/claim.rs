@@ -81,7 +81,7 @@ pub use time::now;
 #[cfg(feature = "postgres")]
 pub(crate) use {
     count::counts_on,
-    ending::{Tries, finish_unless_ended},
+    ending::{EndAttempts, finish_unless_ended},
     finish::{finish, is_open_on, renew_on, renew_or_lose},
     on_err::every,
     sql::{How, Wanted, text},
@@ -89,7 +89,7 @@ pub(crate) use {
 };
 #[cfg(feature = "diesel-async")]
 pub use {
-    run::{keep, run},
+    run::{renew_while, run},
     steps::{
         by_key, complete, complete_with, counts, delete, fail, next, next_batch, next_batch_where,
         next_batch_with, next_where, next_with, release, renew, retry,

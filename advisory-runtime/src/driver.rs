@@ -18,10 +18,10 @@ mod timer_thread;
 #[cfg(feature = "diesel-async")]
 pub(crate) use async_pg::until_ended;
 #[cfg(feature = "postgres")]
-pub(crate) use blocking_pg::answered;
+pub(crate) use blocking_pg::block_on;
 pub(crate) use queries::Queries;
 #[cfg(feature = "diesel-async")]
-pub(crate) use timer_thread::within;
+pub(crate) use timer_thread::timeout;
 #[cfg(all(feature = "postgres", feature = "diesel-async"))]
 pub(crate) use {
     park::{wait, wait_at_most},
@@ -55,12 +55,12 @@ pub trait Driver: Send + Sized {
         query: &str,
     ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
 
-    /// Sends a message, if it is not empty, and then a question, without waiting in between if the connection can. Returns the number
-    /// of rows of the question; the outer error is the message's.
-    fn execute_and_ask(
+    /// Sends a message, if it is not empty, and then a query, without waiting in between if the connection can. Returns the number
+    /// of rows of the query; the outer error is the message's.
+    fn execute_and_query(
         &mut self,
         message: &str,
-        question: &str,
+        query: &str,
     ) -> impl Future<Output = QueryResult<QueryResult<usize>>> + Send;
 
     /// Asks for one key of the open transaction without waiting.

@@ -1,7 +1,7 @@
 //! The error of a locked call, and what the errors of all products share.
 
-mod answer;
 mod busy;
+mod classify;
 mod diesel_error;
 mod fallible;
 mod lock_name;
@@ -9,11 +9,11 @@ mod message;
 mod pool_error;
 mod product;
 
-pub(crate) use answer::{
+pub use busy::BusyLock;
+pub(crate) use classify::{
     Marker, is_connection_lost, is_deadlock, is_interrupted, is_same_answer,
     may_be_outside_transaction,
 };
-pub use busy::BusyLock;
 pub use diesel_error::ErrorRef;
 pub(crate) use diesel_error::{find, from_diesel, into_diesel};
 pub use fallible::{Fallible, never};

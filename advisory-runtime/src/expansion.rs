@@ -156,7 +156,7 @@ pub use crate::error::{Fallible, ProductError, never};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::holding::{Handle, OfDeclaredLock};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub use crate::lock::Tries;
+pub use crate::lock::PoolPoll;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::request::{Isolation, Wait, keyed};
 #[cfg(feature = "diesel-async")]

@@ -33,7 +33,6 @@ mod event;
 mod fence;
 mod grant;
 pub(crate) mod guard;
-mod holding;
 mod lead;
 mod leases;
 #[cfg(feature = "testing")]

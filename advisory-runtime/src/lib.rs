@@ -43,7 +43,7 @@
 //!
 //! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`; [`macro@advisory_lock`] has its language.
 //! [`macro@LockKey`] declares a lock once, as a type. [`lock_key!`] gives the [`Key`] of a pattern to other code.
-//! [`macro@KeyPart`] is for newtypes in keys. [`migration`] computes the same numbers in SQL, and [`well_known`] has those of
+//! [`macro@KeyPart`] is for newtypes in keys. [`sql_functions`] computes the same numbers in SQL, and [`well_known`] has those of
 //! other tools. Keys of one crate that can collide are a compile error; [`inventory`] has the lock sites of the whole program.
 //!
 //! # Features
@@ -100,7 +100,6 @@ mod key;
 pub mod lease;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod lock;
-pub mod migration;
 #[cfg(all(
     feature = "migrations",
     any(feature = "diesel-async", feature = "postgres")
@@ -114,6 +113,8 @@ mod observe;
 mod pool;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod query_comment;
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+mod random;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 #[cfg_attr(
     not(feature = "diesel-async"),
@@ -129,6 +130,7 @@ mod request;
 pub mod session;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod sql;
+pub mod sql_functions;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(feature = "diesel-async")]
@@ -143,7 +145,7 @@ pub use {connection::Connection, driver::cancel, pool::Pool};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
     error::{BusyLock, Error, ErrorRef, PoolError},
-    lock::{Acquired, LockGuard, OwnedLockError, OwnedLockGuard},
+    lock::{LockGuard, LockInfo, OwnedLockError, OwnedLockGuard},
     request::{Isolation, Mode, Request, Wait},
 };
 

@@ -3,41 +3,38 @@
 //! `call` has the request and the state of one call, and `guard` and `owned` a connection with its call. `begin` and `finish` are what
 //! every call goes through, and `way` has a file for each way of holding a lock.
 
-mod acquired;
 mod begin;
 mod body;
 mod call;
 mod check;
 mod finish;
 mod guard;
-mod holding;
+mod lock_info;
 mod owned;
 mod pauses;
 mod poll;
+mod pool_poll;
 mod queue;
-mod tries;
 mod verify;
 mod way;
 
-pub use acquired::Acquired;
 pub(crate) use begin::{acquire, begin, lock, try_lock};
 #[cfg(feature = "diesel-async")]
 use finish::exceed;
 use finish::finish;
 pub(crate) use guard::ConnAccessor;
 pub use guard::LockGuard;
+pub use lock_info::LockInfo;
 #[cfg(feature = "migrations")]
 pub(crate) use owned::try_owned;
 pub use owned::{OwnedLockError, OwnedLockGuard};
 pub(crate) use owned::{acquire_from, acquire_owned};
-#[cfg(feature = "diesel-async")]
-pub(crate) use pauses::chance;
+pub use pool_poll::PoolPoll;
 pub(crate) use queue::Turn;
 #[cfg(feature = "diesel-async")]
 pub(crate) use queue::queue;
 #[cfg(feature = "postgres")]
 pub(crate) use queue::queue_on_thread;
-pub use tries::Tries;
 #[cfg(feature = "migrations")]
 pub(crate) use verify::check_pooler;
 #[cfg(all(feature = "migrations", feature = "diesel-async"))]

@@ -28,9 +28,9 @@
 //! [migrations](crate::guide::migrations).
 
 mod apply;
+mod connection;
 mod error;
 mod run;
-mod session;
 mod sources;
 mod sql;
 mod step;

@@ -1,7 +1,7 @@
 //! The pools that locks, leases and claims can take connections from.
 
 use crate::connection::Connection;
-use crate::driver::within;
+use crate::driver::timeout;
 use crate::error::PoolError;
 use diesel_async::AsyncPgConnection;
 use std::fmt;
@@ -100,12 +100,12 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) async fn two<P: Pool + ?Sized>(
     pool: &P,
 ) -> Result<(P::Connection<'_>, P::Connection<'_>), PoolError> {
-    let Some(first) = within(LIMIT, pool.connection()).await else {
+    let Some(first) = timeout(LIMIT, pool.connection()).await else {
         let none = format!("it gave none within {LIMIT:?}");
         return Err(PoolError::new(none));
     };
     let first = first?;
-    let failed = match within(LIMIT, pool.connection()).await {
+    let failed = match timeout(LIMIT, pool.connection()).await {
         Some(Ok(second)) => return Ok((first, second)),
         Some(Err(error)) => Some(error),
         None => None,
@@ -184,7 +184,7 @@ impl Bb8TimedOut {
     {
         let connections = pool.state().connections;
         let opened = match connections {
-            0 => within(REASON, pool.dedicated_connection()).await,
+            0 => timeout(REASON, pool.dedicated_connection()).await,
             _ => None,
         };
         let reason = opened.and_then(Result::err);

@@ -1,23 +1,23 @@
 //! Keeps a row with an expiry held while work runs under it, for leases and claims.
 //!
-//! [`hold`] knows how long the row is held, [`task`] renews it, [`watch`] stops the work before the expiry, and [`round_trip`] finds
+//! [`tenure`] knows how long the row is held, [`task`] renews it, [`watch`] stops the work before the expiry, and [`round_trip`] finds
 //! a connection for each statement.
 
 mod boot_clock;
 mod expiry;
-mod hold;
 #[cfg(feature = "diesel-async")]
 mod round_trip;
 #[cfg(feature = "diesel-async")]
 mod task;
+mod tenure;
 #[cfg(feature = "diesel-async")]
 mod watch;
 
 pub(crate) use expiry::{Expiry, Sent};
-pub(crate) use hold::{End, Hold};
+pub(crate) use tenure::{End, Tenure};
 #[cfg(feature = "diesel-async")]
 pub(crate) use {
-    round_trip::{Borrowed, Dedicated, Step, round_trip},
+    round_trip::{Borrowed, DedicatedAnswer, Step, round_trip},
     task::{Renew, renew_until_lost},
     watch::watch,
 };
@@ -34,18 +34,6 @@ pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
 /// Without an answer after this time, the server counts as unreachable.
 pub(crate) const UNANSWERED: Duration = Duration::from_secs(10);
-
-/// A column that makes the commit wait for the disk, whatever the session's `synchronous_commit` is.
-pub(crate) const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) \
-     ANY (CAST('{off,local,remote_write}' AS pg_catalog.text[])) \
-     THEN pg_catalog.set_config('synchronous_commit','on',true) END";
-
-/// A time or an interval as whole microseconds.
-pub(crate) fn micros(time: &str) -> String {
-    format!(
-        "CAST(pg_catalog.date_part('epoch',{time}) OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
-    )
-}
 
 /// How long before the expiry work is stopped.
 pub(crate) fn margin(ttl: Duration) -> Duration {
@@ -65,7 +53,7 @@ pub(crate) const fn is_conflict(error: &DieselError) -> bool {
 pub(crate) enum Stop {
     /// The row was lost, or is about to expire.
     Lost,
-    /// The statement that ends the hold, or the transaction that it is in, was not answered in time.
+    /// The statement that ends the tenure, or the transaction that it is in, was not answered in time.
     Unanswered,
     /// The work reached its limit.
     Exceeded,

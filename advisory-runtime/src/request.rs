@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::key::{Key, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
+use crate::random::random;
 use advisory_pattern::MOST_PERMITS;
 pub(crate) use origin::{CallSite, Origin};
 use std::borrow::Cow;
@@ -326,12 +327,11 @@ impl Request {
         }
     }
 
-    /// One try of a request that polls. Its permits start at this one, which should be random, so that calls do not all compete for the
-    /// first.
-    pub(crate) fn attempt(&self, from: u32) -> Self {
+    /// One try of a request that polls. It starts at a random permit, so that calls do not all compete for the first.
+    pub(crate) fn attempt(&self) -> Self {
         let mut permits = self.permits.clone();
         if !permits.is_empty() {
-            let from = usize::try_from(from).unwrap_or(0) % permits.len();
+            let from = usize::try_from(random() >> 33).unwrap_or(0) % permits.len();
             permits.rotate_left(from);
         }
         Self {

@@ -79,6 +79,18 @@ impl fmt::Display for IsBackend {
     }
 }
 
+/// A column that makes the commit wait for the disk, whatever the session's `synchronous_commit` is.
+pub(crate) const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) \
+     ANY (CAST('{off,local,remote_write}' AS pg_catalog.text[])) \
+     THEN pg_catalog.set_config('synchronous_commit','on',true) END";
+
+/// A time or an interval as whole microseconds.
+pub(crate) fn micros(time: &str) -> String {
+    format!(
+        "CAST(pg_catalog.date_part('epoch',{time}) OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
+    )
+}
+
 /// Ends any open transaction; the server warns if none is open.
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 

@@ -6,7 +6,7 @@
 //! `#[advisory_lock(…, scope = "xact")]` expands to the same calls. They are two instead of one with a closure, because the
 //! future of a generic function that takes an async closure is not `Send`.
 
-use crate::{Acquired, Connection, Error, LockGuard, Request, lock};
+use crate::{Connection, Error, LockGuard, LockInfo, Request, lock};
 
 /// Opens a transaction that holds the advisory lock on a key, or on several.
 ///
@@ -129,7 +129,7 @@ pub fn begin<C: Connection>(
 pub fn lock<C: Connection>(
     conn: &mut C,
     request: impl Into<Request>,
-) -> impl Future<Output = Result<Acquired, Error>> {
+) -> impl Future<Output = Result<LockInfo, Error>> {
     lock::lock(conn, C::pg, request.into().with_origin())
 }
 

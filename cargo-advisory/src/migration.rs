@@ -3,7 +3,7 @@
 mod require;
 
 use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Table};
-use advisory_runtime::migration::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};
+use advisory_runtime::sql_functions::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};
 use clap::ArgMatches;
 
 use crate::failure::Failure;

@@ -94,7 +94,7 @@ async fn sync(
         return claim::release(&mut conn, &checkpoint).await;
     }
     // Renewed in the background while this runs, and dropped if the claim is lost.
-    claim::keep(pool, &checkpoint, async {
+    claim::renew_while(pool, &checkpoint, async {
         let cells = read(&mut conn, chunk_hash).await?;
         conn.transaction(async |conn| write(conn, &checkpoint, cells).await)
             .await

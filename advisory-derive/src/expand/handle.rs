@@ -15,7 +15,7 @@ pub(crate) fn handle(site: &Site, is_shared: bool) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let handle = site.call.handle.as_ref()?;
     if !keeps_locks(site) {
-        return Some(quote_spanned!(here=> let #handle = held.acquired();));
+        return Some(quote_spanned!(here=> let #handle = held.info();));
     }
     let in_shared_mode = is_shared.then(|| quote_spanned!(here=> .in_shared_mode()));
     let declared = declared(handle);

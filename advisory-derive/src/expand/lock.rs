@@ -178,7 +178,7 @@ fn poll(
     let option = quote_spanned!(here=> #private::core::option::Option);
     quote_spanned!(here=>
         #pool
-        let mut tries = #private::Tries::#scope(request);
+        let mut tries = #private::PoolPoll::#scope(request);
         let mut taken;
         let mut held = loop {
             taken = #taken;
@@ -209,12 +209,12 @@ fn run(lock: &LockSite, parts: &Parts, body: &TokenStream) -> TokenStream {
         );
     }
     let body = parts.async_body(body);
-    let within = if lock.args.max_hold.is_some() {
-        quote_spanned!(here=> within)
+    let method = if lock.args.max_hold.is_some() {
+        quote_spanned!(here=> timeout)
     } else {
         quote_spanned!(here=> watch)
     };
-    quote_spanned!(here=> let result = running.#within(#body).await;)
+    quote_spanned!(here=> let result = running.#method(#body).await;)
 }
 
 /// Whether the body can borrow its connection again. It cannot if the connection is a parameter `conn: &mut …`.

@@ -32,7 +32,7 @@
 //! # fn sync(_: &SyncJob) {}
 //! ```
 //!
-//! [`run`] and [`keep`] renew a claim on a thread. Blocking work cannot be dropped, so work that has lost its claim runs to its end, and
+//! [`run`] and [`renew_while`] renew a claim on a thread. Blocking work cannot be dropped, so work that has lost its claim runs to its end, and
 //! its result is refused: between two steps, work can check [`Claimed::deadline`].
 
 mod run;
@@ -42,14 +42,14 @@ use crate::claim::{
     Claim, Claimed, Condition, Counts, Error, Fails, How, KeepsCompleted, KeyValue, Retries, Wanted,
 };
 use crate::claim::{counts_on, finish, renew_or_lose, take_batch, take_by_key, take_first, text};
-use crate::driver::answered;
+use crate::driver::block_on;
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use std::time::Duration;
 
 pub use crate::claim::{indexes, state};
-pub use run::{keep, run};
+pub use run::{renew_while, run};
 
 /// Claims the first row that is available or expired; as [`crate::claim::next`].
 ///
@@ -64,7 +64,7 @@ pub fn next<T: Claim, C: Connection>(
     conn: &mut C,
     worker: &str,
 ) -> Result<Option<Claimed<T>>, Error> {
-    answered(take_first(conn.pg(), worker, Wanted::default()))
+    block_on(take_first(conn.pg(), worker, Wanted::default()))
 }
 
 /// Claims the first rows, at most `limit`; as [`crate::claim::next_batch`].
@@ -81,7 +81,7 @@ pub fn next_batch<T: Claim, C: Connection>(
     worker: &str,
     limit: u32,
 ) -> Result<Vec<Claimed<T>>, Error> {
-    answered(take_batch(conn.pg(), worker, limit, Wanted::default()))
+    block_on(take_batch(conn.pg(), worker, limit, Wanted::default()))
 }
 
 /// Claims the first row of which a condition is true; as [`crate::claim::next_where`].
@@ -106,7 +106,7 @@ pub fn next_where<T: Claim, C: Connection>(
         condition: Some(&condition),
         changes: None,
     };
-    answered(take_first(conn.pg(), worker, wanted))
+    block_on(take_first(conn.pg(), worker, wanted))
 }
 
 /// Claims the first rows of which a condition is true, at most `limit`; as [`crate::claim::next_batch_where`].
@@ -132,7 +132,7 @@ pub fn next_batch_where<T: Claim, C: Connection>(
         condition: Some(&condition),
         changes: None,
     };
-    answered(take_batch(conn.pg(), worker, limit, wanted))
+    block_on(take_batch(conn.pg(), worker, limit, wanted))
 }
 
 /// Claims the first row, and sets columns of yours; as [`crate::claim::next_with`].
@@ -159,7 +159,7 @@ where
         condition: None,
         changes: Some(&changes),
     };
-    answered(take_first(conn.pg(), worker, wanted))
+    block_on(take_first(conn.pg(), worker, wanted))
 }
 
 /// Claims the first rows, at most `limit`, and sets columns of yours; as [`crate::claim::next_batch_with`].
@@ -187,7 +187,7 @@ where
         condition: None,
         changes: Some(&changes),
     };
-    answered(take_batch(conn.pg(), worker, limit, wanted))
+    block_on(take_batch(conn.pg(), worker, limit, wanted))
 }
 
 /// Claims the row with this key if it is available or expired; as [`crate::claim::by_key`].
@@ -204,12 +204,12 @@ pub fn by_key<T: Claim, C: Connection>(
     worker: &str,
     key: impl KeyValue<T::Key>,
 ) -> Result<Option<Claimed<T>>, Error> {
-    answered(take_by_key(conn.pg(), worker, key))
+    block_on(take_by_key(conn.pg(), worker, key))
 }
 
 /// Renews the claim: it lasts for its whole ttl from now; as [`crate::claim::renew`].
 ///
-/// [`keep`] and [`run`] do so on a thread.
+/// [`renew_while`] and [`run`] do so on a thread.
 ///
 /// # Locking
 ///
@@ -219,7 +219,7 @@ pub fn by_key<T: Claim, C: Connection>(
 ///
 /// As [`crate::claim::renew`].
 pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
-    answered(renew_or_lose(conn.pg(), job))
+    block_on(renew_or_lose(conn.pg(), job))
 }
 
 /// Completes the job; as [`crate::claim::complete`].
@@ -232,7 +232,7 @@ pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<
 ///
 /// As [`crate::claim::complete`].
 pub fn complete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
-    answered(finish(conn.pg(), job, How::Complete, None))
+    block_on(finish(conn.pg(), job, How::Complete, None))
 }
 
 /// Completes the job, and sets columns of yours in the same statement; as [`crate::claim::complete_with`].
@@ -251,7 +251,7 @@ where
     S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync>,
 {
     let changes = changes.as_changeset();
-    answered(finish(conn.pg(), job, How::Complete, Some(&changes)))
+    block_on(finish(conn.pg(), job, How::Complete, Some(&changes)))
 }
 
 /// Fails the job for good; as [`crate::claim::fail`].
@@ -268,7 +268,7 @@ pub fn fail<T: Fails, C: Connection>(
     job: &Claimed<T>,
     message: &str,
 ) -> Result<(), Error> {
-    answered(finish(conn.pg(), job, How::Fail(&text(message)), None))
+    block_on(finish(conn.pg(), job, How::Fail(&text(message)), None))
 }
 
 /// Ends a failed attempt; as [`crate::claim::retry`].
@@ -287,7 +287,7 @@ pub fn retry<T: Retries, C: Connection>(
     after: Option<Duration>,
 ) -> Result<(), Error> {
     let how = text(message);
-    answered(finish(conn.pg(), job, How::Retry(&how, after), None))
+    block_on(finish(conn.pg(), job, How::Retry(&how, after), None))
 }
 
 /// Deletes the row, if the claim is still held; as [`crate::claim::delete`].
@@ -300,7 +300,7 @@ pub fn retry<T: Retries, C: Connection>(
 ///
 /// As [`crate::claim::delete`].
 pub fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
-    answered(finish(conn.pg(), job, How::Delete, None))
+    block_on(finish(conn.pg(), job, How::Delete, None))
 }
 
 /// Releases the claim on an unfinished row; as [`crate::claim::release`].
@@ -313,7 +313,7 @@ pub fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result
 ///
 /// As [`crate::claim::release`].
 pub fn release<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
-    answered(finish(conn.pg(), job, How::Release, None))
+    block_on(finish(conn.pg(), job, How::Release, None))
 }
 
 /// Counts the rows of a table by their state; as [`crate::claim::counts`].
@@ -322,5 +322,5 @@ pub fn release<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Resul
 ///
 /// [`Error::Database`].
 pub fn counts<T: Claim, C: Connection>(conn: &mut C) -> Result<Counts, Error> {
-    answered(counts_on::<T, _>(conn.pg()))
+    block_on(counts_on::<T, _>(conn.pg()))
 }

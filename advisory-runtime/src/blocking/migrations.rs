@@ -1,6 +1,6 @@
 //! Diesel's migrations, run by one process at a time, with blocking Diesel; as [`crate::migrations`].
 
-use crate::driver::answered;
+use crate::driver::block_on;
 use crate::lock;
 use crate::migrations::{Error, Migrator, Report, migrate};
 use diesel::Connection;
@@ -37,7 +37,7 @@ use diesel::pg::PgConnection;
 pub fn run(url: &str, migrations: impl Into<Migrator>) -> Result<Report, Error> {
     let open = || PgConnection::establish(url).map_err(|error| Error::of_connecting(error, url));
     let (mut conn, mut second) = (open()?, open()?);
-    answered(lock::verify(&mut conn, &mut second)).map_err(Error::of_lock)?;
+    block_on(lock::verify(&mut conn, &mut second)).map_err(Error::of_lock)?;
     drop(second);
     run_on(&mut conn, migrations)
 }
@@ -54,6 +54,6 @@ pub fn run(url: &str, migrations: impl Into<Migrator>) -> Result<Report, Error> 
 ///
 /// As [`Migrator::run`].
 pub fn run_on(conn: &mut PgConnection, migrations: impl Into<Migrator>) -> Result<Report, Error> {
-    let (report, _) = answered(migrate(conn, migrations.into()))?;
+    let (report, _) = block_on(migrate(conn, migrations.into()))?;
     Ok(report)
 }

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::Error;
-use crate::driver::answered;
+use crate::driver::block_on;
 #[cfg(feature = "diesel-async")]
 use crate::monitor::Lease;
 use crate::monitor::{self, Backend, Claims, LockHolder, Locks, Names, Refused, Signal};
@@ -13,7 +13,7 @@ use crate::monitor::{self, Backend, Claims, LockHolder, Locks, Names, Refused, S
 ///
 /// [`Error::Database`].
 pub fn locks<C: Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
-    answered(monitor::read(conn.pg(), names))
+    block_on(monitor::read(conn.pg(), names))
 }
 
 /// Lists every lease of a table that is held: see [`monitor::leases`].
@@ -27,7 +27,7 @@ pub fn leases<C: Connection>(
     table: &crate::lease::Table,
     names: &Names,
 ) -> Result<Vec<Lease>, crate::lease::Error> {
-    Ok(monitor::named(answered(table.list_on(conn.pg()))?, names))
+    Ok(monitor::named(block_on(table.list_on(conn.pg()))?, names))
 }
 
 /// Counts the rows of a table by the states of their claims: see [`monitor::claims`].
@@ -38,7 +38,7 @@ pub fn leases<C: Connection>(
 pub fn claims<T: crate::claim::Claim, C: Connection>(
     conn: &mut C,
 ) -> Result<Claims, crate::claim::Error> {
-    answered(crate::claim::counts_on::<T, _>(conn.pg()))
+    block_on(crate::claim::counts_on::<T, _>(conn.pg()))
 }
 
 /// Asks who holds what a call did not get: see [`monitor::holders`].
@@ -60,7 +60,7 @@ pub fn claims<T: crate::claim::Claim, C: Connection>(
 /// }
 /// ```
 pub fn holders<C: Connection, E: Refused>(conn: &mut C, error: &E) -> Result<Vec<LockHolder>, E> {
-    answered(monitor::holders_on(conn.pg(), error))
+    block_on(monitor::holders_on(conn.pg(), error))
 }
 
 /// Cancels the statement that a backend runs: see [`monitor::cancel`].
@@ -69,7 +69,7 @@ pub fn holders<C: Connection, E: Refused>(conn: &mut C, error: &E) -> Result<Vec
 ///
 /// [`Error::Database`].
 pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
-    answered(monitor::cancel_on(conn.pg(), backend))
+    block_on(monitor::cancel_on(conn.pg(), backend))
 }
 
 /// Terminates a backend's session: see [`monitor::terminate`].
@@ -78,5 +78,5 @@ pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, 
 ///
 /// [`Error::Database`].
 pub fn terminate<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
-    answered(monitor::terminate_on(conn.pg(), backend))
+    block_on(monitor::terminate_on(conn.pg(), backend))
 }

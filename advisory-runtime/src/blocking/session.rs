@@ -1,7 +1,7 @@
 //! Session-level locks on blocking connections; as [`crate::session`].
 
 use super::{Connection, LockGuard, OwnedLockGuard, Pool};
-use crate::driver::answered;
+use crate::driver::block_on;
 use crate::{Error, OwnedLockError, Request, lock};
 
 /// Takes session-level locks; as [`crate::session::acquire`].
@@ -32,7 +32,7 @@ pub fn acquire<C: Connection>(
     conn: &mut C,
     request: impl Into<Request>,
 ) -> Result<LockGuard<'_, C>, Error> {
-    answered(lock::acquire(conn, C::pg, request.into().with_origin()))
+    block_on(lock::acquire(conn, C::pg, request.into().with_origin()))
 }
 
 /// Takes session-level locks on a connection that the guard owns; as [`crate::session::acquire_owned`].
@@ -70,7 +70,7 @@ pub fn acquire_owned<C: Connection>(
     request: impl Into<Request>,
 ) -> Result<OwnedLockGuard<C>, OwnedLockError<C>> {
     let request = request.into().with_origin();
-    answered(lock::acquire_owned(connection, C::pg, request))
+    block_on(lock::acquire_owned(connection, C::pg, request))
 }
 
 /// Takes session-level locks on a connection of a pool, which has it while this waits; as [`crate::session::acquire_from`].
@@ -108,7 +108,7 @@ pub fn acquire_from<P: Pool + ?Sized>(
 ) -> Result<OwnedLockGuard<P::Connection>, Error> {
     let connect = || std::future::ready(pool.connection());
     let request = request.into().with_origin();
-    answered(lock::acquire_from(connect, Connection::pg, request))
+    block_on(lock::acquire_from(connect, Connection::pg, request))
 }
 
 /// Checks with two connections that session-level locks exclude each other; as [`crate::session::verify`].
@@ -121,5 +121,5 @@ pub fn acquire_from<P: Pool + ?Sized>(
 ///
 /// As [`crate::session::verify`].
 pub fn verify<C: Connection>(first: &mut C, second: &mut C) -> Result<(), Error> {
-    answered(lock::verify(first.pg(), second.pg()))
+    block_on(lock::verify(first.pg(), second.pg()))
 }

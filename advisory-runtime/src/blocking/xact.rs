@@ -1,7 +1,7 @@
 //! Transaction-level locks on blocking connections; as [`crate::xact`].
 
-use super::{Acquired, Connection, LockGuard};
-use crate::driver::answered;
+use super::{Connection, LockGuard, LockInfo};
+use crate::driver::block_on;
 use crate::{Error, Request, lock};
 
 /// Opens a transaction that holds the locks; as [`crate::xact::begin`].
@@ -32,7 +32,7 @@ pub fn begin<C: Connection>(
     conn: &mut C,
     request: impl Into<Request>,
 ) -> Result<LockGuard<'_, C>, Error> {
-    answered(lock::begin(conn, C::pg, request.into().with_origin()))
+    block_on(lock::begin(conn, C::pg, request.into().with_origin()))
 }
 
 /// Takes the locks in the middle of an open transaction, which holds them until its end; as [`crate::xact::lock`].
@@ -63,9 +63,9 @@ pub fn begin<C: Connection>(
 /// # fn account_of(_: &mut PgConnection) -> Result<i64, Error> { Ok(1) }
 /// ```
 #[cfg_attr(debug_assertions, track_caller)]
-pub fn lock<C: Connection>(conn: &mut C, request: impl Into<Request>) -> Result<Acquired, Error> {
+pub fn lock<C: Connection>(conn: &mut C, request: impl Into<Request>) -> Result<LockInfo, Error> {
     let request = request.into().with_origin();
-    answered(lock::lock(conn, C::pg, request))
+    block_on(lock::lock(conn, C::pg, request))
 }
 
 /// Takes the lock in the middle of an open transaction if it is free, and returns whether it was; as [`crate::xact::try_lock`].
@@ -80,5 +80,5 @@ pub fn lock<C: Connection>(conn: &mut C, request: impl Into<Request>) -> Result<
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn try_lock<C: Connection>(conn: &mut C, request: impl Into<Request>) -> Result<bool, Error> {
     let request = request.into().with_origin();
-    answered(lock::try_lock(conn, C::pg, request))
+    block_on(lock::try_lock(conn, C::pg, request))
 }

@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::table::{Claim, ttl};
-use crate::renewal::{End, Expiry, Hold, Sent};
+use crate::renewal::{End, Expiry, Sent, Tenure};
 use diesel::deserialize;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
@@ -23,7 +23,7 @@ struct Shared<T> {
     row: T,
     locked_by: String,
     ttl: Duration,
-    hold: Hold,
+    tenure: Tenure,
     /// Whether a statement that ends the claim was sent and got no answer, so that it may have ended the claim.
     is_unanswered: AtomicBool,
 }
@@ -38,7 +38,7 @@ impl<T: Claim> Claimed<T> {
             row: returned.row,
             locked_by: returned.locked_by,
             ttl,
-            hold: Hold::new(until, ttl),
+            tenure: Tenure::new(until, ttl),
             is_unanswered: AtomicBool::new(false),
         }))
     }
@@ -60,17 +60,17 @@ impl<T: Claim> Claimed<T> {
     /// for the row does not count.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.0.hold.deadline().into_std()
+        self.0.tenure.deadline().into_std()
     }
 
     /// Whether this value was completed, failed or released. If the transaction that did so is rolled back, a renewal notices.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        matches!(self.0.hold.end(), End::Inside(_) | End::Done)
+        matches!(self.0.tenure.end(), End::Inside(_) | End::Done)
     }
 
-    pub(crate) fn hold(&self) -> &Hold {
-        &self.0.hold
+    pub(crate) fn tenure(&self) -> &Tenure {
+        &self.0.tenure
     }
 
     /// The answer of a statement that ends the claim, which is about to be sent.

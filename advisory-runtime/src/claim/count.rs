@@ -5,7 +5,6 @@ use super::sql;
 use super::state::State;
 use super::table::Claim;
 use crate::driver::Queries;
-use diesel::query_builder::SqlQuery;
 use diesel::sql_types::{BigInt, Text};
 
 /// How many rows of a table are in which state, by the server's clock.
@@ -29,7 +28,7 @@ pub struct Counts {
 }
 
 pub(crate) async fn counts_on<T: Claim, D: Queries>(conn: &mut D) -> Result<Counts, Error> {
-    let groups = conn.load(query::<T>()).await;
+    let groups = conn.load(diesel::sql_query(sql::counts::<T>())).await;
     Ok(Counts::of(groups.map_err(Error::Database)?))
 }
 
@@ -40,14 +39,6 @@ struct Group {
     state: State,
     #[diesel(sql_type = BigInt)]
     count: i64,
-}
-
-fn query<T: Claim>() -> SqlQuery {
-    diesel::sql_query(format!(
-        "SELECT state, pg_catalog.count(*) FROM (SELECT {} AS state FROM {}) AS advisory_claim GROUP BY state",
-        sql::state::<T>(),
-        sql::table::<T>()
-    ))
 }
 
 impl Counts {

@@ -22,14 +22,14 @@ use {
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The tries to end a claim. They end at the claim's present deadline: renewals could postpone the expiry without end.
-pub(crate) struct Tries<'j, T> {
+pub(crate) struct EndAttempts<'j, T> {
     job: &'j Claimed<T>,
     until: Instant,
     /// What to report if a statement that got no answer may have ended the claim.
     unknown: Option<Error>,
 }
 
-impl<'j, T: Claim> Tries<'j, T> {
+impl<'j, T: Claim> EndAttempts<'j, T> {
     pub(crate) fn of(job: &'j Claimed<T>) -> Self {
         let mut until = job.deadline();
         if is_inside(job) {
@@ -76,7 +76,7 @@ pub(super) async fn end<T: Claim, P: Pool>(
     job: &Claimed<T>,
     how: How<'_>,
 ) -> Result<(), Error> {
-    let mut tries = Tries::of(job);
+    let mut tries = EndAttempts::of(job);
     loop {
         let outcome = attempt(pool, job, how, tries.until).await;
         match tries.after(outcome) {
@@ -93,7 +93,7 @@ async fn attempt<T: Claim, P: Pool>(
     how: How<'_>,
     until: Instant,
 ) -> Result<(), Error> {
-    if job.hold().end() == End::Done {
+    if job.tenure().end() == End::Done {
         return Ok(());
     }
     let conn = timeout_at(until.into(), pool.connection()).await;
@@ -101,7 +101,7 @@ async fn attempt<T: Claim, P: Pool>(
     let sent = finish_unless_ended(borrowed.pg(), job, how);
     match timeout_at(until.into(), sent).await {
         Ok(ended) => {
-            borrowed.answered();
+            borrowed.block_on();
             ended
         }
         Err(_) => Err(Error::Database(no_answer())),
@@ -116,9 +116,9 @@ pub(crate) async fn finish_unless_ended<T: Claim, D: Queries>(
 ) -> Result<(), Error> {
     if is_inside(job) {
         let is_open = is_open_on(conn, job).await?;
-        job.hold().settle(!is_open);
+        job.tenure().settle(!is_open);
     }
-    if job.hold().end() == End::Done {
+    if job.tenure().end() == End::Done {
         return Ok(());
     }
     finish(conn, job, how, None).await
@@ -126,5 +126,5 @@ pub(crate) async fn finish_unless_ended<T: Claim, D: Queries>(
 
 /// Whether the claim was ended in a transaction of which it is not known how it ended.
 fn is_inside<T: Claim>(job: &Claimed<T>) -> bool {
-    matches!(job.hold().end(), End::Inside(_))
+    matches!(job.tenure().end(), End::Inside(_))
 }

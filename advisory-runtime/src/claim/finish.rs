@@ -35,7 +35,7 @@ pub(crate) async fn renew_on<T: Claim, D: Queries>(
     let sent = Sent::now();
     let is_held = change(conn, &statement).await?;
     if is_held {
-        job.hold().renewed(sent, job.ttl());
+        job.tenure().renewed(sent, job.ttl());
     }
     Ok(is_held)
 }
@@ -49,7 +49,7 @@ pub(crate) async fn is_open_on<T: Claim, D: Queries>(
     let holder: Vec<Holder> = load(conn, &statement).await?;
     Ok(holder.iter().any(|Holder(by)| {
         // Before the expiry another worker could claim the row only after a commit.
-        by == job.locked_by() || job.hold().is_expired()
+        by == job.locked_by() || job.tenure().is_expired()
     }))
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn finish<T: Claim, D: Queries>(
     let key = (**job).key().bound();
     let statement = Statement::<T, _>::finish(job.locked_by(), key, how, changes);
     let is_inside = !matches!(depth(conn), Ok(None));
-    let ending = job.hold().ending();
+    let ending = job.tenure().ending();
     let answer = job.answer();
     let outcome = change(conn, &statement).await;
     if !matches!(&outcome, Err(Error::Database(error)) if is_connection_lost(error)) {

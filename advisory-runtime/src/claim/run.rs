@@ -8,7 +8,7 @@ use super::on_err::{OnErr, every};
 use super::sql::{How, text};
 use super::table::Claim;
 use crate::Pool;
-use crate::renewal::{self, Dedicated, End, Hold, Renew, Step, Stop};
+use crate::renewal::{self, DedicatedAnswer, End, Renew, Step, Stop, Tenure};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Display;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 /// Works under a claim: renews it in the background, completes the job on `Ok`, and on `Err` ends it as `on_err` says.
 ///
 /// `work` is a future, such as `sync(&job)`, which starts when this one is awaited. To complete the job with columns of yours, or
-/// in the transaction that writes the results, let the work do so, here or under [`keep`]: a job that the work has completed, failed
+/// in the transaction that writes the results, let the work do so, here or under [`renew_while`]: a job that the work has completed, failed
 /// or released is left as it is. If the work did so in a transaction that was rolled back, the job ends as the work returns. That
 /// transaction must be over when the work returns.
 ///
@@ -109,7 +109,7 @@ where
 /// # use advisory_runtime::{Pool as _, claim::{self, Claim, Claimed, Error}};
 /// # use diesel_async::{AsyncConnection, AsyncPgConnection, pooled_connection::bb8::Pool};
 /// async fn export<Job: Claim>(pool: &Pool<AsyncPgConnection>, job: &Claimed<Job>) -> Result<(), Error> {
-///     claim::keep(pool, job, async {
+///     claim::renew_while(pool, job, async {
 ///         // … slow work outside of a transaction, and then:
 ///         let mut conn = pool.connection().await?;
 ///         conn.transaction(async |conn| {
@@ -122,7 +122,7 @@ where
 /// }
 /// # }
 /// ```
-pub async fn keep<T, P, R>(
+pub async fn renew_while<T, P, R>(
     pool: &P,
     job: &Claimed<T>,
     work: impl Future<Output = R>,
@@ -133,7 +133,7 @@ where
 {
     let (result, _) = watch(pool, job, work).await?;
     // Work that blocks its thread could not be dropped.
-    if !job.is_finished() && job.hold().is_expired() {
+    if !job.is_finished() && job.tenure().is_expired() {
         return Err(job.gone());
     }
     Ok(result)
@@ -155,7 +155,7 @@ where
     let every = every::<T>();
     let mut renewal = JoinSet::new();
     renewal.spawn(async move { renewal::renew_until_lost(&row, every).await });
-    match renewal::watch(job.hold(), None, || (), work).await {
+    match renewal::watch(job.tenure(), None, || (), work).await {
         Ok(result) => Ok((result, renewal)),
         Err(Stop::Unanswered) => Err(job.unknown(no_answer())),
         Err(Stop::Lost | Stop::Exceeded) => Err(job.gone()),
@@ -170,17 +170,18 @@ struct Row<T, P> {
 impl<T: Claim, P: Pool + Send + Sync> Renew for Row<T, P> {
     type Error = Error;
 
-    fn hold(&self) -> &Hold {
-        self.job.hold()
+    fn tenure(&self) -> &Tenure {
+        self.job.tenure()
     }
 
     async fn renew(&self, left: Duration) -> Result<bool, Error> {
-        renewal::round_trip(&self.pool, self, Dedicated::Doubted, T::RENEW, left).await
+        renewal::round_trip(&self.pool, self, DedicatedAnswer::Doubted, T::RENEW, left).await
     }
 
     async fn is_ended(&self, left: Duration) -> Result<bool, Error> {
         let step = IsOpen(&self.job);
-        let is_open = renewal::round_trip(&self.pool, &step, Dedicated::Doubted, T::RENEW, left);
+        let is_open =
+            renewal::round_trip(&self.pool, &step, DedicatedAnswer::Doubted, T::RENEW, left);
         Ok(!is_open.await?)
     }
 }
@@ -218,7 +219,7 @@ where
     fn drop(&mut self) {
         if let Some((pool, job)) = self.0.take()
             && !std::thread::panicking()
-            && job.hold().end() != End::Done
+            && job.tenure().end() != End::Done
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let (pool, job) = (pool.clone(), job.share());

@@ -10,7 +10,7 @@ use super::column_type::{HolderType, Time};
 use super::table::{
     Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, TimeColumn, ttl,
 };
-use crate::renewal::{DURABLE, micros};
+use crate::sql::{DURABLE, micros};
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{AstPass, Query, QueryBuilder, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Text, Untyped};
@@ -448,6 +448,15 @@ impl Names {
 /// The beginning of what an `UPDATE` sets.
 fn set_until<T: Claim>(value: &str) -> String {
     format!("{} = {value}", quoted(T::LockedUntil::NAME))
+}
+
+/// How many rows of the table are in each state.
+pub(super) fn counts<T: Claim>() -> String {
+    format!(
+        "SELECT state, pg_catalog.count(*) FROM (SELECT {} AS state FROM {}) AS advisory_claim GROUP BY state",
+        state::<T>(),
+        table::<T>()
+    )
 }
 
 /// Whether the row has no attempt left, by the count before this statement.

@@ -261,7 +261,7 @@ where
 
 /// Renews the claim: it lasts for its whole ttl from now.
 ///
-/// [`keep`](super::keep) and [`run`](super::run) do so in the background.
+/// [`renew_while`](super::renew_while) and [`run`](super::run) do so in the background.
 ///
 /// # Locking
 ///

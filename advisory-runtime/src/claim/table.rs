@@ -52,7 +52,7 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// How long a claim lasts, in whole milliseconds: at least one, at most ten years. A column with a precision, such as
     /// `timestamptz(0)`, rounds its end up.
     const TTL: Duration = DEFAULT_TTL;
-    /// How often [`run`](super::run) and [`keep`](super::keep) renew the claim: by default a third of [`TTL`](Self::TTL), at most half.
+    /// How often [`run`](super::run) and [`renew_while`](super::renew_while) renew the claim: by default a third of [`TTL`](Self::TTL), at most half.
     const RENEW: Duration = match Self::TTL.checked_div(3) {
         Some(third) => third,
         None => Self::TTL,

@@ -1,6 +1,6 @@
 //! diesel-async's connection as a [`Driver`].
 
-use super::{Driver, Unfinished, can_be_of_a_process, cancel, within};
+use super::{Driver, Unfinished, can_be_of_a_process, cancel, timeout};
 use crate::error::is_connection_lost;
 use crate::sql::{self, try_lock::TryLock};
 use diesel::QueryResult;
@@ -27,7 +27,7 @@ impl Driver for AsyncPgConnection {
     }
 
     async fn execute_within(&mut self, limit: Duration, message: &str) -> Option<QueryResult<()>> {
-        within(limit, self.batch_execute(message)).await
+        timeout(limit, self.batch_execute(message)).await
     }
 
     async fn query_text(&mut self, query: &str) -> QueryResult<Option<String>> {
@@ -36,17 +36,14 @@ impl Driver for AsyncPgConnection {
             .await
     }
 
-    async fn execute_and_ask(
+    async fn execute_and_query(
         &mut self,
         message: &str,
-        question: &str,
+        query: &str,
     ) -> QueryResult<QueryResult<usize>> {
         let (mut first, mut second) = (&*self, &*self);
         let mut executed = pin!(first.batch_execute(message));
-        let mut answered = pin!(RunQueryDsl::execute(
-            diesel::sql_query(question),
-            &mut second
-        ));
+        let mut answered = pin!(RunQueryDsl::execute(diesel::sql_query(query), &mut second));
         let mut done = message.is_empty().then_some(Ok(()));
         let mut answer = None;
         // Polled in this order, so that they are sent in this order.
@@ -77,7 +74,7 @@ impl Driver for AsyncPgConnection {
     }
 
     async fn pause(time: Duration) {
-        within(time, pending::<()>()).await;
+        timeout(time, pending::<()>()).await;
     }
 
     fn status(&mut self) -> &mut TransactionManagerStatus {
@@ -140,7 +137,7 @@ impl Driver for AsyncPgConnection {
     }
 
     async fn wait_until_closed(&mut self) {
-        drop(within(CLOSING, self.batch_execute(sql::probe::ALIVE)).await);
+        drop(timeout(CLOSING, self.batch_execute(sql::probe::ALIVE)).await);
     }
 }
 
@@ -164,7 +161,7 @@ pub(crate) async fn until_ended(conn: &mut AsyncPgConnection) {
     }
     while !matches!(conn.batch_execute(sql::probe::ALIVE).await, Err(error) if is_connection_lost(&error))
     {
-        within(ASKING, pending::<()>()).await;
+        timeout(ASKING, pending::<()>()).await;
     }
 }
 

@@ -28,15 +28,15 @@ impl Driver for PgConnection {
         diesel::dsl::sql::<Nullable<Text>>(query).get_result(self)
     }
 
-    async fn execute_and_ask(
+    async fn execute_and_query(
         &mut self,
         message: &str,
-        question: &str,
+        query: &str,
     ) -> QueryResult<QueryResult<usize>> {
         if !message.is_empty() {
             self.batch_execute(message)?;
         }
-        Ok(diesel::sql_query(question).execute(self))
+        Ok(diesel::sql_query(query).execute(self))
     }
 
     async fn try_lock(&mut self, query: TryLock) -> QueryResult<Option<String>> {
@@ -123,7 +123,7 @@ impl Driver for PgConnection {
 }
 
 /// Runs a future whose steps are all blocking calls, so that it is ready when it is first polled.
-pub(crate) fn answered<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
     let mut future = pin!(future);
     loop {

@@ -16,11 +16,11 @@ static TIMER_THREAD: TimerThread =
     TimerThread::new(|| Builder::new_current_thread().enable_all().build());
 
 /// Waits for a future, until a time has passed.
-pub(crate) fn within<F: Future>(
+pub(crate) fn timeout<F: Future>(
     time: Duration,
     future: F,
 ) -> impl Future<Output = Option<F::Output>> {
-    TIMER_THREAD.within(time, future)
+    TIMER_THREAD.timeout(time, future)
 }
 
 /// Runs a job on the thread. If the thread cannot start, the job is dropped, and the result is `false`.
@@ -53,7 +53,7 @@ impl TimerThread {
         runtime.map(|runtime| runtime.spawn(job)).is_some()
     }
 
-    async fn within<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
+    async fn timeout<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
         let started = Instant::now();
         let mut future = pin!(future);
         loop {
@@ -162,8 +162,8 @@ mod tests {
         assert!(start(fail).is_none());
         for build in [build, fail] {
             let timer_thread = TimerThread::new(build);
-            assert_eq!(answer(timer_thread.within(AN_HOUR, slow())), Some(7));
-            assert_eq!(answer(timer_thread.within(Duration::MAX, slow())), Some(7));
+            assert_eq!(answer(timer_thread.timeout(AN_HOUR, slow())), Some(7));
+            assert_eq!(answer(timer_thread.timeout(Duration::MAX, slow())), Some(7));
         }
     }
 
@@ -173,7 +173,7 @@ mod tests {
             let timer_thread = TimerThread::new(build);
             let started = Instant::now();
             let bound = Duration::from_millis(30);
-            assert_eq!(answer(timer_thread.within(bound, pending::<u8>())), None);
+            assert_eq!(answer(timer_thread.timeout(bound, pending::<u8>())), None);
             assert!(started.elapsed() >= bound, "{:?}", started.elapsed());
         }
     }
@@ -182,10 +182,10 @@ mod tests {
     fn no_time_is_one_poll_and_no_thread() {
         let timer_thread = TimerThread::new(|| unreachable!("no thread is needed"));
         assert_eq!(
-            answer(timer_thread.within(Duration::ZERO, async { 7 })),
+            answer(timer_thread.timeout(Duration::ZERO, async { 7 })),
             Some(7)
         );
-        assert_eq!(answer(timer_thread.within(Duration::ZERO, slow())), None);
+        assert_eq!(answer(timer_thread.timeout(Duration::ZERO, slow())), None);
         assert!(timer_thread.runtime.lock().unwrap().is_none());
     }
 
@@ -196,9 +196,9 @@ mod tests {
             STARTS.fetch_add(1, Ordering::AcqRel);
             build()
         });
-        assert_eq!(answer(timer_thread.within(AN_HOUR, async { 7 })), Some(7));
+        assert_eq!(answer(timer_thread.timeout(AN_HOUR, async { 7 })), Some(7));
         assert_eq!(STARTS.load(Ordering::Acquire), 0);
-        assert_eq!(answer(timer_thread.within(AN_HOUR, slow())), Some(7));
+        assert_eq!(answer(timer_thread.timeout(AN_HOUR, slow())), Some(7));
         assert_eq!(STARTS.load(Ordering::Acquire), 1);
     }
 
@@ -226,8 +226,8 @@ mod tests {
             _ => build(),
         });
         let bound = Duration::from_millis(30);
-        assert_eq!(answer(timer_thread.within(bound, pending::<u8>())), None);
-        assert_eq!(answer(timer_thread.within(AN_HOUR, slow())), Some(7));
+        assert_eq!(answer(timer_thread.timeout(bound, pending::<u8>())), None);
+        assert_eq!(answer(timer_thread.timeout(AN_HOUR, slow())), Some(7));
         assert_eq!(STARTS.load(Ordering::Acquire), 2);
     }
 }

@@ -7,7 +7,7 @@
 
 #[cfg(feature = "diesel-async")]
 use crate::LockGuard;
-use crate::lock::{self, ConnAccessor, Tries, Turn};
+use crate::lock::{self, ConnAccessor, PoolPoll, Turn};
 use crate::{Error, Request};
 #[cfg(feature = "diesel-async")]
 use diesel_async::AsyncPgConnection;
@@ -45,7 +45,7 @@ pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
 /// One try on a connection: `None` if the locks are held, and another try follows after [`pause`].
 #[cfg(feature = "diesel-async")]
 pub async fn try_at<'o, O: ?Sized>(
-    tries: &mut Tries,
+    tries: &mut PoolPoll,
     owner: &'o mut O,
     accessor: ConnAccessor<O, AsyncPgConnection>,
 ) -> Result<Option<LockGuard<'o, O>>, Error> {
@@ -54,16 +54,16 @@ pub async fn try_at<'o, O: ?Sized>(
 
 /// Waits until the next try, without a connection.
 #[cfg(feature = "diesel-async")]
-pub async fn pause(tries: &mut Tries) {
+pub async fn pause(tries: &mut PoolPoll) {
     tries.pause::<AsyncPgConnection>().await;
 }
 
 /// The same on blocking connections.
 #[cfg(feature = "postgres")]
 pub(super) mod blocking {
-    use super::{ConnAccessor, Error, Request, Tries, Turn, lock};
+    use super::{ConnAccessor, Error, PoolPoll, Request, Turn, lock};
     use crate::blocking::LockGuard;
-    use crate::driver::answered;
+    use crate::driver::block_on;
     use diesel::pg::PgConnection;
 
     pub fn begin_at<O: ?Sized>(
@@ -71,7 +71,7 @@ pub(super) mod blocking {
         accessor: ConnAccessor<O, PgConnection>,
         request: Request,
     ) -> Result<LockGuard<'_, O>, Error> {
-        answered(lock::begin(owner, accessor, request))
+        block_on(lock::begin(owner, accessor, request))
     }
 
     pub fn acquire_at<O: ?Sized>(
@@ -79,7 +79,7 @@ pub(super) mod blocking {
         accessor: ConnAccessor<O, PgConnection>,
         request: Request,
     ) -> Result<LockGuard<'_, O>, Error> {
-        answered(lock::acquire(owner, accessor, request))
+        block_on(lock::acquire(owner, accessor, request))
     }
 
     pub fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
@@ -87,14 +87,14 @@ pub(super) mod blocking {
     }
 
     pub fn try_at<'o, O: ?Sized>(
-        tries: &mut Tries,
+        tries: &mut PoolPoll,
         owner: &'o mut O,
         accessor: ConnAccessor<O, PgConnection>,
     ) -> Result<Option<LockGuard<'o, O>>, Error> {
-        answered(tries.attempt(owner, accessor))
+        block_on(tries.attempt(owner, accessor))
     }
 
-    pub fn pause(tries: &mut Tries) {
-        answered(tries.pause::<PgConnection>());
+    pub fn pause(tries: &mut PoolPoll) {
+        block_on(tries.pause::<PgConnection>());
     }
 }

@@ -183,7 +183,7 @@ pub fn finish_blocking_at<R: Fallible, O: ?Sized>(
     guard: crate::blocking::LockGuard<'_, O>,
     result: R,
 ) -> Result<R, Error> {
-    crate::driver::answered(guard.end(result.is_ok()))?;
+    crate::driver::block_on(guard.end(result.is_ok()))?;
     Ok(result)
 }
 

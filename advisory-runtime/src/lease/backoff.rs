@@ -1,8 +1,8 @@
-//! When does a refused call try again, and when does it give up?
+//! The pauses between the tries of an acquisition, and its end.
 
 use super::{BusyKey, Error, Request, Table};
 use crate::Wait;
-pub(super) use crate::lock::chance;
+use crate::random::jitter;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -105,7 +105,7 @@ impl<'c> Backoff<'c> {
             return Err(self.held(waited));
         }
         // Adds jitter, and tries once more at the deadline.
-        let pause = self.next.mul_f64(0.5 + 0.5 * chance());
+        let pause = jitter(self.next);
         self.next = (self.next * 2).min(LONGEST);
         let deadline = budget.filter(|budget| !budget.is_zero());
         let bounds = [held_for, deadline.map(|end| end.saturating_sub(waited))];

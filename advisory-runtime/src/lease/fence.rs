@@ -43,7 +43,7 @@ impl Lease {
         if self.table.affects(conn, self, text, &self.values()).await? {
             return Ok(());
         }
-        self.hold.lose();
+        self.tenure.lose();
         Err(self.lost_because(None))
     }
 
@@ -84,14 +84,14 @@ impl Lease {
                 reason: "`complete` needs `keep`: how long the key is done",
             });
         };
-        let ending = self.hold.ending();
+        let ending = self.tenure.ending();
         let text = &self.table.named.texts.complete;
         if self.table.change(conn, self, text, keep).await? {
             ending.done(true);
             return Ok(());
         }
         drop(ending);
-        self.hold.lose();
+        self.tenure.lose();
         Err(self.lost_because(None))
     }
 

@@ -2,7 +2,7 @@
 
 use super::statement::Value;
 use super::{Request, Table};
-use crate::renewal::{End, Expiry, Hold, Stop, watch};
+use crate::renewal::{End, Expiry, Stop, Tenure, watch};
 use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
@@ -47,7 +47,7 @@ pub struct Lease {
     pub(super) keep: Option<Duration>,
     /// Whether it was granted in a test's transaction, so that no other connection sees its row.
     pub(super) is_test: bool,
-    pub(super) hold: Arc<Hold>,
+    pub(super) tenure: Arc<Tenure>,
 }
 
 impl Lease {
@@ -67,7 +67,7 @@ impl Lease {
             waited: Duration::ZERO,
             keep: request.keep,
             is_test: false,
-            hold: Arc::new(Hold::new(until, request.ttl)),
+            tenure: Arc::new(Tenure::new(until, request.ttl)),
         }
     }
 
@@ -87,16 +87,16 @@ impl Lease {
     /// that started before the server's. Sends no SQL; to write under it use [`fence`](Self::fence).
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !self.hold.is_over()
+        !self.tenure.is_over()
     }
 
     /// The time until it expires by that clock, unless it is renewed.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        if self.hold.is_over() {
+        if self.tenure.is_over() {
             return Duration::ZERO;
         }
-        let expires = self.hold.expires();
+        let expires = self.tenure.expires();
         expires.saturating_duration_since(Instant::now())
     }
 
@@ -107,11 +107,11 @@ impl Lease {
     ///
     /// Cancel safe: it only waits.
     pub async fn lost(&self) {
-        let ended = poll_fn(|_| match self.hold.end() {
+        let ended = poll_fn(|_| match self.tenure.end() {
             End::Done => Poll::Ready(()),
             _ => Poll::Pending,
         });
-        let _: Result<(), Stop> = watch(&self.hold, None, || (), ended).await;
+        let _: Result<(), Stop> = watch(&self.tenure, None, || (), ended).await;
     }
 
     pub(super) fn with_waited(mut self, waited: Duration) -> Self {
@@ -122,7 +122,7 @@ impl Lease {
     /// Whether a commit of [`complete`](Self::complete) would still show in the table: its `keep` is not over.
     pub(super) fn would_be_kept(&self) -> bool {
         let keep = self.keep.unwrap_or_default();
-        matches!(self.hold.end(), End::Inside(since) if since.elapsed() < keep)
+        matches!(self.tenure.end(), End::Inside(since) if since.elapsed() < keep)
     }
 
     pub(super) fn name(&self) -> Cow<'static, str> {

@@ -2,11 +2,13 @@
 
 use super::task::Finish;
 use super::{Error, Lease, body_leases};
-use crate::PoolError;
 use crate::debug::LockSet;
-use crate::error::Fallible;
+use crate::error::{Fallible, never};
+use crate::holding::{Handle, OfDeclaredLock};
 use crate::observe::{Outcome, Telemetry};
 use crate::renewal::{End, Stop, watch};
+use crate::{DeclaredLock, Holding, LockKey, PoolError};
+use advisory_pattern::sha256;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +40,7 @@ impl LeaseGuard {
 
     #[doc(hidden)]
     #[must_use]
-    pub fn acquired(&self) -> Lease {
+    pub fn info(&self) -> Lease {
         self.lease.clone()
     }
 
@@ -67,7 +69,7 @@ impl LeaseGuard {
     }
 
     async fn watch<F: Future>(&self, body: F) -> Result<F::Output, Error> {
-        let hold = &self.lease.hold;
+        let tenure = &self.lease.tenure;
         // A limit beyond the clock's range never comes.
         let limit = self
             .max_hold
@@ -86,19 +88,21 @@ impl LeaseGuard {
                 lock_set.map(|set| body_leases::enter(&self.lease, set)),
             )
         };
-        match watch(hold, limit, enter, body).await {
+        match watch(tenure, limit, enter, body).await {
             Err(Stop::Exceeded) => Err(Error::HoldExceeded {
                 lock: self.lease.name(),
                 max_hold: self.max_hold.unwrap_or_default(),
             }),
-            Err(Stop::Unanswered) if matches!(hold.end(), End::Inside(_) | End::Done) => {
+            Err(Stop::Unanswered) if matches!(tenure.end(), End::Inside(_) | End::Done) => {
                 Err(Error::CommitUnknown {
                     lock: self.lease.name(),
-                    source: hold.reason().unwrap_or_else(no_return),
+                    source: tenure.reason().unwrap_or_else(no_return),
                 })
             }
             // A body that blocks its thread cannot be dropped in time.
-            Ok(result) if !hold.is_over() || matches!(hold.end(), End::Inside(_) | End::Done) => {
+            Ok(result)
+                if !tenure.is_over() || matches!(tenure.end(), End::Inside(_) | End::Done) =>
+            {
                 Ok(result)
             }
             _ => Err(self.lost()),
@@ -140,9 +144,9 @@ impl LeaseGuard {
 
     async fn finish_inner<R: Fallible>(&mut self, result: R) -> Result<R, Error> {
         let keep = self.lease.keep.filter(|_| result.is_ok());
-        let hold = Arc::clone(&self.lease.hold);
-        let is_complete = matches!(hold.end(), End::Inside(_) | End::Done);
-        let was_held = is_complete || !hold.is_over();
+        let tenure = Arc::clone(&self.lease.tenure);
+        let is_complete = matches!(tenure.end(), End::Inside(_) | End::Done);
+        let was_held = is_complete || !tenure.is_over();
         let ended = self.send_finish(keep).await;
         if !result.is_ok() {
             return Ok(result);
@@ -150,7 +154,7 @@ impl LeaseGuard {
         match ended {
             Err(undone @ Error::RolledBack { .. }) => Err(undone),
             // The transaction of `complete` was rolled back, and the lease was lost.
-            Ok(false) if hold.end() == End::RolledBack => Err(self.lost()),
+            Ok(false) if tenure.end() == End::RolledBack => Err(self.lost()),
             // Nobody can say whether it was committed.
             Err(error) if self.lease.would_be_kept() => Err(Error::CommitUnknown {
                 lock: self.lease.name(),
@@ -185,7 +189,7 @@ impl LeaseGuard {
     }
 
     fn lost(&self) -> Error {
-        self.lease.lost_because(self.lease.hold.reason())
+        self.lease.lost_because(self.lease.tenure.reason())
     }
 }
 
@@ -198,4 +202,73 @@ fn no_return() -> DieselError {
 /// What the attribute's expansion calls.
 pub async fn finish_at<R: Fallible>(mut guard: LeaseGuard, result: R) -> Result<R, Error> {
     guard.finish_recorded(result).await
+}
+
+impl LeaseGuard {
+    /// Runs a body under the lease as [`run`](Self::run) does, and gives it a [`Holding`] for functions that take one.
+    ///
+    /// `key` is the declared lock of the request. The witness cannot outlive the body.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does not run.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::lease::{Error, LeaseGuard, Leases};
+    /// use advisory_runtime::{Holding, LockKey, Pool};
+    ///
+    /// #[derive(LockKey)]
+    /// #[lock_key("report:<month>")]
+    /// struct ReportLock {
+    ///     month: u32,
+    /// }
+    ///
+    /// async fn f<P: Pool + Clone + Send + 'static>(leases: &Leases<P>, month: u32) -> Result<(), Error> {
+    ///     let report = ReportLock { month };
+    ///     let mut held = leases.acquire(&report).await?;
+    ///     let result = held.run_holding(&report, |report| write(report)).await?;
+    ///     held.finish(result).await
+    /// }
+    /// # async fn write(_: Holding<'_, ReportLock>) -> Result<(), Error> { Ok(()) }
+    /// ```
+    pub async fn run_holding<'h, K, F>(
+        &'h mut self,
+        key: &'h K,
+        body: impl FnOnce(Holding<'h, K::Lock>) -> F,
+    ) -> Result<F::Output, Error>
+    where
+        K: DeclaredLock,
+        F: Future,
+    {
+        let key = key.lock();
+        if self.lease().key_hash != sha256(&key.rendered()) {
+            let lock = key.pattern().into();
+            return Err(Error::NotHeld { lock });
+        }
+        self.run(body(Holding::new(key))).await
+    }
+
+    /// For the expansion, which made the request of the same lock.
+    #[doc(hidden)]
+    pub fn handle<'h, K>(&self, key: &'h K) -> Handle<Lease, &'h K> {
+        Handle::new(self.info(), key)
+    }
+}
+
+impl Lease {
+    /// For its message: a body under a declared lock gets a [`Handle`].
+    #[doc(hidden)]
+    #[must_use]
+    pub fn holding<H>(&self) -> H
+    where
+        for<'h> &'h Self: OfDeclaredLock,
+    {
+        never()
+    }
 }

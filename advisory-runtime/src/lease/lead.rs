@@ -1,9 +1,9 @@
 //! Leader election: campaigns for a lease without end.
 
-use super::backoff::chance;
 use super::task::unless;
 use super::{Error, Lease, Request, Source};
 use crate::Wait;
+use crate::random::jitter;
 use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
@@ -104,7 +104,7 @@ where
         }
         // Gives other processes a chance.
         let pause = request.every().min(Duration::from_secs(1));
-        let until = Instant::now() + pause.mul_f64(0.5 + 0.5 * chance());
+        let until = Instant::now() + jitter(pause);
         if unless(shutdown.as_mut(), sleep_until(until))
             .await
             .is_none()

@@ -3,7 +3,7 @@
 use super::store::Store;
 use super::{Error, Event, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
 use crate::Wait;
-use crate::driver::within;
+use crate::driver::timeout;
 use crate::observe::Telemetry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -161,7 +161,7 @@ impl<S: Store> Leases<S> {
             }
             false
         };
-        within(limit, asked).await.unwrap_or(false)
+        timeout(limit, asked).await.unwrap_or(false)
     }
 
     /// Asks the server whether the lease is held. The answer may be outdated at once: to write under it use [`Lease::fence`].

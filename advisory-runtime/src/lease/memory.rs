@@ -179,9 +179,9 @@ impl Store for InMemory {
             true
         });
         match step {
-            Step::Renew(ttl) if done => lease.hold.renewed(sent, ttl),
+            Step::Renew(ttl) if done => lease.tenure.renewed(sent, ttl),
             Step::IsKept => {}
-            _ => lease.hold.lose(),
+            _ => lease.tenure.lose(),
         }
         Ok(done)
     }

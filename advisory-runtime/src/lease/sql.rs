@@ -15,7 +15,7 @@
 //! grant of a timeline moves the sequence to the next such number. `pg_upgrade` starts with timeline 1 again and keeps the sequence,
 //! which therefore goes up then too.
 
-use crate::renewal::{DURABLE, micros};
+use crate::sql::{DURABLE, micros};
 
 /// Does not wait for the disk: after a crash that loses a release, the lease expires.
 const FORGETTABLE: &str = "pg_catalog.set_config('synchronous_commit','off',true)";

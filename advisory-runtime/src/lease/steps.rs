@@ -10,6 +10,7 @@ use super::{Error, FencingToken, Lease, Request, Row, Table, body_leases};
 use crate::Connection;
 use crate::driver::{Queries, depth};
 use crate::error::is_connection_lost;
+use crate::random::random;
 use crate::renewal::{Expiry, Sent, is_conflict, require_no_transaction};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::sync::atomic::Ordering;
@@ -174,7 +175,7 @@ impl Table {
         require_no_transaction(conn)
             .map_err(|unusable| Error::unusable(unusable, request.name()))?;
         let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
-        let grant_id = random();
+        let grant_id = random().cast_signed();
         let [hash, grant, holder, key, pattern, ttl, data] = self.grant_values(&request, grant_id);
         let seen = Value::Number(token.get());
         let values = [hash, grant, holder, key, pattern, ttl, data, seen];
@@ -232,7 +233,11 @@ impl Table {
 
     pub(crate) async fn free_on<D: Queries>(&self, conn: &mut D, row: &Row) -> Result<bool, Error> {
         let hash = Value::Hash(row.key_hash);
-        let values = [hash, Value::Number(random()), Value::Number(row.token.0)];
+        let values = [
+            hash,
+            Value::Number(random().cast_signed()),
+            Value::Number(row.token.0),
+        ];
         match count(conn, &self.named.texts.free, &values).await {
             Ok(rows) => Ok(rows > 0),
             Err(error) => {
@@ -282,7 +287,7 @@ impl Table {
             .affects(conn, lease, &self.named.texts.set_data, &values)
             .await?;
         if !is_held {
-            lease.hold.lose();
+            lease.tenure.lose();
         }
         Ok(is_held)
     }
@@ -357,7 +362,7 @@ impl Table {
         require_no_transaction(conn).map_err(|unusable| Error::unusable(unusable, lease.name()))?;
         let (text, values) = (&self.named.texts.release, lease.acquisition());
         let released = self.affects(conn, lease, text, &values).await;
-        lease.hold.lose();
+        lease.tenure.lose();
         released
     }
 
@@ -376,9 +381,9 @@ impl Table {
         let text = &self.named.texts.renew;
         let is_held = self.change(conn, lease, text, ttl).await?;
         if is_held {
-            lease.hold.renewed(sent, ttl);
+            lease.tenure.renewed(sent, ttl);
         } else {
-            lease.hold.lose();
+            lease.tenure.lose();
         }
         Ok(is_held)
     }
@@ -394,7 +399,7 @@ impl Table {
         lasts(keep, || lease.name())?;
         let text = &self.named.texts.keep;
         let kept = self.change(conn, lease, text, keep).await;
-        lease.hold.lose();
+        lease.tenure.lose();
         kept
     }
 
@@ -488,7 +493,7 @@ impl Steps for Table {
         request.check()?;
         drop(body_leases::record_request(&request));
         let mut backoff = Backoff::new(&request, self);
-        let grant_id = random();
+        let grant_id = random().cast_signed();
         loop {
             match self.attempt(conn.pg(), &request, grant_id).await? {
                 Ok(lease) => return Ok(lease.with_waited(backoff.waited())),
@@ -518,13 +523,4 @@ impl Steps for Table {
     async fn holds<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
         self.holds_on(conn.pg(), lease).await
     }
-}
-
-/// A unique number for a grant. Unlike a token, it is not issued again after a failover that loses grants.
-pub(super) fn random() -> i64 {
-    use std::hash::{BuildHasher, RandomState};
-    // Keyed by the operating system's randomness; the time and the process tell copies of a process apart.
-    RandomState::new()
-        .hash_one((std::time::SystemTime::now(), std::process::id()))
-        .cast_signed()
 }

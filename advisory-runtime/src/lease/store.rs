@@ -4,7 +4,7 @@ use super::backoff::{LAST_TRY, Refusal};
 use super::{Error, Lease, Request, Row, Table};
 use crate::driver::Queries;
 use crate::pool::Pool;
-use crate::renewal::{self, Borrowed, Dedicated, UNANSWERED};
+use crate::renewal::{self, Borrowed, DedicatedAnswer, UNANSWERED};
 use crate::{Connection as _, PoolError};
 use diesel_async::AsyncPgConnection;
 use std::panic::catch_unwind;
@@ -112,7 +112,7 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         let tried = table.attempt(borrowed.pg(), request, grant_id);
         match timeout(answer, tried).await {
             Ok(tried) => {
-                borrowed.answered();
+                borrowed.block_on();
                 tried
             }
             Err(_) => Err(late("the server did not answer", answer)),
@@ -127,9 +127,9 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         left: Duration,
     ) -> Result<bool, Error> {
         let dedicated = if lease.is_test {
-            Dedicated::Useless
+            DedicatedAnswer::Useless
         } else {
-            Dedicated::Trusted
+            DedicatedAnswer::Trusted
         };
         renewal::round_trip(self, &(lease, step), dedicated, every, left).await
     }

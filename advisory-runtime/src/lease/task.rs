@@ -3,10 +3,10 @@
 //! It starts with the first try, so a grant whose caller is gone is released like any other.
 
 use super::backoff::Backoff;
-use super::steps::random;
 use super::store::{Acquisition, Step, Store, is_unreachable};
 use super::{Error, Event, FencingToken, Lease, Leases, Request};
-use crate::renewal::{End, Expiry, Hold, Renew, Sent, UNANSWERED, renew_until_lost};
+use crate::random::random;
+use crate::renewal::{End, Expiry, Renew, Sent, Tenure, UNANSWERED, renew_until_lost};
 use diesel::result::Error as DieselError;
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -32,7 +32,7 @@ pub(super) async fn run<S: Store>(
     finished: oneshot::Receiver<Finish>,
 ) {
     let acquisition = Acquisition {
-        grant_id: random(),
+        grant_id: random().cast_signed(),
         is_sent: Arc::default(),
         request,
     };
@@ -149,7 +149,7 @@ async fn renew<S: Store>(
     };
     let renewed = async {
         renew_until_lost(&renewal, request.every()).await;
-        if lease.hold.is_lost() {
+        if lease.tenure.is_lost() {
             leases.notify(Event::Lost(lease));
         }
         pending::<()>().await;
@@ -169,8 +169,8 @@ struct Renewal<'r, S> {
 impl<S: Store> Renew for Renewal<'_, S> {
     type Error = Error;
 
-    fn hold(&self) -> &Hold {
-        &self.lease.hold
+    fn tenure(&self) -> &Tenure {
+        &self.lease.tenure
     }
 
     async fn renew(&self, left: Duration) -> Result<bool, Error> {
@@ -202,7 +202,7 @@ async fn end<S: Store>(
     keep: Option<Duration>,
     mut reply: Option<oneshot::Sender<Result<bool, Error>>>,
 ) {
-    let (expires, was_lost) = (lease.hold.expires(), lease.hold.is_lost());
+    let (expires, was_lost) = (lease.tenure.expires(), lease.tenure.is_lost());
     let step = keep.map_or(Step::Release, Step::Keep);
     let mut pause = Duration::from_millis(50);
     loop {
@@ -219,7 +219,7 @@ async fn end<S: Store>(
         }
         let is_done = outcome.is_ok();
         if let Some(reply) = reply.take() {
-            let is_undone = keep.is_some() && lease.hold.end() == End::RolledBack;
+            let is_undone = keep.is_some() && lease.tenure.end() == End::RolledBack;
             drop(reply.send(match outcome {
                 Ok(true) | Err(_) if is_undone => Err(Error::RolledBack {
                     lock: lease.name(),
@@ -244,13 +244,13 @@ async fn last_step<S: Store>(
     step: Step,
     left: Duration,
 ) -> Result<bool, Error> {
-    let hold = &lease.hold;
+    let tenure = &lease.tenure;
     let send = |step| leases.store.step(lease, step, left, left);
-    if matches!((step, hold.end()), (Step::Keep(_), End::Inside(_))) {
+    if matches!((step, tenure.end()), (Step::Keep(_), End::Inside(_))) {
         let is_kept = send(Step::IsKept).await?;
-        hold.settle(is_kept || !lease.would_be_kept());
+        tenure.settle(is_kept || !lease.would_be_kept());
     }
-    match (step, hold.end()) {
+    match (step, tenure.end()) {
         (_, End::Done) => Ok(true),
         (Step::Keep(_), End::RolledBack) => send(Step::Release).await,
         _ => send(step).await,

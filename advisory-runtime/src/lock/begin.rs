@@ -1,8 +1,8 @@
 //! Acquires locks, in either scope.
 
-use super::acquired::Acquired;
 use super::call::{Call, inside};
 use super::guard::{ConnAccessor, LockGuard};
+use super::lock_info::LockInfo;
 use super::poll::poll;
 use super::way::{self, Way};
 use crate::debug::idle::Statements;
@@ -48,7 +48,7 @@ async fn take<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     if call.request.poll.is_some() {
         Box::pin(poll(conn, call)).await?;
     } else {
-        way::ask(conn, call).await?;
+        way::acquire(conn, call).await?;
     }
     mark_held(conn, call).await
 }
@@ -58,12 +58,12 @@ pub(crate) async fn lock<O: ?Sized, D: Driver>(
     owner: &mut O,
     accessor: ConnAccessor<O, D>,
     request: Request,
-) -> Result<Acquired<D>, Error> {
+) -> Result<LockInfo<D>, Error> {
     let within = Way::Within(NonZeroU32::MIN);
     let mut telemetry = request.telemetry(within.scope());
     let mut guard = LockGuard::new(owner, accessor, within, request);
     let (conn, call) = guard.parts();
-    let locked = take(conn, call).await.map(|()| call.acquired());
+    let locked = take(conn, call).await.map(|()| call.info());
     match &locked {
         Ok(acquired) => telemetry.record_left(acquired.waited),
         Err(error) => telemetry.record_refusal(error),

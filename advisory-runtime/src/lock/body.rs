@@ -48,9 +48,9 @@ impl Run {
 
     /// Runs the body, and drops it when it has held the lock for too long. Then the answer is `None`.
     #[cfg(feature = "diesel-async")]
-    pub async fn within<F: Future>(self, body: F) -> Option<F::Output> {
+    pub async fn timeout<F: Future>(self, body: F) -> Option<F::Output> {
         let max_hold = self.max_hold.unwrap_or(Duration::MAX);
-        crate::driver::within(max_hold, self.watch(body)).await
+        crate::driver::timeout(max_hold, self.watch(body)).await
     }
 
     /// Marks this thread as inside the body, until the returned value is dropped.

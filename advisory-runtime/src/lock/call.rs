@@ -1,7 +1,7 @@
 //! One locked call: its request and its state. It knows no connection.
 
-use super::acquired::Acquired;
-use super::way::{Acquisition, Question, Way, session};
+use super::lock_info::LockInfo;
+use super::way::{AcquireSql, TryQuery, Way, session};
 use crate::driver::{Driver, Unfinished};
 use crate::error::{BusyLock, LockName, is_interrupted};
 use crate::observe::Telemetry;
@@ -85,8 +85,8 @@ impl Call {
         self.name().text()
     }
 
-    pub(super) fn acquired<D>(&self) -> Acquired<D> {
-        Acquired {
+    pub(super) fn info<D>(&self) -> LockInfo<D> {
+        LockInfo {
             name: self.name(),
             keys: self.request.keys.clone(),
             permit: self.permit,
@@ -151,19 +151,19 @@ impl Call {
     }
 
     /// Asks for the locks, and measures the wait. Returns whether they were taken. The outer error is the message's, the inner one the
-    /// question's.
+    /// query's.
     pub(super) async fn send<D: Driver>(
         &mut self,
         conn: &mut D,
-        acquisition: Acquisition,
+        acquisition: AcquireSql,
     ) -> QueryResult<QueryResult<bool>> {
         self.phase = Phase::Open;
-        let Acquisition { message, question } = acquisition;
-        let sent = match question {
+        let AcquireSql { message, try_query } = acquisition;
+        let sent = match try_query {
             None => conn.execute(&message).await.map(|()| Ok(true)),
-            Some(question) => Box::pin(self.ask(conn, &message, &question)).await,
+            Some(try_query) => Box::pin(self.send_try(conn, &message, &try_query)).await,
         };
-        self.note_time();
+        self.record_time();
         sent
     }
 
@@ -175,50 +175,50 @@ impl Call {
     ) -> QueryResult<Option<bool>> {
         self.phase = Phase::Open;
         let answer = conn.try_lock(query).await;
-        self.note_time();
+        self.record_time();
         query.is_taken(answer?.as_deref())
     }
 
-    fn note_time(&mut self) {
+    fn record_time(&mut self) {
         let acquired = Instant::now();
         self.timing.acquired = acquired;
         self.timing.waited = acquired.duration_since(self.timing.started) + self.request.queued;
     }
 
-    async fn ask<D: Driver>(
+    async fn send_try<D: Driver>(
         &mut self,
         conn: &mut D,
         message: &str,
-        question: &Question,
+        try_query: &TryQuery,
     ) -> QueryResult<QueryResult<bool>> {
-        let source = match conn.execute_and_ask(message, &question.sql).await? {
+        let source = match conn.execute_and_query(message, &try_query.sql).await? {
             Ok(rows) => {
                 if rows == 0
-                    && let Some(undo) = question.undo_miss()
+                    && let Some(undo) = try_query.undo_miss()
                     && let Err(error) = conn.execute(&undo).await
                 {
                     // The transaction may still be open, with some of several keys.
                     self.abandon(conn);
                     return Err(error);
                 }
-                return Ok(Ok(self.note_answer(rows)));
+                return Ok(Ok(self.record_answer(rows)));
             }
             Err(source) => source,
         };
         // Behind a pooler that does not track prepared statements, the statement's name can be taken (42P05), or the statement can be
         // gone before it is executed (26000).
         if is_interrupted(&source)
-            && let Some(undo) = &question.undo
+            && let Some(undo) = &try_query.undo
             && conn.execute(undo).await.is_ok()
         {
-            let asked = conn.execute(&question.by_text(message)).await;
+            let asked = conn.execute(&try_query.by_text(message)).await;
             return Ok(asked.map(|()| true));
         }
         Ok(Err(source))
     }
 
-    /// Whether a question with this many rows has taken the locks. With permits, the number of rows is the position of the one taken.
-    fn note_answer(&mut self, rows: usize) -> bool {
+    /// Whether a query with this many rows has taken the locks. With permits, the number of rows is the position of the one taken.
+    fn record_answer(&mut self, rows: usize) -> bool {
         let last = rows.checked_sub(1);
         let permit = last.and_then(|last| self.request.permits.get(last));
         self.permit = permit.copied();

@@ -1,13 +1,13 @@
 //! Checks that a session still holds its locks.
 
-use super::acquired::Acquired;
+use super::lock_info::LockInfo;
 use super::way::refusal::{self, State};
 use crate::driver::Driver;
 use crate::error::Marker;
 use crate::{Error, sql};
 
 /// Asks the server.
-pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired<D>) -> Result<(), Error> {
+pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &LockInfo<D>) -> Result<(), Error> {
     let message = match &acquired.permits[..] {
         [] => sql::probe::holds_all(acquired.held(), acquired.mode),
         permits => sql::probe::holds_one(permits, acquired.mode),
@@ -26,7 +26,7 @@ pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired<D>) -> Re
 }
 
 #[cfg(feature = "diesel-async")]
-impl Acquired<diesel_async::AsyncPgConnection> {
+impl LockInfo<diesel_async::AsyncPgConnection> {
     /// Asks the server whether the connection of the body still holds the lock. For a body that works elsewhere for a long time, such as
     /// on other connections, and must stop if the lock is lost.
     ///
@@ -71,7 +71,7 @@ impl Acquired<diesel_async::AsyncPgConnection> {
 }
 
 #[cfg(feature = "postgres")]
-impl Acquired<diesel::pg::PgConnection> {
+impl LockInfo<diesel::pg::PgConnection> {
     /// Asks the server whether the connection of the body still holds the lock.
     ///
     /// # Locking
@@ -86,6 +86,6 @@ impl Acquired<diesel::pg::PgConnection> {
         &self,
         conn: &mut C,
     ) -> Result<(), Error> {
-        crate::driver::answered(check(conn.pg(), self))
+        crate::driver::block_on(check(conn.pg(), self))
     }
 }

@@ -2,12 +2,12 @@
 
 mod error;
 
-use super::acquired::Acquired;
 use super::begin::take_recorded;
 use super::call::Call;
 use super::check::check;
 use super::guard::ConnAccessor;
-use super::tries::Tries;
+use super::lock_info::LockInfo;
+use super::pool_poll::PoolPoll;
 use super::way::Way;
 #[cfg(feature = "migrations")]
 use crate::debug;
@@ -72,7 +72,7 @@ where
     F: Future<Output = Result<C, PoolError>>,
 {
     request.poll = request.poll.or(Some(POLL));
-    let mut tries = Tries::session(request);
+    let mut tries = PoolPoll::session(request);
     loop {
         let connection = connect().await?;
         match try_owned(&mut tries, connection, accessor).await {
@@ -86,7 +86,7 @@ where
 
 /// One try of a call that polls. If it does not take the locks, it gives the connection back, with an error if that was the last try.
 pub(crate) async fn try_owned<C, D: Driver>(
-    tries: &mut Tries,
+    tries: &mut PoolPoll,
     connection: C,
     accessor: ConnAccessor<C, D>,
 ) -> Result<OwnedLockGuard<C, D>, (Option<Error>, C)> {
@@ -121,8 +121,8 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
 
     /// Which lock it is, and how long the acquisition took.
     #[must_use]
-    pub fn acquired(&self) -> Acquired<D> {
-        self.call.acquired()
+    pub fn info(&self) -> LockInfo<D> {
+        self.call.info()
     }
 
     fn parts(&mut self) -> (&mut D, &mut Call) {
@@ -154,8 +154,8 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
         Some((self, answer))
     }
 
-    async fn ask(&mut self) -> Result<(), Error> {
-        let acquired = self.acquired();
+    async fn check_inner(&mut self) -> Result<(), Error> {
+        let acquired = self.info();
         check(self.parts().0, &acquired).await
     }
 
@@ -202,7 +202,7 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
     ///
     /// Cancel safe: dropping the future has no effect on the lock.
     pub async fn check(&mut self) -> Result<(), Error> {
-        self.ask().await
+        self.check_inner().await
     }
 
     /// Resolves when the connection has ended, and the lock with it. It sends nothing to the server.
@@ -276,7 +276,7 @@ impl<C> OwnedLockGuard<C, PgConnection> {
     /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`] for any other error, such as in a
     /// failed transaction.
     pub fn check(&mut self) -> Result<(), Error> {
-        crate::driver::answered(self.ask())
+        crate::driver::block_on(self.check_inner())
     }
 
     /// Releases the lock, whatever the result is, and gives the connection back with the value of an `Ok`.
@@ -291,7 +291,7 @@ impl<C> OwnedLockGuard<C, PgConnection> {
     ///
     /// The error of the result as it is. For an `Ok`, those of a connection of diesel-async.
     pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
-        crate::driver::answered(self.end_with(result))
+        crate::driver::block_on(self.end_with(result))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The pauses between the tries of a call that polls.
 
+use crate::random::jitter;
 use crate::{Error, Request, Wait};
-use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 /// The longest pause, as a multiple of the interval, unless the request gives one.
@@ -59,20 +59,10 @@ impl Pauses {
             });
         }
         // Adds jitter, and tries once more at the end of the budget.
-        let pause = self.next.mul_f64(0.5 + 0.5 * chance());
+        let pause = jitter(self.next);
         self.next = self.next.saturating_mul(2).min(self.longest);
         Ok(pause.min(left))
     }
-}
-
-/// Between 0 and 1.
-pub(crate) fn chance() -> f64 {
-    f64::from(random()) / f64::from(u32::MAX)
-}
-
-pub(super) fn random() -> u32 {
-    let random = RandomState::new().hash_one(0_u8);
-    u32::try_from(random >> 32).unwrap_or(0)
 }
 
 #[cfg(test)]

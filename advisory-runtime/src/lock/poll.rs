@@ -4,7 +4,7 @@
 //! has no snapshot between two tries.
 
 use super::call::Call;
-use super::pauses::{Pauses, random};
+use super::pauses::Pauses;
 use super::way;
 use crate::Error;
 use crate::driver::Driver;
@@ -14,8 +14,8 @@ pub(super) async fn poll<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(),
     let request = call.request.clone();
     let mut pauses = Pauses::new(&request);
     loop {
-        call.request = request.attempt(random());
-        match way::ask(conn, call).await {
+        call.request = request.attempt();
+        match way::acquire(conn, call).await {
             Ok(()) => return Ok(()),
             Err(error) => D::pause(pauses.after(error)?).await,
         }

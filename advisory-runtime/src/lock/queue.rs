@@ -89,7 +89,7 @@ impl Drop for InLine<'_> {
 pub(crate) async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let turn = match budget(request) {
-        Some(budget) => match crate::driver::within(budget, enter(request, limit)).await {
+        Some(budget) => match crate::driver::timeout(budget, enter(request, limit)).await {
             Some(turn) => turn,
             None => Err(given_up(request, started)),
         },

@@ -12,7 +12,7 @@ mod transaction;
 use super::call::Call;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::{Error, sql};
-pub(super) use message::{Acquisition, Question};
+pub(super) use message::{AcquireSql, TryQuery};
 use std::num::NonZeroU32;
 
 /// A way of holding locks.
@@ -42,8 +42,8 @@ impl Way {
     }
 }
 
-/// Asks for the locks once.
-pub(super) async fn ask<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+/// Sends what acquires the locks, once.
+pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     // The rarer ways are boxed, so that a call's future is only as large as the common ones need.
     match call.way {
         Way::Transaction => transaction::begin(conn, call).await,

@@ -1,12 +1,12 @@
 //! A run: connects, waits for the lock, passes the connection to the migrations, and releases the lock.
 
 use super::apply::Work;
+use super::connection::{Lock, Session, applied};
 use super::error::Error;
-use super::session::{Lock, Session, applied};
 use super::step::{Holder, Step};
 use super::{Action, Migrator, OnStep, Report, sources};
 use crate::error::Marker;
-use crate::lock::{self, Tries};
+use crate::lock::{self, PoolPoll};
 use crate::monitor::{self, HolderId, Names};
 use crate::{Error as LockError, Request, Wait, sql};
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ pub(crate) async fn migrate<S: Session>(
     } = migrator;
     let request = request.wait(wait.map_or(Wait::Forever, Wait::For));
     let lock = acquire(conn, request, &mut on_step, started).await?;
-    let acquired = lock.acquired();
+    let acquired = lock.info();
     let work = Work {
         sources,
         action,
@@ -106,7 +106,7 @@ async fn acquire<S: Session>(
     on_step: &mut OnStep,
     started: Instant,
 ) -> Result<Lock<S>, Error> {
-    let mut tries = Tries::session(request.clone().poll(POLL));
+    let mut tries = PoolPoll::session(request.clone().poll(POLL));
     let (mut seen, mut reported) = (HashMap::new(), None::<Instant>);
     loop {
         let ended = match lock::try_owned(&mut tries, conn, S::driver).await {

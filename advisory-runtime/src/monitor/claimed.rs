@@ -1,5 +1,6 @@
 //! The claimed rows of a table that is known by its name alone.
 
+use super::sql::claimed;
 use crate::Connection;
 use crate::claim::Error;
 use diesel::sql_types::{BigInt, Nullable, Text};
@@ -50,19 +51,7 @@ pub async fn claimed_rows<C: Connection>(
     let quoted = |part: &str| format!("\"{}\"", part.replace('"', "\"\""));
     let parts: Vec<String> = table.splitn(2, '.').map(quoted).collect();
     let table = parts.join(".");
-    // A user's operator that comes first on the `search_path` must not change the answer.
-    let query = diesel::sql_query(format!(
-        "SELECT (SELECT pg_catalog.string_agg(pg_catalog.jsonb_extract_path_text(pg_catalog.to_jsonb(t.*),CAST(a.attname AS pg_catalog.text)),\
-         ', ' ORDER BY k.n) FROM pg_catalog.pg_index AS i CROSS JOIN LATERAL pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (attnum,n) \
-         JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum \
-         WHERE i.indisprimary AND i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)) AS key,locked_by,\
-         CASE WHEN pg_catalog.isfinite(locked_until) THEN CAST(pg_catalog.date_part('epoch',\
-         locked_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
-         OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8) \
-         WHEN locked_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN -9223372036854775807 END AS remaining \
-         FROM {table} AS t WHERE locked_until IS NOT NULL ORDER BY locked_until LIMIT 1000"
-    ));
-    let query = query.bind::<Text, _>(&table);
+    let query = diesel::sql_query(claimed(&table)).bind::<Text, _>(&table);
     // Negative counts as zero.
     let micros = |time: i64| Duration::from_micros(u64::try_from(time).unwrap_or(0));
     let rows: Result<Vec<Answer>, _> = query.load(conn.pg()).await;

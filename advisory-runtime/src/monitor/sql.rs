@@ -153,3 +153,19 @@ SELECT COALESCE((SELECT CASE
         started = started.as_deref().unwrap_or("NULL"),
     )
 }
+
+/// The claimed rows of a table, whose quoted name is also `$1`, with their primary keys.
+#[cfg(feature = "diesel-async")]
+pub(super) fn claimed(table: &str) -> String {
+    format!(
+        "SELECT (SELECT pg_catalog.string_agg(pg_catalog.jsonb_extract_path_text(pg_catalog.to_jsonb(t.*),CAST(a.attname AS pg_catalog.text)),\
+         ', ' ORDER BY k.n) FROM pg_catalog.pg_index AS i CROSS JOIN LATERAL pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (attnum,n) \
+         JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum \
+         WHERE i.indisprimary AND i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)) AS key,locked_by,\
+         CASE WHEN pg_catalog.isfinite(locked_until) THEN CAST(pg_catalog.date_part('epoch',\
+         locked_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
+         OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8) \
+         WHEN locked_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN -9223372036854775807 END AS remaining \
+         FROM {table} AS t WHERE locked_until IS NOT NULL ORDER BY locked_until LIMIT 1000"
+    )
+}

@@ -25,7 +25,7 @@ pub(crate) trait Step: Sync {
 
 /// How far to trust the answer on a connection opened beside the pool, which the pool has not set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dedicated {
+pub(crate) enum DedicatedAnswer {
     Trusted,
     /// A refusal may mean that the connection does not see the row, because of its `search_path` or its role.
     Doubted,
@@ -38,13 +38,13 @@ pub(crate) enum Dedicated {
 pub(crate) async fn round_trip<P: Pool, S: Step>(
     pool: &P,
     step: &S,
-    dedicated: Dedicated,
+    dedicated: DedicatedAnswer,
     every: Duration,
     left: Duration,
 ) -> Result<bool, S::Error> {
     let answer = UNANSWERED.min(left / 2).max(Duration::from_millis(5));
     let soon = match dedicated {
-        Dedicated::Useless => answer,
+        DedicatedAnswer::Useless => answer,
         _ => (every / 8).clamp(Duration::from_millis(5), Duration::from_millis(500)),
     };
     let failed = match timeout(soon, pool.connection()).await {
@@ -56,14 +56,14 @@ pub(crate) async fn round_trip<P: Pool, S: Step>(
         Ok(Err(error)) => error.into(),
         Err(late) => PoolError::new(late).into(),
     };
-    if dedicated == Dedicated::Useless {
+    if dedicated == DedicatedAnswer::Useless {
         return Err(failed);
     }
     let beside = async {
         let _permit = DEDICATED.acquire().await;
         match pool.dedicated().await {
             Ok(conn) => match send(conn, step).await {
-                Ok(false) if dedicated == Dedicated::Doubted => Err(failed),
+                Ok(false) if dedicated == DedicatedAnswer::Doubted => Err(failed),
                 answered => answered,
             },
             // A pool that cannot open one: wait for one of its own.
@@ -79,7 +79,7 @@ pub(crate) async fn round_trip<P: Pool, S: Step>(
 async fn send<C: Connection, S: Step>(conn: C, step: &S) -> Result<bool, S::Error> {
     let mut borrowed = Borrowed::new(conn);
     let answered = step.send(borrowed.pg()).await;
-    borrowed.answered();
+    borrowed.block_on();
     answered
 }
 
@@ -100,7 +100,7 @@ impl<C: Connection> Borrowed<C> {
         self.conn.pg()
     }
 
-    pub(crate) fn answered(mut self) {
+    pub(crate) fn block_on(mut self) {
         self.is_answered = true;
     }
 }

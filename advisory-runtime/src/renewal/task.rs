@@ -1,6 +1,6 @@
 //! The renewal of a row: when it is sent, and when it is given up.
 
-use super::{End, Hold, UNANSWERED};
+use super::{End, Tenure, UNANSWERED};
 use diesel::result::Error as DieselError;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -10,53 +10,53 @@ pub(crate) trait Renew: Send + Sync {
     /// The product's error.
     type Error: Into<DieselError> + Send;
 
-    fn hold(&self) -> &Hold;
+    fn tenure(&self) -> &Tenure;
 
     /// Renews the row in one round trip of at most `left`; `false` if it is not held any more.
     fn renew(&self, left: Duration) -> impl Future<Output = Result<bool, Self::Error>> + Send;
 
-    /// Waits for the end of the transaction that ended the hold, and tells whether it was committed.
+    /// Waits for the end of the transaction that ended the tenure, and tells whether it was committed.
     fn is_ended(&self, left: Duration) -> impl Future<Output = Result<bool, Self::Error>> + Send;
 
     /// Is called for a failed renewal, which is tried again.
     fn failed(&self, _: &Self::Error) {}
 }
 
-/// Renews until the row is lost or the hold has ended. Runs on a task of its own, so that work which blocks its thread is renewed.
+/// Renews until the row is lost or the tenure has ended. Runs on a task of its own, so that work which blocks its thread is renewed.
 pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
-    let hold = row.hold();
+    let tenure = row.tenure();
     // Allows several tries before the expiry.
     let pause = (every / 4).clamp(Duration::from_millis(5), Duration::from_secs(1));
     // Of a grant whose answer was lost, and of a row that was claimed long ago, less than a whole ttl is left.
-    let left = hold.deadline().saturating_duration_since(Instant::now());
+    let left = tenure.deadline().saturating_duration_since(Instant::now());
     let mut next = Instant::now() + every.min(left / 2);
     loop {
         sleep_until(next).await;
         let sent = Instant::now();
-        let left = hold.expires().saturating_duration_since(sent);
-        let answer = match hold.end() {
+        let left = tenure.expires().saturating_duration_since(sent);
+        let answer = match tenure.end() {
             End::Done => return,
             // The answer to its commit may never come.
-            End::Inside(_) if hold.return_by().is_some_and(|by| sent >= by) => break,
+            End::Inside(_) if tenure.return_by().is_some_and(|by| sent >= by) => break,
             // The open transaction has the row locked, so nobody else can take it.
             End::Inside(_) => row.is_ended(left.max(UNANSWERED)).await.map(|is_ended| {
-                hold.settle(is_ended);
+                tenure.settle(is_ended);
                 sent
             }),
-            End::Open | End::Asked | End::RolledBack if hold.is_lost() || hold.is_expired() => {
+            End::Open | End::Asked | End::RolledBack if tenure.is_lost() || tenure.is_expired() => {
                 break;
             }
             End::Open | End::Asked | End::RolledBack => match row.renew(left).await {
-                Ok(false) if !matches!(hold.end(), End::Inside(_)) => break,
+                Ok(false) if !matches!(tenure.end(), End::Inside(_)) => break,
                 Ok(is_held) => Ok(if is_held { sent + every } else { sent }),
                 Err(error) => Err(error),
             },
         };
         next = answer.unwrap_or_else(|error| {
             row.failed(&error);
-            hold.blame(error.into());
+            tenure.blame(error.into());
             Instant::now() + pause
         });
     }
-    hold.lose();
+    tenure.lose();
 }

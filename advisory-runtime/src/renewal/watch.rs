@@ -1,14 +1,14 @@
 //! Stops work before others can take the row that it holds.
 
-use super::{Hold, Stop};
+use super::{Stop, Tenure};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use tokio::time::{Instant, sleep_until};
 
-/// Runs `work` until it ends, the hold is lost or about to expire, or `limit` has passed. Each poll runs inside what `enter` returns.
+/// Runs `work` until it ends, the tenure is lost or about to expire, or `limit` has passed. Each poll runs inside what `enter` returns.
 pub(crate) async fn watch<F: Future, G>(
-    hold: &Hold,
+    tenure: &Tenure,
     limit: Option<Instant>,
     enter: impl Fn() -> G,
     work: F,
@@ -16,18 +16,18 @@ pub(crate) async fn watch<F: Future, G>(
     let mut work = pin!(work);
     let is_exceeded = || limit.is_some_and(|limit| Instant::now() >= limit);
     loop {
-        let mut changed = pin!(hold.changed());
+        let mut changed = pin!(tenure.changed());
         // Before the state is read, so that no change is missed.
         changed.as_mut().enable();
-        // The deadline of a hold that has ended may be over, and must not wake.
+        // The deadline of a tenure that has ended may be over, and must not wake.
         let now = Instant::now();
-        let alarms = [Some(hold.deadline()), hold.return_by(), limit];
+        let alarms = [Some(tenure.deadline()), tenure.return_by(), limit];
         let alarms = alarms.into_iter().flatten();
         let wake = alarms.filter(|alarm| *alarm > now).min();
         // Once the work is pending: work that is ready at once, such as a blocking body, needs no runtime with a timer.
         let mut timer = pin!(None);
         let ended = poll_fn(|context| {
-            if let Some(stop) = hold.stop() {
+            if let Some(stop) = tenure.stop() {
                 return Poll::Ready(Some(Err(stop)));
             }
             if is_exceeded() {
@@ -40,8 +40,8 @@ pub(crate) async fn watch<F: Future, G>(
                 let stop = is_exceeded().then_some(Stop::Exceeded);
                 return Poll::Ready(Some(stop.map_or(Ok(result), Err)));
             }
-            // The work may have found out that the hold is lost.
-            if let Some(stop) = hold.stop() {
+            // The work may have found out that the tenure is lost.
+            if let Some(stop) = tenure.stop() {
                 return Poll::Ready(Some(Err(stop)));
             }
             if changed.as_mut().poll(context).is_ready() {

@@ -164,7 +164,7 @@ async fn blocking_work_that_has_lost_its_claim_is_refused() {
             let result: Result<usize, Error> = claim::run(&pool, &job, OnErr::Fail, || Ok(work()?));
             result.unwrap_err()
         } else {
-            claim::keep(&pool, &job, || {
+            claim::renew_while(&pool, &job, || {
                 work().unwrap();
                 // Without a renewal the claim expires.
                 while std::time::Instant::now() < job.deadline() + job.ttl() {

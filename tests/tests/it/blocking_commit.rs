@@ -78,7 +78,7 @@ async fn the_functions_that_the_attribute_calls_do_the_same() {
     let mut conn = db.establish();
     for (room, result) in [(1, Ok(5)), (2, Err(AppError::Refused))] {
         let mut held = xact::begin(&mut conn, key_of(room)).unwrap();
-        assert_eq!(held.acquired().keys(), [key_of(room).into()]);
+        assert_eq!(held.info().keys(), [key_of(room).into()]);
         insert(held.conn(), room, "Ada").unwrap();
         let is_ok = result.is_ok();
         assert_eq!(held.finish(result).is_ok(), is_ok);

@@ -2,7 +2,7 @@
 
 use crate::blocking::{book, execute, finish, held_by, insert, pid_of, setting};
 use crate::bookings::{committed, database, key_of};
-use advisory_runtime::blocking::Acquired;
+use advisory_runtime::blocking::LockInfo;
 use advisory_runtime::blocking::{session, xact};
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, advisory_lock};
 use advisory_tests::LockedKey;
@@ -257,7 +257,7 @@ async fn shared_holders_run_together_and_an_exclusive_one_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_handle_says_which_keys_and_how_long_it_waited() {
     #[advisory_lock(keys = ["room:<one>", "room:<two>"], name = "room", handle = lock)]
-    fn which(conn: &mut PgConnection, one: i64, two: i64) -> QueryResult<Acquired> {
+    fn which(conn: &mut PgConnection, one: i64, two: i64) -> QueryResult<LockInfo> {
         assert_eq!(held_by(conn)?, 2);
         Ok(lock)
     }

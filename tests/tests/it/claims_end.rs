@@ -153,7 +153,7 @@ async fn a_claim_whose_completion_was_rolled_back_is_renewed_on() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
     let job = brief(&mut conn).await;
-    let kept = claim::keep(&pool, &job, async {
+    let kept = claim::renew_while(&pool, &job, async {
         let mut conn = Pool::connection(&pool).await?;
         let undone: Result<(), Error> = conn
             .transaction(async |conn| {
@@ -176,7 +176,7 @@ async fn rolled_back_work_is_dropped_when_its_claim_is_taken_over() {
     let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
     let job = brief(&mut conn).await;
     let (told, rolled_back) = oneshot::channel();
-    let work = claim::keep(&pool, &job, async {
+    let work = claim::renew_while(&pool, &job, async {
         {
             let mut conn = Pool::connection(&pool).await.unwrap();
             let undone: Result<(), Error> = conn
@@ -210,7 +210,7 @@ async fn a_claim_is_renewed_while_work_uses_the_whole_pool() {
         ($pool:expr) => {
             let pool = $pool;
             let job = brief(&mut conn).await;
-            let result: Result<(), Error> = claim::keep(&pool, &job, async {
+            let result: Result<(), Error> = claim::renew_while(&pool, &job, async {
                 let _lent = Pool::connection(&pool).await?;
                 renewed(&db, "a second's renewals beside the pool").await;
                 Ok(())
@@ -231,7 +231,7 @@ async fn work_that_blocks_its_thread_past_the_expiry_is_refused() {
     let (pool, mut conn) = (db.bb8(1).await, db.connect().await);
     let job: Claimed<Briefest> = claim::next(&mut conn, "worker").await.unwrap().unwrap();
     let claimed = Instant::now();
-    let kept = claim::keep(&pool, &job, async {
+    let kept = claim::renew_while(&pool, &job, async {
         // No other task of this thread runs meanwhile, so nothing is renewed.
         while Instant::now() < claimed + Duration::from_millis(1100) {
             std::thread::yield_now();

@@ -49,7 +49,7 @@ async fn rolled_back_work_is_dropped_after_the_expiry() {
     for commits in [false, true] {
         let job = brief(&mut conn).await;
         let mut own = db.connect().await;
-        let work = claim::keep(&pool, &job, async {
+        let work = claim::renew_while(&pool, &job, async {
             let ended = own.transaction(async |conn| {
                 claim::complete(conn, &job).await?;
                 until_expired(&db).await;
@@ -80,7 +80,7 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
     let pool = bb8::Pool::builder().max_size(3).build(manager).await;
     let (pool, mut conn, mut own) = (pool.unwrap(), db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
-    let work = claim::keep(&pool, &job, async {
+    let work = claim::renew_while(&pool, &job, async {
         let undone = own.transaction(async |conn| {
             claim::complete(conn, &job).await?;
             // From now on no renewal arrives.
@@ -104,7 +104,7 @@ async fn work_with_a_released_job_outlives_another_workers_claim() {
     let db = database(1).await;
     let (pool, mut conn, mut own) = (db.bb8(3).await, db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
-    let kept = claim::keep(&pool, &job, async {
+    let kept = claim::renew_while(&pool, &job, async {
         own.transaction(async |conn| claim::release(conn, &job).await)
             .await
             .unwrap();

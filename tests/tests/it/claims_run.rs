@@ -270,7 +270,7 @@ async fn work_can_complete_its_job_itself_with_its_results() {
     let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
     let job = brief(&mut conn).await;
     db.run("CREATE TABLE result (job int8)").await;
-    let kept = claim::keep(&pool, &job, async {
+    let kept = claim::renew_while(&pool, &job, async {
         let mut conn = Pool::connection(&pool).await?;
         conn.transaction::<_, Error, _>(async |conn| {
             let insert = diesel::sql_query("INSERT INTO result SELECT id FROM sync_jobs");

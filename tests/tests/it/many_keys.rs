@@ -37,7 +37,7 @@ async fn thousands_of_session_level_keys_are_checked_and_released() {
     for request in requests() {
         let mut lock = session::acquire(conn, request).await.unwrap();
         assert_eq!(held(&db).await, i64::from(KEYS));
-        let acquired = lock.acquired();
+        let acquired = lock.info();
         acquired.check(lock.conn()).await.unwrap();
         lock.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(held(&db).await, 0);
@@ -60,7 +60,7 @@ async fn thousands_of_keys_of_a_blocking_session_are_released() {
     for request in requests() {
         let mut lock = blocking::session::acquire(&mut conn, request.clone()).unwrap();
         assert_eq!(held(&db).await, i64::from(KEYS));
-        let acquired = lock.acquired();
+        let acquired = lock.info();
         acquired.check(lock.conn()).unwrap();
         lock.finish(Ok::<_, Error>(())).unwrap();
         assert_eq!(held(&db).await, 0);
@@ -79,7 +79,7 @@ async fn of_thousands_of_keys_one_that_was_lost_is_reported() {
     crate::bookings::execute(lock.conn(), "SELECT pg_advisory_unlock(2)")
         .await
         .unwrap();
-    let acquired = lock.acquired();
+    let acquired = lock.info();
     let error = acquired.check(lock.conn()).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     let error = lock.finish(Ok::<_, Error>(())).await;

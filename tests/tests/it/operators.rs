@@ -98,7 +98,7 @@ impl Kind {
         if let Self::Nested = self {
             let mut outer = xact::begin(conn, (1, 1)).await?;
             let inner = xact::begin(outer.conn(), request).await?;
-            let keys = inner.acquired().keys().to_vec();
+            let keys = inner.info().keys().to_vec();
             inner.finish(Ok::<_, Error>(())).await?;
             return outer.finish(Ok(keys)).await;
         }
@@ -107,7 +107,7 @@ impl Kind {
         } else {
             xact::begin(conn, request).await?
         };
-        let keys = held.acquired().keys().to_vec();
+        let keys = held.info().keys().to_vec();
         held.finish(Ok(keys)).await
     }
 

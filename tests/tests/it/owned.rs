@@ -65,7 +65,7 @@ async fn owned_lock_moves_to_a_task_and_gives_its_connection_back() {
     let mut conn = db.connect().await;
     let pid = pid_of(&mut conn).await;
     let mut lock = is_free(session::acquire_owned(conn, 7).await.unwrap());
-    assert_eq!(lock.acquired().key(), 7.into());
+    assert_eq!(lock.info().key(), 7.into());
     assert_eq!(format!("{lock:?}"), "OwnedLockGuard { lock: \"7\", .. }");
     execute(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')")
         .await

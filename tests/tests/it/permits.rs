@@ -49,7 +49,7 @@ async fn each_permit_is_a_key_of_its_own_and_is_released_as_itself() {
                 _ => xact::begin(conn, request.clone()).await,
             };
             let guard = guard.unwrap();
-            assert_eq!(guard.acquired().key(), Key::BigInt(42), "{scope}");
+            assert_eq!(guard.info().key(), Key::BigInt(42), "{scope}");
             guards.push(guard);
         }
         assert_eq!(held(&db).await, PERMITS, "{scope}");

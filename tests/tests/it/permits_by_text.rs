@@ -47,7 +47,7 @@ async fn a_check_finds_only_the_permit_that_was_taken_by_text() {
             take_names(&mut conn).await;
             proxy.reset();
             let mut guard = xact::begin(&mut conn, request.clone()).await.unwrap();
-            let acquired = guard.acquired();
+            let acquired = guard.info();
             acquired.check(guard.conn()).await.unwrap();
             guard.conn().batch_execute("ROLLBACK").await.unwrap();
             let error = acquired.check(guard.conn()).await.unwrap_err();

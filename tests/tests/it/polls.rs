@@ -65,7 +65,7 @@ async fn take(conn: &mut AsyncPgConnection, scope: &str, request: Request) -> Re
         "xact" => xact::begin(conn, request).await?,
         _ => session::acquire(conn, request).await?,
     };
-    assert!(held.acquired().waited() > Duration::ZERO);
+    assert!(held.info().waited() > Duration::ZERO);
     held.finish(Ok(())).await
 }
 

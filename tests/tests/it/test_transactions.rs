@@ -113,7 +113,7 @@ async fn every_request_is_granted_released_and_bounded_as_outside() {
         let mut held = take(&mut conn, asked.clone()).await.unwrap();
         assert_eq!(
             db.locks().await.len(),
-            held.acquired().keys().len(),
+            held.info().keys().len(),
             "{made}: {keys:?}"
         );
         insert(held.conn(), 8, "Ada").await.unwrap();

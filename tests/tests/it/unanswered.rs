@@ -48,7 +48,7 @@ async fn an_unanswered_session_ends_even_if_its_pool_keeps_it() {
         .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
         .await
         .unwrap();
-    let kept = claim::keep(&pool, &job, pending::<()>()).await;
+    let kept = claim::renew_while(&pool, &job, pending::<()>()).await;
     assert!(matches!(kept, Err(claim::Error::Lost { .. })), "{kept:?}");
     let session = format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}");
     db.until_empty(Duration::from_secs(15), "the session's end", &session)

@@ -171,7 +171,7 @@ async fn both_key_spaces_are_tried() {
     let other = xact::begin(&mut conn, Request::new((-1, 7)).wait(Wait::Never))
         .await
         .unwrap();
-    assert_eq!(other.acquired().key(), Key::IntInt(-1, 7));
+    assert_eq!(other.info().key(), Key::IntInt(-1, 7));
     finish(other).await;
     finish(held).await;
 }

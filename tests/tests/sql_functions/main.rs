@@ -14,7 +14,7 @@ mod safety;
 mod up_and_down;
 
 use advisory_runtime::LockKey;
-use advisory_runtime::migration::ADVISORY_KEYS_UP;
+use advisory_runtime::sql_functions::ADVISORY_KEYS_UP;
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::deserialize::FromSqlRow;

@@ -1,7 +1,7 @@
 //! The functions are safe: against NULL, roles without a grant, and objects of the same name on the `search_path`.
 
 use crate::{migrate, migrated, says, value};
-use advisory_runtime::migration::ADVISORY_KEYS_UP;
+use advisory_runtime::sql_functions::ADVISORY_KEYS_UP;
 use advisory_tests::{Database, LockedKey};
 use diesel::dsl::sql;
 use diesel::result::Error as DieselError;

@@ -1,7 +1,7 @@
 //! Both directions of the migration: what they create, drop, and leave unchanged.
 
 use crate::{migrate, migrated, says};
-use advisory_runtime::migration::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};
+use advisory_runtime::sql_functions::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};
 use advisory_tests::{BACKSLASH_ESCAPES, Database};
 use diesel_async::SimpleAsyncConnection;
 

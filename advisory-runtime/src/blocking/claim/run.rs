@@ -2,9 +2,9 @@
 
 use crate::PoolError;
 use crate::blocking::{Connection, Pool};
-use crate::claim::{Claim, Claimed, Error, How, OnErr, Tries, every, text};
+use crate::claim::{Claim, Claimed, EndAttempts, Error, How, OnErr, every, text};
 use crate::claim::{finish_unless_ended, is_open_on, renew_on};
-use crate::driver::answered;
+use crate::driver::block_on;
 use crate::renewal::End;
 use std::fmt::Display;
 use std::ops::ControlFlow;
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Works under a claim as [`run`] does, but leaves it to the work or the caller to finish the job; as [`crate::claim::keep`].
+/// Works under a claim as [`run`] does, but leaves it to the work or the caller to finish the job; as [`crate::claim::renew_while`].
 ///
 /// # Locking
 ///
@@ -79,7 +79,11 @@ where
 ///
 /// [`Error::Lost`] if the claim was lost before the work returned and the job was not finished. What the work returns is inside the
 /// `Ok`.
-pub fn keep<T, P, R>(pool: &P, job: &Claimed<T>, work: impl FnOnce() -> R) -> Result<R, Error>
+pub fn renew_while<T, P, R>(
+    pool: &P,
+    job: &Claimed<T>,
+    work: impl FnOnce() -> R,
+) -> Result<R, Error>
 where
     T: Claim,
     P: Pool + Clone + Send + 'static,
@@ -87,20 +91,20 @@ where
     let renewal = Renewal::start(pool, job)?;
     let result = work();
     drop(renewal);
-    if !job.is_finished() && (job.hold().is_lost() || job.hold().is_expired()) {
+    if !job.is_finished() && (job.tenure().is_lost() || job.tenure().is_expired()) {
         return Err(job.gone());
     }
     Ok(result)
 }
 
 fn end<T: Claim, P: Pool>(pool: &P, job: &Claimed<T>, how: How<'_>) -> Result<(), Error> {
-    let mut tries = Tries::of(job);
+    let mut tries = EndAttempts::of(job);
     loop {
-        let outcome = if job.hold().end() == End::Done {
+        let outcome = if job.tenure().end() == End::Done {
             Ok(())
         } else {
             let attempt =
-                |conn: &mut P::Connection| answered(finish_unless_ended(conn.pg(), job, how));
+                |conn: &mut P::Connection| block_on(finish_unless_ended(conn.pg(), job, how));
             on_pool(pool, attempt)
         };
         match tries.after(outcome) {
@@ -147,7 +151,7 @@ impl Renewal {
 }
 
 fn renew_until_lost<T: Claim, P: Pool>(pool: &P, job: &Claimed<T>, stopped: &Receiver<()>) {
-    let (hold, every) = (job.hold(), every::<T>());
+    let (tenure, every) = (job.tenure(), every::<T>());
     // Allows several tries before the expiry.
     let pause = (every / 4).clamp(Duration::from_millis(5), Duration::from_secs(1));
     let left = job.deadline().saturating_duration_since(Instant::now());
@@ -156,24 +160,24 @@ fn renew_until_lost<T: Claim, P: Pool>(pool: &P, job: &Claimed<T>, stopped: &Rec
         if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        wait = match hold.end() {
+        wait = match tenure.end() {
             End::Done => return,
             // The open transaction has the row locked, so nobody else can take it.
             End::Inside(_) => {
-                let is_open = on_pool(pool, |conn| answered(is_open_on(conn.pg(), job)));
+                let is_open = on_pool(pool, |conn| block_on(is_open_on(conn.pg(), job)));
                 is_open.map_or(pause, |is_open| {
-                    hold.settle(!is_open);
+                    tenure.settle(!is_open);
                     Duration::ZERO
                 })
             }
-            _ if hold.is_lost() || hold.is_expired() => break,
-            _ => match on_pool(pool, |conn| answered(renew_on(conn.pg(), job))) {
+            _ if tenure.is_lost() || tenure.is_expired() => break,
+            _ => match on_pool(pool, |conn| block_on(renew_on(conn.pg(), job))) {
                 Ok(true) => every,
-                Ok(false) if matches!(hold.end(), End::Inside(_)) => Duration::ZERO,
+                Ok(false) if matches!(tenure.end(), End::Inside(_)) => Duration::ZERO,
                 Ok(false) => break,
                 Err(_) => pause,
             },
         };
     }
-    hold.lose();
+    tenure.lose();
 }

@@ -2,7 +2,7 @@
 
 use super::Error;
 use crate::blocking::Connection;
-use crate::driver::answered;
+use crate::driver::block_on;
 use crate::lease;
 use std::ops::Deref;
 
@@ -23,7 +23,7 @@ impl Lease {
     ///
     /// As [`lease::Lease::fence`](crate::lease::Lease::fence).
     pub fn fence<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
-        answered(self.0.fence_on(conn.pg()))
+        block_on(self.0.fence_on(conn.pg()))
     }
 
     /// Marks the work as done in the transaction that writes its results; as
@@ -37,7 +37,7 @@ impl Lease {
     ///
     /// As [`lease::Lease::complete`](crate::lease::Lease::complete).
     pub fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
-        answered(self.0.complete_on(conn.pg()))
+        block_on(self.0.complete_on(conn.pg()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::PoolError;
 use crate::blocking::{Connection as _, Pool};
-use crate::driver::{answered, run};
+use crate::driver::{block_on, run};
 use crate::lease::backoff::{LAST_TRY, Refusal};
 use crate::lease::store::{Acquisition, Step, Store, late};
 use crate::lease::{Error, Lease, Row, Table};
@@ -86,7 +86,7 @@ impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
         let (grant_id, is_sent) = (acquisition.grant_id, Arc::clone(&acquisition.is_sent));
         self.send(within, answer, move |conn| {
             is_sent.store(true, Ordering::Relaxed);
-            answered(table.attempt(conn, &request, grant_id))
+            block_on(table.attempt(conn, &request, grant_id))
         })
         .await
     }
@@ -100,22 +100,22 @@ impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
     ) -> Result<bool, Error> {
         let limit = UNANSWERED.min(left / 2).max(Duration::from_millis(5));
         let lease = lease.clone();
-        let statement = move |conn: &mut PgConnection| answered(lease.step_on(conn, step));
+        let statement = move |conn: &mut PgConnection| block_on(lease.step_on(conn, step));
         self.send(Some(limit), || limit, statement).await
     }
 
     async fn holds(&self, table: &Table, lease: &Lease) -> Result<bool, Error> {
         let mut conn = self.0.connection()?;
-        answered(table.holds_on(conn.pg(), lease))
+        block_on(table.holds_on(conn.pg(), lease))
     }
 
     async fn list(&self, table: &Table) -> Result<Vec<Row>, Error> {
         let mut conn = self.0.connection()?;
-        answered(table.list_on(conn.pg()))
+        block_on(table.list_on(conn.pg()))
     }
 
     async fn sweep(&self, table: &Table) -> Result<usize, Error> {
         let mut conn = self.0.connection()?;
-        answered(table.sweep_on(conn.pg()))
+        block_on(table.sweep_on(conn.pg()))
     }
 }

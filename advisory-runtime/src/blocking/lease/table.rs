@@ -2,7 +2,7 @@
 
 use super::{Error, FencingToken, Lease, Request, Row};
 use crate::blocking::Connection;
-use crate::driver::answered;
+use crate::driver::block_on;
 use crate::lease;
 use std::ops::Deref;
 
@@ -35,7 +35,7 @@ impl Table {
     ///
     /// As [`lease::Table::set_up`](crate::lease::Table::set_up).
     pub fn set_up<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
-        answered(self.0.set_up_on(conn.pg()))
+        block_on(self.0.set_up_on(conn.pg()))
     }
 
     /// Returns the row of a key that is held or done; as [`lease::Table::find`](crate::lease::Table::find).
@@ -48,7 +48,7 @@ impl Table {
         conn: &mut C,
         key: impl Into<Request>,
     ) -> Result<Option<Row>, Error> {
-        answered(self.0.find_hash(conn.pg(), key.into().key_hash()))
+        block_on(self.0.find_hash(conn.pg(), key.into().key_hash()))
     }
 
     /// Lists every held lease and done key; as [`lease::Table::list`](crate::lease::Table::list).
@@ -57,7 +57,7 @@ impl Table {
     ///
     /// As [`lease::Table::list`](crate::lease::Table::list).
     pub fn list<C: Connection>(&self, conn: &mut C) -> Result<Vec<Row>, Error> {
-        answered(self.0.list_on(conn.pg()))
+        block_on(self.0.list_on(conn.pg()))
     }
 
     /// Removes all expired rows; as [`lease::Table::sweep`](crate::lease::Table::sweep).
@@ -70,7 +70,7 @@ impl Table {
     ///
     /// As [`lease::Table::sweep`](crate::lease::Table::sweep).
     pub fn sweep<C: Connection>(&self, conn: &mut C) -> Result<usize, Error> {
-        answered(self.0.sweep_on(conn.pg()))
+        block_on(self.0.sweep_on(conn.pg()))
     }
 
     /// Takes over a lease whose token one has seen; as [`lease::Table::take_over`](crate::lease::Table::take_over).
@@ -88,7 +88,7 @@ impl Table {
         request: impl Into<Request>,
         token: FencingToken,
     ) -> Result<Option<Lease>, Error> {
-        let lease = answered(self.0.take_over_on(conn.pg(), request.into(), token));
+        let lease = block_on(self.0.take_over_on(conn.pg(), request.into(), token));
         Ok(lease?.map(Lease))
     }
 
@@ -102,7 +102,7 @@ impl Table {
     ///
     /// As [`lease::Table::free`](crate::lease::Table::free).
     pub fn free<C: Connection>(&self, conn: &mut C, row: &Row) -> Result<bool, Error> {
-        answered(self.0.free_on(conn.pg(), row))
+        block_on(self.0.free_on(conn.pg(), row))
     }
 
     /// Sets the holder's data, or erases it; as [`lease::Table::set_data`](crate::lease::Table::set_data).
@@ -120,7 +120,7 @@ impl Table {
         lease: &Lease,
         data: Option<&str>,
     ) -> Result<bool, Error> {
-        answered(self.0.set_data_on(conn.pg(), lease, data))
+        block_on(self.0.set_data_on(conn.pg(), lease, data))
     }
 
     /// Releases a lease; as [`lease::Table::release`](crate::lease::Table::release).
@@ -133,7 +133,7 @@ impl Table {
     ///
     /// As [`lease::Table::release`](crate::lease::Table::release).
     pub fn release<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
-        answered(self.0.release_on(conn.pg(), lease))
+        block_on(self.0.release_on(conn.pg(), lease))
     }
 }
 

@@ -137,7 +137,7 @@ impl Message {
     }
 
     /// Asks for the keys without waiting. It returns a row if it took them. It fails if `process` is not the backend.
-    pub(super) fn question(request: &Request, scope: Scope, process: Option<i32>) -> String {
+    pub(super) fn try_query(request: &Request, scope: Scope, process: Option<i32>) -> String {
         let mut message = Self::new(request);
         message.select();
         if !request.permits.is_empty() {
@@ -319,33 +319,33 @@ fn milliseconds(duration: Duration) -> i32 {
     i32::try_from(rounded).unwrap_or(i32::MAX)
 }
 
-/// A message, and perhaps a question, that takes locks.
+/// What acquires locks: a message, and for a try a query.
 #[derive(Debug)]
-pub(in crate::lock) struct Acquisition {
-    /// Waits for the locks, or prepares for the question; can be empty.
+pub(in crate::lock) struct AcquireSql {
+    /// Waits for the locks, or prepares for the query; can be empty.
     pub(in crate::lock) message: Cow<'static, str>,
     /// For a try.
-    pub(in crate::lock) question: Option<Question>,
+    pub(in crate::lock) try_query: Option<TryQuery>,
 }
 
-/// A question that takes locks without waiting, as a prepared statement, so that a miss does not write an error into the server's
+/// A query that takes locks without waiting, as a prepared statement, so that a miss does not write an error into the server's
 /// log. It returns a row if it took them.
 #[derive(Debug)]
-pub(in crate::lock) struct Question {
+pub(in crate::lock) struct TryQuery {
     pub(in crate::lock) sql: String,
     /// Undoes the message in front of it.
     pub(in crate::lock) undo: Option<Cow<'static, str>>,
 }
 
-impl Question {
+impl TryQuery {
     /// The comment that names the lock, and the `SELECT`.
     fn split(&self) -> (&str, &str) {
         let behind_comment = self.sql.find("*/;").map_or(0, |end| end + 3);
         self.sql.split_at(behind_comment)
     }
 
-    /// The message and the question as one text, which fails with [`Marker::NotAvailable`] if a key is held. For a server that
-    /// could not prepare the question: behind a pooler that does not track prepared statements, its name can be taken.
+    /// The message and the query as one text, which fails with [`Marker::NotAvailable`] if a key is held. For a server that
+    /// could not prepare the query: behind a pooler that does not track prepared statements, its name can be taken.
     pub(in crate::lock) fn by_text(&self, message: &str) -> String {
         let (comment, select) = self.split();
         let missed = Marker::NotAvailable.text();
@@ -369,11 +369,11 @@ impl Question {
 /// How many keys a missed try shows at most.
 const KEYS_SHOWN: usize = 8;
 
-impl From<String> for Acquisition {
+impl From<String> for AcquireSql {
     fn from(message: String) -> Self {
         Self {
             message: message.into(),
-            question: None,
+            try_query: None,
         }
     }
 }

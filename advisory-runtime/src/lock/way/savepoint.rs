@@ -3,7 +3,7 @@
 //! The savepoint has its own name. Diesel's savepoints stay behind when it rolls back to them, so rolling back to a name of Diesel's
 //! could silently undo the caller's work.
 
-use super::message::{Acquisition, Lasts, LockTimeout, Message, Question, XACT_TIMEOUTS};
+use super::message::{AcquireSql, Lasts, LockTimeout, Message, TryQuery, XACT_TIMEOUTS};
 use super::refusal;
 use crate::driver::{Driver, can_be_of_a_process, mark_transaction_closed};
 use crate::error::{Marker, is_connection_lost};
@@ -28,14 +28,14 @@ enum Snapshot {
 }
 
 /// Sets the savepoint and takes the keys, or asks for them.
-fn message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
+fn message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
     let mut message = open_message(outer, request, snapshot);
-    let question = if request.budget() == Wait::Never {
+    let try_query = if request.budget() == Wait::Never {
         if request.max_hold.is_some() {
             message.select();
         }
-        Some(Question {
-            sql: Message::question(request, Scope::Xact, None),
+        Some(TryQuery {
+            sql: Message::try_query(request, Scope::Xact, None),
             undo: Some(sql::rollback_to_savepoint(outer).into()),
         })
     } else {
@@ -43,17 +43,17 @@ fn message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisit
         None
     };
     push_idle_timeout(&mut message, request);
-    Acquisition {
+    AcquireSql {
         message: message.finish().into(),
-        question,
+        try_query,
     }
 }
 
 /// As [`message`] for a lock without a body. A message that waits also releases the savepoint, so that the outer transaction holds the
 /// keys.
-fn lock_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
+fn lock_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
     let mut acquisition = message(outer, request, snapshot);
-    if acquisition.question.is_none() {
+    if acquisition.try_query.is_none() {
         let message = acquisition.message.to_mut();
         message.push(';');
         message.push_str(&release_message(outer, false));
@@ -191,7 +191,7 @@ async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselErro
 }
 
 /// The message that asks for the keys under a savepoint.
-type Ask = fn(NonZeroU32, &Request, Snapshot) -> Acquisition;
+type Ask = fn(NonZeroU32, &Request, Snapshot) -> AcquireSql;
 
 async fn acquire<D: Driver>(
     conn: &mut D,

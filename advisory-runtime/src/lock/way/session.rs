@@ -1,7 +1,7 @@
 //! Session-level locks: the SQL that takes and releases them, and how a refusal is read.
 
 use super::message::{
-    Acquisition, CLIENT_CHECK, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message, Question,
+    AcquireSql, CLIENT_CHECK, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message, TryQuery,
 };
 use super::refusal::{self, State};
 use crate::driver::Driver;
@@ -36,13 +36,13 @@ const fn around(call: &Call) -> Around {
 /// back to it releases no session-level lock. It also undoes settings: there, [`bound_message`] follows in a message of its own.
 ///
 /// It fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the backend.
-fn message(request: &Request, around: Around, process: Option<i32>) -> Acquisition {
+fn message(request: &Request, around: Around, process: Option<i32>) -> AcquireSql {
     if request.budget() == Wait::Never {
         let is_test = around == Around::TestTransaction;
-        return Acquisition {
+        return AcquireSql {
             message: if is_test { SAVEPOINT } else { "" }.into(),
-            question: Some(Question {
-                sql: Message::question(request, Scope::Session, process),
+            try_query: Some(TryQuery {
+                sql: Message::try_query(request, Scope::Session, process),
                 undo: None,
             }),
         };
@@ -302,7 +302,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
             call.phase = Phase::Idle;
             return Error::Database(source);
         }
-        // A transaction around the call has failed: one that Diesel does not know of, or the test's. It refuses the question what the
+        // A transaction around the call has failed: one that Diesel does not know of, or the test's. It refuses to say what the
         // session holds.
         State::Aborted => {
             call.close(conn).await;

@@ -3,7 +3,7 @@
 //! The snapshot of such a transaction is that of its first statement, taken before that statement waits. So the wait comes before
 //! the transaction: the session takes the keys, and hands them over to the transaction that follows, which ends as any other.
 
-use super::message::{Acquisition, Lasts, LockTimeout, Message, Question};
+use super::message::{AcquireSql, Lasts, LockTimeout, Message, TryQuery};
 use super::refusal::{self, State};
 use super::session::{check_none, select_pooler_check};
 use super::transaction::BEGIN;
@@ -20,12 +20,12 @@ use diesel::result::Error as DieselError;
 /// session: if the wait is refused, the session holds none of them.
 ///
 /// It fails with [`Marker::PooledSession`](crate::error::Marker::PooledSession), and takes nothing, if `process` is not the backend.
-fn message(request: &Request, process: Option<i32>) -> Acquisition {
+fn message(request: &Request, process: Option<i32>) -> AcquireSql {
     if request.budget() == Wait::Never {
-        return Acquisition {
+        return AcquireSql {
             message: "".into(),
-            question: Some(Question {
-                sql: Message::question(request, Scope::Session, process),
+            try_query: Some(TryQuery {
+                sql: Message::try_query(request, Scope::Session, process),
                 undo: None,
             }),
         };

@@ -1,6 +1,6 @@
 //! Transaction-level locks outside of a transaction, at READ COMMITTED: the SQL, how a refusal is read, and the commit.
 
-use super::message::{Acquisition, Lasts, LockTimeout, Message, Question};
+use super::message::{AcquireSql, Lasts, LockTimeout, Message, TryQuery};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{
@@ -27,12 +27,12 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRA
 /// anything else in that statement would read from a snapshot taken before the wait.
 ///
 /// A try asks inside the transaction, so that a miss is not an error.
-fn message(request: &Request) -> Acquisition {
+fn message(request: &Request) -> AcquireSql {
     if request.budget() == Wait::Never {
-        return Acquisition {
+        return AcquireSql {
             message: Message::bounded(BEGIN, request),
-            question: Some(Question {
-                sql: Message::question(request, Scope::Xact, None),
+            try_query: Some(TryQuery {
+                sql: Message::try_query(request, Scope::Xact, None),
                 undo: Some(ROLLBACK.into()),
             }),
         };

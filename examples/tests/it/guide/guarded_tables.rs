@@ -1,4 +1,4 @@
-use advisory_runtime::migration::ADVISORY_KEYS_UP;
+use advisory_runtime::sql_functions::ADVISORY_KEYS_UP;
 use advisory_runtime::{Error, lock_key, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;

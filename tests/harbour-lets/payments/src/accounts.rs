@@ -1,6 +1,6 @@
 //! Accounts: what leaves one arrives at another, and every cent has an entry.
 
-use advisory_runtime::{Acquired, Connection, LockKey, advisory_lock};
+use advisory_runtime::{Connection, LockInfo, LockKey, advisory_lock};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use lets_domain::locks::AccountLock;
@@ -105,7 +105,7 @@ pub async fn close(conn: &mut AsyncPgConnection, account: AccountId) -> Result<(
 }
 
 /// What a log line says of a lock.
-pub fn told(lock: &Acquired, account: AccountId) -> String {
+pub fn told(lock: &LockInfo, account: AccountId) -> String {
     let key = AccountLock { id: account }.rendered();
     format!("{key} after {} ms", lock.waited().as_millis())
 }

@@ -2,7 +2,7 @@
 
 use crate::{Pool, Result};
 use advisory_runtime::lease::Table;
-use advisory_runtime::{advisory_lock, migration};
+use advisory_runtime::{advisory_lock, sql_functions};
 use diesel::sql_types::Bool;
 use diesel_async::{AsyncConnection, RunQueryDsl, SimpleAsyncConnection};
 
@@ -32,7 +32,7 @@ pub async fn migrate(pool: &Pool) -> Result<bool> {
     conn.transaction(async |conn| {
         conn.batch_execute(LETS).await?;
         conn.batch_execute(GUARDED_BLOCKS).await?;
-        conn.batch_execute(migration::ADVISORY_KEYS_UP).await
+        conn.batch_execute(sql_functions::ADVISORY_KEYS_UP).await
     })
     .await?;
     Table::new().set_up(&mut pool.get().await?).await?;

@@ -28,7 +28,7 @@ pub async fn sync(
     let Some(checkpoint) = claimed else {
         return Ok(None);
     };
-    let rows = claim::keep(pool, &checkpoint, count).await??;
+    let rows = claim::renew_while(pool, &checkpoint, count).await??;
     let mut conn = pool.get().await?;
     let changes = (
         sync_checkpoints::row_count.eq(rows),

@@ -115,7 +115,7 @@
 /// ```
 /// # #[cfg(feature = "diesel-async")]
 /// # mod setup {
-/// use advisory_runtime::migration::ADVISORY_KEYS_UP;
+/// use advisory_runtime::sql_functions::ADVISORY_KEYS_UP;
 /// use diesel::QueryResult;
 /// use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 ///

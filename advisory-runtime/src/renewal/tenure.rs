@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 /// The state that the tasks which renew, watch and end a held row share.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct Tenure {
     state: Mutex<State>,
     margin: Duration,
-    /// How long work may go on after the statement that ended the hold in a transaction.
+    /// How long work may go on after the statement that ended the tenure in a transaction.
     grace: Duration,
     /// Wakes the task that watches.
     changed: Notify,
@@ -23,14 +23,14 @@ struct State {
     until: Expiry,
     is_lost: bool,
     end: End,
-    /// When the work must have returned, after a statement that ended the hold in a transaction: the answer to the commit may never
+    /// When the work must have returned, after a statement that ended the tenure in a transaction: the answer to the commit may never
     /// come, also if the server is reached on other connections.
     return_by: Option<Instant>,
     /// Why the last renewal failed.
     reason: Option<DieselError>,
 }
 
-/// Whether this process has ended the hold.
+/// Whether this process has ended the tenure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Open,
@@ -43,8 +43,8 @@ pub(crate) enum End {
     Done,
 }
 
-impl Hold {
-    /// A hold until then, whose renewals last for `ttl`.
+impl Tenure {
+    /// A tenure until then, whose renewals last for `ttl`.
     pub(crate) fn new(until: Expiry, ttl: Duration) -> Self {
         Self {
             state: Mutex::new(State {
@@ -64,7 +64,7 @@ impl Hold {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a renewal. It never shortens the hold.
+    /// Records a renewal. It never shortens the tenure.
     pub(crate) fn renewed(&self, sent: Sent, ttl: Duration) {
         self.state().until.extend(Expiry::after(sent, ttl));
     }
@@ -77,7 +77,7 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// Records how the transaction that ended the hold has ended.
+    /// Records how the transaction that ended the tenure has ended.
     pub(crate) fn settle(&self, is_committed: bool) {
         let mut state = self.state();
         if matches!(state.end, End::Inside(_)) {
@@ -106,11 +106,11 @@ impl Hold {
         self.state().end
     }
 
-    /// Records that a statement which ends the hold is being sent.
+    /// Records that a statement which ends the tenure is being sent.
     pub(crate) fn ending(&self) -> Ending<'_> {
         let before = std::mem::replace(&mut self.state().end, End::Asked);
         Ending {
-            hold: self,
+            tenure: self,
             end: before,
             return_by: None,
         }
@@ -125,13 +125,13 @@ impl Hold {
         self.state().until.steady()
     }
 
-    /// When work under the hold must have stopped.
+    /// When work under the tenure must have stopped.
     pub(crate) fn deadline(&self) -> Instant {
         let expires = self.expires();
         expires.checked_sub(self.margin).unwrap_or(expires)
     }
 
-    /// When work must have returned after the hold has ended.
+    /// When work must have returned after the tenure has ended.
     pub(crate) fn return_by(&self) -> Option<Instant> {
         self.state().return_by
     }
@@ -141,7 +141,7 @@ impl Hold {
         self.state().until.is_over_within(Duration::ZERO)
     }
 
-    /// Whether this process must not rely on the hold any more.
+    /// Whether this process must not rely on the tenure any more.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state();
         state.is_lost || state.end == End::Done || state.until.is_over_within(Duration::ZERO)
@@ -152,7 +152,7 @@ impl Hold {
         let is_late = || state.until.is_over_within(self.margin);
         match state.end {
             End::Open | End::RolledBack if state.is_lost || is_late() => Some(super::Stop::Lost),
-            // A refused renewal may come before the answer of the statement that ended the hold.
+            // A refused renewal may come before the answer of the statement that ended the tenure.
             End::Asked if is_late() => Some(super::Stop::Unanswered),
             End::Inside(_) | End::Done
                 if state.return_by.is_some_and(|by| Instant::now() >= by) =>
@@ -169,32 +169,32 @@ impl Hold {
     }
 }
 
-/// A statement that ends the hold, on its way. Unless it is [`done`](Self::done), its drop restores the state from before.
+/// A statement that ends the tenure, on its way. Unless it is [`done`](Self::done), its drop restores the state from before.
 pub(crate) struct Ending<'h> {
-    hold: &'h Hold,
+    tenure: &'h Tenure,
     end: End,
     return_by: Option<Instant>,
 }
 
 impl Ending<'_> {
-    /// The statement has ended the hold: inside an open transaction, or for good.
+    /// The statement has ended the tenure: inside an open transaction, or for good.
     pub(crate) fn done(mut self, is_inside: bool) {
         self.end = End::Done;
         if is_inside {
             let now = Instant::now();
             self.end = End::Inside(now);
             // A limit beyond the clock's range never comes.
-            self.return_by = now.checked_add(self.hold.grace);
+            self.return_by = now.checked_add(self.tenure.grace);
         }
     }
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        let mut state = self.hold.state();
+        let mut state = self.tenure.state();
         (state.end, state.return_by) = (self.end, self.return_by);
         drop(state);
         // A task that watches has a new deadline.
-        self.hold.changed.notify_waiters();
+        self.tenure.changed.notify_waiters();
     }
 }

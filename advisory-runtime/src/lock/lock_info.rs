@@ -1,6 +1,7 @@
 //! What a lock that is held tells its body.
 
-use crate::error::LockName;
+use crate::error::{LockName, never};
+use crate::holding::OfDeclaredLock;
 use crate::key::Key;
 use crate::request::{Keys, Mode};
 #[cfg(feature = "diesel-async")]
@@ -11,9 +12,9 @@ use std::time::Duration;
 
 /// Describes a lock that is held.
 ///
-/// `Acquired` is of a lock on a connection of diesel-async, [`blocking::Acquired`](crate::blocking::Acquired) of one on a blocking
+/// `LockInfo` is of a lock on a connection of diesel-async, [`blocking::LockInfo`](crate::blocking::LockInfo) of one on a blocking
 /// connection.
-pub struct Acquired<
+pub struct LockInfo<
     #[cfg(feature = "diesel-async")] D = AsyncPgConnection,
     #[cfg(not(feature = "diesel-async"))] D,
 > {
@@ -28,7 +29,7 @@ pub struct Acquired<
     pub(crate) driver: PhantomData<fn() -> D>,
 }
 
-impl<D> Acquired<D> {
+impl<D> LockInfo<D> {
     /// The keys that are locked at the server.
     pub(crate) fn held(&self) -> &[Key] {
         match &self.permit {
@@ -57,7 +58,7 @@ impl<D> Acquired<D> {
     }
 }
 
-impl<D> Clone for Acquired<D> {
+impl<D> Clone for LockInfo<D> {
     fn clone(&self) -> Self {
         Self {
             name: self.name,
@@ -71,14 +72,26 @@ impl<D> Clone for Acquired<D> {
     }
 }
 
-impl<D> fmt::Debug for Acquired<D> {
+impl<D> fmt::Debug for LockInfo<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquired")
+        f.debug_struct("LockInfo")
             .field("lock", &self.name.text())
             .field("keys", &self.keys)
             .field("permit", &self.permit)
             .field("mode", &self.mode)
             .field("waited", &self.waited)
             .finish_non_exhaustive()
+    }
+}
+
+impl<D> LockInfo<D> {
+    /// For its message: a body under a declared lock gets a [`Handle`].
+    #[doc(hidden)]
+    #[must_use]
+    pub fn holding<H>(&self) -> H
+    where
+        for<'h> &'h Self: OfDeclaredLock,
+    {
+        never()
     }
 }

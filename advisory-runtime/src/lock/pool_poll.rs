@@ -3,7 +3,7 @@
 use super::begin;
 use super::call::Call;
 use super::guard::{ConnAccessor, LockGuard};
-use super::pauses::{Pauses, random};
+use super::pauses::Pauses;
 use super::way::{self, Way};
 use crate::debug::Waiting;
 use crate::driver::Driver;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The tries of a call that takes a connection for each try.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Tries {
+pub struct PoolPoll {
     request: Request,
     way: Way,
     pauses: Pauses,
@@ -28,7 +28,7 @@ pub struct Tries {
     is_under_way: bool,
 }
 
-impl Tries {
+impl PoolPoll {
     /// For transaction-level locks.
     #[must_use]
     pub fn xact(request: Request) -> Self {
@@ -69,7 +69,7 @@ impl Tries {
     pub(super) fn next(&mut self) -> Request {
         self.is_under_way = true;
         self.request.queued = self.pauses.waited();
-        self.request.attempt(random())
+        self.request.attempt()
     }
 
     /// Returns whether the call holds its locks now; if not, another try follows.
@@ -108,7 +108,7 @@ impl Tries {
                 self.waiting = Box::pin(waiting).await?;
             }
         }
-        way::ask(conn, call).await?;
+        way::acquire(conn, call).await?;
         begin::mark_held(conn, call).await
     }
 
@@ -120,7 +120,7 @@ impl Tries {
 }
 
 /// If the caller finds no connection, that is the caller's error, and no call was dropped.
-impl Drop for Tries {
+impl Drop for PoolPoll {
     fn drop(&mut self) {
         if let Some(telemetry) = self.telemetry.take()
             && !self.is_under_way
