@@ -37,10 +37,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).ok_or("give the database's URL")?;
     let mut ann = AsyncPgConnection::establish(&url).await?;
     let mut bob = AsyncPgConnection::establish(&url).await?;
-    let table = "id bigserial PRIMARY KEY, tenant_id uuid, date date, guest text";
-    let create = format!("CREATE TABLE IF NOT EXISTS bookings ({table})");
+    let columns = "id bigserial PRIMARY KEY, tenant_id uuid, date date, guest text";
+    let create = format!("CREATE TABLE IF NOT EXISTS bookings ({columns})");
     ann.batch_execute(&create).await?;
-
     let (tenant, day) = (Uuid::new_v4(), NaiveDate::default());
     let (ann, bob) = tokio::join!(
         create_booking(&mut ann, tenant, day, "Ann"),
