@@ -71,7 +71,7 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
         fs::create_dir_all(folder).map_err(|error| fails("create the folder", folder, error))?;
         return replace(path, &text).map_err(|error| fails("write", path, error));
     }
-    is_read(text).map(drop)
+    print(text).map(drop)
 }
 
 /// Replaces the file as a whole, so that a write that fails leaves it as it was. A device or a pipe is written to.
@@ -107,7 +107,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Writes to the standard output; returns whether it is still open for reading, unlike with `cargo advisory dump | head`.
-pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
+pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     match anstream::stdout().write_all(text.as_bytes()) {
         Ok(()) => Ok(true),
         Err(error) if is_gone(&error) => Ok(false),

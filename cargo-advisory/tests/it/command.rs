@@ -10,7 +10,7 @@ fn help_names_every_subcommand_and_exit_code() {
     let said = advisory(&["--help"]);
     assert_eq!(said.code, Some(0));
     for word in [
-        "cargo advisory <COMMAND>",
+        "cargo advisory [OPTIONS] <COMMAND>",
         "dump",
         "check",
         "build",
@@ -50,6 +50,52 @@ fn colours_are_for_terminals() {
     assert!(forced.contains('\u{1b}'), "{forced}");
     let refused = run(&["key", "booking:42"], &[("NO_COLOR", "1")]).out;
     assert_eq!(refused, plain);
+}
+
+#[test]
+fn a_flag_and_then_cargos_variable_decide_about_colours() {
+    for (variable, flag, is_colored) in [
+        ("always", "", true),
+        ("never", "", false),
+        ("auto", "", false),
+        ("always", "--color=never", false),
+        ("never", "--color=always", true),
+        ("always", "--color=auto", false),
+    ] {
+        let variables = [("CARGO_TERM_COLOR", variable)];
+        let flag: Vec<&str> = flag.split('=').filter(|word| !word.is_empty()).collect();
+        // An answer, a help and an error.
+        for words in [&["key", "booking:42"][..], &["key", "--help"], &["key"]] {
+            let said = run(&[&flag, words].concat(), &variables);
+            let shown = said.out + &said.err;
+            assert_eq!(shown.contains('\u{1b}'), is_colored, "{flag:?} {words:?}");
+        }
+    }
+    let said = advisory(&["key", "booking:42", "--color=sometimes"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("auto, always, never"), "{}", said.err);
+    // The key of a command line that asks for it, and not a flag.
+    let said = advisory(&["key", "--", "--color=always"]);
+    assert!(!said.out.contains('\u{1b}'), "{}", said.out);
+}
+
+#[test]
+fn output_goes_to_the_file() {
+    let (script, found) = (scratch("completions.bash"), scratch("found.json"));
+    let words = [
+        "--find=3",
+        "--pattern=<id>",
+        "--values=1..3",
+        "--format=json",
+    ];
+    for (words, to, part) in [
+        (&["completions", "bash"][..], script, "cargo-advisory"),
+        (&[&["key"], &words[..]].concat(), found, "\"tried\": 3"),
+    ] {
+        let said = advisory(&[words, &["-o", &to]].concat());
+        assert_eq!(said.out, "", "{said:?}");
+        assert!(fs::read_to_string(to).unwrap().contains(part), "{words:?}");
+    }
 }
 
 #[test]
