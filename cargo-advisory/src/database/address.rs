@@ -124,21 +124,8 @@ fn setting(text: &str) -> Option<(&str, String, &str)> {
 
 /// Decodes a name or a value of a URL: `%2F` is `/`.
 fn decoded(value: &str) -> String {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let Some((plain, behind)) = rest.split_once('%') {
-        bytes.extend(plain.bytes());
-        let byte = behind.get(..2).map(|digits| u8::from_str_radix(digits, 16));
-        if let Some(Ok(byte)) = byte {
-            bytes.push(byte);
-            rest = &behind[2..];
-        } else {
-            bytes.push(b'%');
-            rest = behind;
-        }
-    }
-    bytes.extend(rest.bytes());
-    String::from_utf8_lossy(&bytes).into_owned()
+    let bytes = percent_encoding::percent_decode_str(value);
+    bytes.decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
