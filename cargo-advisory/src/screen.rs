@@ -4,8 +4,9 @@
 
 use std::fs;
 use std::io::{self, Write};
+#[cfg(unix)]
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process;
 
 use anstyle::{AnsiColor, Style};
 
@@ -76,34 +77,30 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
 
 /// Replaces the file as a whole, so that a write that fails leaves it as it was. A device or a pipe is written to.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let is_there = match fs::metadata(path) {
+    let (mut path, mut new) = (path.to_owned(), tempfile::Builder::new());
+    // What a new file has, before the process's mask.
+    #[cfg(unix)]
+    new.permissions(fs::Permissions::from_mode(0o666));
+    let before = match fs::metadata(&path) {
         Ok(there) if !there.is_file() => return fs::write(path, text),
-        there => there.is_ok(),
+        Ok(there) => {
+            // The file behind a link, if it may be written.
+            path = fs::canonicalize(path)?;
+            fs::OpenOptions::new().write(true).open(&path)?;
+            Some(there.permissions())
+        }
+        Err(_) => None,
     };
-    let mut path = path.to_owned();
-    let mut permissions = None;
-    if is_there {
-        // The file behind a link, if it may be written.
-        path = fs::canonicalize(path)?;
-        let file = fs::OpenOptions::new().write(true).open(&path)?;
-        permissions = Some(file.metadata()?.permissions());
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", process::id()));
-    let beside = path.with_file_name(name);
     // Where no file can be created beside it, or renamed to it, as in a container that mounts only this file.
-    let directly = |_| fs::write(&path, text);
-    let mut file = match fs::File::create(&beside) {
-        Ok(file) => file,
-        Err(error) => return directly(error),
+    let directly = || fs::write(&path, text);
+    let Ok(mut file) = new.tempfile_in(path.with_file_name("")) else {
+        return directly();
     };
-    let prepared = file.write_all(text.as_bytes()).and_then(|()| {
-        permissions.map_or(Ok(()), |as_before| fs::set_permissions(&beside, as_before))
-    });
-    let written = prepared.and_then(|()| fs::rename(&beside, &path).or_else(directly));
-    // It is there only if it was not renamed.
-    drop(fs::remove_file(&beside));
-    written
+    file.write_all(text.as_bytes())?;
+    if let Some(permissions) = before {
+        file.as_file().set_permissions(permissions)?;
+    }
+    file.persist(&path).map(drop).or_else(|_| directly())
 }
 
 /// Writes to the standard output; returns whether it is still open for reading, unlike with `cargo advisory dump | head`.
