@@ -74,7 +74,7 @@ impl Arguments {
         }
         if let Some(address) = &self.database_url {
             findings.extend(guards::find(&inventory, address)?);
-            findings.extend(advice::find(&inventory, address, &self.kept()?)?);
+            findings.extend(advice::find(&inventory, address, &self.locks_to_keep()?)?);
         }
         let text = finding::write(&findings, &inventory.summary(), self.format);
         self.output.write(&text)?;
@@ -82,7 +82,7 @@ impl Arguments {
     }
 
     /// The locks of `--keep-lock`, each with its reason.
-    fn kept(&self) -> Result<BTreeMap<String, String>, Failure> {
+    fn locks_to_keep(&self) -> Result<BTreeMap<String, String>, Failure> {
         let kept = self.keep_lock.iter().map(|given| match given.split_once('=') {
             Some((lock, reason)) if !reason.trim().is_empty() => {
                 Ok((lock.to_owned(), reason.to_owned()))

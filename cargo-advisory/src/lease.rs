@@ -162,7 +162,7 @@ impl List {
                 text,
                 "{OVERDUE}: not renewed in time, so the holder is dead, stopped, or cannot reach the server. To free the key:\n    \
              {KEY}cargo advisory lease release {}{KEY:#}\n",
-                handle(overdue)
+                key_argument(overdue)
             );
         }
         let _ = writeln!(
@@ -186,7 +186,7 @@ fn is_overdue(lease: &Lease) -> bool {
 }
 
 /// How a lease is named on the command line: by the text of its key if the table has it, else by the start of its hash.
-fn handle(lease: &Lease) -> String {
+fn key_argument(lease: &Lease) -> String {
     match &lease.row.key {
         Some(text) => shell_word(&one_line(text)),
         None => hash(lease),

@@ -13,7 +13,6 @@ mod renewal;
 mod tree;
 mod view;
 
-pub(crate) use crate::json::visible;
 pub(crate) use cells::{DONE, OVERDUE, hex, label, lease as lease_cells, lease_label};
 pub(crate) use end::confirm;
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
@@ -57,7 +56,7 @@ struct Snapshot {
 }
 
 /// The locks, which of them are wanted, and which of these are of unknown age.
-struct Seen {
+struct Selected {
     locks: Locks,
     wanted: Vec<usize>,
     unknown: Vec<usize>,
@@ -140,7 +139,7 @@ impl Arguments {
                 session.close().await;
                 return ended;
             }
-            let snapshot = view.snapshot(&mut session, LOOKS).await?;
+            let snapshot = view.snapshot(&mut session, RETRIES).await?;
             session.close().await;
             list.output.write(&match list.format {
                 Format::Text => view::write(&snapshot, list.output.width()),
@@ -203,36 +202,40 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Reads the locks. While it is not known whether one is older than `--older-than`, it looks again, up to `looks` times: most locks
+    /// Reads the locks. While it is not known whether one is older than `--older-than`, it looks again, up to `retries` times: most locks
     /// are released soon, and what was not held before is young.
-    async fn settled_locks(&self, session: &mut Session, looks: u32) -> Result<Seen, Failure> {
+    async fn settled_locks(
+        &self,
+        session: &mut Session,
+        retries: u32,
+    ) -> Result<Selected, Failure> {
         let since = Instant::now();
-        let mut seen = self.locks(session).await?;
-        let mut held = age::holders(&seen.locks);
-        for _ in 0..looks {
-            if seen.unknown.is_empty() {
+        let mut selected = self.locks(session).await?;
+        let mut held = age::holders(&selected.locks);
+        for _ in 0..retries {
+            if selected.unknown.is_empty() {
                 break;
             }
             sleep_until((Instant::now() + PAUSE).into()).await;
-            seen = self.locks(session).await?;
+            selected = self.locks(session).await?;
             let bound = self.list.older_than;
             if bound.is_some_and(|bound| since.elapsed() >= bound) {
                 break;
             }
-            let now = age::holders(&seen.locks);
+            let now = age::holders(&selected.locks);
             held.retain(|holder| now.contains(holder));
             let is_young = |at: &usize| {
-                let mut holders = age::holders_of(&seen.locks.locks[*at]);
+                let mut holders = age::holders_of(&selected.locks.locks[*at]);
                 !holders.any(|holder| held.contains(&holder))
             };
-            let young: Vec<usize> = seen.unknown.iter().copied().filter(is_young).collect();
-            seen.wanted.retain(|at| !young.contains(at));
-            seen.unknown.retain(|at| !young.contains(at));
+            let young: Vec<usize> = selected.unknown.iter().copied().filter(is_young).collect();
+            selected.wanted.retain(|at| !young.contains(at));
+            selected.unknown.retain(|at| !young.contains(at));
         }
-        Ok(seen)
+        Ok(selected)
     }
 
-    async fn locks(&self, session: &mut Session) -> Result<Seen, Failure> {
+    async fn locks(&self, session: &mut Session) -> Result<Selected, Failure> {
         let locks = monitor::locks(session.conn(), &self.names);
         let mut locks = with_timeout(locks)
             .await?
@@ -251,7 +254,7 @@ impl View<'_> {
                 unknown.push(at);
             }
         }
-        Ok(Seen {
+        Ok(Selected {
             locks,
             wanted,
             unknown,
@@ -259,13 +262,13 @@ impl View<'_> {
         })
     }
 
-    async fn snapshot(&self, session: &mut Session, looks: u32) -> Result<Snapshot, Failure> {
-        let Seen {
+    async fn snapshot(&self, session: &mut Session, retries: u32) -> Result<Snapshot, Failure> {
+        let Selected {
             locks,
             wanted,
             unknown,
             pooled,
-        } = self.settled_locks(session, looks).await?;
+        } = self.settled_locks(session, retries).await?;
         let filter = self.list.filter.as_deref();
         let leases =
             monitor::lease_summary(session.conn(), &self.table, &self.names, filter, LEASES);
@@ -388,9 +391,9 @@ fn unread(table: &Table, error: &Error) -> Failure {
 }
 
 /// How often `--older-than` looks again while the age of a lock is not known.
-const LOOKS: u32 = 20;
+const RETRIES: u32 = 20;
 
-/// The time between two looks.
+/// The time between two of them.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How often `--watch` refreshes.

@@ -84,7 +84,7 @@ impl Arguments {
             let why = "no message of a PostgreSQL server: name its log, in the format stderr, csvlog or jsonlog";
             return Err(Failure::Input(why.to_owned()));
         }
-        if let Some(said) = report::foreign(&waits) {
+        if let Some(said) = report::language_note(&waits) {
             if waits.locks.is_empty() {
                 return Err(Failure::Input(said));
             }
@@ -151,7 +151,7 @@ async fn follow(
                 source.rotate(&mut take)?;
             }
         }
-        if let Some(said) = report::foreign(waits).filter(|_| !is_noted) {
+        if let Some(said) = report::language_note(waits).filter(|_| !is_noted) {
             is_noted = true;
             screen::note(&format!("{said}\n"));
         }

@@ -23,7 +23,11 @@ pub(crate) const FRAME: Style = AnsiColor::Blue.on_default().bold();
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {
-        let letter = if steers(letter) { ' ' } else { letter };
+        let letter = if controls_terminal(letter) {
+            ' '
+        } else {
+            letter
+        };
         // Queries have several lines, and indentation.
         if !(letter == ' ' && line.ends_with(' ')) {
             line.push(letter);
@@ -34,14 +38,14 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Whether a character controls a terminal instead of being displayed: control characters, and those that change the direction of
 /// the text after them or are invisible.
-pub(crate) fn steers(letter: char) -> bool {
+pub(crate) fn controls_terminal(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// A text from outside of this program, in which nothing controls a terminal: unlike [`one_line`], with all its spaces and lines.
 pub(crate) fn printable(text: &str) -> String {
-    text.replace(|letter| letter != '\n' && steers(letter), " ")
+    text.replace(|letter| letter != '\n' && controls_terminal(letter), " ")
 }
 
 /// A word for a shell, in a command that people copy.

@@ -141,7 +141,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
         )),
         _ => line("it has ended".to_owned()),
     }
-    held(&mut text, locks, pid);
+    describe_locks(&mut text, locks, pid);
     let mut line = |line: String| {
         let _ = writeln!(text, "  {line}");
     };
@@ -172,7 +172,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
 }
 
 /// What it holds, who waits for that, and what it waits for itself.
-fn held(text: &mut String, locks: &Locks, pid: i32) {
+fn describe_locks(text: &mut String, locks: &Locks, pid: i32) {
     let mut line = |line: String| {
         let _ = writeln!(text, "  {line}");
     };
