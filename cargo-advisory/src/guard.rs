@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_key};
 
-use crate::database::RESERVED;
+use crate::database::identifier;
 use crate::key_values;
 use crate::screen::controls_terminal;
 
@@ -270,18 +270,6 @@ impl Table {
             None => name,
         }
     }
-}
-
-/// A name as an SQL identifier, quoted if necessary.
-fn identifier(name: &str) -> String {
-    let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
-    let is_plain = name.starts_with(is_letter)
-        && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
-        && !RESERVED.contains(&name);
-    if is_plain {
-        return name.to_owned();
-    }
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// A text as an SQL literal, valid under both settings of `standard_conforming_strings`.

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::time::{MissedTickBehavior, interval};
-use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::SimpleQueryRow;
 
 use crate::cli::{CODES, Format, Output};
 use crate::failure::Failure;
@@ -104,20 +104,9 @@ impl Arguments {
 /// The names of a server's databases, by their numbers.
 fn databases(address: &str) -> Result<BTreeMap<u32, String>, Failure> {
     const DATABASES: &str = "SELECT d.oid, d.datname FROM pg_catalog.pg_database AS d";
-    database::block_on(async {
-        let (client, connection) = database::connect(address).await?;
-        let connection = tokio::spawn(async move { drop(connection.await) });
-        let answer = database::with_timeout(client.simple_query(DATABASES)).await?;
-        let answer = answer.map_err(|error| database::failure(&error))?;
-        connection.abort();
-        let databases = answer.into_iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => {
-                Some((row.get(0)?.parse().ok()?, row.get(1)?.to_owned()))
-            }
-            _ => None,
-        });
-        Ok(databases.collect())
-    })
+    let rows = database::query(address, DATABASES)?;
+    let database = |row: &SimpleQueryRow| Some((row.get(0)?.parse().ok()?, row.get(1)?.to_owned()));
+    Ok(rows.iter().filter_map(database).collect())
 }
 
 /// Prints incidents as they are logged, until Ctrl-C, the end of standard input, or the end of what reads the output.

@@ -10,12 +10,11 @@ use advisory_pattern::{
 };
 use advisory_runtime::Key;
 use serde_json::json;
-use tokio_postgres::SimpleQueryMessage;
 
 use super::Arguments;
 use super::days::days;
 use crate::cli::{DatabaseUrl, Format};
-use crate::database::{self, connect, failure, with_timeout};
+use crate::database;
 use crate::failure::Failure;
 use crate::json::VERSION;
 use crate::locks::hex;
@@ -219,21 +218,10 @@ fn values(source: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failu
 }
 
 fn query(query: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure> {
-    let address = database_url.find()?;
-    database::block_on(async {
-        let (client, connection) = connect(&address).await?;
-        let connection = tokio::spawn(async move { drop(connection.await) });
-        let read_only = format!("START TRANSACTION READ ONLY; {query}");
-        let answer = with_timeout(client.simple_query(&read_only)).await?;
-        let messages = answer.map_err(|error| failure(&error))?;
-        drop(client);
-        drop(connection.await);
-        let values = messages.into_iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            _ => None,
-        });
-        Ok(values.collect())
-    })
+    let read_only = format!("START TRANSACTION READ ONLY; {query}");
+    let rows = database::query(&database_url.find()?, &read_only)?;
+    let values = rows.iter().filter_map(|row| row.get(0).map(str::to_owned));
+    Ok(values.collect())
 }
 
 /// The texts that a value can become in a key: where the pattern does not say whether the value is a text, with and without escapes.
