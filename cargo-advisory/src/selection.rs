@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::cargo;
 use crate::failure::Failure;
@@ -44,6 +44,9 @@ const FLAGS: [(&str, &str, &str, &str); 25] = [
     ("quiet", "q", "", "Without cargo's own messages"),
 ];
 
+/// More flags, behind `--`.
+const REST: &str = "rest";
+
 /// The flags for `cargo build`, as given.
 pub(crate) struct Selection(Vec<String>);
 
@@ -61,7 +64,7 @@ impl Selection {
 impl Args for Selection {
     fn augment_args(command: Command) -> Command {
         let flags = FLAGS.map(|(name, letter, value, help)| {
-            let arg = Arg::new(name).long(name).help(help).group("selection");
+            let arg = Arg::new(name).long(name).help(help);
             let arg = match value {
                 "" => arg.action(ArgAction::SetTrue),
                 value => arg.value_name(value).action(ArgAction::Append),
@@ -69,15 +72,13 @@ impl Args for Selection {
             arg.short(letter.chars().next())
                 .help_heading("Selection (as for `cargo build`)")
         });
-        let rest = Arg::new("rest")
+        let rest = Arg::new(REST)
             .value_name("FLAGS")
             .last(true)
             .num_args(0..)
             .allow_hyphen_values(true)
-            .group("selection")
             .help("More flags for `cargo build`");
-        let group = ArgGroup::new("selection").multiple(true);
-        command.group(group).args(flags).arg(rest)
+        command.args(flags).arg(rest)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -96,7 +97,7 @@ impl FromArgMatches for Selection {
                 flags.extend(values.map(|value| format!("--{name}={value}")));
             }
         }
-        let rest = matches.get_many::<String>("rest").into_iter().flatten();
+        let rest = matches.get_many::<String>(REST).into_iter().flatten();
         flags.extend(rest.cloned());
         Ok(Self(flags))
     }
@@ -111,7 +112,11 @@ impl FromArgMatches for Selection {
 #[derive(Args)]
 pub(crate) struct Artifacts {
     /// Reads a program, library or archive instead of building
-    #[arg(long, value_name = "FILE", conflicts_with = "selection")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = FLAGS.map(|flag| flag.0).into_iter().chain([REST])
+    )]
     artifact: Vec<PathBuf>,
     #[command(flatten)]
     selection: Selection,
