@@ -9,7 +9,6 @@ use advisory_runtime::lease::Table;
 use anstream::ColorChoice;
 use clap::{Args, ValueEnum, ValueHint};
 
-use crate::database::{self, failure};
 use crate::failure::Failure;
 use crate::screen;
 
@@ -58,25 +57,6 @@ impl Output {
     }
 }
 
-// The database to look at.
-#[derive(Args)]
-pub(crate) struct DatabaseUrl {
-    #[arg(
-        long,
-        value_name = "URL",
-        global = true,
-        help = "The database [default: `DATABASE_URL` from the environment or a `.env`]"
-    )]
-    database_url: Option<String>,
-}
-
-impl DatabaseUrl {
-    /// Gives the URL, or the one of the environment.
-    pub(crate) fn find(&self) -> Result<String, Failure> {
-        database::find(self.database_url.as_ref())
-    }
-}
-
 /// The help of `--lease-table`.
 pub(crate) const LEASE_TABLE: &str =
     "The lease table [default: public.advisory_lease, if it exists]";
@@ -84,7 +64,7 @@ pub(crate) const LEASE_TABLE: &str =
 /// Gives the lease table of `--lease-table`, or the default one.
 pub(crate) fn lease_table(name: Option<&String>) -> Result<Table, Failure> {
     name.map_or(Ok(Table::new()), |name| Table::new().named(name))
-        .map_err(|error| failure(&error))
+        .map_err(|error| Failure::Input(error.to_string()))
 }
 
 /// Decides about colours before the command line is parsed, because its errors and its help have some: `--color`, else

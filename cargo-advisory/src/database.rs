@@ -4,7 +4,7 @@ mod address;
 mod session;
 mod tls;
 
-pub(crate) use address::find;
+pub(crate) use address::{DatabaseUrl, find};
 pub(crate) use session::{Session, chain, connect, with_timeout};
 
 use std::future::poll_fn;

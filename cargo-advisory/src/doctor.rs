@@ -17,8 +17,8 @@ use advisory_runtime::lease::Table;
 use clap::Args;
 use tokio_postgres::Client;
 
-use crate::cli::{self, CODES, DatabaseUrl, Format, LEASE_TABLE, Output};
-use crate::database::{self, connect, identifier};
+use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
+use crate::database::{self, DatabaseUrl, connect, identifier};
 use crate::duration;
 use crate::failure::Failure;
 use facts::Facts;

@@ -12,7 +12,8 @@ use advisory_runtime::well_known::{self, Tool};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::cli::{DatabaseUrl, Format, Output};
+use crate::cli::{Format, Output};
+use crate::database::DatabaseUrl;
 use crate::failure::Failure;
 use crate::locks::hex;
 use crate::screen::{BOLD, DIM, KEY};

@@ -11,9 +11,9 @@ use advisory_runtime::monitor::{self, Lease, Names};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::cli::{self, CODES, DatabaseUrl, Format, LEASE_TABLE, Output};
+use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
 use crate::columns::Columns;
-use crate::database::{self, Session, failure, with_timeout};
+use crate::database::{self, DatabaseUrl, Session, failure, with_timeout};
 use crate::failure::Failure;
 use crate::json::{VERSION, pretty};
 use crate::locks::{

@@ -27,8 +27,8 @@ use advisory_runtime::monitor::{self, ClaimedRow, HolderId, LeaseSummary, Lock, 
 use clap::Args;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
-use crate::cli::{self, CODES, DatabaseUrl, Format, LEASE_TABLE, Output};
-use crate::database::{self, Session, failure, unless, with_timeout};
+use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
+use crate::database::{self, DatabaseUrl, Session, failure, unless, with_timeout};
 use crate::failure::Failure;
 use crate::names::NameSources;
 use crate::screen::{DIM, ERROR};

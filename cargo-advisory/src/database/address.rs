@@ -2,10 +2,31 @@
 
 use std::env;
 
+use clap::Args;
+
 use super::tls::Tls;
 use crate::failure::Failure;
 
 const VARIABLE: &str = "DATABASE_URL";
+
+// The database to look at.
+#[derive(Args)]
+pub(crate) struct DatabaseUrl {
+    #[arg(
+        long,
+        value_name = "URL",
+        global = true,
+        help = "The database [default: `DATABASE_URL` from the environment or a `.env`]"
+    )]
+    database_url: Option<String>,
+}
+
+impl DatabaseUrl {
+    /// Gives the URL, or the one of the environment.
+    pub(crate) fn find(&self) -> Result<String, Failure> {
+        find(self.database_url.as_ref())
+    }
+}
 
 /// Finds the database's address.
 pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use super::Arguments;
 use super::days::days;
-use crate::cli::{DatabaseUrl, Format};
-use crate::database;
+use crate::cli::Format;
+use crate::database::{self, DatabaseUrl};
 use crate::failure::Failure;
 use crate::json::VERSION;
 use crate::locks::hex;
