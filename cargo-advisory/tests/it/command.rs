@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::programs::{advisory, file, run, scratch};
+use crate::programs::{Said, advisory, file, run, scratch};
 
 #[test]
 fn help_names_every_subcommand_and_exit_code() {
@@ -117,6 +117,16 @@ fn a_failed_build_is_reported_by_cargo() {
     assert_eq!(said.code, Some(101));
     assert!(said.err.contains("no-such-package"), "{}", said.err);
     assert!(said.err.contains("`cargo build` failed"), "{}", said.err);
+    let cargos = |said: &Said| {
+        said.err
+            .split("`cargo build`")
+            .next()
+            .unwrap()
+            .contains('\u{1b}')
+    };
+    assert!(!cargos(&said), "{}", said.err);
+    let said = advisory(&["--color=always", "dump", "--package", "no-such-package"]);
+    assert!(cargos(&said), "{}", said.err);
 }
 
 #[test]
