@@ -81,7 +81,9 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
 
 /// Replaces the file as a whole, so that a write that fails leaves it as it was. A device or a pipe is written to.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let (mut path, mut new) = (path.to_owned(), tempfile::Builder::new());
+    let mut path = path.to_owned();
+    let mut new = tempfile::Builder::new();
+    new.prefix(".advisory-");
     // What a new file has, before the process's mask.
     #[cfg(unix)]
     new.permissions(fs::Permissions::from_mode(0o666));
