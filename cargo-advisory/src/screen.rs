@@ -1,6 +1,6 @@
 //! The output: where it goes, how wide it can be, and whether it has colours.
 //!
-//! Styles are always written; `anstream` removes them in a pipe, in a file, or with `NO_COLOR`.
+//! Styles are always written; `anstream` removes them in a pipe, in a file, with `NO_COLOR`, or as `--color` says.
 
 use std::fs;
 use std::io::{self, Write};
