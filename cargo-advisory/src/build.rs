@@ -3,31 +3,47 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::ArgMatches;
+use clap::Args;
 
 use crate::check::collisions;
-use crate::cli::Format;
+use crate::cli::{CODES, Format, Output};
 use crate::failure::Failure;
 use crate::inventory::Inventory;
-use crate::{cargo, cli, finding, json, screen, selection};
+use crate::selection::Selection;
+use crate::{finding, json, screen};
 
-/// Runs `cargo advisory build`; returns whether no two locks can collide.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let files = cargo::build(&selection::flags(matches))?;
-    for file in files.iter().filter(|file| is_final(file)) {
-        let inventory = Inventory::read(std::slice::from_ref(file))?;
-        screen::write(Some(&inventory_path(file)), &json::write(&inventory))?;
+/// Runs `cargo build`, writes `<artifact>.advisory.json` beside each artifact, and fails if locks can collide
+#[derive(Args)]
+#[command(after_help = CODES)]
+pub(crate) struct Arguments {
+    /// The output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+impl Arguments {
+    /// Returns whether no two locks can collide.
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        let files = self.selection.build()?;
+        for file in files.iter().filter(|file| is_final(file)) {
+            let inventory = Inventory::read(std::slice::from_ref(file))?;
+            screen::write(Some(&inventory_path(file)), &json::write(&inventory))?;
+        }
+        let inventory = Inventory::read(&files)?;
+        let findings = collisions::within(&inventory)?;
+        let text = finding::write(&findings, &inventory.summary(), self.format);
+        if self.format == Format::Json || self.output.is_file() {
+            self.output.write(&text)?;
+        } else if !self.selection.is_quiet() || !findings.is_empty() {
+            // Where cargo writes its own messages.
+            screen::note(&text);
+        }
+        Ok(findings.is_empty())
     }
-    let inventory = Inventory::read(&files)?;
-    let findings = collisions::within(&inventory)?;
-    let format = cli::format_of(matches);
-    let text = finding::write(&findings, &inventory.summary(), format);
-    if format == Format::Json {
-        screen::write(None, &text)?;
-    } else if !matches.get_flag("quiet") || !findings.is_empty() {
-        screen::note(&text);
-    }
-    Ok(findings.is_empty())
 }
 
 /// Whether the file is a final artifact; intermediate ones are in `deps`.

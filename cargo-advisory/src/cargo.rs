@@ -6,6 +6,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use anstream::ColorChoice;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -13,8 +14,14 @@ use crate::failure::Failure;
 /// Builds, with cargo's messages on the standard error, and gives the artifacts that can contain lock sites.
 pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>, Failure> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let color = match ColorChoice::global() {
+        ColorChoice::Always | ColorChoice::AlwaysAnsi => "always",
+        ColorChoice::Never => "never",
+        ColorChoice::Auto => "auto",
+    };
     let output = Command::new(cargo)
         .args(["build", "--message-format=json-render-diagnostics"])
+        .args(["--color", color])
         .args(flags)
         .stderr(Stdio::inherit())
         .output()

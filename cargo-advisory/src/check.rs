@@ -7,56 +7,90 @@ pub(crate) mod key_changes;
 pub(crate) mod registry;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use clap::ArgMatches;
+use clap::Args;
 
+use crate::cli::{CODES, Format, Output};
 use crate::failure::Failure;
 use crate::finding::ADVICE;
-use crate::{cli, finding, json, screen, selection};
+use crate::selection::Artifacts;
+use crate::{finding, json};
 
-/// Runs `cargo advisory check`; returns whether nothing was found.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let inventory = selection::inventory_to_check(matches)?;
-    let mut findings = collisions::within(&inventory)?;
-    for file in cli::paths(matches, "with") {
-        findings.extend(collisions::between(
-            &inventory,
-            &json::read_file(&file)?,
-            &file,
-        )?);
-    }
-    if let Some(file) = cli::path(matches, "against") {
-        let allowed = matches.get_many::<String>("allow-key-change");
-        let allowed: Vec<String> = allowed.into_iter().flatten().cloned().collect();
-        let old = json::read_file(file)?;
-        findings.extend(key_changes::find(&inventory, &old, file, &allowed));
-    }
-    for file in cli::paths(matches, "registry") {
-        let key_count = cli::key_count_of(matches);
-        findings.extend(registry::compare(&inventory, &file, key_count)?);
-    }
-    if let Some(address) = matches.get_one::<String>("database-url") {
-        findings.extend(guards::find(&inventory, address)?);
-        findings.extend(advice::find(&inventory, address, &kept(matches)?)?);
-    }
-    let text = finding::write(&findings, &inventory.summary(), cli::format_of(matches));
-    screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
-    Ok(findings.iter().all(|finding| finding.kind == ADVICE))
+/// Fails if locks can collide, or differ from a document, a release or a database
+///
+/// Builds the selection, or reads the given artifacts, and compares every two lock sites across all crates: they must be one lock on
+/// purpose, or never share a key.
+#[derive(Args)]
+#[command(after_help = CODES)]
+pub(crate) struct Arguments {
+    /// The output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+    /// The committed document, JSON or Markdown: fails if it is out of date (line numbers are not compared)
+    #[arg(long, value_name = "FILE")]
+    registry: Vec<PathBuf>,
+    /// The inventory (JSON) of another service on the same database: fails if locks can collide with its locks
+    #[arg(long, value_name = "FILE")]
+    with: Vec<PathBuf>,
+    /// The inventory (JSON) of an earlier release: fails if a lock's key has changed
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// The name of a lock, or the path of its function, whose key changes on purpose
+    #[arg(long, value_name = "NAME", requires = "against")]
+    allow_key_change: Vec<String>,
+    /// A database: fails if a guarded table has no trigger for its lock, or one that computes another key; advises where a constraint
+    /// could say the rule, or an index is missing
+    #[arg(long, value_name = "URL")]
+    database_url: Option<String>,
+    /// A lock that is needed although a constraint could say a rule on its columns, and why
+    #[arg(long, value_name = "LOCK=REASON", requires = "database_url")]
+    keep_lock: Vec<String>,
+    /// For how many keys the registry document gives the odds of a collision
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000)]
+    keys: u64,
+    #[command(flatten)]
+    artifacts: Artifacts,
 }
 
-/// The locks of `--keep-lock`, each with its reason.
-fn kept(matches: &ArgMatches) -> Result<BTreeMap<String, String>, Failure> {
-    let given = matches
-        .get_many::<String>("keep-lock")
-        .into_iter()
-        .flatten();
-    let kept = given.map(|given| match given.split_once('=') {
-        Some((lock, reason)) if !reason.trim().is_empty() => {
-            Ok((lock.to_owned(), reason.to_owned()))
+impl Arguments {
+    /// Returns whether nothing was found but advice.
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        let inventory = self.artifacts.inventory_to_check()?;
+        let mut findings = collisions::within(&inventory)?;
+        for file in &self.with {
+            let other = json::read_file(file)?;
+            findings.extend(collisions::between(&inventory, &other, file)?);
         }
-        _ => Err(Failure::Input(format!(
-            "`--keep-lock {given}` has no reason: write `--keep-lock 'LOCK=why the lock is needed'`"
-        ))),
-    });
-    kept.collect()
+        if let Some(file) = &self.against {
+            let old = json::read_file(file)?;
+            let allowed = &self.allow_key_change;
+            findings.extend(key_changes::find(&inventory, &old, file, allowed));
+        }
+        for file in &self.registry {
+            findings.extend(registry::compare(&inventory, file, self.keys)?);
+        }
+        if let Some(address) = &self.database_url {
+            findings.extend(guards::find(&inventory, address)?);
+            findings.extend(advice::find(&inventory, address, &self.locks_to_keep()?)?);
+        }
+        let text = finding::write(&findings, &inventory.summary(), self.format);
+        self.output.write(&text)?;
+        Ok(findings.iter().all(|finding| finding.kind == ADVICE))
+    }
+
+    /// The locks of `--keep-lock`, each with its reason.
+    fn locks_to_keep(&self) -> Result<BTreeMap<String, String>, Failure> {
+        let kept = self.keep_lock.iter().map(|given| match given.split_once('=') {
+            Some((lock, reason)) if !reason.trim().is_empty() => {
+                Ok((lock.to_owned(), reason.to_owned()))
+            }
+            _ => Err(Failure::Input(format!(
+                "`--keep-lock {given}` has no reason: write `--keep-lock 'LOCK=why the lock is needed'`"
+            ))),
+        });
+        kept.collect()
+    }
 }

@@ -1,126 +1,88 @@
 //! The arguments that several subcommands share.
+//!
+//! A doc comment on an argument is its help. One on a struct that a subcommand flattens would replace the subcommand's own.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgAction, ArgMatches, ValueHint, value_parser};
+use advisory_runtime::lease::Table;
+use anstream::ColorChoice;
+use clap::{Args, ValueEnum, ValueHint};
 
-use crate::duration;
+use crate::failure::Failure;
+use crate::screen;
 
 /// The program's name; cargo calls it as two words.
 pub(crate) const NAME: &str = "cargo-advisory";
 
-/// The form of an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The end of the help of each subcommand that finds something.
+pub(crate) const CODES: &str = "\
+Exit codes:
+    0  nothing was found
+    1  `check` or `build` found something; `graph` found several orders; `key --find` found no key;
+       `locks --older-than` found a lock; `cancel`, `terminate`, `release` or `resign` did nothing;
+       `doctor` found a problem, or `doctor --strict` anything that is not fine
+    2  wrong use, a file that cannot be read, or a database that cannot be reached; `locks` could
+       not read the leases, or `locks --older-than` does not know how old a lock is
+  101  `cargo build` failed";
+
+/// The form of an answer: for people, or for programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A table for people.
-    Table,
-    /// Messages for people.
     #[default]
     Text,
     Json,
-    Markdown,
-    /// A graph for Graphviz.
-    Dot,
-    /// A graph for Mermaid, which code hosts draw.
-    Mermaid,
 }
 
-impl Format {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Table => "table",
-            Self::Text => "text",
-            Self::Json => "json",
-            Self::Markdown => "markdown",
-            Self::Dot => "dot",
-            Self::Mermaid => "mermaid",
-        }
+// Where an answer goes.
+#[derive(Args)]
+pub(crate) struct Output {
+    /// Writes to a file instead of the standard output
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+}
+
+impl Output {
+    pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
+        screen::write(self.output.as_deref(), text)
+    }
+
+    /// The columns that a table can use; `None` if it is not for a terminal.
+    pub(crate) fn width(&self) -> Option<usize> {
+        screen::width(self.output.as_deref())
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        self.output.is_some()
     }
 }
 
-/// `--format` with these values, the first of which is the default.
-pub(crate) fn format<const N: usize>(formats: [Format; N]) -> Arg {
-    let parser = PossibleValuesParser::new(formats.map(Format::name)).try_map(move |name| {
-        let format = formats.into_iter().find(|format| format.name() == name);
-        format.ok_or("unknown format")
-    });
-    Arg::new("format")
-        .long("format")
-        .value_name("FORMAT")
-        .value_parser(parser)
-        .default_value(formats[0].name())
-        .help("The output format")
+/// The help of `--lease-table`.
+pub(crate) const LEASE_TABLE: &str =
+    "The lease table [default: public.advisory_lease, if it exists]";
+
+/// Gives the lease table of `--lease-table`, or the default one.
+pub(crate) fn lease_table(name: Option<&String>) -> Result<Table, Failure> {
+    name.map_or(Ok(Table::new()), |name| Table::new().named(name))
+        .map_err(|error| Failure::Input(error.to_string()))
 }
 
-/// A switch.
-pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .action(ArgAction::SetTrue)
-        .help(help)
-}
-
-/// The URL of the database to look at.
-pub(crate) fn database_url() -> Arg {
-    Arg::new("database-url")
-        .long("database-url")
-        .value_name("URL")
-        .help("The database [default: `DATABASE_URL` from the environment or a `.env`]")
-}
-
-/// A duration.
-pub(crate) fn time(name: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name("TIME")
-        .value_parser(duration::parse)
-}
-
-/// The table of leases to look at.
-pub(crate) fn lease_table() -> Arg {
-    Arg::new("lease-table")
-        .long("lease-table")
-        .value_name("TABLE")
-        .help("The lease table [default: public.advisory_lease, if it exists]")
-}
-
-pub(crate) fn output() -> Arg {
-    Arg::new("output")
-        .short('o')
-        .long("output")
-        .value_name("FILE")
-        .value_parser(value_parser!(PathBuf))
-        .value_hint(ValueHint::FilePath)
-        .help("Writes to a file instead of the standard output")
-}
-
-pub(crate) fn key_count() -> Arg {
-    Arg::new("keys")
-        .long("keys")
-        .value_name("NUMBER")
-        .value_parser(value_parser!(u64))
-        .default_value("1000")
-        .help("For how many keys the registry document gives the odds of a collision")
-}
-
-/// Gives the format that was asked for.
-pub(crate) fn format_of(matches: &ArgMatches) -> Format {
-    matches.get_one("format").copied().unwrap_or_default()
-}
-
-/// Gives the number of keys for which the registry document has the odds of a collision.
-pub(crate) fn key_count_of(matches: &ArgMatches) -> u64 {
-    matches.get_one("keys").copied().unwrap_or(1_000)
-}
-
-/// Gives a file that was named.
-pub(crate) fn path<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a PathBuf> {
-    matches.get_one::<PathBuf>(name)
-}
-
-/// Gives every file that was named.
-pub(crate) fn paths(matches: &ArgMatches, name: &str) -> Vec<PathBuf> {
-    let paths = matches.get_many::<PathBuf>(name);
-    paths.into_iter().flatten().cloned().collect()
+/// Decides about colours before the command line is parsed, because its errors and its help have some: `--color`, else
+/// `CARGO_TERM_COLOR` as in cargo, else what the terminal and `NO_COLOR` say.
+pub(crate) fn choose_colors(words: &[OsString]) {
+    let mut words = words.iter().filter_map(|word| word.to_str());
+    let mut given = None;
+    while let Some(word) = words.next().filter(|word| *word != "--") {
+        match word.strip_prefix("--color") {
+            Some("") => given = words.next(),
+            Some(value) => given = value.strip_prefix('=').or(given),
+            None => {}
+        }
+    }
+    let variable = std::env::var("CARGO_TERM_COLOR").ok();
+    match given.or(variable.as_deref()) {
+        Some("always") => ColorChoice::Always.write_global(),
+        Some("never") => ColorChoice::Never.write_global(),
+        _ => {}
+    }
 }

@@ -1,99 +1,86 @@
-//! The subcommands: their arguments, and the functions that run them.
+//! The command line, and its subcommands: each is in the file that runs it.
 
-mod build;
-mod check;
 mod completions;
-mod doctor;
-mod dump;
-mod graph;
-mod key;
-mod lease;
-mod locks;
-mod log;
 mod manual;
-mod migration;
-mod report;
+
+use std::ffi::OsString;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{ArgMatches, Command};
+use clap::{Args, ColorChoice, Command, Parser};
 
+use crate::cli::{self, CODES, NAME};
 use crate::failure::Failure;
+use crate::{build, check, doctor, dump, graph, key, lease, locks, log, migration, report};
 
-/// One subcommand: its name, its help and arguments, and the function that runs it and returns whether it found nothing wrong.
-struct Subcommand {
-    name: &'static str,
-    define: fn(Command) -> Command,
-    run: fn(&ArgMatches) -> Result<bool, Failure>,
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// The whole command line, as cargo calls it.
+#[derive(Parser)]
+#[command(name = "cargo", bin_name = "cargo", styles = STYLES)]
+enum Cargo {
+    Advisory(Advisory),
 }
 
-const SUBCOMMANDS: [Subcommand; 13] = [
-    subcommand("dump", dump::define, crate::dump::run),
-    subcommand("check", check::define, crate::check::run),
-    subcommand("build", build::define, crate::build::run),
-    subcommand("key", key::define, crate::key::run),
-    subcommand("locks", locks::define, crate::locks::run),
-    subcommand("lease", lease::define, crate::lease::run),
-    subcommand("log", log::define, crate::log::run),
-    subcommand("doctor", doctor::define, crate::doctor::run),
-    subcommand("graph", graph::define, crate::graph::run),
-    subcommand("report", report::define, crate::report::run),
-    subcommand("migration", migration::define, crate::migration::run),
-    subcommand("completions", completions::define, completions::run),
-    subcommand("manual", manual::define, manual::run),
-];
+/// Lists and checks the advisory locks of a program, and shows who holds them
+#[derive(Args)]
+#[command(version, arg_required_else_help = true, after_help = CODES)]
+struct Advisory {
+    #[command(subcommand)]
+    subcommand: Subcommand,
 
-const fn subcommand(
-    name: &'static str,
-    define: fn(Command) -> Command,
-    run: fn(&ArgMatches) -> Result<bool, Failure>,
-) -> Subcommand {
-    Subcommand { name, define, run }
+    #[arg(
+        long,
+        value_name = "WHEN",
+        global = true,
+        help = "Colours: `auto`, `always` or `never` [default: `CARGO_TERM_COLOR`, else for a terminal]",
+        hide_possible_values = true
+    )]
+    color: Option<ColorChoice>,
 }
 
-const CODES: &str = "\
-Exit codes:
-    0  nothing was found
-    1  `check` or `build` found something; `graph` found several orders; `locks --older-than` found a lock;
-       `cancel`, `terminate`, `release` or `resign` did nothing; `doctor` found a problem, or `doctor --strict`
-       anything that is not fine; `key --find` found no key
-    2  wrong use, a file that cannot be read, or a database that cannot be reached; `locks` could not read the
-       leases, or `locks --older-than` does not know how old a lock is
-  101  `cargo build` failed";
-
-/// Describes the whole command line, as cargo calls it.
-pub(crate) fn command() -> Command {
-    let styles = Styles::styled()
-        .header(AnsiColor::Green.on_default().bold())
-        .usage(AnsiColor::Green.on_default().bold())
-        .literal(AnsiColor::Cyan.on_default().bold())
-        .placeholder(AnsiColor::Cyan.on_default());
-    let advisory = advisory("advisory");
-    Command::new("cargo")
-        .bin_name("cargo")
-        .styles(styles)
-        .subcommand_required(true)
-        .subcommand(advisory)
+#[derive(clap::Subcommand)]
+enum Subcommand {
+    Dump(dump::Arguments),
+    Check(check::Arguments),
+    Build(build::Arguments),
+    Key(key::Arguments),
+    Locks(locks::Arguments),
+    Lease(lease::Arguments),
+    Log(log::Arguments),
+    Doctor(doctor::Arguments),
+    Graph(graph::Arguments),
+    Report(report::Arguments),
+    Migration(migration::Arguments),
+    Completions(completions::Arguments),
+    Manual(manual::Arguments),
 }
 
-/// Describes the part of the command line after `cargo`. Shells complete it under the name `cargo-advisory`.
-fn advisory(name: &'static str) -> Command {
-    Command::new(name)
-        .about("Lists and checks the advisory locks of a program, and shows who holds them")
-        .version(env!("CARGO_PKG_VERSION"))
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommands(SUBCOMMANDS.map(|known| (known.define)(Command::new(known.name))))
-        .after_help(CODES)
+/// Runs the subcommand that the words name; returns whether it found nothing wrong. Wrong use ends the process.
+pub(crate) fn run(words: &[OsString]) -> Result<bool, Failure> {
+    cli::choose_colors(words);
+    let Cargo::Advisory(advisory) = Cargo::parse_from(words);
+    match &advisory.subcommand {
+        Subcommand::Dump(dump) => dump.run(),
+        Subcommand::Check(check) => check.run(),
+        Subcommand::Build(build) => build.run(),
+        Subcommand::Key(key) => key.run(),
+        Subcommand::Locks(locks) => locks.run(),
+        Subcommand::Lease(lease) => lease.run(),
+        Subcommand::Log(log) => log.run(),
+        Subcommand::Doctor(doctor) => doctor.run(),
+        Subcommand::Graph(graph) => graph.run(),
+        Subcommand::Report(report) => report.run(),
+        Subcommand::Migration(migration) => migration.run(),
+        Subcommand::Completions(completions) => completions.run(),
+        Subcommand::Manual(manual) => manual.run(),
+    }
 }
 
-/// Runs the subcommand; returns whether it found nothing wrong.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let Some((name, arguments)) = matches.subcommand() else {
-        return Err(Failure::Input(
-            "no subcommand: write `cargo advisory help`".to_owned(),
-        ));
-    };
-    let known = SUBCOMMANDS.iter().find(|known| known.name == name);
-    let unknown = || Failure::Input(format!("unknown subcommand `{name}`"));
-    (known.ok_or_else(unknown)?.run)(arguments)
+/// Describes the part of the command line after `cargo`, which shells complete under the name `cargo-advisory`.
+fn advisory() -> Command {
+    Advisory::augment_args(Command::new(NAME))
 }

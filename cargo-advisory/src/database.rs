@@ -4,7 +4,7 @@ mod address;
 mod session;
 mod tls;
 
-pub(crate) use address::find;
+pub(crate) use address::{DatabaseUrl, find};
 pub(crate) use session::{Session, chain, connect, with_timeout};
 
 use std::future::poll_fn;
@@ -13,9 +13,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::interval;
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::failure::Failure;
-use crate::screen::{self, one_line};
+use crate::screen::{self, controls_terminal, one_line};
 
 /// Runs a future that uses a database, on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -58,124 +59,49 @@ pub(crate) fn failure(error: &dyn std::error::Error) -> Failure {
     Failure::Input(one_line(&chain(error)))
 }
 
-/// A role's name as an SQL identifier.
+/// A name as an SQL identifier, quoted if necessary, in which nothing controls a terminal.
 pub(crate) fn identifier(name: &str) -> String {
-    let name = one_line(name);
-    let is_plain = |at: usize, letter: char| {
-        letter == '_' || letter.is_ascii_lowercase() || (at > 0 && letter.is_ascii_digit())
-    };
-    if !RESERVED.contains(&&*name)
-        && name
-            .chars()
-            .enumerate()
-            .all(|(at, letter)| is_plain(at, letter))
-    {
-        return name;
+    let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
+    let is_plain = name.starts_with(is_letter)
+        && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+        && !RESERVED.split(' ').any(|word| word == name);
+    if is_plain {
+        return name.to_owned();
     }
+    let name = name.replace(controls_terminal, " ");
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The key words that PostgreSQL reserves, or takes as a function's or a type's name only, up to version 18.
-pub(crate) const RESERVED: [&str; 101] = [
-    "all",
-    "analyse",
-    "analyze",
-    "and",
-    "any",
-    "array",
-    "as",
-    "asc",
-    "asymmetric",
-    "authorization",
-    "binary",
-    "both",
-    "case",
-    "cast",
-    "check",
-    "collate",
-    "collation",
-    "column",
-    "concurrently",
-    "constraint",
-    "create",
-    "cross",
-    "current_catalog",
-    "current_date",
-    "current_role",
-    "current_schema",
-    "current_time",
-    "current_timestamp",
-    "current_user",
-    "default",
-    "deferrable",
-    "desc",
-    "distinct",
-    "do",
-    "else",
-    "end",
-    "except",
-    "false",
-    "fetch",
-    "for",
-    "foreign",
-    "freeze",
-    "from",
-    "full",
-    "grant",
-    "group",
-    "having",
-    "ilike",
-    "in",
-    "initially",
-    "inner",
-    "intersect",
-    "into",
-    "is",
-    "isnull",
-    "join",
-    "lateral",
-    "leading",
-    "left",
-    "like",
-    "limit",
-    "localtime",
-    "localtimestamp",
-    "natural",
-    "not",
-    "notnull",
-    "null",
-    "offset",
-    "on",
-    "only",
-    "or",
-    "order",
-    "outer",
-    "overlaps",
-    "placing",
-    "primary",
-    "references",
-    "returning",
-    "right",
-    "select",
-    "session_user",
-    "similar",
-    "some",
-    "symmetric",
-    "system_user",
-    "table",
-    "tablesample",
-    "then",
-    "to",
-    "trailing",
-    "true",
-    "union",
-    "unique",
-    "user",
-    "using",
-    "variadic",
-    "verbose",
-    "when",
-    "where",
-    "window",
-    "with",
-];
+const RESERVED: &str = "\
+    all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column \
+    concurrently constraint create cross current_catalog current_date current_role current_schema current_time \
+    current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze from \
+    full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit localtime \
+    localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references returning \
+    right select session_user similar some symmetric system_user table tablesample then to trailing true union unique user \
+    using variadic verbose when where window with";
+
+/// Connects, gives the rows of a query that has nothing to bind, and disconnects.
+pub(crate) fn query(address: &str, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
+    block_on(async {
+        let (client, connection) = connect(address).await?;
+        // An error of the connection reaches the query too.
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        let rows = rows(&client, query).await;
+        drop(client);
+        drop(connection.await);
+        rows
+    })
+}
+
+/// The rows of a query that has nothing to bind.
+pub(crate) async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
+    let answer = with_timeout(client.simple_query(query)).await?;
+    let answer = answer.map_err(|error| failure(&error))?;
+    let rows = answer.into_iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    Ok(rows.collect())
+}

@@ -14,14 +14,13 @@ mod timeouts;
 use std::time::Duration;
 
 use advisory_runtime::lease::Table;
-use clap::ArgMatches;
+use clap::Args;
 use tokio_postgres::Client;
 
-use crate::cli;
-use crate::cli::Format;
-use crate::database::{self, connect, failure, identifier};
+use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
+use crate::database::{self, DatabaseUrl, connect, identifier};
+use crate::duration;
 use crate::failure::Failure;
-use crate::screen;
 use facts::Facts;
 
 /// How long a session may be idle in a transaction that holds a lock.
@@ -65,45 +64,71 @@ impl Finding {
     }
 }
 
-/// Runs `cargo advisory doctor`; `false` if there is a problem, or with `--strict` anything that is not fine.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let address = database::find(matches.get_one::<String>("database-url"))?;
-    let mut table = Table::new();
-    let named = matches.get_one::<String>("lease-table");
-    if let Some(name) = named {
-        table = table.named(name).map_err(|error| failure(&error))?;
-    }
-    let idle = matches.get_one("older-than").copied().unwrap_or(IDLE);
-    let (facts, mut findings) = database::block_on(async {
-        let pooler = pooler::find(&address).await?;
-        let (client, connection) = connect(&address).await?;
-        // An error of the connection reaches the queries too.
-        let connection = tokio::spawn(async move { drop(connection.await) });
-        let options = Options {
-            table: &table,
-            is_table_named: named.is_some(),
-            idle,
-            is_pooled: pooler.shares_sessions(),
+/// Checks what the settings of a server and a role mean for locks, and prints the statements that correct them
+///
+/// Asks the server, as the role in the URL, what each setting means for locks: fine, advice or a problem, with the statement that
+/// corrects it. Changes nothing. Exits with 1 if there is a problem.
+///
+/// Use the program's own URL: timeouts belong to the role, and a pooler is found only if the URL leads through it.
+#[derive(Args)]
+#[command(after_help = CODES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    database_url: DatabaseUrl,
+    #[arg(long, value_name = "TABLE", help = LEASE_TABLE)]
+    lease_table: Option<String>,
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = duration::parse,
+        help = "A session that holds a lock and has been idle in a transaction for this long is a problem [default: 60s]"
+    )]
+    older_than: Option<Duration>,
+    /// Exits with 1 for advice too, and for what this role does not see: for CI
+    #[arg(long)]
+    strict: bool,
+    /// The output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Arguments {
+    /// Returns `false` if there is a problem, or with `--strict` anything that is not fine.
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        let address = self.database_url.find()?;
+        let table = cli::lease_table(self.lease_table.as_ref())?;
+        let (facts, mut findings) = database::block_on(async {
+            let pooler = pooler::find(&address).await?;
+            let (client, connection) = connect(&address).await?;
+            // An error of the connection reaches the queries too.
+            let connection = tokio::spawn(async move { drop(connection.await) });
+            let options = Options {
+                table: &table,
+                is_table_named: self.lease_table.is_some(),
+                idle: self.older_than.unwrap_or(IDLE),
+                is_pooled: pooler.shares_sessions(),
+            };
+            let examined = examine(&client, &options).await;
+            connection.abort();
+            let (facts, mut findings) = examined?;
+            findings.push(pooler::judge(&facts, pooler));
+            Ok((facts, findings))
+        })?;
+        findings.sort_by_key(|finding| finding.level);
+        let is_in_order = findings.iter().all(|found| match found.level {
+            Level::Problem => false,
+            Level::Advice | Level::Unknown => !self.strict,
+            Level::Fine => true,
+        });
+        let text = match self.format {
+            Format::Text => report::text(&facts, &findings),
+            Format::Json => report::json(&facts, &findings),
         };
-        let examined = examine(&client, &options).await;
-        connection.abort();
-        let (facts, mut findings) = examined?;
-        findings.push(pooler::judge(&facts, pooler));
-        Ok((facts, findings))
-    })?;
-    findings.sort_by_key(|finding| finding.level);
-    let is_strict = matches.get_flag("strict");
-    let is_in_order = findings.iter().all(|found| match found.level {
-        Level::Problem => false,
-        Level::Advice | Level::Unknown => !is_strict,
-        Level::Fine => true,
-    });
-    let text = match cli::format_of(matches) {
-        Format::Json => report::json(&facts, &findings),
-        _ => report::text(&facts, &findings),
-    };
-    screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
-    Ok(is_in_order)
+        self.output.write(&text)?;
+        Ok(is_in_order)
+    }
 }
 
 /// What the examination depends on.

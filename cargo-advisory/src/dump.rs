@@ -1,20 +1,49 @@
-//! `dump`: a list of the lock sites.
+//! A list of the lock sites: `cargo advisory dump`.
 
-use clap::ArgMatches;
+use clap::{Args, ValueEnum};
 
-use crate::cli::Format;
+use crate::cli::Output;
 use crate::failure::Failure;
-use crate::{cli, json, markdown, screen, selection, table};
+use crate::selection::Artifacts;
+use crate::{json, markdown, table};
 
-/// Runs `cargo advisory dump`.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let inventory = selection::inventory(matches)?;
-    let to = cli::path(matches, "output").map(AsRef::as_ref);
-    let text = match cli::format_of(matches) {
-        Format::Json => json::write(&inventory),
-        Format::Markdown => markdown::write(&inventory, cli::key_count_of(matches)),
-        _ => table::write(&inventory, screen::width(to)),
-    };
-    screen::write(to, &text)?;
-    Ok(true)
+/// Lists the lock sites: as a table, as JSON, or as a registry document to commit
+///
+/// Builds the selection, or reads the given artifacts, and lists their lock sites. Nothing is run: every use of the attribute leaves a
+/// record in the program.
+///
+/// After a build, its libraries are read too. A file given by `--artifact` has only what its linker kept: no crate that the source never
+/// names, and not what a static library loses without `--whole-archive`. The last line names the crates that were seen.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+    /// For how many keys the registry document gives the odds of a collision
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000)]
+    keys: u64,
+    #[command(flatten)]
+    artifacts: Artifacts,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Markdown,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        let inventory = self.artifacts.inventory()?;
+        let text = match self.format {
+            Format::Text => table::write(&inventory, self.output.width()),
+            Format::Json => json::write(&inventory),
+            Format::Markdown => markdown::write(&inventory, self.keys),
+        };
+        self.output.write(&text)?;
+        Ok(true)
+    }
 }

@@ -2,41 +2,18 @@
 
 use std::time::Duration;
 
+use jiff::{Span, SpanRelativeTo};
+
 /// Reads `30s`, `5m`, `2h`, `500ms`, `1m30s`; a number alone is seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration: write `30s`, `5m`, `2h` or `500ms`");
     if let Ok(seconds) = text.parse() {
         return Ok(Duration::from_secs(seconds));
     }
-    let mut rest = text;
-    let mut sum = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-        let (number, behind) = rest.split_at(digits);
-        let letters = behind
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(behind.len());
-        let (unit, behind) = behind.split_at(letters);
-        let number: u64 = number.parse().map_err(|_| wrong())?;
-        let millis = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" | "min" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            _ => return Err(wrong()),
-        };
-        let part = number.checked_mul(millis).map(Duration::from_millis);
-        sum = part
-            .and_then(|part| sum.checked_add(part))
-            .ok_or_else(wrong)?;
-        rest = behind;
-    }
-    if text.is_empty() {
-        Err(wrong())
-    } else {
-        Ok(sum)
-    }
+    let span = text.parse::<Span>();
+    let exact = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
+    exact
+        .and_then(Duration::try_from)
+        .map_err(|_| format!("`{text}` is not a duration: write `30s`, `5m`, `2h` or `500ms`"))
 }
 
 /// Writes `0.4s`, `12s`, `2m03s`, `3h20m`, `5d02h`.
@@ -75,20 +52,14 @@ mod tests {
             ("500ms", 500),
             ("1m30s", 90_000),
             ("2h", 7_200_000),
+            ("1d", 86_400_000),
+            ("1.5s", 1_500),
+            ("5 min", 300_000),
             ("0s", 0),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in [
-            "",
-            "s",
-            "30x",
-            "-1s",
-            "1.5s",
-            "30 s",
-            "99999999999999999999s",
-            "m5",
-        ] {
+        for text in ["", "s", "30x", "-1s", "1mo", "99999999999999999999s", "m5"] {
             let why = parse(text).unwrap_err();
             assert!(why.contains("write `30s`"), "{text}: {why}");
         }

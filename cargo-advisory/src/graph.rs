@@ -7,43 +7,76 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use advisory_pattern::order::{Edge, End, LockNames, cycles, message};
-use clap::ArgMatches;
+use clap::{Args, ValueEnum};
 
-use crate::cli::Format;
+use crate::cli::{CODES, Output};
 use crate::failure::Failure;
+use crate::screen;
 use crate::screen::{ERROR, note};
-use crate::{cli, screen};
 
 /// The environment variable that names the file to which a program records.
 const ORDER_FILE: &str = "ADVISORY_LOCK_ORDER";
 
-/// Runs `cargo advisory graph`; returns whether there is one order.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let mut files = cli::paths(matches, "from");
-    if files.is_empty() {
-        let named = env::var_os(ORDER_FILE).filter(|file| !file.is_empty());
-        files.extend(named.map(PathBuf::from));
+/// Draws the order in which tests acquire locks; fails if there is more than one
+///
+/// The graph is DOT for Graphviz, or Mermaid, which code hosts draw. Debug builds append their order
+/// to the file that `ADVISORY_LOCK_ORDER` names: `ADVISORY_LOCK_ORDER="$PWD/target/lock-order" cargo test`. Delete the file before a
+/// run that should stand alone.
+///
+/// The arrows of a cycle are red, and reported on the standard error: these calls can wait for each other.
+#[derive(Args)]
+#[command(after_help = CODES)]
+pub(crate) struct Arguments {
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "The record [default: the file that `ADVISORY_LOCK_ORDER` names]"
+    )]
+    from: Vec<PathBuf>,
+    /// The output format
+    #[arg(long, default_value = "dot")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Dot,
+    Mermaid,
+}
+
+impl Arguments {
+    /// Returns whether there is one order.
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        let mut files = self.from.clone();
+        if files.is_empty() {
+            let named = env::var_os(ORDER_FILE).filter(|file| !file.is_empty());
+            files.extend(named.map(PathBuf::from));
+        }
+        if files.is_empty() {
+            return Err(Failure::Input(format!(
+                "no record: run `{ORDER_FILE}=\"$PWD/target/lock-order\" cargo test`, then `cargo advisory graph --from \
+                 target/lock-order`"
+            )));
+        }
+        let edges = read(&files)?;
+        if edges.is_empty() {
+            note("note: the record is empty: no lock was asked for while another was held\n");
+        }
+        let cycles = cycles(&edges);
+        let graph = Graph::new(&edges, &cycles);
+        let drawn = match self.format {
+            Format::Dot => graph.draw_dot(),
+            Format::Mermaid => graph.draw_mermaid(),
+        };
+        self.output.write(&screen::printable(&drawn))?;
+        for message in messages(&edges, &cycles) {
+            let message = screen::printable(&message);
+            note(&format!("{ERROR}error{ERROR:#}: {message}\n"));
+        }
+        Ok(cycles.is_empty())
     }
-    if files.is_empty() {
-        return Err(Failure::Input(format!(
-            "no record: run `{ORDER_FILE}=\"$PWD/target/lock-order\" cargo test`, then `cargo advisory graph --from \
-             target/lock-order`"
-        )));
-    }
-    let edges = read(&files)?;
-    if edges.is_empty() {
-        note("note: the record is empty: no lock was asked for while another was held\n");
-    }
-    let cycles = cycles(&edges);
-    let to = cli::path(matches, "output").map(AsRef::as_ref);
-    let graph = Graph::new(&edges, &cycles);
-    let drawn = screen::printable(&graph.draw(cli::format_of(matches)));
-    screen::write(to, &drawn)?;
-    for message in messages(&edges, &cycles) {
-        let message = screen::printable(&message);
-        note(&format!("{ERROR}error{ERROR:#}: {message}\n"));
-    }
-    Ok(cycles.is_empty())
 }
 
 /// Reads records. Of the same edge at several places only the first is kept.
@@ -142,13 +175,6 @@ impl<'e> Graph<'e> {
         Self {
             arrows: arrows.collect(),
             boxes: nodes.into_values().collect(),
-        }
-    }
-
-    fn draw(&self, format: Format) -> String {
-        match format {
-            Format::Mermaid => self.draw_mermaid(),
-            _ => self.draw_dot(),
         }
     }
 

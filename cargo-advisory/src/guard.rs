@@ -11,9 +11,9 @@ use std::fmt::Write;
 
 use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_key};
 
-use crate::database::RESERVED;
+use crate::database::identifier;
 use crate::key_values;
-use crate::screen::steers;
+use crate::screen::controls_terminal;
 
 /// Starts the first line of a trigger's function, which has the pattern and the derivation of its lock.
 const MARK: &str = "-- advisory guard 1: ";
@@ -53,7 +53,7 @@ impl Guard {
         columns: BTreeMap<String, String>,
     ) -> Result<Self, String> {
         for text in [&lock, &encode_key(Some(&key))] {
-            if text.contains(steers) || text.contains(QUOTE) {
+            if text.contains(controls_terminal) || text.contains(QUOTE) {
                 return Err(format!(
                     "a trigger cannot name a lock whose name or key contains a control character or `{QUOTE}`"
                 ));
@@ -91,7 +91,7 @@ impl Guard {
             }
             let is_unfit = |word: &str| expression.contains(word);
             if expression.trim().is_empty()
-                || expression.contains(steers)
+                || expression.contains(controls_terminal)
                 || [QUOTE, "--", "/*", ";"].into_iter().any(is_unfit)
             {
                 return Err(format!(
@@ -244,7 +244,7 @@ impl Table {
                 .and_then(|name| name.strip_suffix('"'));
             let name = plain.map_or_else(|| name.to_lowercase(), str::to_owned);
             let fits = !name.is_empty() && !name.contains(['"', '\'', '$']);
-            (fits && !name.contains(steers)).then_some(name)
+            (fits && !name.contains(controls_terminal)).then_some(name)
         };
         let (schema, table) = match text.split_once('.') {
             Some((schema, table)) => (Some(name(schema).ok_or_else(wrong)?), table),
@@ -270,18 +270,6 @@ impl Table {
             None => name,
         }
     }
-}
-
-/// A name as an SQL identifier, quoted if necessary.
-fn identifier(name: &str) -> String {
-    let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
-    let is_plain = name.starts_with(is_letter)
-        && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
-        && !RESERVED.contains(&name);
-    if is_plain {
-        return name.to_owned();
-    }
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// A text as an SQL literal, valid under both settings of `standard_conforming_strings`.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::inventory::{Inventory, Key, is_lease, keys};
-use crate::screen::steers;
+use crate::screen::controls_terminal;
 
 /// The schema that this command writes.
 pub(crate) const VERSION: u64 = 1;
@@ -27,11 +27,11 @@ pub(crate) fn pretty(value: &Value) -> String {
     visible(&format!("{value:#}\n"))
 }
 
-/// Escapes what steers a terminal: JSON itself requires that only of the first 32 control characters.
+/// Escapes what controls a terminal: JSON itself requires that only of the first 32 control characters.
 pub(crate) fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for letter in text.chars() {
-        if letter != '\n' && steers(letter) {
+        if letter != '\n' && controls_terminal(letter) {
             let mut units = [0; 2];
             for unit in letter.encode_utf16(&mut units) {
                 // Writing to a `String` cannot fail.

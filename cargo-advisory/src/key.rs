@@ -9,38 +9,80 @@ use std::fmt::Write;
 use advisory_pattern::{Derivation, split_pair_text};
 use advisory_runtime::Key;
 use advisory_runtime::well_known::{self, Tool};
-use clap::ArgMatches;
+use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::cli;
-use crate::cli::Format;
+use crate::cli::{Format, Output};
+use crate::database::DatabaseUrl;
 use crate::failure::Failure;
 use crate::locks::hex;
-use crate::screen::{self, BOLD, DIM, KEY};
+use crate::screen::{BOLD, DIM, KEY};
+
+/// Prints the numbers of a key and the SQL that finds its holder; finds the key of a number
+///
+/// For a number it also names the tool that uses it. With `--find` it goes the other way: it renders the patterns with all combinations of the values, and prints those that have the
+/// number. Exits with 1 if none has it.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The key as rendered, such as `booking:42` or `(7,"booking:42")`, or a number
+    #[arg(
+        value_name = "KEY",
+        required_unless_present = "find",
+        allow_hyphen_values = true
+    )]
+    text: Option<String>,
+    /// The database's name, from which some tools compute their key
+    #[arg(long, value_name = "NAME")]
+    database: Option<String>,
+    /// Finds the text with this number, pair `(7, 42)`, or start of a lease's hash
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        allow_hyphen_values = true,
+        conflicts_with = "text",
+        requires = "pattern"
+    )]
+    find: Option<String>,
+    /// A key pattern, such as `<tenant_id>:<date>`, as `locks` shows it; repeat it for several
+    #[arg(long, value_name = "PATTERN", requires = "find")]
+    pattern: Vec<String>,
+    /// The values of a placeholder: a file with one a line (`-` for the standard input), `1..1000`, `2026-11-01..2026-11-30`, or a
+    /// query, `SELECT id FROM tenant`
+    #[arg(long, value_name = "[NAME=]SOURCE", requires = "find")]
+    values: Vec<String>,
+    #[command(flatten)]
+    database_url: DatabaseUrl,
+    /// The output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Arguments {
+    /// Returns `false` if `--find` found no text.
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        if let Some(number) = &self.find {
+            return self.find(number);
+        }
+        let text = self.text.as_deref().unwrap_or_default();
+        let plain: Option<i64> = text.parse().ok();
+        let tools = plain.map(|number| well_known::tools(number.into(), self.database.as_deref()));
+        let tools = tools.unwrap_or_default();
+        let answer = match self.format {
+            Format::Text => table(text, plain, &tools),
+            Format::Json => as_json(text, plain, &tools),
+        };
+        self.output.write(&answer)?;
+        Ok(true)
+    }
+}
 
 /// A number that a key can become.
 struct Number {
     /// The derivation's name; `number` for the key itself, if it is one.
     way: &'static str,
     key: Key,
-}
-
-/// Runs `cargo advisory key`.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    if let Some(number) = matches.get_one::<String>("find") {
-        return find::run(matches, number);
-    }
-    let text = matches.get_one::<String>("text").map_or("", String::as_str);
-    let database = matches.get_one::<String>("database").map(String::as_str);
-    let plain: Option<i64> = text.parse().ok();
-    let tools = plain.map(|number| well_known::tools(number.into(), database));
-    let tools = tools.unwrap_or_default();
-    let answer = match cli::format_of(matches) {
-        Format::Json => as_json(text, plain, &tools),
-        _ => table(text, plain, &tools),
-    };
-    screen::write(cli::path(matches, "output").map(AsRef::as_ref), &answer)?;
-    Ok(true)
 }
 
 fn numbers(text: &str, plain: Option<i64>) -> Vec<Number> {

@@ -5,19 +5,20 @@ use std::time::{Duration, Instant};
 
 use advisory_runtime::lease::{Error, Request, Row, Table};
 use advisory_runtime::monitor::{self, Lease, Names};
-use clap::ArgMatches;
+use clap::{Args, Subcommand};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::json;
 
+use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
 use crate::columns::Columns;
-use crate::database::{self, Session, failure, with_timeout};
+use crate::database::{self, DatabaseUrl, Session, failure, with_timeout};
 use crate::failure::Failure;
 use crate::json::{VERSION, pretty};
 use crate::locks::{
     DONE, OVERDUE, UNKNOWN_RENEWAL, confirm, hex, is_renewal_unknown as is_unknown, lease_cells,
     lease_json, lease_label,
 };
-use crate::names;
+use crate::names::NameSources;
 use crate::screen::{self, BOLD, KEY, PLAIN, one_line, plural, shell_word};
 
 /// How many held leases and how many done keys are listed.
@@ -42,82 +43,140 @@ const COLUMNS: Columns<8> = Columns {
     narrowest: 8,
 };
 
-/// Runs `cargo advisory lease`; `false` if nothing was freed.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let Some((word, own)) = matches.subcommand() else {
-        return Err(Failure::Input(
-            "write `list`, `release KEY` or `resign KEY`".to_owned(),
-        ));
-    };
-    let names = names::read(own)?;
-    let table = match own.get_one::<String>("lease-table") {
-        Some(name) => Table::new().named(name).map_err(|error| failure(&error))?,
-        None => Table::new(),
-    };
-    let address = database::find(own.get_one::<String>("database-url"))?;
-    database::block_on(async {
-        let mut session = Session::open(&address).await?;
-        let done = match word {
-            "list" => list(&mut session, &table, &names, own).await,
-            _ => free_key(&mut session, &table, &names, (word, own)).await,
-        };
-        session.close().await;
-        done
-    })
+/// Lists the leases of a database, and frees a key
+///
+/// Shows the leases that are held and the keys that are done, and frees one: of a holder that is dead, of a leader that has to go, or
+/// of work that has to run again.
+///
+/// When a lease was last renewed is known with its ttl, which is in the lock sites of `--artifact` or `--inventory`.
+#[derive(Args)]
+#[command(arg_required_else_help = true, after_help = CODES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    database_url: DatabaseUrl,
+    #[arg(long, value_name = "TABLE", global = true, help = LEASE_TABLE)]
+    lease_table: Option<String>,
+    #[command(flatten)]
+    names: NameSources,
 }
 
-async fn list(
-    session: &mut Session,
-    table: &Table,
-    names: &Names,
-    matches: &ArgMatches,
-) -> Result<bool, Failure> {
-    let filter = matches.get_one::<String>("filter").map(String::as_str);
-    let summary = monitor::lease_summary(session.conn(), table, names, filter, MOST);
-    let summary = with_timeout(summary).await?;
-    let summary = summary.map_err(|error| failure(&error))?;
-    if matches.get_flag("json") {
-        let leases: Vec<_> = summary.leases.iter().map(lease_json).collect();
-        let text = pretty(&json!({ "version": VERSION, "leases": leases }));
-        screen::write(None, &text)?;
-        return Ok(true);
+#[derive(Subcommand)]
+enum Action {
+    /// Lists the leases that are held and the keys that are done, soonest to expire first
+    List(List),
+    /// Frees a key whose holder is dead, or whose work has to run again
+    Release(Target),
+    /// Ends the term of a leader, so that another is elected
+    Resign(Target),
+}
+
+// What is listed, and where.
+#[derive(Args)]
+struct List {
+    /// Only those with this text in their name, pattern or holder
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// The output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+}
+
+// The key to free.
+#[derive(Args)]
+#[command(
+    after_help = "Shows the lease and what happens to it, and asks.\n\nThe holder loses the lease: its fenced writes and its next renewal \
+                  are refused, which drops its body. What it does without a fence can go on until then. Waits for a transaction that has \
+                  fenced a write, at most five seconds."
+)]
+struct Target {
+    /// The key as rendered, such as `webhook:42`, or the start of its hash as `list` shows it
+    #[arg(allow_hyphen_values = true)]
+    key: String,
+    /// Does not ask for confirmation
+    #[arg(short, long)]
+    yes: bool,
+}
+
+impl Arguments {
+    /// Returns `false` if nothing was freed.
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        let names = self.names.read()?;
+        let table = cli::lease_table(self.lease_table.as_ref())?;
+        let address = self.database_url.find()?;
+        database::block_on(async {
+            let mut session = Session::open(&address).await?;
+            let (target, is_term) = match &self.action {
+                Action::List(list) => {
+                    let listed = list.run(&mut session, &table, &names).await;
+                    session.close().await;
+                    return listed.map(|()| true);
+                }
+                Action::Release(target) => (target, false),
+                Action::Resign(target) => (target, true),
+            };
+            let freed = free_key(&mut session, &table, &names, (target, is_term)).await;
+            session.close().await;
+            freed
+        })
     }
-    let rows: Vec<[String; 8]> = summary.leases.iter().map(row).collect();
-    let mut text = String::new();
-    if !rows.is_empty() {
-        let width = screen::width(None);
-        let drawn = COLUMNS.draw(&rows, width);
-        let drawn = drawn.or_else(|| COLUMNS.draw(&rows, None));
-        text.push_str(&drawn.unwrap_or_default());
-        text.push('\n');
-    }
-    let counts = summary.counts.iter();
-    let (held, done) = counts.fold((0, 0), |(held, done), count| {
-        (held + count.held, done + count.done)
-    });
-    if let Some(overdue) = summary.leases.iter().find(|lease| is_overdue(lease)) {
-        // Writing to a `String` cannot fail.
+}
+
+impl List {
+    async fn run(
+        &self,
+        session: &mut Session,
+        table: &Table,
+        names: &Names,
+    ) -> Result<(), Failure> {
+        let filter = self.filter.as_deref();
+        let summary = monitor::lease_summary(session.conn(), table, names, filter, MOST);
+        let summary = with_timeout(summary).await?;
+        let summary = summary.map_err(|error| failure(&error))?;
+        if self.format == Format::Json {
+            let leases: Vec<_> = summary.leases.iter().map(lease_json).collect();
+            let text = pretty(&json!({ "version": VERSION, "leases": leases }));
+            return self.output.write(&text);
+        }
+        let rows: Vec<[String; 8]> = summary.leases.iter().map(row).collect();
+        let mut text = String::new();
+        if !rows.is_empty() {
+            let width = self.output.width();
+            let drawn = COLUMNS.draw(&rows, width);
+            let drawn = drawn.or_else(|| COLUMNS.draw(&rows, None));
+            text.push_str(&drawn.unwrap_or_default());
+            text.push('\n');
+        }
+        let counts = summary.counts.iter();
+        let (held, done) = counts.fold((0, 0), |(held, done), count| {
+            (held + count.held, done + count.done)
+        });
+        if let Some(overdue) = summary.leases.iter().find(|lease| is_overdue(lease)) {
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(
+                text,
+                "{OVERDUE}: not renewed in time, so the holder is dead, stopped, or cannot reach the server. To free the key:\n    \
+             {KEY}cargo advisory lease release {}{KEY:#}\n",
+                key_argument(overdue)
+            );
+        }
         let _ = writeln!(
             text,
-            "{OVERDUE}: not renewed in time, so the holder is dead, stopped, or cannot reach the server. To free the key:\n    \
-             {KEY}cargo advisory lease release {}{KEY:#}\n",
-            handle(overdue)
+            "{held} held, {done} {DONE} in `{}`",
+            one_line(&table.name())
         );
+        if summary.leases.iter().any(is_unknown) {
+            let _ = writeln!(text, "{UNKNOWN_RENEWAL}");
+        }
+        let shown = rows.len() as u64;
+        if held + done > shown {
+            let _ = writeln!(text, "the first {shown} are shown: `--filter` narrows them");
+        }
+        self.output.write(&text)
     }
-    let _ = writeln!(
-        text,
-        "{held} held, {done} {DONE} in `{}`",
-        one_line(&table.name())
-    );
-    if summary.leases.iter().any(is_unknown) {
-        let _ = writeln!(text, "{UNKNOWN_RENEWAL}");
-    }
-    let shown = rows.len() as u64;
-    if held + done > shown {
-        let _ = writeln!(text, "the first {shown} are shown: `--filter` narrows them");
-    }
-    screen::write(None, &text)?;
-    Ok(true)
 }
 
 fn is_overdue(lease: &Lease) -> bool {
@@ -125,7 +184,7 @@ fn is_overdue(lease: &Lease) -> bool {
 }
 
 /// How a lease is named on the command line: by the text of its key if the table has it, else by the start of its hash.
-fn handle(lease: &Lease) -> String {
+fn key_argument(lease: &Lease) -> String {
     match &lease.row.key {
         Some(text) => shell_word(&one_line(text)),
         None => hash(lease),
@@ -181,10 +240,9 @@ async fn free_key(
     session: &mut Session,
     table: &Table,
     names: &Names,
-    (word, matches): (&str, &ArgMatches),
+    (target, is_term): (&Target, bool),
 ) -> Result<bool, Failure> {
-    let is_term = word == "resign";
-    let key = matches.get_one::<String>("key").map_or("", String::as_str);
+    let key = &target.key;
     let Some(lease) = find(session, table, names, key).await? else {
         screen::note(&format!(
             "nobody holds a lease on `{}`, and it is not done: the key is free, or it is another text. `cargo advisory lease list` shows \
@@ -213,7 +271,7 @@ async fn free_key(
     } else {
         "Free the key"
     };
-    if !matches.get_flag("yes") && !confirm(what)? {
+    if !target.yes && !confirm(what)? {
         screen::note("Nothing was done.\n");
         return Ok(false);
     }

@@ -13,7 +13,6 @@ mod renewal;
 mod tree;
 mod view;
 
-pub(crate) use crate::json::visible;
 pub(crate) use cells::{DONE, OVERDUE, hex, label, lease as lease_cells, lease_label};
 pub(crate) use end::confirm;
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
@@ -25,15 +24,17 @@ use std::time::{Duration, Instant};
 
 use advisory_runtime::lease::{Error, Table};
 use advisory_runtime::monitor::{self, ClaimedRow, HolderId, LeaseSummary, Lock, Locks, Names};
-use clap::ArgMatches;
-use clap::parser::ValueSource;
+use clap::Args;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
-use crate::database::{self, Session, failure, unless, with_timeout};
+use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
+use crate::database::{self, DatabaseUrl, Session, failure, unless, with_timeout};
 use crate::failure::Failure;
+use crate::names::NameSources;
 use crate::screen::{DIM, ERROR};
-use crate::{duration, names, screen};
+use crate::{duration, screen};
 use age::Age;
+use end::Action;
 
 /// The locks and leases of a database at one moment.
 struct Snapshot {
@@ -55,51 +56,120 @@ struct Snapshot {
 }
 
 /// The locks, which of them are wanted, and which of these are of unknown age.
-struct Seen {
+struct Selected {
     locks: Locks,
     wanted: Vec<usize>,
     unknown: Vec<usize>,
     pooled: Vec<i32>,
 }
 
-/// What the command line asks for.
-struct Options {
-    names: Names,
-    table: Table,
-    is_table_named: bool,
-    claims: Vec<String>,
-    older_than: Option<Duration>,
-    filter: Option<String>,
+/// Shows who holds which lock of a database now, and who waits
+///
+/// The view has the advisory locks and the leases, and who blocks whom. The role should have `pg_monitor`; without it less is shown.
+///
+/// A lock with a fixed number has the name of its site in `--artifact` or `--inventory`. Others have the name in the comment that a
+/// locked call writes in front of its query.
+#[derive(Args)]
+#[command(after_help = CODES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    database_url: DatabaseUrl,
+    #[command(flatten)]
+    list: List,
+    #[command(flatten)]
+    names: NameSources,
 }
 
-/// Runs `cargo advisory locks`; `false` if `--older-than` found a lock, or no signal was sent. It fails, after it has shown the rest, if
-/// the leases could not be read, or if it is not known whether a lock is older.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    if let Some((word, _)) = matches.subcommand() {
-        refuse_list_flags(matches, word)?;
-    }
-    let options = Options::read(matches)?;
-    let address = database::find(matches.get_one::<String>("database-url"))?;
-    database::block_on(async {
-        match matches.subcommand() {
-            Some((word @ ("cancel" | "terminate"), to)) => {
-                let mut session = Session::open(&address).await?;
-                let snapshot = options.snapshot(&mut session, 0).await?;
-                let action = end::Action::of(word);
-                let ended = end::run(&mut session, &snapshot.locks, action, to).await;
-                session.close().await;
-                ended
-            }
-            _ if matches.get_flag("watch") => watch(matches, &options, &address).await,
-            _ => {
-                let mut session = Session::open(&address).await?;
-                let snapshot = options.snapshot(&mut session, LOOKS).await?;
-                session.close().await;
-                show(&snapshot, matches.get_flag("json"))?;
-                outcome(snapshot)
-            }
+// The flags of the list.
+#[derive(Args)]
+struct List {
+    #[arg(long, value_name = "TABLE", help = LEASE_TABLE)]
+    lease_table: Option<String>,
+    /// A table with `locked_until` and `locked_by`, whose claimed rows are shown too
+    #[arg(long, value_name = "TABLE")]
+    claims: Vec<String>,
+    /// Only locks held or waited for this long, such as `30s`, or of unknown age; exits with 1 if one is, else with 2 if that is not known
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    older_than: Option<Duration>,
+    /// Only locks, leases and claims with this text in their name or number, or in the name of a session
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// The output format; `json` with `--watch` is one object per line
+    #[arg(long, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+    /// Refreshes until Ctrl-C
+    #[arg(long, conflicts_with = "output")]
+    watch: bool,
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = duration::parse,
+        requires = "watch",
+        help = "How often `--watch` refreshes [default: 2s]"
+    )]
+    interval: Option<Duration>,
+}
+
+impl Arguments {
+    /// Returns `false` if `--older-than` found a lock, or no signal was sent. It fails, after it has shown the rest, if the leases could
+    /// not be read, or if it is not known whether a lock is older.
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        let list = &self.list;
+        if let Some(action) = &self.action {
+            list.refuse(action)?;
         }
-    })
+        let view = View {
+            names: self.names.read()?,
+            table: cli::lease_table(list.lease_table.as_ref())?,
+            list,
+        };
+        let address = self.database_url.find()?;
+        database::block_on(async {
+            if list.watch {
+                return view.watch(&address).await;
+            }
+            let mut session = Session::open(&address).await?;
+            if let Some(action) = &self.action {
+                let snapshot = view.snapshot(&mut session, 0).await?;
+                let ended = action.run(&mut session, &snapshot.locks).await;
+                session.close().await;
+                return ended;
+            }
+            let snapshot = view.snapshot(&mut session, RETRIES).await?;
+            session.close().await;
+            list.output.write(&match list.format {
+                Format::Text => view::write(&snapshot, list.output.width()),
+                Format::Json => live_json::write(&snapshot),
+            })?;
+            outcome(snapshot)
+        })
+    }
+}
+
+impl List {
+    /// Refuses flags that have no effect on `cancel` and `terminate`.
+    fn refuse(&self, action: &Action) -> Result<(), Failure> {
+        let given = [
+            ("lease-table", self.lease_table.is_some()),
+            ("claims", !self.claims.is_empty()),
+            ("older-than", self.older_than.is_some()),
+            ("filter", self.filter.is_some()),
+            ("format", self.format != Format::Text),
+            ("output", self.output.is_file()),
+            ("watch", self.watch),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => Err(Failure::Input(format!(
+                "`--{name}` does not apply to `{}`: leave it out",
+                action.name()
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// How the command ends after a list: with `false` if `--older-than` found a lock, and with a failure if something is not known.
@@ -124,81 +194,48 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
     }
 }
 
-/// Flags of the list have no effect on `cancel` and `terminate`, so they are refused.
-fn refuse_list_flags(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
-    let given = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
-    let mut of_the_list = [
-        "json",
-        "watch",
-        "interval",
-        "older-than",
-        "lease-table",
-        "claims",
-        "filter",
-    ]
-    .iter();
-    match of_the_list.find(|name| given(name)) {
-        Some(name) => Err(Failure::Input(format!(
-            "`--{name}` does not apply to `{word}`: leave it out"
-        ))),
-        None => Ok(()),
-    }
+/// What is looked at, and under which names.
+struct View<'a> {
+    names: Names,
+    table: Table,
+    list: &'a List,
 }
 
-impl Options {
-    fn read(matches: &ArgMatches) -> Result<Self, Failure> {
-        let names = names::read(matches)?;
-        let table = matches.get_one::<String>("lease-table");
-        Ok(Self {
-            names,
-            is_table_named: table.is_some(),
-            table: match table {
-                Some(name) => Table::new().named(name).map_err(|error| failure(&error))?,
-                None => Table::new(),
-            },
-            claims: matches
-                .get_many("claims")
-                .into_iter()
-                .flatten()
-                .cloned()
-                .collect(),
-            older_than: matches.get_one::<Duration>("older-than").copied(),
-            filter: matches.get_one::<String>("filter").cloned(),
-        })
-    }
-
-    /// Reads the locks. While it is not known whether one is older than `--older-than`, it looks again, up to `looks` times: most locks
+impl View<'_> {
+    /// Reads the locks. While it is not known whether one is older than `--older-than`, it looks again, up to `retries` times: most locks
     /// are released soon, and what was not held before is young.
-    async fn settled_locks(&self, session: &mut Session, looks: u32) -> Result<Seen, Failure> {
+    async fn settled_locks(
+        &self,
+        session: &mut Session,
+        retries: u32,
+    ) -> Result<Selected, Failure> {
         let since = Instant::now();
-        let mut seen = self.locks(session).await?;
-        let mut held = age::holders(&seen.locks);
-        for _ in 0..looks {
-            if seen.unknown.is_empty() {
+        let mut selected = self.locks(session).await?;
+        let mut held = age::holders(&selected.locks);
+        for _ in 0..retries {
+            if selected.unknown.is_empty() {
                 break;
             }
             sleep_until((Instant::now() + PAUSE).into()).await;
-            seen = self.locks(session).await?;
-            if self
-                .older_than
-                .is_some_and(|bound| since.elapsed() >= bound)
-            {
+            selected = self.locks(session).await?;
+            let bound = self.list.older_than;
+            if bound.is_some_and(|bound| since.elapsed() >= bound) {
                 break;
             }
-            let now = age::holders(&seen.locks);
+            let now = age::holders(&selected.locks);
             held.retain(|holder| now.contains(holder));
             let is_young = |at: &usize| {
-                let mut holders = age::holders_of(&seen.locks.locks[*at]);
+                let mut holders = age::holders_of(&selected.locks.locks[*at]);
                 !holders.any(|holder| held.contains(&holder))
             };
-            let young: Vec<usize> = seen.unknown.iter().copied().filter(is_young).collect();
-            seen.wanted.retain(|at| !young.contains(at));
-            seen.unknown.retain(|at| !young.contains(at));
+            let young: Vec<usize> = selected.unknown.iter().copied().filter(is_young).collect();
+            selected.wanted.retain(|at| !young.contains(at));
+            selected.unknown.retain(|at| !young.contains(at));
         }
-        Ok(seen)
+        Ok(selected)
     }
 
-    async fn locks(&self, session: &mut Session) -> Result<Seen, Failure> {
+    async fn locks(&self, session: &mut Session) -> Result<Selected, Failure> {
         let locks = monitor::locks(session.conn(), &self.names);
         let mut locks = with_timeout(locks)
             .await?
@@ -206,8 +243,8 @@ impl Options {
         let pooled = pooled::remove_traces(&mut locks);
         let (mut wanted, mut unknown) = (Vec::new(), Vec::new());
         for (at, lock) in locks.locks.iter().enumerate() {
-            let filter = self.filter.as_ref();
-            let bound = self.older_than;
+            let filter = self.list.filter.as_ref();
+            let bound = self.list.older_than;
             let age = bound.map_or(Age::Older, |bound| age::of(&locks, lock, bound));
             if age == Age::Younger || filter.is_some_and(|filter| !is_named(&locks, lock, filter)) {
                 continue;
@@ -217,7 +254,7 @@ impl Options {
                 unknown.push(at);
             }
         }
-        Ok(Seen {
+        Ok(Selected {
             locks,
             wanted,
             unknown,
@@ -225,34 +262,34 @@ impl Options {
         })
     }
 
-    async fn snapshot(&self, session: &mut Session, looks: u32) -> Result<Snapshot, Failure> {
-        let Seen {
+    async fn snapshot(&self, session: &mut Session, retries: u32) -> Result<Snapshot, Failure> {
+        let Selected {
             locks,
             wanted,
             unknown,
             pooled,
-        } = self.settled_locks(session, looks).await?;
-        let filter = self.filter.as_deref();
+        } = self.settled_locks(session, retries).await?;
+        let filter = self.list.filter.as_deref();
         let leases =
             monitor::lease_summary(session.conn(), &self.table, &self.names, filter, LEASES);
         let (leases, unread) = match with_timeout(leases).await? {
             Ok(leases) => (Some(leases), None),
             // Many databases have no leases.
-            Err(Error::MissingTable { .. }) if !self.is_table_named => (None, None),
+            Err(Error::MissingTable { .. }) if self.list.lease_table.is_none() => (None, None),
             Err(error) => (None, Some(unread(&self.table, &error))),
         };
         let mut claims = Vec::new();
-        for table in &self.claims {
+        for table in &self.list.claims {
             let rows = monitor::claimed_rows(session.conn(), table);
             let rows = with_timeout(rows).await?.map_err(|error| failure(&error))?;
             claims.extend(rows.into_iter().map(|row| (table.clone(), row)));
         }
-        if let Some(filter) = &self.filter {
+        if let Some(filter) = filter {
             let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
             claims.retain(|(table, row)| has(&cells::claim(table, row)[..3]));
         }
         let mut leases = leases;
-        if let Some(bound) = self.older_than {
+        if let Some(bound) = self.list.older_than {
             if let Some(summary) = &mut leases {
                 summary
                     .leases
@@ -269,9 +306,58 @@ impl Options {
             wanted,
             unknown,
             pooled,
-            older_than: self.older_than,
-            filter: self.filter.clone(),
+            older_than: self.list.older_than,
+            filter: self.list.filter.clone(),
         })
+    }
+
+    /// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection is shown and retried: a server that fails over comes back.
+    async fn watch(&self, address: &str) -> Result<bool, Failure> {
+        let is_json = self.list.format == Format::Json;
+        let every = self.list.interval.unwrap_or(INTERVAL);
+        // Reading the locks must not be all that the server does.
+        let every = every.max(SHORTEST_INTERVAL);
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut session = Some(Session::open(address).await?);
+        let mut ended = pin!(database::ended());
+        loop {
+            let refreshed = async {
+                ticks.tick().await;
+                if session.is_none() {
+                    session = Some(Session::open(address).await?);
+                }
+                match &mut session {
+                    Some(session) => self.snapshot(session, 0).await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            let Some(refreshed) = unless(ended.as_mut(), refreshed).await else {
+                return Ok(true);
+            };
+            match refreshed {
+                Ok(Some(snapshot)) => {
+                    let text = if is_json {
+                        live_json::line(&snapshot)
+                    } else {
+                        let picture = view::frame(&snapshot, screen::width(None), screen::height());
+                        frame(&picture, every)
+                    };
+                    if !screen::print(&text)? {
+                        return Ok(true);
+                    }
+                    // Text has it among its lines.
+                    if let Some(why) = snapshot.unread.filter(|_| is_json) {
+                        screen::note(&format!("{ERROR}error{ERROR:#}: {why}\n"));
+                    }
+                }
+                Ok(None) => {}
+                Err(failure) => {
+                    session = None;
+                    screen::note(&format!("{ERROR}error{ERROR:#}: {failure}\n"));
+                }
+            }
+        }
     }
 }
 
@@ -296,55 +382,6 @@ fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
         })
 }
 
-/// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection is shown and retried: a server that fails over comes back.
-async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result<bool, Failure> {
-    let is_json = matches.get_flag("json");
-    let every = matches.get_one("interval").copied().unwrap_or(INTERVAL);
-    // Reading the locks must not be all that the server does.
-    let every = every.max(SHORTEST_INTERVAL);
-    let mut ticks = interval(every);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut session = Some(Session::open(address).await?);
-    let mut ended = pin!(database::ended());
-    loop {
-        let refreshed = async {
-            ticks.tick().await;
-            if session.is_none() {
-                session = Some(Session::open(address).await?);
-            }
-            match &mut session {
-                Some(session) => options.snapshot(session, 0).await.map(Some),
-                None => Ok(None),
-            }
-        };
-        let Some(refreshed) = unless(ended.as_mut(), refreshed).await else {
-            return Ok(true);
-        };
-        match refreshed {
-            Ok(Some(snapshot)) => {
-                let text = if is_json {
-                    live_json::line(&snapshot)
-                } else {
-                    let picture = view::frame(&snapshot, screen::width(None), screen::height());
-                    frame(&picture, every)
-                };
-                if !screen::is_read(&text)? {
-                    return Ok(true);
-                }
-                // Text has it among its lines.
-                if let Some(why) = snapshot.unread.filter(|_| is_json) {
-                    screen::note(&format!("{ERROR}error{ERROR:#}: {why}\n"));
-                }
-            }
-            Ok(None) => {}
-            Err(failure) => {
-                session = None;
-                screen::note(&format!("{ERROR}error{ERROR:#}: {failure}\n"));
-            }
-        }
-    }
-}
-
 /// How many held leases and how many kept keys are read one by one. The others are counted.
 const LEASES: u32 = 1_000;
 
@@ -354,9 +391,9 @@ fn unread(table: &Table, error: &Error) -> Failure {
 }
 
 /// How often `--older-than` looks again while the age of a lock is not known.
-const LOOKS: u32 = 20;
+const RETRIES: u32 = 20;
 
-/// The time between two looks.
+/// The time between two of them.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How often `--watch` refreshes.
@@ -395,13 +432,4 @@ fn frame(picture: &str, every: Duration) -> String {
     }
     text.push_str("\u{1b}[J");
     text
-}
-
-fn show(snapshot: &Snapshot, is_json: bool) -> Result<(), Failure> {
-    let text = if is_json {
-        live_json::write(snapshot)
-    } else {
-        view::write(snapshot, screen::width(None))
-    };
-    screen::write(None, &text)
 }

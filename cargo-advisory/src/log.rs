@@ -18,76 +18,95 @@ mod waits;
 mod waits_json;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use clap::ArgMatches;
+use clap::Args;
 use tokio::time::{MissedTickBehavior, interval};
-use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::SimpleQueryRow;
 
-use crate::cli::{self, Format};
+use crate::cli::{CODES, Format, Output};
 use crate::failure::Failure;
-use crate::{database, names, screen};
+use crate::names::NameSources;
+use crate::{database, screen};
 use source::Source;
 use waits::Waits;
 
 /// How often `--follow` checks for new lines.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Runs `cargo advisory log`.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let follows = matches.get_flag("follow");
-    let mut waits = Waits::new(names::read(matches)?);
-    if let Some(address) = matches.get_one::<String>("database-url") {
-        waits.databases = databases(&database::find(Some(address))?)?;
-    }
-    let mut sources = source::open(&cli::paths(matches, "file"), follows)?;
-    let format = cli::format_of(matches);
-    if follows {
-        return database::block_on(follow(&mut sources, &mut waits, format));
-    }
-    for source in &mut sources {
-        let mut take = |record| drop(waits.take(record));
-        source.read(&mut take)?;
-        source.finish(&mut take);
-    }
-    if waits.records == 0 {
-        let why = "no message of a PostgreSQL server: name its log, in the format stderr, csvlog or jsonlog";
-        return Err(Failure::Input(why.to_owned()));
-    }
-    if let Some(said) = report::foreign(&waits) {
-        if waits.locks.is_empty() {
-            return Err(Failure::Input(said));
+/// Sums up the waits for each advisory lock, and the deadlocks, in a server's log
+///
+/// Reads PostgreSQL's log (stderr, csvlog or jsonlog), and prints for each advisory lock how often sessions waited for it, how long,
+/// and who held it. The log has the waits longer than `deadlock_timeout`, if `log_lock_waits` is on, those that were cancelled, and
+/// deadlocks.
+///
+/// Names come from the lock sites of `--artifact` or `--inventory`, from the comments of the statements, or from the table of other
+/// tools' numbers. Messages must be in English (`lc_messages = C`).
+#[derive(Args)]
+#[command(after_help = CODES)]
+pub(crate) struct Arguments {
+    /// The server's log; `-` or none for the standard input
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Continues as the log grows, and prints each event on a line, until Ctrl-C
+    #[arg(short, long, conflicts_with = "output")]
+    follow: bool,
+    /// The server that wrote the log: gives the databases their names where `log_line_prefix` has no `%d`
+    #[arg(long, value_name = "URL")]
+    database_url: Option<String>,
+    /// The output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    names: NameSources,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        let mut waits = Waits::new(self.names.read()?);
+        if self.database_url.is_some() {
+            waits.databases = databases(&database::find(self.database_url.as_ref())?)?;
         }
-        if format == Format::Json {
-            screen::note(&format!("{said}\n"));
+        let mut sources = source::open(&self.files, self.follow)?;
+        if self.follow {
+            return database::block_on(follow(&mut sources, &mut waits, self.format));
         }
+        for source in &mut sources {
+            let mut take = |record| drop(waits.take(record));
+            source.read(&mut take)?;
+            source.finish(&mut take);
+        }
+        if waits.records == 0 {
+            let why = "no message of a PostgreSQL server: name its log, in the format stderr, csvlog or jsonlog";
+            return Err(Failure::Input(why.to_owned()));
+        }
+        if let Some(said) = report::language_note(&waits) {
+            if waits.locks.is_empty() {
+                return Err(Failure::Input(said));
+            }
+            if self.format == Format::Json {
+                screen::note(&format!("{said}\n"));
+            }
+        }
+        let text = match self.format {
+            Format::Text => report::table(&waits, self.output.width()),
+            Format::Json => waits_json::write(&waits),
+        };
+        self.output.write(&text)?;
+        Ok(true)
     }
-    let text = match format {
-        Format::Json => waits_json::write(&waits),
-        _ => report::table(&waits, screen::width(None)),
-    };
-    screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
-    Ok(true)
 }
 
 /// The names of a server's databases, by their numbers.
 fn databases(address: &str) -> Result<BTreeMap<u32, String>, Failure> {
     const DATABASES: &str = "SELECT d.oid, d.datname FROM pg_catalog.pg_database AS d";
-    database::block_on(async {
-        let (client, connection) = database::connect(address).await?;
-        let connection = tokio::spawn(async move { drop(connection.await) });
-        let answer = database::with_timeout(client.simple_query(DATABASES)).await?;
-        let answer = answer.map_err(|error| database::failure(&error))?;
-        connection.abort();
-        let databases = answer.into_iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => {
-                Some((row.get(0)?.parse().ok()?, row.get(1)?.to_owned()))
-            }
-            _ => None,
-        });
-        Ok(databases.collect())
-    })
+    let rows = database::query(address, DATABASES)?;
+    let database = |row: &SimpleQueryRow| Some((row.get(0)?.parse().ok()?, row.get(1)?.to_owned()));
+    Ok(rows.iter().filter_map(database).collect())
 }
 
 /// Prints incidents as they are logged, until Ctrl-C, the end of standard input, or the end of what reads the output.
@@ -106,8 +125,8 @@ async fn follow(
             let mut take = |record| {
                 if let Some(incident) = waits.take(record) {
                     text.push_str(&match format {
+                        Format::Text => report::line(waits, &incident),
                         Format::Json => waits_json::line(waits, &incident),
-                        _ => report::line(waits, &incident),
                     });
                 }
             };
@@ -121,11 +140,11 @@ async fn follow(
                 source.rotate(&mut take)?;
             }
         }
-        if let Some(said) = report::foreign(waits).filter(|_| !is_noted) {
+        if let Some(said) = report::language_note(waits).filter(|_| !is_noted) {
             is_noted = true;
             screen::note(&format!("{said}\n"));
         }
-        if !text.is_empty() && !screen::is_read(&text)? {
+        if !text.is_empty() && !screen::print(&text)? {
             return Ok(true);
         }
         if sources.iter().all(Source::is_over) {

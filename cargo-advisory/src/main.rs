@@ -1,6 +1,6 @@
 //! The `cargo advisory` command: what a program locks, whether its locks can collide, and who holds them now.
 //!
-//! `command` describes the command line and runs the subcommand. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one
+//! `command` has the subcommands, each of which describes its own arguments, and `cli` those that they share. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one
 //! file and `inventory` collects the lock sites; `table`, `json`, `markdown` and `report` write them. `check` looks for `finding`s, `graph` draws
 //! what tests have recorded, `locks`, `lease` and `doctor` look at a `database`, and
 //! `log` reads what its server has logged. `migration` prints SQL, such as the trigger of a `guard`.
@@ -45,11 +45,7 @@ use std::process::ExitCode;
 use screen::ERROR;
 
 fn main() -> ExitCode {
-    let matches = command::command().get_matches_from(words(env::args_os()));
-    let Some((_, advisory)) = matches.subcommand() else {
-        return ExitCode::from(2);
-    };
-    match command::run(advisory) {
+    match command::run(&words(env::args_os())) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(failure) => {

@@ -2,51 +2,82 @@
 
 mod require;
 
-use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Table};
+use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP};
 use advisory_runtime::sql_functions::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};
-use clap::ArgMatches;
+use clap::{Args, Subcommand};
 
+use crate::cli::{self, Output};
 use crate::failure::Failure;
-use crate::{cli, screen};
 
-/// Runs `cargo advisory migration`.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let (sql, matches) = match matches.subcommand() {
-        Some(("lease", matches)) => (lease(matches)?, matches),
-        Some(("keys", matches)) => (keys(matches), matches),
-        Some(("require", matches)) => (require::sql(matches)?, matches),
-        _ => {
-            return Err(Failure::Input(
-                "no migration: write `lease`, `keys` or `require`".to_owned(),
-            ));
+/// Prints the SQL of a migration: `lease`, `keys` or `require`
+#[derive(Args)]
+#[command(
+    arg_required_else_help = true,
+    long_about = "Prints the SQL of a migration, for a folder of Diesel migrations:\n\n    diesel migration generate advisory_lease\n    \
+                  cargo advisory migration lease -o migrations/*_advisory_lease/up.sql\n    \
+                  cargo advisory migration lease --down -o migrations/*_advisory_lease/down.sql"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    migration: Migration,
+}
+
+#[derive(Subcommand)]
+enum Migration {
+    /// The lease table
+    Lease {
+        #[arg(
+            long,
+            help = "Its name, such as `app_lease` or `locks.app_lease` [default: public.advisory_lease]"
+        )]
+        table: Option<String>,
+        /// Prints `down.sql`, which drops the table, and with it the last fencing token
+        #[arg(long)]
+        down: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// SQL functions that compute the same keys in other programs, such as `advisory_key('booking:42')`
+    Keys {
+        /// Prints `down.sql`, which drops the functions
+        #[arg(long)]
+        down: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    Require(require::Arguments),
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        match &self.migration {
+            Migration::Lease {
+                table,
+                down,
+                output,
+            } => output.write(&lease(table.as_ref(), *down)?)?,
+            Migration::Keys {
+                down: false,
+                output,
+            } => output.write(ADVISORY_KEYS_UP)?,
+            Migration::Keys { down: true, output } => output.write(ADVISORY_KEYS_DOWN)?,
+            Migration::Require(require) => require.run()?,
         }
-    };
-    screen::write(cli::path(matches, "output").map(AsRef::as_ref), &sql)?;
-    Ok(true)
+        Ok(true)
+    }
 }
 
 /// The table of leases.
-fn lease(matches: &ArgMatches) -> Result<String, Failure> {
-    let is_down = matches.get_flag("down");
-    let Some(name) = matches.get_one::<String>("table") else {
+fn lease(name: Option<&String>, is_down: bool) -> Result<String, Failure> {
+    // The default one as the file has it, with its comments.
+    if name.is_none() {
         let sql = if is_down {
             ADVISORY_LEASE_DOWN
         } else {
             ADVISORY_LEASE_UP
         };
         return Ok(sql.to_owned());
-    };
-    let table = Table::new().named(name);
-    let table = table.map_err(|error| Failure::Input(error.to_string()))?;
+    }
+    let table = cli::lease_table(name)?;
     Ok(if is_down { table.down() } else { table.up() })
-}
-
-/// The functions that give other programs the same keys.
-fn keys(matches: &ArgMatches) -> String {
-    let sql = if matches.get_flag("down") {
-        ADVISORY_KEYS_DOWN
-    } else {
-        ADVISORY_KEYS_UP
-    };
-    sql.to_owned()
 }

@@ -7,16 +7,19 @@ mod order;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use advisory_pattern::Record;
 use advisory_pattern::order::cycles;
-use clap::ArgMatches;
+use clap::Args;
 
 use crate::check::{collisions, key_changes, registry};
+use crate::cli::Output;
 use crate::failure::Failure;
 use crate::finding::Finding;
 use crate::inventory::{Inventory, file_line, keys, path};
-use crate::{cli, graph, json, screen, selection};
+use crate::selection::Artifacts;
+use crate::{graph, json};
 use html::{code, escaped};
 
 /// The page's style: readable on a phone and in the dark.
@@ -32,32 +35,54 @@ struct Changes {
     sites: Vec<Finding>,
 }
 
-/// Runs `cargo advisory report`.
-pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let inventory = selection::inventory_to_check(matches)?;
-    let mut findings = collisions::within(&inventory)?;
-    for file in cli::paths(matches, "with") {
-        let other = json::read_file(&file)?;
-        findings.extend(collisions::between(&inventory, &other, &file)?);
-    }
-    let changes = match cli::path(matches, "against") {
-        Some(file) => {
-            let old = json::read_file(file)?;
-            Some(Changes {
-                file: file.display().to_string(),
-                keys: key_changes::find(&inventory, &old, file, &[]),
-                sites: registry::compare_sites(&inventory, &old, file),
-            })
+/// Writes one page (HTML) with all locks of a program: by component, in which order, with findings and changes
+///
+/// It shows the locks by component, the order in which tests acquire them, the collisions, and what has changed since a release. The
+/// file has no script and loads nothing, so it can be mailed or published by CI.
+///
+/// Findings are on the page; `check` is what fails.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    output: Output,
+    /// The order of locks that tests have recorded in the file that `ADVISORY_LOCK_ORDER` names
+    #[arg(long, value_name = "FILE")]
+    from: Vec<PathBuf>,
+    /// The inventory (JSON) of another service on the same database
+    #[arg(long, value_name = "FILE")]
+    with: Vec<PathBuf>,
+    /// The inventory (JSON) of an earlier release
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    #[command(flatten)]
+    artifacts: Artifacts,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self) -> Result<bool, Failure> {
+        let inventory = self.artifacts.inventory_to_check()?;
+        let mut findings = collisions::within(&inventory)?;
+        for file in &self.with {
+            let other = json::read_file(file)?;
+            findings.extend(collisions::between(&inventory, &other, file)?);
         }
-        None => None,
-    };
-    let edges = graph::read(&cli::paths(matches, "from"))?;
-    let cycles = cycles(&edges);
-    let order = order::section(&edges, &cycles);
-    let page = page(&inventory, &findings, changes.as_ref(), &order);
-    let to = cli::path(matches, "output").map(AsRef::as_ref);
-    screen::write(to, &page)?;
-    Ok(true)
+        let changes = match &self.against {
+            Some(file) => {
+                let old = json::read_file(file)?;
+                Some(Changes {
+                    file: file.display().to_string(),
+                    keys: key_changes::find(&inventory, &old, file, &[]),
+                    sites: registry::compare_sites(&inventory, &old, file),
+                })
+            }
+            None => None,
+        };
+        let edges = graph::read(&self.from)?;
+        let order = order::section(&edges, &cycles(&edges));
+        let page = page(&inventory, &findings, changes.as_ref(), &order);
+        self.output.write(&page)?;
+        Ok(true)
+    }
 }
 
 fn page(

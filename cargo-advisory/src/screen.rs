@@ -1,11 +1,12 @@
 //! The output: where it goes, how wide it can be, and whether it has colours.
 //!
-//! Styles are always written; `anstream` removes them in a pipe, in a file, or with `NO_COLOR`.
+//! Styles are always written; `anstream` removes them in a pipe, in a file, with `NO_COLOR`, or as `--color` says.
 
 use std::fs;
 use std::io::{self, Write};
+#[cfg(unix)]
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process;
 
 use anstyle::{AnsiColor, Style};
 
@@ -22,7 +23,11 @@ pub(crate) const FRAME: Style = AnsiColor::Blue.on_default().bold();
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {
-        let letter = if steers(letter) { ' ' } else { letter };
+        let letter = if controls_terminal(letter) {
+            ' '
+        } else {
+            letter
+        };
         // Queries have several lines, and indentation.
         if !(letter == ' ' && line.ends_with(' ')) {
             line.push(letter);
@@ -33,14 +38,14 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Whether a character controls a terminal instead of being displayed: control characters, and those that change the direction of
 /// the text after them or are invisible.
-pub(crate) fn steers(letter: char) -> bool {
+pub(crate) fn controls_terminal(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// A text from outside of this program, in which nothing controls a terminal: unlike [`one_line`], with all its spaces and lines.
 pub(crate) fn printable(text: &str) -> String {
-    text.replace(|letter| letter != '\n' && steers(letter), " ")
+    text.replace(|letter| letter != '\n' && controls_terminal(letter), " ")
 }
 
 /// A word for a shell, in a command that people copy.
@@ -71,43 +76,41 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
         fs::create_dir_all(folder).map_err(|error| fails("create the folder", folder, error))?;
         return replace(path, &text).map_err(|error| fails("write", path, error));
     }
-    is_read(text).map(drop)
+    print(text).map(drop)
 }
 
 /// Replaces the file as a whole, so that a write that fails leaves it as it was. A device or a pipe is written to.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let is_there = match fs::metadata(path) {
-        Ok(there) if !there.is_file() => return fs::write(path, text),
-        there => there.is_ok(),
-    };
     let mut path = path.to_owned();
-    let mut permissions = None;
-    if is_there {
-        // The file behind a link, if it may be written.
-        path = fs::canonicalize(path)?;
-        let file = fs::OpenOptions::new().write(true).open(&path)?;
-        permissions = Some(file.metadata()?.permissions());
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", process::id()));
-    let beside = path.with_file_name(name);
-    // Where no file can be created beside it, or renamed to it, as in a container that mounts only this file.
-    let directly = |_| fs::write(&path, text);
-    let mut file = match fs::File::create(&beside) {
-        Ok(file) => file,
-        Err(error) => return directly(error),
+    let mut new = tempfile::Builder::new();
+    new.prefix(".advisory-");
+    // What a new file has, before the process's mask.
+    #[cfg(unix)]
+    new.permissions(fs::Permissions::from_mode(0o666));
+    let before = match fs::metadata(&path) {
+        Ok(there) if !there.is_file() => return fs::write(path, text),
+        Ok(there) => {
+            // The file behind a link, if it may be written.
+            path = fs::canonicalize(path)?;
+            fs::OpenOptions::new().write(true).open(&path)?;
+            Some(there.permissions())
+        }
+        Err(_) => None,
     };
-    let prepared = file.write_all(text.as_bytes()).and_then(|()| {
-        permissions.map_or(Ok(()), |as_before| fs::set_permissions(&beside, as_before))
-    });
-    let written = prepared.and_then(|()| fs::rename(&beside, &path).or_else(directly));
-    // It is there only if it was not renamed.
-    drop(fs::remove_file(&beside));
-    written
+    // Where no file can be created beside it, or renamed to it, as in a container that mounts only this file.
+    let directly = || fs::write(&path, text);
+    let Ok(mut file) = new.tempfile_in(path.with_file_name("")) else {
+        return directly();
+    };
+    file.write_all(text.as_bytes())?;
+    if let Some(permissions) = before {
+        file.as_file().set_permissions(permissions)?;
+    }
+    file.persist(&path).map(drop).or_else(|_| directly())
 }
 
 /// Writes to the standard output; returns whether it is still open for reading, unlike with `cargo advisory dump | head`.
-pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
+pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     match anstream::stdout().write_all(text.as_bytes()) {
         Ok(()) => Ok(true),
         Err(error) if is_gone(&error) => Ok(false),

@@ -4,159 +4,138 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
+use crate::cargo;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
-use crate::{cargo, cli};
 
-/// The heading of the flags in the help.
-const HEADING: &str = "Selection (as for `cargo build`)";
-
-/// How many values a flag takes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    Nothing,
-    One,
-    Many,
-}
-
-#[derive(Clone, Copy)]
-struct Flag {
-    name: &'static str,
-    short: Option<char>,
-    takes: Takes,
-    value: &'static str,
-    help: &'static str,
-}
-
-const fn flag(name: &'static str, help: &'static str) -> Flag {
-    Flag {
-        name,
-        short: None,
-        takes: Takes::Nothing,
-        value: "",
-        help,
-    }
-}
-
-const fn option(name: &'static str, takes: Takes, value: &'static str, help: &'static str) -> Flag {
-    Flag {
-        name,
-        short: None,
-        takes,
-        value,
-        help,
-    }
-}
-
-const fn short(short: char, flag: Flag) -> Flag {
-    Flag {
-        short: Some(short),
-        ..flag
-    }
-}
-
-use Takes::{Many, One};
-
-const FLAGS: [Flag; 25] = [
-    short('p', option("package", Many, "SPEC", "Package to build")),
-    flag("workspace", "All packages of the workspace"),
-    option("exclude", Many, "SPEC", "Package to leave out"),
-    flag("lib", "Only the library"),
-    flag("bins", "All programs"),
-    option("bin", Many, "NAME", "Only this program"),
-    flag("examples", "All examples"),
-    option("example", Many, "NAME", "Only this example"),
-    flag("tests", "All test programs"),
-    option("test", Many, "NAME", "Only this test program"),
-    flag("all-targets", "All targets"),
-    short(
-        'F',
-        option("features", Many, "FEATURES", "Features to enable"),
+/// The flags of `cargo build`: the name, the letter, the value's name and the help. A table, because they are only passed on.
+const FLAGS: [(&str, &str, &str, &str); 25] = [
+    ("package", "p", "SPEC", "Package to build"),
+    ("workspace", "", "", "All packages of the workspace"),
+    ("exclude", "", "SPEC", "Package to leave out"),
+    ("lib", "", "", "Only the library"),
+    ("bins", "", "", "All programs"),
+    ("bin", "", "NAME", "Only this program"),
+    ("examples", "", "", "All examples"),
+    ("example", "", "NAME", "Only this example"),
+    ("tests", "", "", "All test programs"),
+    ("test", "", "NAME", "Only this test program"),
+    ("all-targets", "", "", "All targets"),
+    ("features", "F", "FEATURES", "Features to enable"),
+    ("all-features", "", "", "All features"),
+    (
+        "no-default-features",
+        "",
+        "",
+        "Without the default features",
     ),
-    flag("all-features", "All features"),
-    flag("no-default-features", "Without the default features"),
-    short('r', flag("release", "With the release profile")),
-    option("profile", One, "NAME", "With this profile"),
-    option("target", Many, "TRIPLE", "For this target"),
-    option("target-dir", One, "DIRECTORY", "Where artifacts go"),
-    option("manifest-path", One, "PATH", "Path to Cargo.toml"),
-    short('j', option("jobs", One, "N", "Parallel jobs")),
-    option("config", Many, "KEY=VALUE", "Configuration value"),
-    flag("locked", "Cargo.lock must not change"),
-    flag("offline", "Without the network"),
-    flag("frozen", "`--locked` and `--offline`"),
-    short('q', flag("quiet", "Without cargo's own messages")),
+    ("release", "r", "", "With the release profile"),
+    ("profile", "", "NAME", "With this profile"),
+    ("target", "", "TRIPLE", "For this target"),
+    ("target-dir", "", "DIRECTORY", "Where artifacts go"),
+    ("manifest-path", "", "PATH", "Path to Cargo.toml"),
+    ("jobs", "j", "N", "Parallel jobs"),
+    ("config", "", "KEY=VALUE", "Configuration value"),
+    ("locked", "", "", "Cargo.lock must not change"),
+    ("offline", "", "", "Without the network"),
+    ("frozen", "", "", "`--locked` and `--offline`"),
+    ("quiet", "q", "", "Without cargo's own messages"),
 ];
 
-/// Adds the flags to a subcommand.
-pub(crate) fn arguments(command: Command) -> Command {
-    let flags = FLAGS.iter().map(|flag| {
-        let arg = Arg::new(flag.name).long(flag.name).help(flag.help);
-        let arg = match flag.takes {
-            Takes::Nothing => arg.action(ArgAction::SetTrue),
-            One => arg.value_name(flag.value),
-            Many => arg.value_name(flag.value).action(ArgAction::Append),
-        };
-        let arg = flag.short.into_iter().fold(arg, Arg::short);
-        arg.help_heading(HEADING)
-    });
-    command.args(flags).arg(
-        Arg::new("rest")
+/// More flags, behind `--`.
+const REST: &str = "rest";
+
+/// The flags for `cargo build`, as given.
+pub(crate) struct Selection(Vec<String>);
+
+impl Selection {
+    /// Builds, and gives the files.
+    pub(crate) fn build(&self) -> Result<Vec<PathBuf>, Failure> {
+        cargo::build(&self.0)
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.0.iter().any(|flag| flag == "--quiet")
+    }
+}
+
+impl Args for Selection {
+    fn augment_args(command: Command) -> Command {
+        let flags = FLAGS.map(|(name, letter, value, help)| {
+            let arg = Arg::new(name).long(name).help(help);
+            let arg = match value {
+                "" => arg.action(ArgAction::SetTrue),
+                value => arg.value_name(value).action(ArgAction::Append),
+            };
+            arg.short(letter.chars().next())
+                .help_heading("Selection (as for `cargo build`)")
+        });
+        let rest = Arg::new(REST)
             .value_name("FLAGS")
             .last(true)
             .num_args(0..)
             .allow_hyphen_values(true)
-            .help("More flags for `cargo build`"),
-    )
-}
-
-/// Adds the alternative to building.
-pub(crate) fn artifact() -> Arg {
-    Arg::new("artifact")
-        .long("artifact")
-        .value_name("FILE")
-        .action(ArgAction::Append)
-        .value_parser(value_parser!(PathBuf))
-        .value_hint(ValueHint::FilePath)
-        .conflicts_with_all(FLAGS.iter().map(|flag| flag.name).chain(["rest"]))
-        .help("Reads a program, library or archive instead of building")
-}
-
-/// Reads the artifacts that are named, or else builds and reads those of the selection.
-pub(crate) fn inventory(matches: &ArgMatches) -> Result<Inventory, Failure> {
-    let named = cli::paths(matches, "artifact");
-    if named.is_empty() {
-        return Inventory::read(&cargo::build(&flags(matches))?);
+            .help("More flags for `cargo build`");
+        command.args(flags).arg(rest)
     }
-    Inventory::read(&named)
-}
 
-/// Reads the same for an answer that depends on the lock sites: each artifact that is named must have some.
-pub(crate) fn inventory_to_check(matches: &ArgMatches) -> Result<Inventory, Failure> {
-    let named = cli::paths(matches, "artifact");
-    if named.is_empty() {
-        return inventory(matches);
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
     }
-    Inventory::read_named(&named)
 }
 
-/// Gives the flags for `cargo build`.
-pub(crate) fn flags(matches: &ArgMatches) -> Vec<String> {
-    let mut flags = Vec::new();
-    for flag in &FLAGS {
-        if flag.takes == Takes::Nothing {
-            if matches.get_flag(flag.name) {
-                flags.push(format!("--{}", flag.name));
+impl FromArgMatches for Selection {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Vec::new();
+        for (name, _, value, _) in FLAGS {
+            if value.is_empty() {
+                flags.extend(matches.get_flag(name).then(|| format!("--{name}")));
+            } else {
+                let values = matches.get_many::<String>(name).into_iter().flatten();
+                flags.extend(values.map(|value| format!("--{name}={value}")));
             }
-            continue;
         }
-        for value in matches.get_many::<String>(flag.name).into_iter().flatten() {
-            flags.push(format!("--{}={value}", flag.name));
-        }
+        let rest = matches.get_many::<String>(REST).into_iter().flatten();
+        flags.extend(rest.cloned());
+        Ok(Self(flags))
     }
-    let rest = matches.get_many::<String>("rest");
-    flags.extend(rest.into_iter().flatten().cloned());
-    flags
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+// The artifacts that are named, or else the selection to build.
+#[derive(Args)]
+pub(crate) struct Artifacts {
+    /// Reads a program, library or archive instead of building
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = FLAGS.map(|flag| flag.0).into_iter().chain([REST])
+    )]
+    artifact: Vec<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+impl Artifacts {
+    /// Reads the artifacts that are named, or else builds and reads those of the selection.
+    pub(crate) fn inventory(&self) -> Result<Inventory, Failure> {
+        if self.artifact.is_empty() {
+            return Inventory::read(&self.selection.build()?);
+        }
+        Inventory::read(&self.artifact)
+    }
+
+    /// Reads the same for an answer that depends on the lock sites: each artifact that is named must have some.
+    pub(crate) fn inventory_to_check(&self) -> Result<Inventory, Failure> {
+        if self.artifact.is_empty() {
+            return self.inventory();
+        }
+        Inventory::read_named(&self.artifact)
+    }
 }

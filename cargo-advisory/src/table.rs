@@ -131,7 +131,7 @@ mod tests {
             let text = write(&Inventory::of([site.clone()]), width);
             let text = anstream::adapter::strip_str(&text).to_string();
             let text = text.replace('\n', "");
-            assert!(!text.contains(crate::screen::steers), "{text:?}");
+            assert!(!text.contains(crate::screen::controls_terminal), "{text:?}");
         }
     }
 

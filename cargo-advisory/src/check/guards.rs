@@ -73,7 +73,7 @@ async fn compare(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>,
             }
             let wrong = match Table::parse(written) {
                 Err(why) => vec![why],
-                Ok(table) => wrong(client, &table, &known, derivation, &lock_name(site)).await?,
+                Ok(table) => problems(client, &table, &known, derivation, &lock_name(site)).await?,
             };
             if !wrong.is_empty() {
                 findings.push(finding(site, written, &wrong));
@@ -103,7 +103,7 @@ fn finding(site: &Record, table: &str, why: &[String]) -> Finding {
 }
 
 /// What is wrong with the triggers of the table, and of the tables below it; nothing if they guard it by one of the keys.
-async fn wrong(
+async fn problems(
     client: &Client,
     table: &Table,
     known: &[LockedKey],

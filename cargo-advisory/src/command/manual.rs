@@ -1,39 +1,35 @@
-//! The command line of `manual`, and the pages that it writes.
+//! Writes manual pages: `cargo advisory manual`.
 
 use std::fs;
 use std::path::PathBuf;
 
-use clap::{Arg, ArgMatches, Command, ValueHint, value_parser};
+use clap::{Args, ValueHint};
 
-use crate::cli::{self, NAME};
 use crate::failure::Failure;
 
-pub(super) fn define(command: Command) -> Command {
-    command
-        .about("Writes manual pages for `man`")
-        .long_about(
-            "Writes a manual page for the command and one for each subcommand into a folder, which it creates. In a folder `man1` \
-             on the `MANPATH`, `man cargo-advisory-locks` shows them.",
-        )
-        .arg(
-            Arg::new("folder")
-                .value_name("FOLDER")
-                .required(true)
-                .value_parser(value_parser!(PathBuf))
-                .value_hint(ValueHint::DirPath)
-                .help("Where the pages are written"),
-        )
+/// Writes manual pages for `man`
+///
+/// There is one for the command and one for each subcommand, in a folder that it creates. In a folder `man1` on the `MANPATH`,
+/// `man cargo-advisory-locks` shows them.
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Where the pages are written
+    #[arg(value_hint = ValueHint::DirPath)]
+    folder: PathBuf,
 }
 
-pub(super) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    if let Some(folder) = cli::path(matches, "folder") {
+impl Arguments {
+    pub(super) fn run(&self) -> Result<bool, Failure> {
         // A user writes two words; the files are named with hyphens.
-        let command = super::advisory(NAME).bin_name("cargo advisory");
-        fs::create_dir_all(folder)
-            .and_then(|()| clap_mangen::generate_to(command, folder))
+        let command = super::advisory().bin_name("cargo advisory");
+        fs::create_dir_all(&self.folder)
+            .and_then(|()| clap_mangen::generate_to(command, &self.folder))
             .map_err(|error| {
-                Failure::file(folder, format_args!("cannot write the pages: {error}"))
+                Failure::file(
+                    &self.folder,
+                    format_args!("cannot write the pages: {error}"),
+                )
             })?;
+        Ok(true)
     }
-    Ok(true)
 }

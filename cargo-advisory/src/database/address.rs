@@ -2,10 +2,31 @@
 
 use std::env;
 
+use clap::Args;
+
 use super::tls::Tls;
 use crate::failure::Failure;
 
 const VARIABLE: &str = "DATABASE_URL";
+
+// The database to look at.
+#[derive(Args)]
+pub(crate) struct DatabaseUrl {
+    #[arg(
+        long,
+        value_name = "URL",
+        global = true,
+        help = "The database [default: `DATABASE_URL` from the environment or a `.env`]"
+    )]
+    database_url: Option<String>,
+}
+
+impl DatabaseUrl {
+    /// Gives the URL, or the one of the environment.
+    pub(crate) fn find(&self) -> Result<String, Failure> {
+        find(self.database_url.as_ref())
+    }
+}
 
 /// Finds the database's address.
 pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
@@ -124,21 +145,8 @@ fn setting(text: &str) -> Option<(&str, String, &str)> {
 
 /// Decodes a name or a value of a URL: `%2F` is `/`.
 fn decoded(value: &str) -> String {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let Some((plain, behind)) = rest.split_once('%') {
-        bytes.extend(plain.bytes());
-        let byte = behind.get(..2).map(|digits| u8::from_str_radix(digits, 16));
-        if let Some(Ok(byte)) = byte {
-            bytes.push(byte);
-            rest = &behind[2..];
-        } else {
-            bytes.push(b'%');
-            rest = behind;
-        }
-    }
-    bytes.extend(rest.bytes());
-    String::from_utf8_lossy(&bytes).into_owned()
+    let bytes = percent_encoding::percent_decode_str(value);
+    bytes.decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

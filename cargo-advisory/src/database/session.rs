@@ -89,7 +89,7 @@ pub(crate) async fn connect(
         config.password(password);
     }
     let mut opened = Box::pin(open(&config, connector.clone()));
-    let opened = match timeout(PATIENCE, &mut opened).await {
+    let opened = match timeout(POOLER_TIMEOUT, &mut opened).await {
         Ok(opened) => opened,
         Err(_) if is_pooler(&config, connector).await => {
             return Err(Failure::Input(format!(
@@ -117,9 +117,9 @@ pub(crate) async fn connect(
 }
 
 /// How long a pooler has for its first answer. The server itself may take longer.
-const PATIENCE: Duration = Duration::from_millis(1_200);
+const POOLER_TIMEOUT: Duration = Duration::from_millis(1_200);
 /// How long a pooler has to say that it is one.
-const PROBE: Duration = Duration::from_millis(500);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 /// What pgbouncer says if it has no connection.
 const POOLER_ERRORS: [&str; 3] = [
     "max_client_conn",
@@ -151,7 +151,7 @@ async fn open(
 async fn is_pooler(config: &Config, connector: MakeRustlsConnect) -> bool {
     let mut config = config.clone();
     config.dbname("pgbouncer");
-    match timeout(PROBE, config.connect(connector)).await {
+    match timeout(PROBE_TIMEOUT, config.connect(connector)).await {
         Ok(Ok(_)) => true,
         Ok(Err(error)) => error.code() == Some(&SqlState::PROTOCOL_VIOLATION),
         Err(_) => false,

@@ -5,9 +5,9 @@ use std::time::Duration;
 use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
 
-use super::facts::{Facts, rows};
+use super::facts::Facts;
 use super::{Finding, Level};
-use crate::database::identifier;
+use crate::database::{identifier, rows};
 use crate::duration::short;
 use crate::failure::Failure;
 use crate::guard::literal;

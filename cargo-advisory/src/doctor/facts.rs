@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::Client;
 
-use crate::database::{chain, with_timeout};
+use crate::database::rows;
 use crate::failure::Failure;
 use crate::screen::one_line;
 
@@ -89,15 +89,4 @@ impl Facts {
             _ => Duration::from_secs(self.number(name)),
         }
     }
-}
-
-/// The rows of a query that has nothing to bind.
-pub(super) async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
-    let answer = with_timeout(client.simple_query(query)).await?;
-    let answer = answer.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
-    let rows = answer.into_iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    });
-    Ok(rows.collect())
 }

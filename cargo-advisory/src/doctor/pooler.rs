@@ -10,9 +10,9 @@ use advisory_runtime::cancel::told_process_id;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
-use super::facts::{Facts, rows};
+use super::facts::Facts;
 use super::{Finding, Level, alter_role};
-use crate::database::{chain, connect, with_timeout};
+use crate::database::{chain, connect, rows, with_timeout};
 use crate::failure::Failure;
 use crate::screen::one_line;
 

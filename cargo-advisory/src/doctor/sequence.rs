@@ -3,9 +3,9 @@
 use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
 
-use super::facts::{Facts, rows};
+use super::facts::Facts;
 use super::{Finding, Level};
-use crate::database::identifier;
+use crate::database::{identifier, rows};
 use crate::failure::Failure;
 
 /// Compares the sequence with the tokens in the table.

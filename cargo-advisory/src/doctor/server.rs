@@ -2,8 +2,9 @@
 
 use tokio_postgres::{Client, SimpleQueryRow};
 
-use super::facts::{Facts, rows};
+use super::facts::Facts;
 use super::{Finding, Level, alter_system};
+use crate::database::rows;
 use crate::failure::Failure;
 use crate::screen::one_line;
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::key_sql::KeySql;
 use super::{Guard, literal};
+use crate::database::identifier;
 use crate::screen::one_line;
 
 /// PostgreSQL truncates longer names.
@@ -17,7 +18,7 @@ impl Guard {
     pub(crate) fn up(&self) -> Result<String, String> {
         let body = self.body()?;
         let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
-        let trigger = super::identifier(&self.trigger_name());
+        let trigger = identifier(&self.trigger_name());
         let is_fixed = self.is_fixed();
         let below = self.below();
         let mut text = format!(
@@ -61,10 +62,10 @@ impl Guard {
     /// table, also to later ones, and no other trigger.
     fn below(&self) -> String {
         let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
-        let trigger = super::identifier(&self.trigger_name());
+        let trigger = identifier(&self.trigger_name());
         let regclass = format!("{}::pg_catalog.regclass", literal(&table));
         let (comment, of_rows, when, columns, which) = if self.is_fixed() {
-            let rows = super::identifier(&name(&[PREFIX, &self.lock, "rows"]));
+            let rows = identifier(&name(&[PREFIX, &self.lock, "rows"]));
             (
                 "-- A write to a partition or to an inheritance child does not fire its parent's trigger for statements. The trigger for rows\n\
                  -- binds partitions, later ones too; `TRUNCATE` of a partition and writes to children need a trigger on each table.\n",

@@ -1,4 +1,4 @@
-//! Finds the text behind a number: which of these values, in one of these patterns, has it?
+//! Finds the text behind a number, by trying values in patterns.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,14 +9,16 @@ use advisory_pattern::{
     Derivation, Filter, Part, Pattern, Placeholder, Shape, escape, parse, split_pair_text,
 };
 use advisory_runtime::Key;
-use clap::ArgMatches;
-use tokio_postgres::SimpleQueryMessage;
+use serde_json::json;
 
+use super::Arguments;
 use super::days::days;
-use crate::database::{self, connect, failure, with_timeout};
+use crate::cli::Format;
+use crate::database::{self, DatabaseUrl};
 use crate::failure::Failure;
+use crate::json::VERSION;
 use crate::locks::hex;
-use crate::screen::{self, BOLD, DIM, KEY, one_line};
+use crate::screen::{BOLD, DIM, KEY, one_line};
 
 /// More texts than this are not tried.
 const MOST: usize = 50_000_000;
@@ -80,67 +82,82 @@ impl Wanted {
     }
 }
 
-/// Runs `cargo advisory key --find`; `false` if no text has the number.
-pub(super) fn run(matches: &ArgMatches, number: &str) -> Result<bool, Failure> {
-    let wanted = Wanted::read(number)?;
-    let patterns: Vec<&String> = matches.get_many("pattern").into_iter().flatten().collect();
-    let sources: Vec<&String> = matches.get_many("values").into_iter().flatten().collect();
-    let (mut found, mut tried) = (Vec::new(), 0);
-    for written in patterns {
-        let (first, text) = match split_pair_text(written) {
-            Some((first, second)) => (Some(first), second),
-            None => (None, written.as_str()),
+impl Arguments {
+    /// Runs `cargo advisory key --find`; `false` if no text has the number.
+    pub(super) fn find(&self, number: &str) -> Result<bool, Failure> {
+        let wanted = Wanted::read(number)?;
+        let (mut found, mut tried) = (Vec::new(), 0);
+        for written in &self.pattern {
+            let (first, text) = match split_pair_text(written) {
+                Some((first, second)) => (Some(first), second),
+                None => (None, written.as_str()),
+            };
+            let pattern = parse(text).map_err(|errors| {
+                let why = errors.first().map(ToString::to_string);
+                Failure::Input(format!(
+                    "the pattern `{}`: {}",
+                    one_line(written),
+                    why.unwrap_or_default()
+                ))
+            })?;
+            let columns = columns(&pattern, &self.values, &self.database_url)?;
+            tried += search(&pattern, &columns, |text| {
+                if let Some(way) = wanted.derivation(first, text) {
+                    let text = first.map_or_else(
+                        || text.to_owned(),
+                        |first| advisory_pattern::pair_text(first, text),
+                    );
+                    found.push((text, way));
+                }
+            })?;
+        }
+        let answer = match self.format {
+            Format::Text => answer(number, &found, tried),
+            Format::Json => as_json(number, &found, tried),
         };
-        let pattern = parse(text).map_err(|errors| {
-            let why = errors.first().map(ToString::to_string);
-            Failure::Input(format!(
-                "the pattern `{}`: {}",
-                one_line(written),
-                why.unwrap_or_default()
-            ))
-        })?;
-        let columns = columns(&pattern, &sources, matches)?;
-        tried += search(&pattern, &columns, |text| {
-            if let Some(way) = wanted.derivation(first, text) {
-                found.push((first, text.to_owned(), way));
-            }
-        })?;
+        self.output.write(&answer)?;
+        Ok(!found.is_empty())
+    }
+}
+
+/// The texts with the number, each with its derivation.
+fn answer(number: &str, found: &[(String, &'static str)], tried: usize) -> String {
+    let number = one_line(number);
+    if found.is_empty() {
+        return format!(
+            "none of {tried} texts has the number {number}: give other patterns or more values\n"
+        );
     }
     let mut answer = String::new();
-    for (first, text, way) in found.iter().take(SHOWN) {
-        let text = first.map_or_else(
-            || text.clone(),
-            |first| advisory_pattern::pair_text(first, text),
-        );
+    for (text, way) in found.iter().take(SHOWN) {
+        let text = one_line(text);
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             answer,
-            "{BOLD}{}{BOLD:#} is {KEY}{}{KEY:#}  {DIM}{way}{DIM:#}",
-            one_line(number),
-            one_line(&text)
+            "{BOLD}{number}{BOLD:#} is {KEY}{text}{KEY:#}  {DIM}{way}{DIM:#}"
         );
     }
     if found.len() > SHOWN {
         let _ = writeln!(answer, "and {} more", found.len() - SHOWN);
     }
-    if found.is_empty() {
-        answer = format!(
-            "none of {tried} texts has the number {}: give other patterns or more values\n",
-            one_line(number)
-        );
-    }
-    screen::write(
-        crate::cli::path(matches, "output").map(AsRef::as_ref),
-        &answer,
-    )?;
-    Ok(!found.is_empty())
+    answer
+}
+
+fn as_json(number: &str, found: &[(String, &'static str)], tried: usize) -> String {
+    let found = found
+        .iter()
+        .map(|(key, way)| json!({ "key": key, "derivation": way }));
+    let found: Vec<_> = found.collect();
+    crate::json::pretty(
+        &json!({ "version": VERSION, "wanted": number, "tried": tried, "found": found }),
+    )
 }
 
 /// The values of each placeholder, as they are rendered.
 fn columns(
     pattern: &Pattern,
-    sources: &[&String],
-    matches: &ArgMatches,
+    sources: &[String],
+    database_url: &DatabaseUrl,
 ) -> Result<Vec<(String, Vec<String>)>, Failure> {
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     let placeholders: Vec<&Placeholder> = pattern.placeholders().collect();
@@ -161,7 +178,7 @@ fn columns(
                  `{name}=SELECT …`"
             ))
         })?;
-        let values = values(source, matches)?;
+        let values = values(source, database_url)?;
         let rendered = values.iter().flat_map(|value| rendered(placeholder, value));
         columns.push((name, rendered.collect()));
     }
@@ -169,13 +186,13 @@ fn columns(
 }
 
 /// The values of a source: a query, a range of numbers or days, or the lines of a file.
-fn values(source: &str, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
+fn values(source: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure> {
     let source = source.trim();
     let is_query = source
         .get(..7)
         .is_some_and(|start| start.eq_ignore_ascii_case("select "));
     if is_query {
-        return query(source, matches);
+        return query(source, database_url);
     }
     if let Some((from, to)) = source.split_once("..") {
         if let (Ok(from), Ok(to)) = (from.parse::<i64>(), to.parse::<i64>()) {
@@ -200,22 +217,11 @@ fn values(source: &str, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-fn query(query: &str, matches: &ArgMatches) -> Result<Vec<String>, Failure> {
-    let address = database::find(matches.get_one::<String>("database-url"))?;
-    database::block_on(async {
-        let (client, connection) = connect(&address).await?;
-        let connection = tokio::spawn(async move { drop(connection.await) });
-        let read_only = format!("START TRANSACTION READ ONLY; {query}");
-        let answer = with_timeout(client.simple_query(&read_only)).await?;
-        let messages = answer.map_err(|error| failure(&error))?;
-        drop(client);
-        drop(connection.await);
-        let values = messages.into_iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            _ => None,
-        });
-        Ok(values.collect())
-    })
+fn query(query: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure> {
+    let read_only = format!("START TRANSACTION READ ONLY; {query}");
+    let rows = database::query(&database_url.find()?, &read_only)?;
+    let values = rows.iter().filter_map(|row| row.get(0).map(str::to_owned));
+    Ok(values.collect())
 }
 
 /// The texts that a value can become in a key: where the pattern does not say whether the value is a text, with and without escapes.

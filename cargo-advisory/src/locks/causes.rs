@@ -138,7 +138,7 @@ pub(super) fn text(snapshot: &Snapshot, width: Option<usize>) -> String {
         line(
             &mut text,
             &format!(
-                "{rest} more {sessions} {hold} up others: `--filter` and `--json` show them.\n"
+                "{rest} more {sessions} {hold} up others: `--filter` and `--format json` show them.\n"
             ),
         );
     }

@@ -14,7 +14,7 @@ use crate::display_width::cut;
 use crate::duration::short;
 use crate::screen::one_line;
 
-/// How much of a query is shown; `--json` has all of it.
+/// How much of a query is shown; `--format json` has all of it.
 pub(super) const LONGEST_QUERY: usize = 60;
 
 /// The time left of a row that never expires.

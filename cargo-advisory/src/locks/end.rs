@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal};
 
 use advisory_runtime::monitor::{self, Activity, Backend, HolderId, Locks, Signal, State};
-use clap::ArgMatches;
+use clap::{Args, Subcommand, value_parser};
 
 use super::cells::{label, lock_kind, scope_and_mode, who};
 use crate::database::{Session, failure, identifier, with_timeout};
@@ -16,68 +16,78 @@ use crate::screen::{self, BOLD, one_line, plural};
 const ALONE: usize = 3;
 
 /// What to do with a backend.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// Cancel its statement.
-    Cancel,
-    /// Terminate its session.
-    Terminate,
+#[derive(Subcommand)]
+pub(super) enum Action {
+    /// Cancels the statement that a backend runs
+    Cancel(Target),
+    /// Terminates a backend's session, which releases its locks
+    Terminate(Target),
+}
+
+// The backend.
+#[derive(Args)]
+#[command(
+    after_help = "Shows the session, what it holds and what would be lost, and asks. Only for a backend that holds an advisory lock of \
+                  this database, waits for one, or blocks one that does. Needs the backend's own role, or `pg_signal_backend`."
+)]
+pub(super) struct Target {
+    /// The backend's process id, as `locks` shows it
+    #[arg(value_parser = value_parser!(i32).range(1..))]
+    pid: i32,
+    /// Does not ask for confirmation
+    #[arg(short, long)]
+    yes: bool,
 }
 
 impl Action {
-    pub(crate) fn of(word: &str) -> Self {
-        if word == "cancel" {
-            Self::Cancel
-        } else {
-            Self::Terminate
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Cancel(_) => "cancel",
+            Self::Terminate(_) => "terminate",
         }
     }
-}
 
-/// Shows the session and what would be lost, asks, and sends the signal; `true` if it had its effect.
-pub(crate) async fn run(
-    session: &mut Session,
-    locks: &Locks,
-    action: Action,
-    matches: &ArgMatches,
-) -> Result<bool, Failure> {
-    let pid = matches.get_one::<i32>("pid").copied().unwrap_or_default();
-    let Some(backend) = locks.backend(pid) else {
-        let database = one_line(&locks.database);
-        screen::note(&format!(
-            "{pid} holds no advisory lock of database `{database}`, waits for none and blocks nobody: it may have ended. \
-             Nothing was done.\n"
-        ));
-        return Ok(false);
-    };
-    screen::note(&description(locks, backend));
-    if action == Action::Cancel && !may_run(&backend.activity) {
-        screen::note(&format!(
-            "{pid} runs no statement, so there is nothing to cancel. `terminate {pid}` ends its session.\n"
-        ));
-        return Ok(false);
+    /// Shows the session and what would be lost, asks, and sends the signal; `true` if it had its effect.
+    pub(super) async fn run(&self, session: &mut Session, locks: &Locks) -> Result<bool, Failure> {
+        let (Self::Cancel(target) | Self::Terminate(target)) = self;
+        let Target { pid, yes } = *target;
+        let Some(backend) = locks.backend(pid) else {
+            let database = one_line(&locks.database);
+            screen::note(&format!(
+                "{pid} holds no advisory lock of database `{database}`, waits for none and blocks nobody: it may have ended. \
+                 Nothing was done.\n"
+            ));
+            return Ok(false);
+        };
+        screen::note(&description(locks, backend));
+        if matches!(self, Self::Cancel(_)) && !may_run(&backend.activity) {
+            screen::note(&format!(
+                "{pid} runs no statement, so there is nothing to cancel. `terminate {pid}` ends its session.\n"
+            ));
+            return Ok(false);
+        }
+        screen::note(&consequences(&backend.activity, self));
+        let what = match self {
+            Self::Cancel(_) => format!("Cancel the statement of {pid}"),
+            Self::Terminate(_) => format!("End the session of {pid}"),
+        };
+        if !yes && !confirm(&what)? {
+            screen::note("Nothing was done.\n");
+            return Ok(false);
+        }
+        let signal = match self {
+            Self::Cancel(_) => with_timeout(monitor::cancel(session.conn(), backend)).await?,
+            Self::Terminate(_) => with_timeout(monitor::terminate(session.conn(), backend)).await?,
+        };
+        let (is_done, said) = outcome(
+            pid,
+            self,
+            signal.map_err(|error| failure(&error))?,
+            &locks.role,
+        );
+        screen::note(&said);
+        Ok(is_done)
     }
-    screen::note(&consequences(&backend.activity, action));
-    let what = match action {
-        Action::Cancel => format!("Cancel the statement of {pid}"),
-        Action::Terminate => format!("End the session of {pid}"),
-    };
-    if !matches.get_flag("yes") && !confirm(&what)? {
-        screen::note("Nothing was done.\n");
-        return Ok(false);
-    }
-    let signal = match action {
-        Action::Cancel => with_timeout(monitor::cancel(session.conn(), backend)).await?,
-        Action::Terminate => with_timeout(monitor::terminate(session.conn(), backend)).await?,
-    };
-    let (is_done, said) = outcome(
-        pid,
-        action,
-        signal.map_err(|error| failure(&error))?,
-        &locks.role,
-    );
-    screen::note(&said);
-    Ok(is_done)
 }
 
 fn may_run(activity: &Activity) -> bool {
@@ -131,7 +141,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
         )),
         _ => line("it has ended".to_owned()),
     }
-    held(&mut text, locks, pid);
+    describe_locks(&mut text, locks, pid);
     let mut line = |line: String| {
         let _ = writeln!(text, "  {line}");
     };
@@ -162,7 +172,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
 }
 
 /// What it holds, who waits for that, and what it waits for itself.
-fn held(text: &mut String, locks: &Locks, pid: i32) {
+fn describe_locks(text: &mut String, locks: &Locks, pid: i32) {
     let mut line = |line: String| {
         let _ = writeln!(text, "  {line}");
     };
@@ -212,7 +222,7 @@ fn held(text: &mut String, locks: &Locks, pid: i32) {
 }
 
 /// What the signal will do.
-fn consequences(activity: &Activity, action: Action) -> String {
+fn consequences(activity: &Activity, action: &Action) -> String {
     let has_transaction = match activity {
         Activity::Visible {
             transaction_age, ..
@@ -225,10 +235,10 @@ fn consequences(activity: &Activity, action: Action) -> String {
         "no transaction is open, so nothing is rolled back"
     };
     match action {
-        Action::Cancel => "Its statement fails. If a transaction is open, it can then only be rolled back, which releases its locks. Session-level \
+        Action::Cancel(_) => "Its statement fails. If a transaction is open, it can then only be rolled back, which releases its locks. Session-level \
              locks stay.\n"
             .to_owned(),
-        Action::Terminate => format!(
+        Action::Terminate(_) => format!(
             "Its session ends: {rolled_back}, all its locks are released, and its client gets an error.\n"
         ),
     }
@@ -249,13 +259,13 @@ pub(crate) fn confirm(what: &str) -> Result<bool, Failure> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-fn outcome(pid: i32, action: Action, signal: Signal, role: &str) -> (bool, String) {
+fn outcome(pid: i32, action: &Action, signal: Signal, role: &str) -> (bool, String) {
     let (role, grantee) = (one_line(role), identifier(role));
     match (signal, action) {
-        (Signal::Done, Action::Cancel) => {
+        (Signal::Done, Action::Cancel(_)) => {
             (true, format!("The statement of {pid} was cancelled.\n"))
         }
-        (Signal::Done, Action::Terminate) => (
+        (Signal::Done, Action::Terminate(_)) => (
             true,
             format!("The session of {pid} has ended, and its locks are released.\n"),
         ),

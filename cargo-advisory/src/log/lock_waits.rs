@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use advisory_runtime::monitor::Name;
+use jiff::SignedDuration;
 
 use super::event::LockId;
 use super::time::Time;
@@ -46,20 +47,19 @@ impl OpenWait {
         let Some((now, then)) = time.zip(self.at.as_ref()) else {
             return true;
         };
-        let passed = i128::from(now.millis - then.millis);
-        let grown =
-            i128::try_from(waited.saturating_sub(self.waited).as_millis()).unwrap_or(i128::MAX);
+        let grown = waited.saturating_sub(self.waited);
+        let grown = SignedDuration::try_from(grown).unwrap_or(SignedDuration::MAX);
         // `%t` has whole seconds.
         let has_fraction = now.text.contains('.') && then.text.contains('.');
-        passed - grown <= if has_fraction { 500 } else { 1_500 }
+        let most = SignedDuration::from_millis(if has_fraction { 500 } else { 1_500 });
+        now.since(then).saturating_sub(grown) <= most
     }
 
     /// How long the session had waited at this time.
     pub(super) fn until(&self, time: Option<&Time>) -> Duration {
         let passed = time
             .zip(self.at.as_ref())
-            .map(|(now, then)| now.millis - then.millis);
-        let passed = u64::try_from(passed.unwrap_or_default()).unwrap_or_default();
-        self.waited.saturating_add(Duration::from_millis(passed))
+            .and_then(|(now, then)| Duration::try_from(now.since(then)).ok());
+        self.waited.saturating_add(passed.unwrap_or_default())
     }
 }

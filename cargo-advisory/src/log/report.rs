@@ -32,7 +32,7 @@ const HOLDERS: usize = 3;
 
 /// Writes the table. The lock with the longest total wait comes first.
 pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
-    let mut text = foreign(waits).map_or_else(String::new, |said| format!("{said}\n\n"));
+    let mut text = language_note(waits).map_or_else(String::new, |said| format!("{said}\n\n"));
     let rows: Vec<[String; 8]> = ordered(waits)
         .into_iter()
         .map(|(lock, of_it)| row(waits, *lock, of_it))
@@ -54,7 +54,7 @@ pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
 }
 
 /// Says that the log is in another language than English, if it is.
-pub(super) fn foreign(waits: &Waits) -> Option<String> {
+pub(super) fn language_note(waits: &Waits) -> Option<String> {
     let word = one_line(waits.foreign.as_deref()?);
     Some(format!(
         "this log has messages in another language than English (`{word}`), which are not read: write \

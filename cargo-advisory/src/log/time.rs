@@ -1,93 +1,64 @@
 //! The time of a record, by the log's own clock.
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+use jiff::fmt::strtime::BrokenDownTime;
+
 /// The time of a record: `2026-11-22 07:06:19.026 UTC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Time {
     /// As written in the log.
     pub(super) text: String,
-    /// Milliseconds for comparing two times of one log, without the time zone.
-    pub(super) millis: i64,
+    /// Without the time zone.
+    clock: DateTime,
 }
 
 impl Time {
     /// Finds a date and a time of day in a text.
     pub(super) fn find(text: &str) -> Option<Self> {
-        let is_start = |at: &usize| {
-            let before = text[..*at].chars().next_back();
-            text.as_bytes()[*at].is_ascii_digit() && !before.is_some_and(|c| c.is_ascii_digit())
-        };
-        let mut starts = (0..text.len())
-            .filter(|at| text.is_char_boundary(*at))
-            .filter(is_start);
-        starts.find_map(|at| Self::read(&text[at..]))
+        let mut is_in_number = false;
+        text.char_indices().find_map(|(at, letter)| {
+            let was_in_number = is_in_number;
+            is_in_number = letter.is_ascii_digit();
+            let is_start = is_in_number && !was_in_number;
+            is_start.then(|| Self::read(&text[at..])).flatten()
+        })
     }
 
     /// Parses a text that begins with a date and a time.
     fn read(text: &str) -> Option<Self> {
-        let clock = text.get(..19)?;
-        let shape: String = clock
-            .chars()
-            .map(|c| if c.is_ascii_digit() { '0' } else { c })
-            .collect();
-        if shape != "0000-00-00 00:00:00" {
+        // The parser also takes `7:6:9`, which the server never writes.
+        let shape = text.get(..19)?.bytes().zip(b"0000-00-00 00:00:00".iter());
+        let mut shape = shape.map(|(byte, like)| match like {
+            b'0' => byte.is_ascii_digit(),
+            like => byte == *like,
+        });
+        if !shape.all(|is_like| is_like) {
             return None;
         }
-        let part = |range: std::ops::Range<usize>| clock.get(range)?.parse::<i64>().ok();
-        let (year, month, day) = (part(0..4)?, part(5..7)?, part(8..10)?);
-        let seconds = (part(11..13)? * 60 + part(14..16)?) * 60 + part(17..19)?;
-        let rest = &text[19..];
-        let fraction = rest.strip_prefix('.').map_or("", |rest| {
-            let end = rest
-                .find(|c: char| !c.is_ascii_digit())
-                .unwrap_or(rest.len());
-            &rest[..end]
-        });
-        let millis: i64 = format!("{fraction:0<3.3}").parse().ok()?;
-        let behind = &rest[if fraction.is_empty() {
-            0
-        } else {
-            fraction.len() + 1
-        }..];
+        let (time, end) = BrokenDownTime::parse_prefix("%Y-%m-%d %H:%M:%S%.f", text).ok()?;
+        let clock = time.to_datetime().ok()?;
         // The zone, such as `UTC` or `+02`.
-        let zone = behind.strip_prefix(' ').map_or("", |zone| {
-            let end = zone.find(|c: char| !(c.is_ascii_alphanumeric() || "+-".contains(c)));
-            &zone[..end.unwrap_or(zone.len())]
+        let zone = text[end..].strip_prefix(' ').map_or(0, |zone| {
+            let is_zone = |letter: char| letter.is_ascii_alphanumeric() || "+-".contains(letter);
+            zone.find(|letter| !is_zone(letter)).unwrap_or(zone.len())
         });
-        let length = text.len() - behind.len() + if zone.is_empty() { 0 } else { zone.len() + 1 };
+        let end = if zone == 0 { end } else { end + 1 + zone };
         Some(Self {
-            text: text[..length].to_owned(),
-            millis: (days(year, month, day) * 86_400 + seconds) * 1_000 + millis,
+            text: text[..end].to_owned(),
+            clock,
         })
     }
-}
 
-/// Days since 1970-01-01 in the Gregorian calendar.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Counts years from March, so that the leap day is at their end.
-    let (year, month) = if month < 3 {
-        (year - 1, month + 9)
-    } else {
-        (year, month - 3)
-    };
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 719_469
+    /// The time since another of the same log.
+    pub(super) fn since(&self, other: &Self) -> SignedDuration {
+        self.clock.duration_since(other.clock)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Time, days};
-
-    #[test]
-    fn days_are_counted_from_1970() {
-        for (year, month, day, count) in [
-            (1970, 1, 1, 0),
-            (1970, 3, 1, 59),
-            (2000, 2, 29, 11_016),
-            (2026, 11, 22, 20_779),
-        ] {
-            assert_eq!(days(year, month, day), count, "{year}-{month}-{day}");
-        }
-    }
+    use super::{SignedDuration, Time};
 
     #[test]
     fn a_time_is_found_wherever_it_stands() {
@@ -111,8 +82,12 @@ mod tests {
         ] {
             let found = Time::find(text).unwrap();
             assert_eq!(found.text, time);
+            let midnight = Time::find("2026-11-22 00:00:00").unwrap();
             let seconds = (7 * 60 + 6) * 60 + 19;
-            assert_eq!(found.millis, (20_779 * 86_400 + seconds) * 1_000 + millis);
+            assert_eq!(
+                found.since(&midnight),
+                SignedDuration::from_millis(seconds * 1_000 + millis)
+            );
         }
         for text in [
             "",
@@ -120,6 +95,8 @@ mod tests {
             "é2026",
             "no time [13595] at all",
             "07:06:19",
+            "2026-1-2 7:06:19 and more",
+            "2026-13-22 07:06:19",
         ] {
             assert_eq!(Time::find(text), None, "{text}");
         }

@@ -23,7 +23,7 @@ pub(super) struct Waits {
     /// The waits that have not ended, by process.
     open: BTreeMap<i32, OpenWait>,
     /// The name of each process, if the log has it.
-    people: BTreeMap<i32, String>,
+    processes: BTreeMap<i32, String>,
     /// A tag or a message in another language than English, which is not read.
     pub(super) foreign: Option<String>,
     /// The databases' names, by `pg_database.oid`.
@@ -48,7 +48,7 @@ impl Waits {
             locks: BTreeMap::new(),
             deadlocks: Vec::new(),
             open: BTreeMap::new(),
-            people: BTreeMap::new(),
+            processes: BTreeMap::new(),
             foreign: None,
             databases: BTreeMap::new(),
         }
@@ -65,7 +65,7 @@ impl Waits {
             let tag = record.foreign_tag.clone();
             self.foreign = tag.or_else(|| event::foreign(&record));
         }
-        self.introduce(&record);
+        self.note_process(&record);
         let event = event::of(&record);
         // A session that waits logs nothing else.
         if event.is_none()
@@ -94,10 +94,10 @@ impl Waits {
 
     /// The name of a process, if the log has it.
     pub(super) fn who(&self, pid: i32) -> Option<&str> {
-        self.people.get(&pid).map(String::as_str)
+        self.processes.get(&pid).map(String::as_str)
     }
 
-    fn introduce(&mut self, record: &Record) {
+    fn note_process(&mut self, record: &Record) {
         let Some(pid) = record.pid else { return };
         let application = record.application.as_deref().unwrap_or_default();
         let user = record.user.as_deref().unwrap_or_default();
@@ -107,7 +107,7 @@ impl Waits {
             (application, "" | "[unknown]") => application.to_owned(),
             (application, user) => format!("{application} ({user})"),
         };
-        self.people.insert(pid, who);
+        self.processes.insert(pid, who);
     }
 
     /// The entry of a lock, with the lock's name if the statement contains it.

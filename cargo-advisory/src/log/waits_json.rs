@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::event::LockId;
 use super::incident::Incident;
 use super::waits::{Deadlock, Waits, ordered};
-use crate::json::{VERSION, pretty};
-use crate::locks::{key_json, millis, name_json, visible};
+use crate::json::{VERSION, pretty, visible};
+use crate::locks::{key_json, millis, name_json};
 
 /// Writes the waits as one JSON object.
 pub(super) fn write(waits: &Waits) -> String {
@@ -39,7 +39,7 @@ pub(super) fn write(waits: &Waits) -> String {
         "locks": locks.collect::<Vec<_>>(),
         "deadlocks": waits.deadlocks.iter().map(|it| deadlock_json(waits, it)).collect::<Vec<_>>(),
     });
-    visible(&pretty(&value))
+    pretty(&value)
 }
 
 fn deadlock_json(waits: &Waits, deadlock: &Deadlock) -> Value {
@@ -64,7 +64,7 @@ fn lock_json(waits: &Waits, lock: LockId) -> Value {
     let mut value = key_json(lock.key);
     let names = waits.locks.get(&lock).map(|of_it| &of_it.names);
     let names = names.into_iter().flatten().map(name_json);
-    extend(&mut value, json!({ "names": names.collect::<Vec<_>>() }));
+    value["names"] = names.collect();
     value
 }
 

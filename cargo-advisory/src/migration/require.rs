@@ -1,60 +1,105 @@
 //! The SQL that refuses writes to a table without the lock.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use advisory_pattern::{Derivation, LockedKey, Pattern, Record, Shape, parse, split_pair_text};
-use clap::ArgMatches;
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use crate::cli::Output;
 use crate::failure::Failure;
 use crate::guard::{Guard, Table, is_same};
 use crate::inventory::{Inventory, is_lease, keys, path};
-use crate::{cli, json, selection};
+use crate::json;
+use crate::selection::Artifacts;
 
-/// Gives the SQL of `cargo advisory migration require`.
-pub(super) fn sql(matches: &ArgMatches) -> Result<String, Failure> {
-    let text = |name: &str| matches.get_one::<String>(name).cloned();
-    let (name, key, derivation) = match (text("lock"), text("key")) {
-        (name, Some(pattern)) => {
-            let key = pattern_of(&pattern)?;
-            let derivation = matches.get_one::<Derivation>("derivation").copied();
-            (name.unwrap_or(pattern), key, derivation.unwrap_or_default())
-        }
-        (Some(name), None) => lock_named(&inventory(matches)?, &name)?,
-        (None, None) => {
-            return Err(Failure::Input(
-                "no lock: use `--lock <NAME>` or `--key <PATTERN>`".to_owned(),
-            ));
-        }
-    };
-    let mut columns = BTreeMap::new();
-    for column in matches.get_many::<String>("column").into_iter().flatten() {
-        let Some((placeholder, expression)) = column.split_once('=') else {
-            return Err(Failure::Input(format!(
-                "`--column {column}` has no `=`: write `--column date=starts_at::date`"
-            )));
-        };
-        columns.insert(placeholder.trim().to_owned(), expression.trim().to_owned());
-    }
-    let table = text("table").unwrap_or_default();
-    let table = Table::parse(&table).map_err(Failure::Input)?;
-    let guard = Guard::new(name, key, derivation, table, columns).map_err(Failure::Input)?;
-    if matches.get_flag("down") {
-        return Ok(guard.down());
-    }
-    guard.up().map_err(Failure::Input)
+/// A trigger that refuses writes to a table without the lock
+///
+/// The trigger computes the lock's key from the row, by the lock's own pattern, and refuses the write unless the session
+/// holds the lock in exclusive mode. It applies to every program, and to `psql`.
+///
+/// The lock is found by its name in the program that cargo builds, or given as a pattern. A placeholder is the column of the same name,
+/// unless `--column` says otherwise.
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// The lock's name, or the path of its function or declared type
+    #[arg(long, value_name = "NAME")]
+    lock: Option<String>,
+    /// The lock's key pattern with its shapes, such as `<tenant_id: uuid>:<date: date>`
+    #[arg(long, value_name = "PATTERN")]
+    key: Option<String>,
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "key",
+        value_parser = PossibleValuesParser::new(Derivation::ALL.map(Derivation::name))
+            .try_map(|name| Derivation::from_name(&name).ok_or("unknown derivation")),
+        help = "How the key becomes a number [default: sha256]"
+    )]
+    derivation: Option<Derivation>,
+    /// The table to guard: `bookings`, or `shop.bookings`
+    #[arg(long)]
+    table: String,
+    /// A placeholder's column, or an expression over the row, such as `date=starts_at::date`
+    #[arg(long, value_name = "NAME=SQL")]
+    column: Vec<String>,
+    /// Prints `down.sql`, which drops the trigger
+    #[arg(long)]
+    down: bool,
+    #[command(flatten)]
+    output: Output,
+    /// Reads a dumped inventory (JSON) instead of building
+    #[arg(long, value_name = "FILE", conflicts_with = "artifact")]
+    inventory: Vec<PathBuf>,
+    #[command(flatten)]
+    artifacts: Artifacts,
 }
 
-/// The lock sites: of files if some are named, else of what cargo builds.
-fn inventory(matches: &ArgMatches) -> Result<Inventory, Failure> {
-    let files = cli::paths(matches, "inventory");
-    if files.is_empty() {
-        return selection::inventory_to_check(matches);
+impl Arguments {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let (name, key, derivation) = match (&self.lock, &self.key) {
+            (name, Some(pattern)) => {
+                let key = pattern_of(pattern)?;
+                let name = name.as_ref().unwrap_or(pattern);
+                (name.clone(), key, self.derivation.unwrap_or_default())
+            }
+            (Some(name), None) => lock_named(&self.inventory()?, name)?,
+            (None, None) => {
+                return Err(Failure::Input(
+                    "no lock: use `--lock <NAME>` or `--key <PATTERN>`".to_owned(),
+                ));
+            }
+        };
+        let mut columns = BTreeMap::new();
+        for column in &self.column {
+            let Some((placeholder, expression)) = column.split_once('=') else {
+                return Err(Failure::Input(format!(
+                    "`--column {column}` has no `=`: write `--column date=starts_at::date`"
+                )));
+            };
+            columns.insert(placeholder.trim().to_owned(), expression.trim().to_owned());
+        }
+        let table = Table::parse(&self.table).map_err(Failure::Input)?;
+        let guard = Guard::new(name, key, derivation, table, columns).map_err(Failure::Input)?;
+        self.output.write(&if self.down {
+            guard.down()
+        } else {
+            guard.up().map_err(Failure::Input)?
+        })
     }
-    let mut sites = Vec::new();
-    for file in files {
-        sites.extend(json::read_file(&file)?.sites);
+
+    /// The lock sites: of files if some are named, else of what cargo builds.
+    fn inventory(&self) -> Result<Inventory, Failure> {
+        if self.inventory.is_empty() {
+            return self.artifacts.inventory_to_check();
+        }
+        let mut sites = Vec::new();
+        for file in &self.inventory {
+            sites.extend(json::read_file(file)?.sites);
+        }
+        Ok(Inventory::of(sites))
     }
-    Ok(Inventory::of(sites))
 }
 
 fn pattern_of(written: &str) -> Result<LockedKey, Failure> {

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use crate::programs::{advisory, file, run, scratch};
+use crate::programs::{Said, advisory, file, run, scratch};
 
 #[test]
 fn help_names_every_subcommand_and_exit_code() {
     let said = advisory(&["--help"]);
     assert_eq!(said.code, Some(0));
     for word in [
-        "cargo advisory <COMMAND>",
+        "cargo advisory [OPTIONS] <COMMAND>",
         "dump",
         "check",
         "build",
@@ -53,6 +53,52 @@ fn colours_are_for_terminals() {
 }
 
 #[test]
+fn a_flag_and_then_cargos_variable_decide_about_colours() {
+    for (variable, flag, is_colored) in [
+        ("always", "", true),
+        ("never", "", false),
+        ("auto", "", false),
+        ("always", "--color=never", false),
+        ("never", "--color=always", true),
+        ("always", "--color=auto", false),
+    ] {
+        let variables = [("CARGO_TERM_COLOR", variable)];
+        let flag: Vec<&str> = flag.split('=').filter(|word| !word.is_empty()).collect();
+        // An answer, a help and an error.
+        for words in [&["key", "booking:42"][..], &["key", "--help"], &["key"]] {
+            let said = run(&[&flag, words].concat(), &variables);
+            let shown = said.out + &said.err;
+            assert_eq!(shown.contains('\u{1b}'), is_colored, "{flag:?} {words:?}");
+        }
+    }
+    let said = advisory(&["key", "booking:42", "--color=sometimes"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("auto, always, never"), "{}", said.err);
+    // The key of a command line that asks for it, and not a flag.
+    let said = advisory(&["key", "--", "--color=always"]);
+    assert!(!said.out.contains('\u{1b}'), "{}", said.out);
+}
+
+#[test]
+fn output_goes_to_the_file() {
+    let (script, found) = (scratch("completions.bash"), scratch("found.json"));
+    let words = [
+        "--find=3",
+        "--pattern=<id>",
+        "--values=1..3",
+        "--format=json",
+    ];
+    for (words, to, part) in [
+        (&["completions", "bash"][..], script, "cargo-advisory"),
+        (&[&["key"], &words[..]].concat(), found, "\"tried\": 3"),
+    ] {
+        let said = advisory(&[words, &["-o", &to]].concat());
+        assert_eq!(said.out, "", "{said:?}");
+        assert!(fs::read_to_string(to).unwrap().contains(part), "{words:?}");
+    }
+}
+
+#[test]
 fn every_shell_gets_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let said = advisory(&["completions", shell]);
@@ -71,6 +117,16 @@ fn a_failed_build_is_reported_by_cargo() {
     assert_eq!(said.code, Some(101));
     assert!(said.err.contains("no-such-package"), "{}", said.err);
     assert!(said.err.contains("`cargo build` failed"), "{}", said.err);
+    let cargos = |said: &Said| {
+        said.err
+            .split("`cargo build`")
+            .next()
+            .unwrap()
+            .contains('\u{1b}')
+    };
+    assert!(!cargos(&said), "{}", said.err);
+    let said = advisory(&["--color=always", "dump", "--package", "no-such-package"]);
+    assert!(cargos(&said), "{}", said.err);
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn the_registry_has_its_first_half_and_its_pattern() {
     assert!(out.contains("Per x (text)"), "{out}");
     assert!(out.contains("| hashtext, `(int, int)` |"), "{out}");
     assert!(out.contains("| `hashtext` | 1 | 32 |"), "{out}");
-    let table = dump("half-table.rmeta", pair(23_405, "sale:<x: text>"), "table");
+    let table = dump("half-table.rmeta", pair(23_405, "sale:<x: text>"), "text");
     assert!(
         table.out.contains("(23405,\"sale:<x>\")  "),
         "{}",

@@ -105,7 +105,7 @@ fn a_file_is_written_without_colours_in_a_new_folder() {
 #[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_written_stays_as_it_was() {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::process::Command;
 
     let folder = scratch("a-full-disk");
@@ -132,11 +132,13 @@ fn a_file_that_cannot_be_written_stays_as_it_was() {
     assert_eq!(fs::read_to_string(&file).unwrap(), table);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
-    // Next to this file no other can be created: its name would be too long.
-    let long = format!("{folder}/{}", "a".repeat(250));
-    fs::write(&long, "before").unwrap();
-    assert_eq!(dump("", &long).0, Some(0));
-    assert_eq!(fs::read_to_string(&long).unwrap(), table);
+    // Next to this file no other can be created, except by root.
+    fs::write(&file, "before").unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();
+    let code = dump("", &link).0;
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(code, Some(0));
+    assert_eq!(fs::read_to_string(&file).unwrap(), table);
     let said = dump("", "/dev/stdout");
     assert_eq!(said, (Some(0), table.as_bytes().to_vec()));
 }

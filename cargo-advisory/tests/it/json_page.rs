@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::process::Stdio;
 
+use advisory_pattern::Derivation;
 use advisory_tests::Database;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -86,11 +87,13 @@ fn members_of_the_inventory_and_of_findings() {
 
 #[test]
 fn members_of_keys() {
-    agrees(
-        "Keys",
-        &[],
-        &[json(&["key", "booking:42"]), json(&["key", "42"])],
-    );
+    let number = Derivation::Sha256.key("booking:42").to_string();
+    let number = format!("--find={number}");
+    let find = ["key", &number, "--pattern=booking:<id>", "--values=1..50"];
+    let found = json(&find);
+    assert_eq!(found["found"][0]["key"], "booking:42");
+    let values = [json(&["key", "booking:42"]), json(&["key", "42"]), found];
+    agrees("Keys", &[], &values);
 }
 
 const LOG: &str = "2026-11-22 07:06:18.026 UTC [3] LOG:  process 3 still waiting for ExclusiveLock on advisory lock [5,0,42424242,1] after 1003.570 ms

@@ -90,7 +90,7 @@ async fn a_lease_that_is_not_renewed_is_overdue() {
             &[" overdue ", " 50s ago ", "not renewed in time", frees],
         );
     }
-    let said = lease(&db, &["list", "--json", "--artifact", &program]).await;
+    let said = lease(&db, &["list", "--format", "json", "--artifact", &program]).await;
     let value: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(value["leases"][0]["is_overdue"], true, "{value}");
     assert!(value["leases"][0]["renewed_ms_ago"].as_u64().unwrap() >= 50_000);

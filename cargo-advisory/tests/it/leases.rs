@@ -79,7 +79,7 @@ fn dump(name: &str, format: &str, sites: &[Record]) -> String {
 
 #[test]
 fn the_table_and_the_document_say_what_a_lease_is() {
-    let table = dump("leases-table.rmeta", "table", &sites());
+    let table = dump("leases-table.rmeta", "text", &sites());
     assert_eq!(table, include_str!("leases.txt"));
     let document = dump("leases-document.rmeta", "markdown", &sites());
     assert_eq!(document, include_str!("leases.md"));

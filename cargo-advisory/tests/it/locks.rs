@@ -46,6 +46,7 @@ pub(crate) async fn locks_on_terminal(db: &Database, columns: u32, words: &str) 
         script
             .env("DATABASE_URL", url)
             .env("NO_COLOR", "1")
+            .env_remove("CARGO_TERM_COLOR")
             .output()
     };
     let output = spawn_blocking(running).await.unwrap().ok()?;
@@ -53,7 +54,7 @@ pub(crate) async fn locks_on_terminal(db: &Database, columns: u32, words: &str) 
 }
 
 pub(crate) async fn json(db: &Database, words: &[&str]) -> Value {
-    let words: Vec<&str> = ["--json"].iter().chain(words).copied().collect();
+    let words: Vec<&str> = ["--format", "json"].iter().chain(words).copied().collect();
     let said = locks(db, &words).await;
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
@@ -325,7 +326,7 @@ async fn nothing_that_others_wrote_steers_the_terminal() {
     let nasty = "\u{1b}]0;owned\u{7} \u{9b}31m \u{202e}";
     let take = format!("/*advisory:{nasty}*/SELECT pg_advisory_lock(5)");
     let held = holder(&db, "job", &take).await;
-    for words in [&[][..], &["--json"]] {
+    for words in [&[][..], &["--format", "json"]] {
         let said = locks(&db, words).await;
         let steers = |c: &char| *c != '\n' && (c.is_control() || *c == '\u{202e}');
         assert_eq!(said.out.chars().find(steers), None, "{}", said.out);

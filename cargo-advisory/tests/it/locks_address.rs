@@ -55,6 +55,7 @@ async fn the_database_is_found_as_diesels_command_finds_it() {
             .args(words)
             .current_dir(&below)
             .env_remove("DATABASE_URL")
+            .env_remove("CARGO_TERM_COLOR")
             .envs(variables.iter().copied())
             .output()
             .unwrap();

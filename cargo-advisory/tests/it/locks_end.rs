@@ -124,6 +124,7 @@ async fn a_person_is_asked_and_only_yes_means_yes() {
             let output = Command::new("sh")
                 .args(["-c", &typed])
                 .env("DATABASE_URL", url)
+                .env_remove("CARGO_TERM_COLOR")
                 .output()
                 .unwrap();
             let shown = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -149,7 +150,8 @@ async fn a_person_is_asked_and_only_yes_means_yes() {
 async fn flags_of_the_list_are_refused() {
     let db = Database::create().await;
     for (flag, value) in [
-        ("--json", None),
+        ("--format", Some("json")),
+        ("--output", Some("locks.txt")),
         ("--watch", None),
         ("--older-than", Some("5s")),
         ("--lease-table", Some("leases")),

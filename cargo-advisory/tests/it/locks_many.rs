@@ -23,6 +23,7 @@ async fn watched(db: &Database, words: &str, on_terminal: bool, lines: usize) ->
             .args(["-c", &line])
             .env("DATABASE_URL", url)
             .env("NO_COLOR", "1")
+            .env_remove("CARGO_TERM_COLOR")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

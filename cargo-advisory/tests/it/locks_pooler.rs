@@ -94,7 +94,7 @@ async fn a_run_shows_nothing_of_the_runs_before_it() {
     let mut conn = db.connect().await;
     does(&mut conn, "SELECT pg_advisory_lock(7)").await;
     for url in [&bouncer.url(&db), db.url(), &bouncer.url(&db)] {
-        let said = locks_at(url, &["--json"]).await;
+        let said = locks_at(url, &["--format", "json"]).await;
         let value: Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(value["backends"].as_array().unwrap().len(), 1, "{value}");
         assert_eq!(value["locks"][0]["tries"], serde_json::json!([]));

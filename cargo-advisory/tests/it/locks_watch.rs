@@ -15,8 +15,9 @@ async fn watching_shows_what_changes_and_ends_with_ctrl_c() {
     let db = Database::create().await;
     let url = db.url().to_owned();
     let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
-        .args(["locks", "--watch", "--json", "--interval", "20ms"])
+        .args(["locks", "--watch", "--format=json", "--interval", "20ms"])
         .env("DATABASE_URL", url)
+        .env_remove("CARGO_TERM_COLOR")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -47,6 +48,7 @@ fn watch(url: &str, interval: &str) -> Child {
     Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
         .args(["locks", "--watch", "--interval", interval])
         .env("DATABASE_URL", url)
+        .env_remove("CARGO_TERM_COLOR")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -97,6 +99,7 @@ async fn watching_ends_with_its_terminal() {
     let mut terminal = Command::new("sh")
         .args(["-c", &line])
         .env("DATABASE_URL", db.url())
+        .env_remove("CARGO_TERM_COLOR")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -139,6 +142,7 @@ async fn watching_ends_with_its_reader() {
     let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
         .args(["locks", "--watch", "--interval", "20ms"])
         .env("DATABASE_URL", db.url())
+        .env_remove("CARGO_TERM_COLOR")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -196,6 +196,7 @@ async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
 pub(crate) fn spawn(words: &[&str], stdin: Stdio) -> Child {
     Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
         .args(words)
+        .env_remove("CARGO_TERM_COLOR")
         .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

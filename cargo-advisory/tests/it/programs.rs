@@ -49,6 +49,7 @@ fn said(words: &[&str], variables: &[(&str, &str)]) -> Said {
         .current_dir(fixtures())
         .env("CARGO_TARGET_DIR", target())
         .env_remove("NO_COLOR")
+        .env_remove("CARGO_TERM_COLOR")
         .env_remove("CLICOLOR_FORCE")
         .envs(variables.iter().copied())
         .output()
