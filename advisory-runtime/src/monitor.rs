@@ -80,12 +80,13 @@ pub use crate::claim::Counts as Claims;
 #[cfg(feature = "diesel-async")]
 pub use crate::claim::counts as claims;
 pub use crate::query_comment::{Shown, show, shown};
+pub use crate::request::Scope;
 pub use backend::{Activity, Backend, State};
 pub use comment::{Comment, keys_of};
 #[cfg(feature = "diesel-async")]
 pub use holders::holders;
 pub use holders::{HeldBy, LockHolder, Refused};
-pub use locks::{Holder, HolderId, Lock, Locks, Scope, Try, Waiter};
+pub use locks::{Holder, HolderId, Lock, Locks, Try, Waiter};
 pub use names::{Certainty, Name, Names};
 pub use signal::Signal;
 #[cfg(feature = "diesel-async")]

@@ -17,7 +17,7 @@ pub(crate) use expiry::{Expiry, Sent};
 pub(crate) use tenure::{End, Tenure};
 #[cfg(feature = "diesel-async")]
 pub(crate) use {
-    round_trip::{Borrowed, DedicatedAnswer, Step, round_trip},
+    round_trip::{Borrowed, DedicatedAnswer, RenewalStep, round_trip},
     task::{Renew, renew_until_lost},
     watch::watch,
 };

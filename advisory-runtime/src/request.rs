@@ -15,6 +15,15 @@ use std::time::Duration;
 /// The poll interval of a request that has to poll, unless it gives one.
 pub(crate) const POLL: Duration = Duration::from_millis(250);
 
+/// How long a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Until the end of its transaction.
+    Xact,
+    /// Until it is released, or its session ends.
+    Session,
+}
+
 /// One acquisition of one or more locks, before it is sent.
 ///
 /// Every [`LockKey`] converts into a request for its exclusive lock; the methods change the rest.

@@ -18,15 +18,10 @@ pub(crate) mod own_locks;
 pub(crate) mod probe;
 pub(crate) mod try_lock;
 
+use crate::request::Scope;
 use crate::{Key, Mode};
 use std::fmt;
 use std::num::NonZeroU32;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
-    Xact,
-    Session,
-}
 
 pub(crate) const fn lock_function(scope: Scope, mode: Mode) -> &'static str {
     match (scope, mode) {

@@ -8,7 +8,7 @@ use super::on_err::{OnErr, every};
 use super::sql::{How, text};
 use super::table::Claim;
 use crate::Pool;
-use crate::renewal::{self, DedicatedAnswer, End, Renew, Step, Stop, Tenure};
+use crate::renewal::{self, DedicatedAnswer, End, Renew, RenewalStep, Stop, Tenure};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Display;
 use std::time::Duration;
@@ -148,7 +148,7 @@ async fn watch<T: Claim, P, R>(
 where
     P: Pool + Clone + Send + 'static,
 {
-    let row = Row {
+    let row = RenewedRow {
         pool: pool.clone(),
         job: job.share(),
     };
@@ -162,12 +162,12 @@ where
     }
 }
 
-struct Row<T, P> {
+struct RenewedRow<T, P> {
     pool: P,
     job: Claimed<T>,
 }
 
-impl<T: Claim, P: Pool + Send + Sync> Renew for Row<T, P> {
+impl<T: Claim, P: Pool + Send + Sync> Renew for RenewedRow<T, P> {
     type Error = Error;
 
     fn tenure(&self) -> &Tenure {
@@ -186,7 +186,7 @@ impl<T: Claim, P: Pool + Send + Sync> Renew for Row<T, P> {
     }
 }
 
-impl<T: Claim, P: Pool + Send + Sync> Step for Row<T, P> {
+impl<T: Claim, P: Pool + Send + Sync> RenewalStep for RenewedRow<T, P> {
     type Error = Error;
 
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
@@ -197,7 +197,7 @@ impl<T: Claim, P: Pool + Send + Sync> Step for Row<T, P> {
 /// Asks how the transaction that ended the claim has ended.
 struct IsOpen<'j, T>(&'j Claimed<T>);
 
-impl<T: Claim> Step for IsOpen<'_, T> {
+impl<T: Claim> RenewalStep for IsOpen<'_, T> {
     type Error = Error;
 
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {

@@ -1,7 +1,7 @@
 //! Leases in memory, for unit tests of functions that run under a lease.
 
 use super::backoff::Refusal;
-use super::store::{Acquisition, Step, Store};
+use super::store::{Acquisition, LeaseStep, Store};
 use super::{Error, FencingToken, Lease, Leases, Row, Table};
 use crate::renewal::{Expiry, Sent};
 use std::collections::HashMap;
@@ -160,7 +160,7 @@ impl Store for InMemory {
     async fn step(
         &self,
         lease: &Lease,
-        step: Step,
+        step: LeaseStep,
         _: Duration,
         _: Duration,
     ) -> Result<bool, Error> {
@@ -168,19 +168,21 @@ impl Store for InMemory {
         let done = self.change(lease, |entry| {
             let (is_valid, was_kept) = (entry.is_valid(), entry.is_kept);
             match step {
-                Step::Renew(ttl) if is_valid && !was_kept => {
+                LeaseStep::Renew(ttl) if is_valid && !was_kept => {
                     entry.until = entry.until.max(now + ttl);
                 }
-                Step::Release if !was_kept => entry.until = entry.until.min(now),
-                Step::IsKept => return was_kept,
-                Step::Keep(keep) if is_valid => (entry.is_kept, entry.until) = (true, now + keep),
+                LeaseStep::Release if !was_kept => entry.until = entry.until.min(now),
+                LeaseStep::IsKept => return was_kept,
+                LeaseStep::Keep(keep) if is_valid => {
+                    (entry.is_kept, entry.until) = (true, now + keep)
+                }
                 _ => return false,
             }
             true
         });
         match step {
-            Step::Renew(ttl) if done => lease.tenure.renewed(sent, ttl),
-            Step::IsKept => {}
+            LeaseStep::Renew(ttl) if done => lease.tenure.renewed(sent, ttl),
+            LeaseStep::IsKept => {}
             _ => lease.tenure.lose(),
         }
         Ok(done)

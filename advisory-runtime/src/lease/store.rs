@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 /// A round trip of the holder.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub enum Step {
+pub enum LeaseStep {
     Renew(Duration),
     Release,
     Keep(Duration),
@@ -68,7 +68,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn step(
         &self,
         lease: &Lease,
-        step: Step,
+        step: LeaseStep,
         every: Duration,
         left: Duration,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
@@ -122,7 +122,7 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
     async fn step(
         &self,
         lease: &Lease,
-        step: Step,
+        step: LeaseStep,
         every: Duration,
         left: Duration,
     ) -> Result<bool, Error> {
@@ -147,7 +147,7 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
     }
 }
 
-impl renewal::Step for (&Lease, Step) {
+impl renewal::RenewalStep for (&Lease, LeaseStep) {
     type Error = Error;
 
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
@@ -160,14 +160,14 @@ impl Lease {
     pub(crate) async fn step_on<D: Queries>(
         &self,
         conn: &mut D,
-        step: Step,
+        step: LeaseStep,
     ) -> Result<bool, Error> {
         let table = &self.table;
         match step {
-            Step::Renew(ttl) => table.renew_on(conn, self, ttl).await,
-            Step::Release => table.release_on(conn, self).await,
-            Step::Keep(keep) => table.keep_on(conn, self, keep).await,
-            Step::IsKept => table.is_kept(conn, self).await,
+            LeaseStep::Renew(ttl) => table.renew_on(conn, self, ttl).await,
+            LeaseStep::Release => table.release_on(conn, self).await,
+            LeaseStep::Keep(keep) => table.keep_on(conn, self, keep).await,
+            LeaseStep::IsKept => table.is_kept(conn, self).await,
         }
     }
 }

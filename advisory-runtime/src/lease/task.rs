@@ -3,7 +3,7 @@
 //! It starts with the first try, so a grant whose caller is gone is released like any other.
 
 use super::backoff::Backoff;
-use super::store::{Acquisition, Step, Store, is_unreachable};
+use super::store::{Acquisition, LeaseStep, Store, is_unreachable};
 use super::{Error, Event, FencingToken, Lease, Leases, Request};
 use crate::random::random;
 use crate::renewal::{End, Expiry, Renew, Sent, Tenure, UNANSWERED, renew_until_lost};
@@ -174,7 +174,7 @@ impl<S: Store> Renew for Renewal<'_, S> {
     }
 
     async fn renew(&self, left: Duration) -> Result<bool, Error> {
-        let step = Step::Renew(self.request.ttl);
+        let step = LeaseStep::Renew(self.request.ttl);
         let store = &self.leases.store;
         let renewed = store.step(self.lease, step, self.request.every(), left);
         let is_held = renewed.await?;
@@ -186,7 +186,7 @@ impl<S: Store> Renew for Renewal<'_, S> {
 
     async fn is_ended(&self, left: Duration) -> Result<bool, Error> {
         let store = &self.leases.store;
-        let is_kept = store.step(self.lease, Step::IsKept, self.request.every(), left);
+        let is_kept = store.step(self.lease, LeaseStep::IsKept, self.request.every(), left);
         Ok(is_kept.await? || !self.lease.would_be_kept())
     }
 
@@ -203,7 +203,7 @@ async fn end<S: Store>(
     mut reply: Option<oneshot::Sender<Result<bool, Error>>>,
 ) {
     let (expires, was_lost) = (lease.tenure.expires(), lease.tenure.is_lost());
-    let step = keep.map_or(Step::Release, Step::Keep);
+    let step = keep.map_or(LeaseStep::Release, LeaseStep::Keep);
     let mut pause = Duration::from_millis(50);
     loop {
         let mut left = expires.saturating_duration_since(Instant::now());
@@ -241,18 +241,18 @@ async fn end<S: Store>(
 async fn last_step<S: Store>(
     leases: &Leases<S>,
     lease: &Lease,
-    step: Step,
+    step: LeaseStep,
     left: Duration,
 ) -> Result<bool, Error> {
     let tenure = &lease.tenure;
     let send = |step| leases.store.step(lease, step, left, left);
-    if matches!((step, tenure.end()), (Step::Keep(_), End::Inside(_))) {
-        let is_kept = send(Step::IsKept).await?;
+    if matches!((step, tenure.end()), (LeaseStep::Keep(_), End::Inside(_))) {
+        let is_kept = send(LeaseStep::IsKept).await?;
         tenure.settle(is_kept || !lease.would_be_kept());
     }
     match (step, tenure.end()) {
         (_, End::Done) => Ok(true),
-        (Step::Keep(_), End::RolledBack) => send(Step::Release).await,
+        (LeaseStep::Keep(_), End::RolledBack) => send(LeaseStep::Release).await,
         _ => send(step).await,
     }
 }

@@ -1,7 +1,7 @@
 //! A backend that holds a lock, waits for one or blocks one that does, as far as this role may see it.
 
 use super::Comment;
-use super::row::{Row, duration};
+use super::row::{LockRow, duration};
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -108,7 +108,7 @@ impl State {
 }
 
 impl Backend {
-    pub(super) fn of(pid: i32, row: &Row) -> Self {
+    pub(super) fn of(pid: i32, row: &LockRow) -> Self {
         let flag = |value: Option<bool>| value == Some(true);
         let activity = if !flag(row.is_there) {
             Activity::Gone

@@ -2,8 +2,9 @@
 
 use super::comment::calls;
 use super::names::{self, Certainty, Name, Names, of_tools};
-use super::row::{Row, duration};
+use super::row::{LockRow, duration};
 use super::{Activity, Backend, Comment, keys_of};
+use crate::request::Scope;
 use crate::{Key, Mode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -85,15 +86,6 @@ pub enum HolderId {
     },
 }
 
-/// How long a lock is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Until the end of its transaction.
-    Xact,
-    /// Until it is released, or its session ends.
-    Session,
-}
-
 /// A waiter for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -130,9 +122,9 @@ impl Locks {
         at.ok().map(|at| &self.backends[at])
     }
 
-    pub(super) fn of(rows: Vec<Row>, names: &Names) -> Self {
+    pub(super) fn of(rows: Vec<LockRow>, names: &Names) -> Self {
         let mut backends = BTreeMap::new();
-        let mut locks: BTreeMap<Key, Vec<Row>> = BTreeMap::new();
+        let mut locks: BTreeMap<Key, Vec<LockRow>> = BTreeMap::new();
         let first = rows.first().cloned().unwrap_or_default();
         for row in rows {
             if let Some(pid) = row.pid {
@@ -261,12 +253,12 @@ impl Locks {
 }
 
 impl Lock {
-    fn of(key: Key, rows: Vec<Row>, backends: &BTreeMap<i32, Backend>) -> Self {
-        let (held, awaited): (Vec<Row>, Vec<Row>) =
+    fn of(key: Key, rows: Vec<LockRow>, backends: &BTreeMap<i32, Backend>) -> Self {
+        let (held, awaited): (Vec<LockRow>, Vec<LockRow>) =
             rows.into_iter().partition(|row| row.granted == Some(true));
         let mut holders: Vec<Holder> = held.into_iter().map(Holder::of).collect();
         holders.sort_by_key(Holder::pid);
-        let waiter = |row: Row| {
+        let waiter = |row: LockRow| {
             let (pid, mode) = (row.pid?, mode(&row));
             let blocked_by = backends.get(&pid).map(|backend| &backend.blocked_by);
             let blocked_by: BTreeSet<i32> = blocked_by.into_iter().flatten().copied().collect();
@@ -307,7 +299,7 @@ impl Lock {
 }
 
 impl Holder {
-    fn of(row: Row) -> Self {
+    fn of(row: LockRow) -> Self {
         let (mode, scope) = (mode(&row), None);
         let id = match row.pid {
             Some(pid) => HolderId::Backend(pid),
@@ -336,7 +328,7 @@ impl Holder {
 }
 
 /// `pg_locks` has the halves as unsigned numbers: of one 64-bit key, or of two 32-bit keys.
-fn key(row: &Row) -> Option<Key> {
+fn key(row: &LockRow) -> Option<Key> {
     let (first, second) = (row.classid?, row.objid?);
     Some(if row.objsubid == Some(1) {
         let number = u64::from(first) << 32 | u64::from(second);
@@ -346,7 +338,7 @@ fn key(row: &Row) -> Option<Key> {
     })
 }
 
-fn mode(row: &Row) -> Mode {
+fn mode(row: &LockRow) -> Mode {
     match row.mode.as_deref() {
         Some("ShareLock") => Mode::Shared,
         _ => Mode::Exclusive,

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A lock and its backend, either of which can be missing.
 #[derive(Clone, Debug, Default, diesel::QueryableByName)]
 #[diesel(check_for_backend(diesel::pg::Pg))]
-pub(crate) struct Row {
+pub(crate) struct LockRow {
     #[diesel(sql_type = Nullable<Oid>)]
     pub(super) classid: Option<u32>,
     #[diesel(sql_type = Nullable<Oid>)]
@@ -78,6 +78,6 @@ pub(super) fn duration(micros: i64) -> Duration {
 }
 
 /// Reads every lock of the database, with the backends that hold it or wait for it.
-pub(super) async fn read<D: Queries>(conn: &mut D) -> QueryResult<Vec<Row>> {
+pub(super) async fn read<D: Queries>(conn: &mut D) -> QueryResult<Vec<LockRow>> {
     conn.load(diesel::sql_query(sql::LOCKS)).await
 }

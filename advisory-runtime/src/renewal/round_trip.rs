@@ -13,7 +13,7 @@ use tokio::time::timeout;
 static DEDICATED: Semaphore = Semaphore::const_new(2);
 
 /// A statement that tells whether the row was still held, in one round trip.
-pub(crate) trait Step: Sync {
+pub(crate) trait RenewalStep: Sync {
     /// The product's error.
     type Error: From<PoolError> + Send;
 
@@ -35,7 +35,7 @@ pub(crate) enum DedicatedAnswer {
 
 /// Sends the step on a connection of the pool or, if the pool is exhausted, on one opened beside it. `every` is the time between two
 /// renewals, `left` the time until the row expires.
-pub(crate) async fn round_trip<P: Pool, S: Step>(
+pub(crate) async fn round_trip<P: Pool, S: RenewalStep>(
     pool: &P,
     step: &S,
     dedicated: DedicatedAnswer,
@@ -76,7 +76,7 @@ pub(crate) async fn round_trip<P: Pool, S: Step>(
     }
 }
 
-async fn send<C: Connection, S: Step>(conn: C, step: &S) -> Result<bool, S::Error> {
+async fn send<C: Connection, S: RenewalStep>(conn: C, step: &S) -> Result<bool, S::Error> {
     let mut borrowed = Borrowed::new(conn);
     let answered = step.send(borrowed.pg()).await;
     borrowed.block_on();

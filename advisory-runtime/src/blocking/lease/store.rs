@@ -4,7 +4,7 @@ use crate::PoolError;
 use crate::blocking::{Connection as _, Pool};
 use crate::driver::{block_on, run};
 use crate::lease::backoff::{LAST_TRY, Refusal};
-use crate::lease::store::{Acquisition, Step, Store, late};
+use crate::lease::store::{Acquisition, LeaseStep, Store, late};
 use crate::lease::{Error, Lease, Row, Table};
 use crate::renewal::UNANSWERED;
 use diesel::PgConnection;
@@ -94,7 +94,7 @@ impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
     async fn step(
         &self,
         lease: &Lease,
-        step: Step,
+        step: LeaseStep,
         _: Duration,
         left: Duration,
     ) -> Result<bool, Error> {

@@ -1,7 +1,8 @@
 //! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
 
 use crate::error::Marker;
-use crate::sql::{Arguments, IsBackend, Scope, lock_function, try_function};
+use crate::request::Scope;
+use crate::sql::{Arguments, IsBackend, lock_function, try_function};
 use crate::{Key, Request, Wait, query_comment};
 use std::borrow::Cow;
 use std::fmt::{self, Write};

@@ -7,7 +7,8 @@ use crate::error::{
     Marker, is_connection_lost, is_interrupted, is_same_answer, may_be_outside_transaction,
 };
 use crate::lock::call::{Call, Phase};
-use crate::sql::{self, ROLLBACK, Scope};
+use crate::request::Scope;
+use crate::sql::{self, ROLLBACK};
 use crate::{Error, Request, Wait, debug};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
