@@ -10,14 +10,14 @@ use lets_server as _;
 fn no_two_of_them_are_one_by_mistake() {
     assert_no_collisions();
     let count = sites().unwrap().len();
-    assert!(count > 90, "{count}");
+    assert!(count > 80, "{count}");
 }
 
 #[test]
 fn keys_of_a_fleet_that_is_half_upgraded_stay_the_same() {
     let night = RoomNight {
         room: RoomId(7),
-        night: crate::lets::day(0),
+        night: chrono::NaiveDate::from_ymd_opt(2027, 6, 1).unwrap(),
     };
     assert_eq!(night.rendered(), "night:7:2027-06-01");
     let voucher = VoucherLock {
