@@ -7,28 +7,6 @@ use advisory_runtime::{Error, Request, Wait, session};
 use advisory_tests::LockedKey;
 use std::time::Duration;
 
-/// As PostgreSQL counts: released as often as acquired, separately for each mode.
-#[tokio::test]
-async fn a_session_acquires_its_lock_again_and_releases_as_often() {
-    let db = database().await;
-    let mut conn = db.connect().await;
-    let mut outer = session::acquire(&mut conn, 7).await.unwrap();
-    for again in [
-        Request::new(7),
-        Request::new(7).wait(Wait::Never),
-        Request::new(7).wait(Duration::from_secs(5)),
-        Request::new(7).shared(),
-        Request::all([6, 7, 8]),
-    ] {
-        let inner = session::acquire(outer.conn(), again).await.unwrap();
-        inner.finish(Ok::<_, Error>(())).await.unwrap();
-        assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
-    }
-    outer.finish(Ok::<_, Error>(())).await.unwrap();
-    assert_eq!(held(&db).await, []);
-    db.until_quiet().await;
-}
-
 /// The outer lock is released too, and its call learns so.
 #[tokio::test]
 async fn a_dropped_call_inside_another_one_takes_that_with_it() {

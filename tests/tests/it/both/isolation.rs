@@ -1,23 +1,18 @@
 //! The stricter levels: the snapshot is younger than the lock.
 
+use super::{Conn, begin, bookings, connect, end, execute, insert, setting, spawn};
 use crate::bookings::{
-    assert_few_serialization_failures, bookings, committed, database, execute, insert,
-    is_serialization_failure,
+    assert_few_serialization_failures, committed, database, is_serialization_failure,
 };
-use crate::waits::setting;
-use advisory_runtime::{Error, Isolation, Request, Wait, xact};
-use diesel_async::AsyncPgConnection;
+use advisory_runtime::{Error, Isolation, Request, Wait};
+use diesel::result::Error as DieselError;
 use std::time::Duration;
 
 const STRICT: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializable];
 
 /// Inserts a booking unless there is one, under the lock on the room.
-async fn book_at(
-    conn: &mut AsyncPgConnection,
-    isolation: Isolation,
-    room: i64,
-) -> Result<bool, Error> {
-    let mut held = xact::begin(conn, Request::new(room).isolation(isolation)).await?;
+async fn book_at(conn: &mut Conn, isolation: Isolation, room: i64) -> Result<bool, Error> {
+    let mut held = begin(conn, Request::new(room).isolation(isolation)).await?;
     let result = async {
         if bookings(held.conn(), room).await? > 0 {
             return Ok(false);
@@ -26,10 +21,10 @@ async fn book_at(
         Ok(true)
     }
     .await;
-    held.finish(result.map_err(Error::Database)).await
+    end(held, result.map_err(Error::Database)).await
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_sees_what_the_holder_before_it_wrote_at_every_level() {
     let db = database().await;
     for (room, isolation) in [
@@ -41,14 +36,14 @@ async fn a_waiter_sees_what_the_holder_before_it_wrote_at_every_level() {
     .enumerate()
     {
         let room = i64::try_from(room).unwrap();
-        let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-        let mut held = xact::begin(&mut holder, Request::new(room).isolation(isolation))
+        let (mut holder, mut conn) = (connect(&db).await, connect(&db).await);
+        let mut held = begin(&mut holder, Request::new(room).isolation(isolation))
             .await
             .unwrap();
         insert(held.conn(), room, "Grace").await.unwrap();
-        let waiter = tokio::spawn(async move { book_at(&mut conn, isolation, room).await });
+        let waiter = spawn(async move { book_at(&mut conn, isolation, room).await });
         db.until_waiting(room).await;
-        held.finish(Ok::<_, Error>(())).await.unwrap();
+        end(held, Ok::<_, Error>(())).await.unwrap();
         assert!(
             !waiter.await.unwrap().unwrap(),
             "{isolation:?} saw a stale snapshot"
@@ -58,10 +53,10 @@ async fn a_waiter_sees_what_the_holder_before_it_wrote_at_every_level() {
     db.until_quiet().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
     let db = database().await;
-    let mut conn = db.connect().await;
+    let mut conn = connect(&db).await;
     for default in ["read committed", "repeatable read", "serializable"] {
         let set = format!("SET default_transaction_isolation = '{default}'");
         execute(&mut conn, &set).await.unwrap();
@@ -76,11 +71,11 @@ async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
                 Wait::For(Duration::from_secs(5)),
             ] {
                 let request = Request::all([3, 1]).isolation(isolation).wait(wait);
-                let mut held = xact::begin(&mut conn, request).await.unwrap();
+                let mut held = begin(&mut conn, request).await.unwrap();
                 let level = setting(held.conn(), "transaction_isolation").await;
                 assert_eq!(level, name);
                 assert_eq!(db.locks().await.len(), 2);
-                held.finish(Ok::<_, Error>(())).await.unwrap();
+                end(held, Ok::<_, Error>(())).await.unwrap();
                 db.until_no_locks().await;
             }
         }
@@ -88,22 +83,22 @@ async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
 }
 
 /// The wait is for session-level locks, which a rollback does not release.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_hand_over_leaves_no_session_level_lock() {
     let db = database().await;
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    let held = xact::begin(&mut holder, 2).await.unwrap();
+    let (mut holder, mut conn) = (connect(&db).await, connect(&db).await);
+    let held = begin(&mut holder, 2).await.unwrap();
     for isolation in STRICT {
         for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
             for keys in [vec![2], vec![1, 2, 3], vec![2, 3], vec![1, 2]] {
                 let request = Request::all(keys).isolation(isolation).wait(wait);
-                let error = xact::begin(&mut conn, request).await.unwrap_err();
+                let error = begin(&mut conn, request).await.unwrap_err();
                 assert!(error.is_busy(), "{error:?}");
                 assert_eq!(db.locks().await.len(), 1, "{:?}", db.locks().await);
             }
         }
     }
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    end(held, Ok::<_, Error>(())).await.unwrap();
     assert!(
         book_at(&mut conn, Isolation::Serializable, 9)
             .await
@@ -113,71 +108,71 @@ async fn a_refused_hand_over_leaves_no_session_level_lock() {
 }
 
 /// A session can hold a lock twice: the caller's own lock stays.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_level_lock_of_the_callers_own_is_kept() {
     let db = database().await;
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let (mut holder, mut conn) = (connect(&db).await, connect(&db).await);
     execute(&mut conn, "SELECT pg_advisory_lock(1)")
         .await
         .unwrap();
-    let held = xact::begin(&mut holder, 2).await.unwrap();
+    let held = begin(&mut holder, 2).await.unwrap();
     for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
         let request = Request::all([1, 2])
             .isolation(Isolation::RepeatableRead)
             .wait(wait);
-        let error = xact::begin(&mut conn, request).await.unwrap_err();
+        let error = begin(&mut conn, request).await.unwrap_err();
         assert!(error.is_busy(), "{error:?}");
         assert_eq!(db.locks().await.len(), 2);
     }
     let request = Request::new(1).isolation(Isolation::RepeatableRead);
-    let mine = xact::begin(&mut conn, request).await.unwrap();
-    mine.finish(Ok::<_, Error>(())).await.unwrap();
+    let mine = begin(&mut conn, request).await.unwrap();
+    end(mine, Ok::<_, Error>(())).await.unwrap();
     assert_eq!(db.locks().await.len(), 2);
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    end(held, Ok::<_, Error>(())).await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_level_inside_a_transaction_is_refused() {
     let db = database().await;
-    let mut conn = db.connect().await;
-    let mut outer = xact::begin(&mut conn, 1).await.unwrap();
+    let mut conn = connect(&db).await;
+    let mut outer = begin(&mut conn, 1).await.unwrap();
     for isolation in STRICT {
-        let error = xact::begin(outer.conn(), Request::new(2).isolation(isolation))
+        let error = begin(outer.conn(), Request::new(2).isolation(isolation))
             .await
             .unwrap_err();
         assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
     }
-    let error = xact::begin(outer.conn(), Request::new(2).refuse_nested())
+    let error = begin(outer.conn(), Request::new(2).refuse_nested())
         .await
         .unwrap_err();
     assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
-    outer.finish(Ok::<_, Error>(())).await.unwrap();
+    end(outer, Ok::<_, Error>(())).await.unwrap();
 }
 
 /// The outer snapshot is older than a new lock, and younger than one that was passed to its transaction.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
     let db = database().await;
-    let mut conn = db.connect().await;
+    let mut conn = connect(&db).await;
     for isolation in STRICT {
-        let mut outer = xact::begin(&mut conn, Request::all([1, 2]).isolation(isolation))
+        let mut outer = begin(&mut conn, Request::all([1, 2]).isolation(isolation))
             .await
             .unwrap();
-        let inner = xact::begin(outer.conn(), 1).await.unwrap();
-        inner.finish(Ok::<_, Error>(())).await.unwrap();
-        let inner = xact::begin(outer.conn(), Request::all([1, 2]).shared())
+        let inner = begin(outer.conn(), 1).await.unwrap();
+        end(inner, Ok::<_, Error>(())).await.unwrap();
+        let inner = begin(outer.conn(), Request::all([1, 2]).shared())
             .await
             .unwrap();
-        inner.finish(Ok::<_, Error>(())).await.unwrap();
+        end(inner, Ok::<_, Error>(())).await.unwrap();
         for stale in [Request::new(3), Request::all([1, 3])] {
-            let error = xact::begin(outer.conn(), stale).await.unwrap_err();
+            let error = begin(outer.conn(), stale).await.unwrap_err();
             assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
         }
         insert(outer.conn(), 1, "after the refusals").await.unwrap();
-        outer.finish(Ok::<_, Error>(())).await.unwrap();
+        end(outer, Ok::<_, Error>(())).await.unwrap();
     }
     assert_eq!(committed(&db, 1).await, 2);
-    let mut outer = xact::begin(
+    let mut outer = begin(
         &mut conn,
         Request::new(1)
             .shared()
@@ -185,9 +180,9 @@ async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
     )
     .await
     .unwrap();
-    let error = xact::begin(outer.conn(), 1).await.unwrap_err();
+    let error = begin(outer.conn(), 1).await.unwrap_err();
     assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
-    outer.finish(Ok::<_, Error>(())).await.unwrap();
+    end(outer, Ok::<_, Error>(())).await.unwrap();
 }
 
 /// Check, then insert: 8 clients × 150 on one key.
@@ -202,8 +197,8 @@ async fn one_key_has_no_duplicates_and_few_failures_at_any_level() {
     ] {
         let mut clients = Vec::new();
         for _ in 0..8 {
-            let mut conn = db.connect().await;
-            clients.push(tokio::spawn(async move {
+            let mut conn = connect(&db).await;
+            clients.push(spawn(async move {
                 let (mut made, mut failures) = (0, 0);
                 for room in 0..ROOMS {
                     loop {
@@ -236,12 +231,8 @@ async fn one_key_has_no_duplicates_and_few_failures_at_any_level() {
 }
 
 /// One key for all rooms, so that every call waits for every other.
-async fn book_in_turn(
-    conn: &mut AsyncPgConnection,
-    isolation: Isolation,
-    room: i64,
-) -> Result<usize, Error> {
-    let mut held = xact::begin(conn, Request::new(77).isolation(isolation)).await?;
+async fn book_in_turn(conn: &mut Conn, isolation: Isolation, room: i64) -> Result<usize, Error> {
+    let mut held = begin(conn, Request::new(77).isolation(isolation)).await?;
     let result = async {
         if bookings(held.conn(), room).await? > 0 {
             return Ok(0);
@@ -249,7 +240,7 @@ async fn book_in_turn(
         insert(held.conn(), room, "Ada").await
     }
     .await;
-    held.finish(result.map_err(Error::Database)).await
+    end(held, result.map_err(Error::Database)).await
 }
 
 /// With separate keys, calls under SERIALIZABLE can still fail because of concurrent reads. The rate is printed.
@@ -260,8 +251,8 @@ async fn many_keys_have_no_duplicates_and_report_their_failure_rate() {
     for isolation in STRICT {
         let mut clients = Vec::new();
         for client in 0..8 {
-            let mut conn = db.connect().await;
-            clients.push(tokio::spawn(async move {
+            let mut conn = connect(&db).await;
+            clients.push(spawn(async move {
                 let mut failures = 0;
                 for room in 0..150 {
                     // Each starts at another key, so that most calls do not contend.
@@ -284,5 +275,37 @@ async fn many_keys_have_no_duplicates_and_report_their_failure_rate() {
         assert_eq!(db.count(doubles).await, 0, "{isolation:?}");
         db.run("TRUNCATE booking").await;
     }
+    db.until_quiet().await;
+}
+
+/// The wait is for session-level locks, which a rollback does not release.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_end_of_a_stricter_call_leaves_a_session_level_lock() {
+    let db = database().await;
+    let mut conn = connect(&db).await;
+    for isolation in STRICT {
+        for sql in [
+            "SELECT 1",
+            "SELECT 1 FROM no_such_table",
+            "COMMIT",
+            "ROLLBACK",
+        ] {
+            for is_ok in [true, false] {
+                let request = Request::new(7).isolation(isolation);
+                let mut held = begin(&mut conn, request).await.unwrap();
+                assert_eq!(db.locks().await.len(), 1);
+                drop(execute(held.conn(), sql).await);
+                let result = if is_ok {
+                    Ok(())
+                } else {
+                    Err(Error::Database(DieselError::NotFound))
+                };
+                let end = end(held, result).await;
+                assert_eq!(end.is_ok(), is_ok && sql == "SELECT 1", "{sql}: {end:?}");
+                assert_eq!(db.locks().await, [], "{sql}");
+            }
+        }
+    }
+    assert!(book_at(&mut conn, STRICT[0], 7).await.unwrap());
     db.until_quiet().await;
 }
