@@ -83,9 +83,10 @@ async fn a_transaction_ended_by_hand_is_found_out() {
     }
 }
 
+/// Found in debug builds only on async Diesel; libpq tells blocking Diesel when a transaction ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_written_without_the_lock_is_rolled_back() {
-    if !debug_checks_are_on() {
+    if !IS_BLOCKING && !debug_checks_are_on() {
         return;
     }
     let db = database().await;
@@ -289,8 +290,8 @@ async fn a_plain_sql_transaction_is_refused_and_not_committed() {
             matches!(error, Error::ForeignTransaction { .. }),
             "{begin}: {error:?}"
         );
-        // On async Diesel, a refusal in any other state closes the connection.
-        let is_usable = IS_BLOCKING || begin == "BEGIN";
+        // An async connection is closed if its transaction had failed before.
+        let is_usable = IS_BLOCKING || !begin.contains("no_such_table");
         assert_eq!(execute(&mut conn, "COMMIT").await.is_ok(), is_usable);
         assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
         assert_eq!(book(&mut conn, 8, "Ada").await.is_ok(), is_usable);
