@@ -44,7 +44,6 @@ const MODULES: &[&str] = &[
     "session::",
     "session_counts::",
     "several::",
-    "shared::",
     "task_deadlock::",
     "test_transactions::",
     "wait_ends::",

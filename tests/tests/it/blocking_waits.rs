@@ -2,9 +2,8 @@
 
 use crate::blocking::{book, execute, finish, held_by, insert, pid_of};
 use crate::bookings::{committed, database, key_of};
-use advisory_runtime::blocking::Acquired;
-use advisory_runtime::blocking::xact;
-use advisory_runtime::{Error, Key, Request, advisory_lock};
+use advisory_runtime::blocking::{Acquired, xact};
+use advisory_runtime::{Error, Key, advisory_lock};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use std::sync::{Arc, Barrier};
@@ -12,11 +11,6 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 
 const SHORT: Duration = Duration::from_millis(30);
-
-#[advisory_lock(key = "room:<room>", name = "room", wait = "never")]
-fn never(conn: &mut PgConnection, room: i64) -> Result<usize, Error> {
-    Ok(insert(conn, room, "Ada")?)
-}
 
 #[advisory_lock(key = "room:<room>", name = "room", wait = wait)]
 fn within(conn: &mut PgConnection, room: i64, wait: Duration) -> Result<usize, Error> {
@@ -114,34 +108,6 @@ async fn on_held_is_returned_only_when_the_key_is_held() {
     db.terminate(pid).await;
     or_none(&mut conn, 7, SHORT).unwrap_err();
     assert_eq!(committed(&db, 7).await, 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn shared_holders_run_together_and_an_exclusive_one_alone() {
-    #[advisory_lock(key = "room:<room>", name = "room", mode = "shared", wait = "never")]
-    fn read(conn: &mut PgConnection, room: i64) -> Result<i64, Error> {
-        Ok(crate::blocking::bookings(conn, room)?)
-    }
-    let db = database().await;
-    let (mut first, mut second) = (db.establish(), db.establish());
-    let shared = || Request::new(key_of(7)).shared();
-    let held = xact::begin(&mut first, shared()).unwrap();
-    assert_eq!(read(&mut second, 7).unwrap(), 0);
-    let error = never(&mut second, 7).unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-    let writer = spawn_blocking(move || {
-        let end = forever(&mut second, 7);
-        (end, second)
-    });
-    db.until_waiting(key_of(7)).await;
-    finish(held);
-    let (end, mut second) = writer.await.unwrap();
-    assert_eq!(end.unwrap(), 1);
-    let held = xact::begin(&mut first, key_of(7)).unwrap();
-    let error = read(&mut second, 7).unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-    finish(held);
-    assert_eq!(read(&mut second, 7).unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -154,7 +154,6 @@ mod server_log;
 mod session;
 mod session_counts;
 mod several;
-mod shared;
 mod standby;
 mod stopped;
 mod task_deadlock;

@@ -1,4 +1,4 @@
-//! How long a call waits, and what it leaves unchanged.
+//! Async Diesel: the time limit of a call for several keys.
 
 use crate::bookings::{database, finish};
 use advisory_runtime::{Error, Request, xact};

@@ -1,4 +1,4 @@
-//! Who cleans which room on which day.
+//! The cleaners of each room and day.
 
 use advisory_runtime::advisory_lock;
 use chrono::{Datelike, NaiveDate};

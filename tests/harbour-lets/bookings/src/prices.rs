@@ -1,4 +1,4 @@
-//! What a night costs: read for every quote, written twice a year.
+//! The price of a night: read for every quote, written twice a year.
 
 use advisory_runtime::{Connection, advisory_lock};
 use diesel_async::AsyncPgConnection;

@@ -1,4 +1,4 @@
-//! What guests say afterwards.
+//! Reviews by guests.
 
 use advisory_runtime::advisory_lock;
 use diesel_async::AsyncPgConnection;

@@ -16,6 +16,8 @@ mod polls;
 mod session;
 #[path = "session_bodies.rs"]
 mod session_bodies;
+#[path = "shared.rs"]
+mod shared;
 #[path = "waits.rs"]
 mod waits;
 

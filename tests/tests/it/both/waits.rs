@@ -1,4 +1,4 @@
-//! How long a call waits, and what it leaves unchanged.
+//! The bounds of a wait, and what a call leaves unchanged.
 
 use super::{acquire, begin, connect, end, execute, setting, spawn};
 use crate::bookings::database;
@@ -47,7 +47,8 @@ async fn a_refused_try_keeps_none_of_its_keys() {
             for error in [
                 begin(&mut conn, request.clone()).await.map(drop),
                 begin(&mut conn, strict).await.map(drop),
-                acquire(&mut conn, request).await.map(drop),
+                acquire(&mut conn, request.clone()).await.map(drop),
+                acquire(&mut conn, request.shared()).await.map(drop),
             ] {
                 let error = error.unwrap_err();
                 assert!(error.is_busy(), "{error:?}");
@@ -59,6 +60,11 @@ async fn a_refused_try_keeps_none_of_its_keys() {
         }
         end(held, Ok::<_, Error>(())).await.unwrap();
     }
+    let held = acquire(&mut conn, Request::all([3, 1, 2, 1]))
+        .await
+        .unwrap();
+    assert_eq!(db.locks().await.len(), 3);
+    end(held, Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 

@@ -1,31 +1,38 @@
-//! The same operations, made with each bug instead of our lock. Do not copy anything from here.
+//! The same operations with each bug instead of our lock. Do not copy anything from here.
 
 mod lease;
 mod migration;
 
 use crate::bug::Bug;
 use crate::clock::pass;
-use crate::visit::{self, Booked, Manner, Visit};
-use crate::way::PERMITS;
+use crate::critical_section::{self, Booked, CriticalSection, Manner};
+use crate::operation_kind::PERMITS;
 use diesel::prelude::*;
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Bool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-pub(crate) use lease::{job, once, term, write};
+pub(crate) use lease::{once, run_leased, term, write};
 pub(crate) use migration::migrate;
 use std::time::Duration;
 
-/// A visit of a slot, locked by hand.
-pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'_>) -> Booked {
-    let slot = visit.number;
+/// Books a slot under a lock written by hand.
+pub(crate) async fn book(
+    bug: Bug,
+    conn: &mut AsyncPgConnection,
+    section: &CriticalSection<'_>,
+) -> Booked {
+    let slot = section.number;
     let lock = format!("SELECT pg_advisory_xact_lock({slot})");
     match bug {
-        Bug::LockOut => conn.transaction(async |conn| visit.book(conn).await).await,
+        Bug::LockOut => {
+            conn.transaction(async |conn| section.book(conn).await)
+                .await
+        }
         Bug::UnlockBeforeCommit => {
             let booked = conn.transaction(async |conn| {
                 let lock = format!("SELECT pg_advisory_lock({slot})");
                 conn.batch_execute(&lock).await?;
-                let booked = visit.book(conn).await?;
+                let booked = section.book(conn).await?;
                 let unlock = format!("SELECT pg_advisory_unlock({slot})");
                 conn.batch_execute(&unlock).await?;
                 Ok(booked)
@@ -40,7 +47,7 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
             let booked = conn.transaction(async |conn| {
                 let text = LOCK_AND_LOOK.replace("$slot", &slot.to_string());
                 let seen: Seen = diesel::sql_query(text).get_result(conn).await?;
-                visit.write(conn, seen.entered, seen.taken == 0).await
+                section.write(conn, seen.entered, seen.taken == 0).await
             });
             booked.await
         }
@@ -50,7 +57,7 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
                 while !is_locked(conn, "pg_try_advisory_xact_lock", slot).await? {
                     pass(Duration::from_millis(2)).await;
                 }
-                visit.book(conn).await
+                section.book(conn).await
             });
             booked.await
         }
@@ -62,7 +69,7 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
                 }
                 let lock = format!("SELECT pg_advisory_xact_lock_shared({slot})");
                 conn.batch_execute(&lock).await?;
-                visit.sit(conn).await
+                section.enter_room(conn).await
             });
             booked.await
         }
@@ -72,7 +79,7 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
                 return Err(DieselError::NotFound.into());
             }
             let booked = conn
-                .transaction(async |conn| visit.book(conn).await)
+                .transaction(async |conn| section.book(conn).await)
                 .await?;
             let unlock = format!("SELECT pg_advisory_unlock({slot})");
             conn.batch_execute(&unlock).await?;
@@ -83,7 +90,7 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
             conn.batch_execute("BEGIN").await?;
             let booked = async {
                 conn.batch_execute(&lock).await?;
-                visit.book(conn).await
+                section.book(conn).await
             };
             let booked = booked.await;
             let end = if booked.is_ok() { "COMMIT" } else { "ROLLBACK" };
@@ -94,16 +101,16 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
         Bug::SwallowedError => {
             let booked = conn.transaction(async |conn| {
                 conn.batch_execute(&lock).await?;
-                let booked = visit.book(conn).await?;
-                if visit.manner == Manner::Thinks {
+                let booked = section.book(conn).await?;
+                if section.manner == Manner::Pauses {
                     drop(conn.batch_execute("SELECT 1/0").await);
                 }
                 Ok(booked)
             });
             booked.await
         }
-        // The bugs of leases, leaders and migrations use our visits.
-        _ => visit::wait(conn, slot, visit).await,
+        // The bugs of leases, leaders and migrations use our locks for slots.
+        _ => critical_section::wait(conn, slot, section).await,
     }
 }
 
@@ -131,7 +138,7 @@ struct Count {
 /// The statement waits for the lock, and counts rows that existed before the wait.
 const LOCK_AND_LOOK: &str = "WITH locked AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock($slot)) \
      SELECT stress.tick() AS entered, \
-     (SELECT count(*) FROM locked, stress.visit WHERE slot = $slot AND booked) AS taken";
+     (SELECT count(*) FROM locked, stress.section WHERE slot = $slot AND booked) AS taken";
 
 #[derive(QueryableByName)]
 struct Seen {

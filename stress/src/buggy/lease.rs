@@ -2,8 +2,8 @@
 
 use crate::bug::Bug;
 use crate::clock::pass;
-use crate::job::{Job, TTL};
-use crate::visit::connection;
+use crate::critical_section::connection;
+use crate::leased_work::{LeasedWork, TTL};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
 use advisory_runtime::{Wait, advisory_lease};
@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// A lease by hand: the row is locked, waited for, and written in one transaction, whose `now()` is older than the wait.
-pub(crate) async fn job(
+pub(crate) async fn run_leased(
     bug: Bug,
     pool: &Pool<AsyncPgConnection>,
-    job: &Job<'_>,
+    work: &LeasedWork<'_>,
 ) -> Result<bool, Error> {
     let now = if bug == Bug::Now {
         "now()"
@@ -28,7 +28,7 @@ pub(crate) async fn job(
         "clock_timestamp()"
     };
     let mut conn = connection(pool).await?;
-    let key = format!("sha256(convert_to('job:{}', 'UTF8'))", job.number);
+    let key = format!("sha256(convert_to('leased:{}', 'UTF8'))", work.number);
     let granted = conn.transaction(async |conn| {
         let insert = format!(
             "INSERT INTO public.advisory_lease (key_hash, token, grant_id, holder, acquired_at, expires_at) \
@@ -57,8 +57,9 @@ pub(crate) async fn job(
     };
     // The holder believes that it has this much time.
     let since = Instant::now();
-    let is_slow = job.thought >= TTL / 2;
-    job.stay(&mut conn, token, || since.elapsed() < TTL).await?;
+    let is_slow = work.pause >= TTL / 2;
+    work.stay(&mut conn, token, || since.elapsed() < TTL)
+        .await?;
     let written = conn.transaction(async |conn| {
         let fence = format!(
             "SELECT token, false AS is_free FROM public.advisory_lease \
@@ -68,7 +69,7 @@ pub(crate) async fn job(
         if current.is_empty() {
             return Err(DieselError::NotFound);
         }
-        job.write(conn, token).await?;
+        work.write(conn, token).await?;
         if is_slow {
             // Others wait for the row meanwhile, longer than a lease lasts.
             pass(TTL + TTL / 4).await;
@@ -94,13 +95,13 @@ pub(crate) async fn once(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
     number: i64,
-    job: &Job<'_>,
+    work: &LeasedWork<'_>,
 ) -> Result<(), Error> {
     let mut conn = connection(pool).await?;
-    job.has_ended.store(true, Ordering::Relaxed);
-    job.complete(&mut conn).await?;
-    if job.is_dropped {
-        job.hangs.notify_one();
+    work.has_ended.store(true, Ordering::Relaxed);
+    work.complete(&mut conn).await?;
+    if work.is_dropped {
+        work.hangs.notify_one();
         pending::<()>().await;
     }
     conn.transaction(async |conn| lease.complete(conn).await)
@@ -109,7 +110,7 @@ pub(crate) async fn once(
 
 /// A leader's lease without renewal.
 pub(crate) async fn term(pool: &Pool<AsyncPgConnection>, number: i64) -> Result<Lease, Error> {
-    let request = Request::text(format!("job:{number}"));
+    let request = Request::text(format!("leased:{number}"));
     let request = request.ttl(TTL).wait(Wait::Never);
     Table::new()
         .acquire(&mut connection(pool).await?, request)
@@ -120,10 +121,10 @@ pub(crate) async fn term(pool: &Pool<AsyncPgConnection>, number: i64) -> Result<
 pub(crate) async fn write(
     pool: &Pool<AsyncPgConnection>,
     term: &Lease,
-    job: &Job<'_>,
+    work: &LeasedWork<'_>,
 ) -> Result<bool, Error> {
     let mut conn = connection(pool).await?;
-    job.write(&mut conn, term.token().get()).await?;
+    work.write(&mut conn, term.token().get()).await?;
     Ok(true)
 }
 

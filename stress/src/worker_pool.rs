@@ -2,8 +2,8 @@
 
 use crate::assignment::Assignment;
 use crate::clock::pass;
+use crate::progress::Progress;
 use crate::server::Failure;
-use crate::tally::Tally;
 use advisory_tests::Proxy;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The workers of one run. Dropping this kills them.
-pub(crate) struct Crew {
+pub(crate) struct WorkerPool {
     /// The arguments of each, without its number and its file.
     order: Assignment,
     workers: Vec<Worker>,
@@ -23,7 +23,7 @@ pub(crate) struct Crew {
     /// Whether each worker reaches the server through its own proxy.
     has_networks: bool,
     /// The counts of workers that were killed.
-    past: Tally,
+    past: Progress,
 }
 
 struct Worker {
@@ -38,28 +38,28 @@ struct Worker {
 #[derive(Default)]
 struct Said {
     last_success: AtomicI64,
-    tally: Mutex<Tally>,
+    progress: Mutex<Progress>,
     is_open: AtomicBool,
     is_quiet: AtomicBool,
 }
 
-impl Crew {
+impl WorkerPool {
     /// `log` in `order` is the folder of the logs.
     pub(crate) async fn start(
         order: Assignment,
         size: usize,
         has_networks: bool,
     ) -> Result<Self, Failure> {
-        let mut crew = Self {
+        let mut worker_pool = Self {
             order,
             workers: Vec::new(),
             size,
             logs: Vec::new(),
             has_networks,
-            past: Tally::default(),
+            past: Progress::default(),
         };
-        crew.fill_up().await?;
-        Ok(crew)
+        worker_pool.fill_up().await?;
+        Ok(worker_pool)
     }
 
     /// Starts a worker for each missing one.
@@ -100,7 +100,7 @@ impl Crew {
         let mut worker = self.workers.remove(round % self.workers.len());
         worker.child.kill()?;
         worker.child.wait()?;
-        self.past.add(&worker.said.tally());
+        self.past.add(&worker.said.progress());
         Ok(())
     }
 
@@ -155,10 +155,10 @@ impl Crew {
     }
 
     /// The counts so far.
-    pub(crate) fn tally(&self) -> Tally {
+    pub(crate) fn progress(&self) -> Progress {
         let mut all = self.past.clone();
         for worker in &self.workers {
-            all.add(&worker.said.tally());
+            all.add(&worker.said.progress());
         }
         all
     }
@@ -188,9 +188,9 @@ fn application_name(number: i64) -> String {
 }
 
 impl Said {
-    fn tally(&self) -> Tally {
-        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        tally.clone()
+    fn progress(&self) -> Progress {
+        let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.clone()
     }
 }
 
@@ -208,13 +208,16 @@ impl Worker {
         let heard = Arc::clone(&said);
         thread::spawn(move || {
             for line in BufReader::new(answers).lines().map_while(Result::ok) {
-                let numbers = line.split_once(' ').and_then(|(success, tally)| {
-                    Some((success.parse().ok()?, Tally::parse(tally)?))
+                let numbers = line.split_once(' ').and_then(|(success, progress)| {
+                    Some((success.parse().ok()?, Progress::parse(progress)?))
                 });
                 match numbers {
-                    Some((success, tally)) => {
+                    Some((success, progress)) => {
                         heard.last_success.store(success, Ordering::Relaxed);
-                        *heard.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
+                        *heard
+                            .progress
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner) = progress;
                     }
                     None if line == "open" => heard.is_open.store(true, Ordering::Relaxed),
                     None => heard.is_quiet.store(true, Ordering::Relaxed),

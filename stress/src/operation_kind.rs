@@ -1,10 +1,10 @@
-//! The kinds of operation of the load. Each is one way to hold a lock.
+//! The kinds of operation in the load. Each kind holds its lock differently.
 
 use std::str::FromStr;
 
 /// One kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Way {
+pub(crate) enum OperationKind {
     /// Waits in the server's queue.
     #[default]
     Wait,
@@ -46,7 +46,7 @@ pub(crate) enum Subject {
     /// Has [`PERMITS`] permits.
     Room,
     /// Held by lease.
-    Job,
+    Lease,
     /// Done once.
     Work,
     /// A version of the schema.
@@ -62,7 +62,7 @@ impl Subject {
         match self {
             Self::Slot => "slot",
             Self::Room => "room",
-            Self::Job => "job",
+            Self::Lease => "lease",
             Self::Work => "work",
             Self::Version => "version",
             Self::Nothing => "nothing",
@@ -78,7 +78,7 @@ impl Subject {
     }
 }
 
-impl Way {
+impl OperationKind {
     pub(crate) const ALL: [Self; 16] = [
         Self::Wait,
         Self::Never,
@@ -127,7 +127,7 @@ impl Way {
     pub(crate) const fn subject(self) -> Subject {
         match self {
             Self::Permits => Subject::Room,
-            Self::Lease | Self::Lead => Subject::Job,
+            Self::Lease | Self::Lead => Subject::Lease,
             Self::Complete => Subject::Work,
             Self::Migrate => Subject::Version,
             Self::Sweep => Subject::Nothing,
@@ -141,11 +141,11 @@ impl Way {
     }
 }
 
-impl FromStr for Way {
+impl FromStr for OperationKind {
     type Err = ();
 
     fn from_str(name: &str) -> Result<Self, ()> {
-        let mut ways = Self::ALL.into_iter();
-        ways.find(|way| way.name() == name).ok_or(())
+        let mut kinds = Self::ALL.into_iter();
+        kinds.find(|kind| kind.name() == name).ok_or(())
     }
 }

@@ -1,6 +1,6 @@
-//! The work under the lock of a slot: read it, wait a moment, and book it if it is free. In a room there is nothing to book.
+//! The critical section of a slot: read it, wait a moment, and book it if it is free. In a room there is nothing to book.
 //!
-//! Each function is one way to hold the lock. Those of a slot share the key and the body.
+//! Each function holds the lock differently. Those of a slot share the key and the body.
 
 use crate::clock::pass;
 use crate::history::Log;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 diesel::table! {
-    stress.visit (op) {
+    stress.section (op) {
         slot -> BigInt,
         op -> BigInt,
         booked -> Bool,
@@ -43,7 +43,7 @@ pub(crate) type Booked = Result<bool, Error>;
 pub(crate) enum Manner {
     Plain,
     /// Sleeps between the read and the booking.
-    Thinks,
+    Pauses,
     /// Fails after its booking.
     Fails,
     /// Runs a statement that fails, ignores the error, and returns `Ok`.
@@ -52,8 +52,8 @@ pub(crate) enum Manner {
     Hangs,
 }
 
-/// One visit of a slot in progress.
-pub(crate) struct Visit<'w> {
+/// One operation in the critical section of a slot or a room.
+pub(crate) struct CriticalSection<'w> {
     pub(crate) op: i64,
     /// The slot, or the room.
     pub(crate) number: i64,
@@ -73,22 +73,22 @@ pub(crate) struct Visit<'w> {
     pub(crate) is_taken: AtomicBool,
 }
 
-impl Visit<'_> {
+impl CriticalSection<'_> {
     pub(crate) async fn book(&self, conn: &mut AsyncPgConnection) -> Booked {
         if self.is_pooled {
             return self.book_without_answers(conn).await;
         }
-        let taken = visit::table
-            .filter(visit::slot.eq(self.number))
-            .filter(visit::booked)
+        let taken = section::table
+            .filter(section::slot.eq(self.number))
+            .filter(section::booked)
             .select(count_star());
         let look = diesel::select((tick(), taken.single_value()));
         let (entered, taken): (i64, Option<i64>) = look.get_result(conn).await?;
         self.write(conn, entered, taken.unwrap_or(0) == 0).await
     }
 
-    /// A visit of a room, where nothing is booked.
-    pub(crate) async fn sit(&self, conn: &mut AsyncPgConnection) -> Booked {
+    /// Enters a room, where nothing is booked.
+    pub(crate) async fn enter_room(&self, conn: &mut AsyncPgConnection) -> Booked {
         let entered = diesel::select(tick()).get_result(conn).await?;
         self.write(conn, entered, false).await.map(|_| true)
     }
@@ -106,18 +106,18 @@ impl Visit<'_> {
         books: bool,
     ) -> Booked {
         self.enter(entered);
-        if self.manner == Manner::Thinks {
+        if self.manner == Manner::Pauses {
             pass(Duration::from_millis(5)).await;
         }
         let row = (
-            visit::slot.eq(self.number),
-            visit::op.eq(self.op),
-            visit::booked.eq(books),
-            visit::entered.eq(entered),
+            section::slot.eq(self.number),
+            section::op.eq(self.op),
+            section::booked.eq(books),
+            section::entered.eq(entered),
         );
-        let departed = diesel::insert_into(visit::table)
+        let departed = diesel::insert_into(section::table)
             .values(row)
-            .returning(visit::departed)
+            .returning(section::departed)
             .get_result(conn)
             .await?;
         self.departed.store(departed, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Visit<'_> {
                 self.hangs.notify_one();
                 pending::<()>().await;
             }
-            Manner::Plain | Manner::Thinks => {}
+            Manner::Plain | Manner::Pauses => {}
         }
         self.has_ended.store(true, Ordering::Relaxed);
         Ok(books)
@@ -168,82 +168,111 @@ pub(crate) struct RoomLock {
 }
 
 #[advisory_lock(key = SlotLock { slot })]
-pub(crate) async fn wait(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
-    visit.book(conn).await
+pub(crate) async fn wait(
+    conn: &mut AsyncPgConnection,
+    slot: i64,
+    section: &CriticalSection<'_>,
+) -> Booked {
+    section.book(conn).await
 }
 
 #[advisory_lock(key = SlotLock { slot }, wait = "never")]
-pub(crate) async fn never(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
-    visit.book(conn).await
+pub(crate) async fn never(
+    conn: &mut AsyncPgConnection,
+    slot: i64,
+    section: &CriticalSection<'_>,
+) -> Booked {
+    section.book(conn).await
 }
 
 #[advisory_lock(key = SlotLock { slot }, wait = "20ms", max_hold = "1s")]
-pub(crate) async fn bounded(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
-    visit.book(conn).await
+pub(crate) async fn bounded(
+    conn: &mut AsyncPgConnection,
+    slot: i64,
+    section: &CriticalSection<'_>,
+) -> Booked {
+    section.book(conn).await
 }
 
 #[advisory_lock(key = SlotLock { slot }, poll = "2ms", wait = "200ms")]
-pub(crate) async fn poll(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
-    visit.book(conn).await
+pub(crate) async fn poll(
+    conn: &mut AsyncPgConnection,
+    slot: i64,
+    section: &CriticalSection<'_>,
+) -> Booked {
+    section.book(conn).await
 }
 
 #[advisory_lock(key = SlotLock { slot }, conn = connection(pool).await?, poll = "2ms", wait = "200ms")]
 pub(crate) async fn poll_pool(
     pool: &Pool<AsyncPgConnection>,
     slot: i64,
-    visit: &Visit<'_>,
+    section: &CriticalSection<'_>,
 ) -> Booked {
-    visit.book(conn).await
+    section.book(conn).await
 }
 
 #[advisory_lock(key = SlotLock { slot }, isolation = "repeatable read")]
 pub(crate) async fn repeatable(
     conn: &mut AsyncPgConnection,
     slot: i64,
-    visit: &Visit<'_>,
+    section: &CriticalSection<'_>,
 ) -> Booked {
-    visit.book(conn).await
+    section.book(conn).await
 }
 
 #[advisory_lock(key = SlotLock { slot }, isolation = "serializable", wait = "200ms")]
 pub(crate) async fn serializable(
     conn: &mut AsyncPgConnection,
     slot: i64,
-    visit: &Visit<'_>,
+    section: &CriticalSection<'_>,
 ) -> Booked {
-    visit.book(conn).await
+    section.book(conn).await
 }
 
 #[advisory_lock(key = SlotLock { slot }, scope = "session")]
-pub(crate) async fn session(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
-    conn.transaction(async |conn| visit.book(conn).await).await
+pub(crate) async fn session(
+    conn: &mut AsyncPgConnection,
+    slot: i64,
+    section: &CriticalSection<'_>,
+) -> Booked {
+    conn.transaction(async |conn| section.book(conn).await)
+        .await
 }
 
 #[advisory_lock(key = SlotLock { slot }, conn = connection(pool).await?, queue = 8, wait = "1s")]
-pub(crate) async fn queue(pool: &Pool<AsyncPgConnection>, slot: i64, visit: &Visit<'_>) -> Booked {
-    visit.book(conn).await
+pub(crate) async fn queue(
+    pool: &Pool<AsyncPgConnection>,
+    slot: i64,
+    section: &CriticalSection<'_>,
+) -> Booked {
+    section.book(conn).await
 }
 
 #[advisory_lock(key = RoomLock { room }, permits = 3, poll = "2ms", wait = "200ms")]
-pub(crate) async fn permits(conn: &mut AsyncPgConnection, room: i64, visit: &Visit<'_>) -> Booked {
-    visit.sit(conn).await
+pub(crate) async fn permits(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    section: &CriticalSection<'_>,
+) -> Booked {
+    section.enter_room(conn).await
 }
 
 /// With a guard that owns its connection. Another task has the guard for a while, and checks that the lock is still held.
 pub(crate) async fn owned(
     pool: &Pool<AsyncPgConnection>,
     request: Request,
-    visit: &Visit<'_>,
+    section: &CriticalSection<'_>,
 ) -> Booked {
     let request = request.wait(Duration::from_millis(200));
     let mut lock = session::acquire_owned(connection(pool).await?, request).await?;
     let booked = lock
         .conn()
         .transaction(async |conn| {
-            if visit.is_in_room {
-                visit.sit(conn).await
+            if section.is_in_room {
+                section.enter_room(conn).await
             } else {
-                visit.book(conn).await
+                section.book(conn).await
             }
         })
         .await?;

@@ -1,9 +1,10 @@
 //! Shared mode, in either scope: readers together, a writer alone, and the queue is not overtaken.
 
-use crate::bookings::{database, finish};
-use advisory_runtime::{Error, Request, Wait, session, xact};
-use diesel_async::AsyncPgConnection;
+use super::{Conn, LockGuard, acquire, begin, connect, end, spawn};
+use crate::bookings::database;
+use advisory_runtime::{Error, Request, Wait};
 use std::sync::{Arc, Mutex};
+use tokio::sync::Barrier;
 
 #[derive(Clone, Copy, Debug)]
 enum Scope {
@@ -14,14 +15,10 @@ enum Scope {
 const SCOPES: [Scope; 2] = [Scope::Xact, Scope::Session];
 
 impl Scope {
-    async fn take(
-        self,
-        conn: &mut AsyncPgConnection,
-        request: Request,
-    ) -> Result<advisory_runtime::LockGuard<'_, AsyncPgConnection>, Error> {
+    async fn take(self, conn: &mut Conn, request: Request) -> Result<LockGuard<'_>, Error> {
         match self {
-            Self::Xact => xact::begin(conn, request).await,
-            Self::Session => session::acquire(conn, request).await,
+            Self::Xact => begin(conn, request).await,
+            Self::Session => acquire(conn, request).await,
         }
     }
 }
@@ -34,10 +31,10 @@ fn writer() -> Request {
     Request::new(7)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn readers_hold_it_together_and_a_writer_alone() {
     let db = database().await;
-    let mut conns = [db.connect().await, db.connect().await, db.connect().await];
+    let mut conns = [connect(&db).await, connect(&db).await, connect(&db).await];
     let [first, second, third] = &mut conns;
     // Both scopes are one lock.
     for (scope, other) in [
@@ -61,13 +58,13 @@ async fn readers_hold_it_together_and_a_writer_alone() {
             .await
             .unwrap_err();
         assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-        finish(one).await;
+        end(one, Ok::<_, Error>(())).await.unwrap();
         let error = other
             .take(third, writer().wait(Wait::Never))
             .await
             .unwrap_err();
         assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-        finish(two).await;
+        end(two, Ok::<_, Error>(())).await.unwrap();
         let alone = scope.take(third, writer().wait(Wait::Never)).await.unwrap();
         for request in [reader(), writer()] {
             let error = other
@@ -76,16 +73,16 @@ async fn readers_hold_it_together_and_a_writer_alone() {
                 .unwrap_err();
             assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
         }
-        finish(alone).await;
+        end(alone, Ok::<_, Error>(())).await.unwrap();
     }
     db.until_quiet().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_writer_delays_later_readers() {
     let db = database().await;
     for scope in SCOPES {
-        let (mut holder, mut late) = (db.connect().await, db.connect().await);
+        let (mut holder, mut late) = (connect(&db).await, connect(&db).await);
         let held = scope.take(&mut holder, reader()).await.unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut queue = Vec::new();
@@ -93,11 +90,11 @@ async fn a_waiting_writer_delays_later_readers() {
             .into_iter()
             .enumerate()
         {
-            let (mut conn, order) = (db.connect().await, Arc::clone(&order));
-            queue.push(tokio::spawn(async move {
+            let (mut conn, order) = (connect(&db).await, Arc::clone(&order));
+            queue.push(spawn(async move {
                 let held = scope.take(&mut conn, request).await?;
                 order.lock().unwrap().push(name);
-                held.finish(Ok::<_, Error>(())).await
+                end(held, Ok::<_, Error>(())).await
             }));
             db.until_waiters(7, before + 1).await;
         }
@@ -107,7 +104,7 @@ async fn a_waiting_writer_delays_later_readers() {
             .await
             .unwrap_err();
         assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-        finish(held).await;
+        end(held, Ok::<_, Error>(())).await.unwrap();
         for call in queue {
             call.await.unwrap().unwrap();
         }
@@ -116,10 +113,10 @@ async fn a_waiting_writer_delays_later_readers() {
     db.until_quiet().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_alone_gets_the_exclusive_lock_above_its_shared_one() {
     let db = database().await;
-    let mut conn = db.connect().await;
+    let mut conn = connect(&db).await;
     for scope in SCOPES {
         let mut shared = scope.take(&mut conn, reader()).await.unwrap();
         let alone = scope
@@ -127,44 +124,38 @@ async fn a_session_alone_gets_the_exclusive_lock_above_its_shared_one() {
             .await
             .unwrap();
         assert_eq!(db.locks().await.len(), 2);
-        finish(alone).await;
-        finish(shared).await;
+        end(alone, Ok::<_, Error>(())).await.unwrap();
+        end(shared, Ok::<_, Error>(())).await.unwrap();
         assert_eq!(db.locks().await, []);
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn two_upgrades_from_shared_to_exclusive_deadlock() {
     let db = database().await;
     for scope in SCOPES {
-        let (mut first, mut second) = (db.connect().await, db.connect().await);
-        let mut one = scope.take(&mut first, reader()).await.unwrap();
-        let mut two = scope.take(&mut second, reader()).await.unwrap();
-        let (first, second) = tokio::join!(
-            async move {
-                let upgraded = match scope.take(one.conn(), writer()).await {
-                    Ok(held) => held.finish(Ok::<_, Error>(())).await,
+        let readers = Arc::new(Barrier::new(2));
+        let upgrades = [connect(&db).await, connect(&db).await].map(|mut conn| {
+            let readers = Arc::clone(&readers);
+            spawn(async move {
+                let mut held = scope.take(&mut conn, reader()).await?;
+                readers.wait().await;
+                let upgraded = match scope.take(held.conn(), writer()).await {
+                    Ok(held) => end(held, Ok::<_, Error>(())).await,
                     Err(error) => Err(error),
                 };
                 // The victim keeps its shared lock until here, and then lets the other continue.
-                one.finish(upgraded).await
-            },
-            async move {
-                let upgraded = match scope.take(two.conn(), writer()).await {
-                    Ok(held) => held.finish(Ok::<_, Error>(())).await,
-                    Err(error) => Err(error),
-                };
-                two.finish(upgraded).await
-            }
-        );
-        let deadlocks = [&first, &second]
-            .into_iter()
-            .filter(|end| matches!(end, Err(Error::Deadlock { .. })))
-            .count();
-        assert_eq!(deadlocks, 1, "{scope:?}: {first:?} {second:?}");
+                end(held, upgraded).await
+            })
+        });
+        let mut ends = Vec::new();
+        for upgrade in upgrades {
+            ends.push(upgrade.await.unwrap());
+        }
+        ends.sort_by_key(Result::is_ok);
         assert!(
-            first.is_ok() || second.is_ok(),
-            "{scope:?}: {first:?} {second:?}"
+            matches!(&*ends, [Err(Error::Deadlock { .. }), Ok(())]),
+            "{scope:?}: {ends:?}"
         );
         db.until_no_locks().await;
     }

@@ -1,13 +1,13 @@
-//! The evidence for the checker: what the clients recorded, and what the database contains.
+//! The records of one run: what the clients wrote, and what the database contains.
 
 use crate::history::History;
+use crate::operation_kind::Subject;
 use crate::server::{Failure, Row, Server};
-use crate::way::Subject;
 use std::path::PathBuf;
 
-/// A committed visit of a slot or a room.
+/// A committed operation on a slot or a room.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Visited {
+pub(crate) struct SectionRow {
     pub(crate) number: i64,
     pub(crate) op: i64,
     pub(crate) booked: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Visited {
 /// A committed write under a lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
-    pub(crate) job: i64,
+    pub(crate) lease: i64,
     pub(crate) token: i64,
     pub(crate) op: i64,
     pub(crate) tick: i64,
@@ -36,7 +36,7 @@ pub(crate) struct Migrated {
 /// A grant of a lease, as the trigger of its table recorded it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
-    pub(crate) job: i64,
+    pub(crate) lease: i64,
     pub(crate) token: i64,
     /// Whether the previous grant had expired, by the server's clock.
     pub(crate) was_free: bool,
@@ -44,9 +44,9 @@ pub(crate) struct Granted {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Evidence {
+pub(crate) struct Records {
     pub(crate) history: History,
-    pub(crate) visited: Vec<Visited>,
+    pub(crate) sections: Vec<SectionRow>,
     pub(crate) written: Vec<Written>,
     pub(crate) granted: Vec<Granted>,
     /// Completed work, by number, and the operations that completed it.
@@ -54,11 +54,11 @@ pub(crate) struct Evidence {
     pub(crate) migrated: Vec<Migrated>,
 }
 
-impl Evidence {
+impl Records {
     /// The subject of an operation. An operation that no client began is a violation by itself.
     pub(crate) fn subject(&self, op: i64) -> Subject {
         let told = self.history.told.get(&op);
-        told.map_or(Subject::Slot, |told| told.way.subject())
+        told.map_or(Subject::Slot, |told| told.kind.subject())
     }
 
     pub(crate) async fn gather(
@@ -66,15 +66,15 @@ impl Evidence {
         url: &str,
         logs: &[PathBuf],
     ) -> Result<Self, Failure> {
-        let mut evidence = Self::default();
+        let mut records = Self::default();
         for log in logs {
             // A worker that was killed before it began has no history.
             if log.exists() {
-                evidence.history.read(log)?;
+                records.history.read(log)?;
             }
         }
         for row in server.rows(url, VISITED).await? {
-            evidence.visited.push(Visited {
+            records.sections.push(SectionRow {
                 number: number(&row, 0)?,
                 op: number(&row, 1)?,
                 booked: row[2] == "t",
@@ -83,45 +83,43 @@ impl Evidence {
             });
         }
         for row in server.rows(url, WRITTEN).await? {
-            evidence.written.push(Written {
-                job: number(&row, 0)?,
+            records.written.push(Written {
+                lease: number(&row, 0)?,
                 token: number(&row, 1)?,
                 op: number(&row, 2)?,
                 tick: number(&row, 3)?,
             });
         }
         for row in server.rows(url, GRANTED).await? {
-            evidence.granted.push(Granted {
-                job: number(&row, 0)?,
+            records.granted.push(Granted {
+                lease: number(&row, 0)?,
                 token: number(&row, 1)?,
                 was_free: row[2] == "t",
                 tick: number(&row, 3)?,
             });
         }
         for row in server.rows(url, COMPLETED).await? {
-            evidence
-                .completed
-                .push((number(&row, 0)?, number(&row, 1)?));
+            records.completed.push((number(&row, 0)?, number(&row, 1)?));
         }
         for row in server.rows(url, MIGRATED).await? {
-            evidence.migrated.push(Migrated {
+            records.migrated.push(Migrated {
                 version: number(&row, 0)?,
                 op: number(&row, 1)?,
                 entered: number(&row, 2)?,
                 departed: number(&row, 3)?,
             });
         }
-        Ok(evidence)
+        Ok(records)
     }
 }
 
-const VISITED: &str = "SELECT slot, op, booked, entered, departed FROM stress.visit";
-const WRITTEN: &str = "SELECT job, token, op, tick FROM stress.written";
+const VISITED: &str = "SELECT slot, op, booked, entered, departed FROM stress.section";
+const WRITTEN: &str = "SELECT lease, token, op, tick FROM stress.written";
 const COMPLETED: &str = "SELECT number, op FROM stress.completed";
 const MIGRATED: &str = "SELECT version, op, entered, departed FROM stress.migrated";
 /// The table of leases contains only hashes.
-const GRANTED: &str = "SELECT job, token, was_free, granted.tick FROM stress.granted, generate_series(0, 99) AS job \
-     WHERE key_hash = sha256(convert_to('job:' || job, 'UTF8'))";
+const GRANTED: &str = "SELECT lease, token, was_free, granted.tick FROM stress.granted, generate_series(0, 99) AS lease \
+     WHERE key_hash = sha256(convert_to('leased:' || lease, 'UTF8'))";
 
 fn number(row: &Row, index: usize) -> Result<i64, Failure> {
     Ok(row[index].parse()?)

@@ -1,8 +1,8 @@
 //! The work under a lease: ticks, which show when its holder was inside, and a write under its fencing token.
 
 use crate::clock::pass;
+use crate::critical_section::{connection, tick};
 use crate::history::{Claim, Log};
-use crate::visit::{connection, tick};
 use advisory_runtime::advisory_lease;
 use advisory_runtime::lease::{Error, Lease, Leases};
 use diesel::prelude::*;
@@ -18,7 +18,7 @@ pub(crate) const TTL: Duration = Duration::from_millis(600);
 
 diesel::table! {
     stress.written (op) {
-        job -> BigInt,
+        lease -> BigInt,
         token -> BigInt,
         op -> BigInt,
         tick -> BigInt,
@@ -26,11 +26,11 @@ diesel::table! {
 }
 
 /// One operation under a lease.
-pub(crate) struct Job<'w> {
+pub(crate) struct LeasedWork<'w> {
     pub(crate) op: i64,
     pub(crate) number: i64,
     /// How long the holder pauses between its first tick and its write.
-    pub(crate) thought: Duration,
+    pub(crate) pause: Duration,
     pub(crate) log: &'w Log,
     /// With a bug: the call must be dropped during its work, and has reached that point.
     pub(crate) is_dropped: bool,
@@ -39,8 +39,8 @@ pub(crate) struct Job<'w> {
     pub(crate) has_ended: AtomicBool,
 }
 
-impl Job<'_> {
-    pub(crate) async fn work(
+impl LeasedWork<'_> {
+    pub(crate) async fn run(
         &self,
         pool: &Pool<AsyncPgConnection>,
         lease: &Lease,
@@ -67,12 +67,12 @@ impl Job<'_> {
         is_held: impl Fn() -> bool,
     ) -> QueryResult<()> {
         let from = diesel::select(tick()).get_result(conn).await?;
-        pass(self.thought).await;
+        pass(self.pause).await;
         let to = diesel::select(tick()).get_result(conn).await?;
         if is_held() {
-            let job = self.number;
+            let lease = self.number;
             let claim = Claim {
-                job,
+                lease,
                 token,
                 from,
                 to,
@@ -92,7 +92,7 @@ impl Job<'_> {
     /// Writes in a transaction that keeps the token current.
     pub(crate) async fn write(&self, conn: &mut AsyncPgConnection, token: i64) -> QueryResult<()> {
         let row = (
-            written::job.eq(self.number),
+            written::lease.eq(self.number),
             written::token.eq(token),
             written::op.eq(self.op),
         );
@@ -103,24 +103,24 @@ impl Job<'_> {
     }
 }
 
-#[advisory_lease(key = "job:<number>", name = "job", pool = leases, ttl = TTL, wait = "never", handle = lease)]
+#[advisory_lease(key = "leased:<number>", name = "leased", pool = leases, ttl = TTL, wait = "never", handle = lease)]
 pub(crate) async fn never_wait(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
     number: i64,
-    job: &Job<'_>,
+    work: &LeasedWork<'_>,
 ) -> Result<(), Error> {
-    job.work(pool, &lease).await
+    work.run(pool, &lease).await
 }
 
-#[advisory_lease(key = "job:<number>", name = "job", pool = leases, ttl = TTL, wait = "2s", handle = lease)]
+#[advisory_lease(key = "leased:<number>", name = "leased", pool = leases, ttl = TTL, wait = "2s", handle = lease)]
 pub(crate) async fn wait(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
     number: i64,
-    job: &Job<'_>,
+    work: &LeasedWork<'_>,
 ) -> Result<(), Error> {
-    job.work(pool, &lease).await
+    work.run(pool, &lease).await
 }
 
 /// Work that is done once, even if the process dies: its mark and the end of the lease are in one commit.
@@ -129,17 +129,17 @@ pub(crate) async fn once(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
     number: i64,
-    job: &Job<'_>,
+    work: &LeasedWork<'_>,
 ) -> Result<(), Error> {
     let mut pooled = Pooled(Some(connection(pool).await?));
     let Some(conn) = &mut pooled.0 else {
         return Ok(());
     };
     let done = conn.transaction(async |conn| {
-        job.complete(conn).await?;
-        pass(job.thought).await;
+        work.complete(conn).await?;
+        pass(work.pause).await;
         lease.complete(conn).await?;
-        job.has_ended.store(true, Ordering::Relaxed);
+        work.has_ended.store(true, Ordering::Relaxed);
         Ok(())
     });
     done.await

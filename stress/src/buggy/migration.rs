@@ -1,8 +1,8 @@
 //! Migrations that every process runs as soon as it finds them pending.
 
 use crate::clock::pass;
+use crate::critical_section::connection;
 use crate::migration::{name, sql};
-use crate::visit::connection;
 use advisory_runtime::Error;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
