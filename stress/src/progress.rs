@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_is_read_as_a_worker_prints_it() {
+    fn progress_is_read_as_a_worker_prints_it() {
         let progress = enough();
         assert_eq!(Progress::parse(&progress.to_string()), Some(progress));
         assert_eq!(Progress::parse("7 1"), None);
@@ -107,9 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn each_way_has_its_own_place() {
-        for (place, kind) in OperationKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind.index(), place);
+    fn each_kind_has_its_own_index() {
+        for (index, kind) in OperationKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind.index(), index);
             assert_eq!(kind.name().parse(), Ok(kind));
         }
     }

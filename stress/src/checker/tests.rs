@@ -131,7 +131,7 @@ fn a_missing_booking_is_lost_if_confirmed_or_seen() {
 }
 
 #[test]
-fn a_double_booking_is_found_without_overlapping_visits() {
+fn a_double_booking_is_found_even_without_an_overlap() {
     let mut records = sound();
     section(&mut records, 9, true, (17, 18), Outcome::Confirmed);
     assert_eq!(broken(&records), [Rule::Doubled]);
