@@ -193,12 +193,6 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_asked_for_under_another_key_of_it_is_a_cycle() {
-        assert_eq!(found(&[("a:<x>", "a:<y>")]), [[0]]);
-        assert!(found(&[("a:<x: int>", "a:<x: uuid>")]).is_empty());
-    }
-
-    #[test]
     fn an_inferred_shape_equals_the_written_one_of_another_site() {
         let two = [
             ("night:<room: int>:<night>", "b"),

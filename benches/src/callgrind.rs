@@ -1,4 +1,4 @@
-//! The instructions that a program runs. `valgrind` counts those of user space, in a server's session and in its client.
+//! The instructions that a program executes. `valgrind` counts those of user space, in a server's session and in its client.
 
 use advisory_tests::OwnServer;
 use std::collections::BTreeSet;

@@ -14,7 +14,7 @@ const CONNECTIONS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 const SHARES: [usize; 6] = [500, 750, 900, 950, 990, 999];
 const AT_ONCE: usize = 16;
 const SIDES: usize = 5;
-/// How many turns each side has, and how long a turn is: long enough for the 99.9th percentile.
+/// The number of turns of each side, and their duration: long enough for the 99.9th percentile.
 const SPEED: (usize, Duration) = (5, Duration::from_millis(150));
 const LATENCY: (usize, Duration) = (5, Duration::from_millis(700));
 /// The warm-up calls of a turn. On a new session they load the server's caches and prepare statements; later they refill the

@@ -1,4 +1,4 @@
-//! What a call of each kind costs in instructions, on the server and on the client.
+//! The cost of a call of each kind in instructions, on the server and on the client.
 //!
 //! Each figure is the difference between many calls and few, so it contains neither the connection nor the first call of a session.
 //! A busy machine changes nothing. Each way is counted twice, and the output says by how much the two counts differ.

@@ -1,4 +1,4 @@
-//! What was measured, when, on which machine, and how busy that machine was.
+//! The description of a run: the versions, the time, the machine, and how busy that machine was.
 
 use serde_json::{Value, json};
 use std::fs;

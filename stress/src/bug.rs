@@ -1,11 +1,11 @@
-//! The bugs that can be put into the programs, so that the checker is seen to fail.
+//! The bugs that can be injected, to show that the checker finds them.
 
-use crate::job::TTL;
+use crate::leased_work::TTL;
 use crate::violation::Rule;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A common bug of locks written by hand; `rival` has the code.
+/// A common bug of locks written by hand; `buggy` has the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     LockOut,
@@ -110,8 +110,8 @@ impl Bug {
         }
     }
 
-    /// Whether it replaces the visits of slots. With the other bugs visits use our lock.
-    pub(crate) const fn is_of_visits(self) -> bool {
+    /// Whether it replaces the lock of slots and rooms. With the other bugs they use our lock.
+    pub(crate) const fn is_of_slots(self) -> bool {
         !self.is_of_leases()
             && !matches!(
                 self,

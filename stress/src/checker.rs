@@ -1,21 +1,21 @@
-//! The checker: finds broken rules in the evidence of one run, after the load has stopped. It does not depend on how the load was made.
+//! The checker: finds broken rules in the records of one run, after the load has stopped. It does not depend on how the load was generated.
 
-use crate::evidence::{Evidence, Granted, Written};
 use crate::migration::is_in_transaction;
+use crate::operation_kind::Subject;
 use crate::outcome::Outcome;
+use crate::records::{Granted, Records, Written};
 use crate::violation::{Rule, Violation};
-use crate::way::Subject;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
-/// Every violation that the evidence shows.
-pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
+/// Every violation that the records show.
+pub(crate) fn check(records: &Records) -> Vec<Violation> {
     let mut found = Found(Vec::new());
-    found.too_many_holders(evidence);
-    found.bookings(evidence);
-    found.writes(evidence);
-    found.migrations(evidence);
-    found.tokens(evidence);
+    found.too_many_holders(records);
+    found.bookings(records);
+    found.writes(records);
+    found.migrations(records);
+    found.tokens(records);
     found.0
 }
 
@@ -54,25 +54,25 @@ impl Found {
 
     /// Stays of one subject must not overlap, or at most as many as there are permits. Operations that were rolled back count too:
     /// both of their ticks were drawn by a session that held the lock.
-    fn too_many_holders(&mut self, evidence: &Evidence) {
+    fn too_many_holders(&mut self, records: &Records) {
         let mut stays = Stays::default();
-        for (op, told) in &evidence.history.told {
+        for (op, told) in &records.history.told {
             if let Some(from) = told.entered {
                 let to = told.departed.unwrap_or(from);
-                stays.add(told.way.subject(), told.number, *op, (from, to));
+                stays.add(told.kind.subject(), told.number, *op, (from, to));
             }
         }
-        for visited in &evidence.visited {
-            let ticks = (visited.entered, visited.departed);
-            let subject = evidence.subject(visited.op);
-            stays.add(subject, visited.number, visited.op, ticks);
+        for section in &records.sections {
+            let ticks = (section.entered, section.departed);
+            let subject = records.subject(section.op);
+            stays.add(subject, section.number, section.op, ticks);
         }
-        for (op, claim) in &evidence.history.claims {
-            stays.add(Subject::Job, claim.job, *op, (claim.from, claim.to));
+        for (op, claim) in &records.history.claims {
+            stays.add(Subject::Lease, claim.lease, *op, (claim.from, claim.to));
         }
         // One lock protects all versions. One operation can apply several.
         let mut versions: Vec<Stay> = Vec::new();
-        for migrated in &evidence.migrated {
+        for migrated in &records.migrated {
             let (from, to, op) = (migrated.entered, migrated.departed, migrated.op);
             versions.push(Stay { from, to, op });
         }
@@ -96,15 +96,15 @@ impl Found {
         }
     }
 
-    fn bookings(&mut self, evidence: &Evidence) {
+    fn bookings(&mut self, records: &Records) {
         let (mut by_op, mut by_slot) = (HashMap::new(), BTreeMap::<i64, Vec<i64>>::new());
-        for visited in &evidence.visited {
-            let subject = evidence.subject(visited.op);
-            if visited.booked || subject == Subject::Room {
-                *by_op.entry(visited.op).or_insert(0) += 1;
+        for section in &records.sections {
+            let subject = records.subject(section.op);
+            if section.booked || subject == Subject::Room {
+                *by_op.entry(section.op).or_insert(0) += 1;
             }
-            if visited.booked {
-                by_slot.entry(visited.number).or_default().push(visited.op);
+            if section.booked {
+                by_slot.entry(section.number).or_default().push(section.op);
             }
         }
         for (slot, ops) in &by_slot {
@@ -112,18 +112,18 @@ impl Found {
                 self.add(Rule::Doubled, format!("slot {slot} is booked by {ops:?}"));
             }
         }
-        for visited in &evidence.visited {
-            let told = evidence.history.told.get(&visited.op);
+        for section in &records.sections {
+            let told = records.history.told.get(&section.op);
             let was_refused = told.is_none_or(|told| {
                 let outcome = told.outcome;
-                told.number != visited.number || outcome.is_some_and(|outcome| !may_be(outcome))
+                told.number != section.number || outcome.is_some_and(|outcome| !may_be(outcome))
             });
             if was_refused {
-                self.add(Rule::Ghost, format!("{visited:?}, of which {told:?}"));
+                self.add(Rule::Ghost, format!("{section:?}, of which {told:?}"));
             }
         }
-        for (op, told) in &evidence.history.told {
-            let subject = told.way.subject();
+        for (op, told) in &records.history.told {
+            let subject = told.kind.subject();
             if !matches!(subject, Subject::Slot | Subject::Room) {
                 continue;
             }
@@ -143,43 +143,43 @@ impl Found {
         }
     }
 
-    fn writes(&mut self, evidence: &Evidence) {
+    fn writes(&mut self, records: &Records) {
         let mut by_op = HashMap::new();
-        let written = evidence.written.iter().map(|written| written.op);
-        for op in written.chain(evidence.completed.iter().map(|(_, op)| *op)) {
+        let written = records.written.iter().map(|written| written.op);
+        for op in written.chain(records.completed.iter().map(|(_, op)| *op)) {
             *by_op.entry(op).or_insert(0) += 1;
-            let told = evidence.history.told.get(&op);
+            let told = records.history.told.get(&op);
             let outcome = told.and_then(|told| told.outcome);
             if told.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
                 self.add(Rule::Ghost, format!("the write of {op}, of which {told:?}"));
             }
         }
         let mut by_number = BTreeMap::<i64, Vec<i64>>::new();
-        for (number, op) in &evidence.completed {
+        for (number, op) in &records.completed {
             by_number.entry(*number).or_default().push(*op);
         }
         for (number, ops) in by_number.iter().filter(|(_, ops)| ops.len() > 1) {
             let what = format!("work {number} was completed by {ops:?}");
             self.add(Rule::Doubled, what);
         }
-        for (op, told) in &evidence.history.told {
-            if matches!(told.way.subject(), Subject::Job | Subject::Work) {
+        for (op, told) in &records.history.told {
+            if matches!(told.kind.subject(), Subject::Lease | Subject::Work) {
                 let count = by_op.get(op).copied().unwrap_or(0);
                 self.is_there(*op, told.outcome, count);
             }
         }
     }
 
-    fn migrations(&mut self, evidence: &Evidence) {
-        let migrated = &evidence.migrated;
+    fn migrations(&mut self, records: &Records) {
+        let migrated = &records.migrated;
         for row in migrated {
-            let told = evidence.history.told.get(&row.op);
+            let told = records.history.told.get(&row.op);
             let outcome = told.and_then(|told| told.outcome);
             if told.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
                 self.add(Rule::Ghost, format!("{row:?}, of which {told:?}"));
             }
         }
-        for (op, version) in &evidence.history.applied {
+        for (op, version) in &records.history.applied {
             let mut rows = migrated.iter();
             if !rows.any(|row| row.op == *op && row.version == *version) {
                 let what = format!("operation {op} was told that it has applied {version}");
@@ -207,15 +207,15 @@ impl Found {
         }
     }
 
-    fn tokens(&mut self, evidence: &Evidence) {
-        let mut by_job: BTreeMap<i64, (Vec<Granted>, Vec<Written>)> = BTreeMap::new();
-        for granted in &evidence.granted {
-            by_job.entry(granted.job).or_default().0.push(*granted);
+    fn tokens(&mut self, records: &Records) {
+        let mut by_key: BTreeMap<i64, (Vec<Granted>, Vec<Written>)> = BTreeMap::new();
+        for granted in &records.granted {
+            by_key.entry(granted.lease).or_default().0.push(*granted);
         }
-        for written in &evidence.written {
-            by_job.entry(written.job).or_default().1.push(*written);
+        for written in &records.written {
+            by_key.entry(written.lease).or_default().1.push(*written);
         }
-        for (grants, writes) in by_job.values_mut() {
+        for (grants, writes) in by_key.values_mut() {
             grants.sort_unstable_by_key(|granted| granted.tick);
             for granted in grants.iter().filter(|granted| !granted.was_free) {
                 self.add(Rule::Token, format!("{granted:?} while it was held"));

@@ -1,9 +1,9 @@
 //! The faults, and how each is applied and ended.
 
 use crate::clock::pass;
-use crate::crew::Crew;
-use crate::job::TTL;
+use crate::leased_work::TTL;
 use crate::server::{Failure, Server, rows};
+use crate::worker_pool::WorkerPool;
 use advisory_tests::{Bouncer, Proxy};
 use std::str::FromStr;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) struct Site<'r> {
     pub(crate) server: &'r Server,
     /// The run's database, directly.
     pub(crate) url: &'r str,
-    pub(crate) crew: &'r mut Crew,
+    pub(crate) worker_pool: &'r mut WorkerPool,
     pub(crate) between: &'r Between,
     pub(crate) hold: Duration,
     /// How many times the fault was applied before.
@@ -119,14 +119,14 @@ impl Fault {
         match self {
             Self::Calm => pass(hold).await,
             Self::KillClient => {
-                site.crew.kill(site.round)?;
+                site.worker_pool.kill(site.round)?;
                 pass(hold / 4).await;
-                site.crew.fill_up().await?;
+                site.worker_pool.fill_up().await?;
             }
             Self::StopClient => {
-                site.crew.signal(site.round, "-STOP")?;
+                site.worker_pool.signal(site.round, "-STOP")?;
                 pass(hold.max(OUTLIVED)).await;
-                site.crew.signal(site.round, "-CONT")?;
+                site.worker_pool.signal(site.round, "-CONT")?;
             }
             Self::TerminateBackends => {
                 let terminated = server.rows(url, TERMINATE).await?;
@@ -157,13 +157,13 @@ impl Fault {
                 }
             }
             Self::Vanish => {
-                let name = site.crew.vanish(site.round)?;
+                let name = site.worker_pool.vanish(site.round)?;
                 pass(hold.max(OUTLIVED)).await;
                 // The server does not know yet: the sessions exist, and hold their locks.
                 let held = HELD.replace("$name", &name);
                 let held = server.rows(url, &held).await?;
-                site.crew.kill(site.round)?;
-                site.crew.fill_up().await?;
+                site.worker_pool.kill(site.round)?;
+                site.worker_pool.fill_up().await?;
                 return Ok(!held.is_empty());
             }
             Self::LockTableFull => {
@@ -176,7 +176,8 @@ impl Fault {
                 rows(&client, "SELECT pg_catalog.pg_advisory_unlock_all()").await?;
             }
             Self::PoolExhausted => {
-                site.crew.tell_all(&format!("hog {}", hold.as_millis()));
+                site.worker_pool
+                    .tell_all(&format!("hog {}", hold.as_millis()));
                 pass(hold).await;
             }
             Self::CommitHeldUp => {

@@ -3,9 +3,9 @@
 use crate::bug::Bug;
 use crate::fault::Fault;
 use crate::history::History;
+use crate::operation_kind::OperationKind;
 use crate::outcome::Outcome;
 use crate::violation::{Rule, Violation};
-use crate::way::Way;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -24,8 +24,8 @@ pub(crate) struct Figures {
     pub(crate) operations: usize,
     /// How often the load was stopped for the checker.
     pub(crate) episodes: usize,
-    /// For each way: the operations, and those that held their lock to the end.
-    pub(crate) ways: [(usize, usize); Way::ALL.len()],
+    /// For each kind: the operations, and those that held their lock to the end.
+    pub(crate) kinds: [(usize, usize); OperationKind::ALL.len()],
     pub(crate) outcomes: HashMap<Option<Outcome>, usize>,
     /// The messages of refused and failed operations.
     pub(crate) reasons: BTreeMap<String, usize>,
@@ -54,7 +54,7 @@ impl Figures {
         };
         for told in history.told.values() {
             *figures.outcomes.entry(told.outcome).or_insert(0) += 1;
-            let (all, granted) = &mut figures.ways[told.way.index()];
+            let (all, granted) = &mut figures.kinds[told.kind.index()];
             *all += 1;
             *granted += usize::from(told.outcome.is_some_and(Outcome::is_granted));
             if told.outcome.is_some_and(|outcome| !outcome.is_granted()) {
@@ -78,7 +78,7 @@ impl Figures {
             left_out: None,
             operations: 0,
             episodes: 1,
-            ways: [(0, 0); Way::ALL.len()],
+            kinds: [(0, 0); OperationKind::ALL.len()],
             outcomes: HashMap::new(),
             reasons: BTreeMap::new(),
             injected: 0,
@@ -123,11 +123,11 @@ impl Figures {
             .into_iter()
             .map(|rule| (rule.name(), self.broken(rule)))
             .collect();
-        let ways: BTreeMap<&str, Value> = Way::ALL
+        let kinds: BTreeMap<&str, Value> = OperationKind::ALL
             .into_iter()
-            .map(|way| {
-                let (all, granted) = self.ways[way.index()];
-                (way.name(), json!({"operations": all, "granted": granted}))
+            .map(|kind| {
+                let (all, granted) = self.kinds[kind.index()];
+                (kind.name(), json!({"operations": all, "granted": granted}))
             })
             .collect();
         // A run with a bug can have thousands.
@@ -143,7 +143,7 @@ impl Figures {
             "left_out": self.left_out,
             "operations": self.operations,
             "episodes": self.episodes,
-            "ways": ways,
+            "kinds": kinds,
             "confirmed": self.count(Outcome::Confirmed),
             "taken": self.count(Outcome::Taken),
             "refused": self.count(Outcome::Refused),

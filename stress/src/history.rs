@@ -1,14 +1,14 @@
 //! The history that a client records: a line for each step of an operation, in a file that outlives its process.
 //!
 //! Each line is one write to the operating system's memory, so what a process wrote before it was killed can be read.
-//! - `? OP WAY NUMBER`: it begins; `@ OP TICK`: the database confirms that it is inside; `! OP OUTCOME DEPARTED AT WHY`: it has
+//! - `? OP KIND NUMBER`: it begins; `@ OP TICK`: the database confirms that it is inside; `! OP OUTCOME DEPARTED AT WHY`: it has
 //!   ended,
 //! - `+ OP VERSION`: it has applied a migration,
-//! - `= OP JOB TOKEN FROM TO`: the holder of a lease was inside from one tick to the other, and still held the lease after that, as
+//! - `= OP LEASE TOKEN FROM TO`: the holder of a lease was inside from one tick to the other, and still held the lease after that, as
 //!   far as it knew.
 
+use crate::operation_kind::OperationKind;
 use crate::outcome::Outcome;
-use crate::way::Way;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -32,9 +32,9 @@ impl Log {
             .expect("room for the history");
     }
 
-    pub(crate) fn begun(&self, op: i64, way: Way, number: i64) {
-        let way = way.name();
-        self.line(&format!("? {op} {way} {number}\n"));
+    pub(crate) fn begun(&self, op: i64, kind: OperationKind, number: i64) {
+        let kind = kind.name();
+        self.line(&format!("? {op} {kind} {number}\n"));
     }
 
     pub(crate) fn applied(&self, op: i64, version: i64) {
@@ -53,20 +53,20 @@ impl Log {
 
     pub(crate) fn claimed(&self, op: i64, claim: Claim) {
         let Claim {
-            job,
+            lease,
             token,
             from,
             to,
         } = claim;
-        self.line(&format!("= {op} {job} {token} {from} {to}\n"));
+        self.line(&format!("= {op} {lease} {token} {from} {to}\n"));
     }
 }
 
 /// An operation, as its client knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    pub(crate) way: Way,
-    /// The number of the slot, the room, the job or the work.
+    pub(crate) kind: OperationKind,
+    /// The number of the slot, the room, the lease or the work.
     pub(crate) number: i64,
     pub(crate) entered: Option<i64>,
     pub(crate) departed: Option<i64>,
@@ -79,7 +79,7 @@ pub(crate) struct Told {
 /// The time that a holder of a lease was inside, as two ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
-    pub(crate) job: i64,
+    pub(crate) lease: i64,
     pub(crate) token: i64,
     pub(crate) from: i64,
     pub(crate) to: i64,
@@ -116,14 +116,14 @@ impl History {
         match sign {
             "?" => {
                 let told = self.told.entry(op).or_default();
-                told.way = words.next()?.parse().ok()?;
+                told.kind = words.next()?.parse().ok()?;
                 told.number = words.next()?.parse().ok()?;
             }
             "+" => self.applied.push((op, number()?)),
             "@" => self.told.entry(op).or_default().entered = Some(number()?),
             "=" => {
                 let claim = Claim {
-                    job: number()?,
+                    lease: number()?,
                     token: number()?,
                     from: number()?,
                     to: number()?,

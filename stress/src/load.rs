@@ -1,7 +1,7 @@
 //! The choice of the next operation, and what is recorded of it.
 //!
-//! `load::bookings` contains visits of slots and rooms, `load::leases` the work under a lease, and `load::migrations` the
-//! migrations. With a bug they use the code of `rival` instead of the lock.
+//! `load::bookings` contains the operations on slots and rooms, `load::leases` the work under a lease, and `load::migrations` the
+//! migrations. With a bug they use the code of `buggy` instead of the lock.
 
 mod bookings;
 mod leases;
@@ -12,9 +12,9 @@ use crate::bug::Bug;
 use crate::chance::Chance;
 use crate::clock;
 use crate::history::Log;
+use crate::operation_kind::{OperationKind, Subject};
 use crate::outcome::Outcome;
-use crate::tally::Tally;
-use crate::way::{Subject, Way};
+use crate::progress::Progress;
 use advisory_runtime::lease::Leases;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -22,7 +22,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many slots are contended at a time, and after how many ticks the next one replaces the first: each visit
+/// How many slots are contended at a time, and after how many ticks the next one replaces the first: each operation
 /// draws two.
 const SLOTS: u32 = 12;
 const TICKS_A_SLOT: i64 = 10;
@@ -37,7 +37,7 @@ pub(crate) struct Load {
     /// How many ticks were drawn, as far as this process knows.
     ticks: AtomicI64,
     last_success: AtomicI64,
-    tally: Mutex<Tally>,
+    progress: Mutex<Progress>,
     is_over: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl Load {
             next: AtomicI64::new(told.number << 32),
             ticks: AtomicI64::new(0),
             last_success: AtomicI64::new(0),
-            tally: Mutex::default(),
+            progress: Mutex::default(),
             is_over: AtomicBool::new(false),
             told,
         })
@@ -71,13 +71,13 @@ impl Load {
     }
 
     /// The time of the last success, and the counts.
-    pub(crate) fn progress(&self) -> (i64, Tally) {
+    pub(crate) fn progress(&self) -> (i64, Progress) {
         let success = self.last_success.load(Ordering::Relaxed);
-        (success, self.tally().clone())
+        (success, self.counts().clone())
     }
 
-    fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs operations until the load ends.
@@ -85,22 +85,22 @@ impl Load {
         while !self.is_over() {
             match self.told.bug {
                 Some(bug) if bug.is_of_leases() && chance.below(2) == 0 => {
-                    self.lease(Way::Lease, &mut chance).await;
+                    self.lease(OperationKind::Lease, &mut chance).await;
                 }
                 Some(Bug::CompletedApart) if chance.below(2) == 0 => {
-                    self.lease(Way::Complete, &mut chance).await;
+                    self.lease(OperationKind::Complete, &mut chance).await;
                 }
                 Some(_) => self.book(&mut chance).await,
                 // Leases use prepared statements, which pgbouncer before 1.21 does not track; the others need sessions or too many
                 // connections.
                 None if self.told.is_pooled => self.book(&mut chance).await,
                 None => match chance.below(12) {
-                    0 => self.lease(Way::Lease, &mut chance).await,
-                    1 => self.lease(Way::Complete, &mut chance).await,
-                    2 => self.visit_pool(Way::Queue, &mut chance).await,
-                    3 => self.visit_pool(Way::PollPool, &mut chance).await,
-                    4 => self.visit_pool(Way::Owned, &mut chance).await,
-                    5 => self.visit_pool(Way::Permits, &mut chance).await,
+                    0 => self.lease(OperationKind::Lease, &mut chance).await,
+                    1 => self.lease(OperationKind::Complete, &mut chance).await,
+                    2 => self.enter_pool(OperationKind::Queue, &mut chance).await,
+                    3 => self.enter_pool(OperationKind::PollPool, &mut chance).await,
+                    4 => self.enter_pool(OperationKind::Owned, &mut chance).await,
+                    5 => self.enter_pool(OperationKind::Permits, &mut chance).await,
                     6 if chance.below(4) == 0 => self.sweep().await,
                     _ => self.book(&mut chance).await,
                 },
@@ -108,25 +108,25 @@ impl Load {
         }
     }
 
-    fn begin(&self, way: Way, number: i64) -> i64 {
+    fn begin(&self, kind: OperationKind, number: i64) -> i64 {
         let op = self.next.fetch_add(1, Ordering::Relaxed);
-        self.log.begun(op, way, number);
-        self.tally().begun += 1;
+        self.log.begun(op, kind, number);
+        self.counts().begun += 1;
         op
     }
 
-    fn end(&self, way: Way, op: i64, outcome: Outcome, departed: i64, why: &str) {
+    fn end(&self, kind: OperationKind, op: i64, outcome: Outcome, departed: i64, why: &str) {
         let now = clock::micros();
         self.log.ended(op, outcome, departed, now, why);
         if outcome.is_granted() {
             self.last_success.store(now, Ordering::Relaxed);
-            let mut tally = self.tally();
-            let is_of_slot = way.subject() == Subject::Slot;
-            tally.booked += i64::from(is_of_slot && outcome == Outcome::Confirmed);
-            tally.taken += i64::from(is_of_slot && outcome == Outcome::Taken);
+            let mut progress = self.counts();
+            let is_of_slot = kind.subject() == Subject::Slot;
+            progress.booked += i64::from(is_of_slot && outcome == Outcome::Confirmed);
+            progress.taken += i64::from(is_of_slot && outcome == Outcome::Taken);
             // A run that found no pending migration took no lock.
             let held = is_of_slot || outcome == Outcome::Confirmed;
-            tally.granted[way.index()] += i64::from(held);
+            progress.granted[kind.index()] += i64::from(held);
         }
     }
 

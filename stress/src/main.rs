@@ -1,38 +1,38 @@
-//! The stress test: bookings stay single, and leases exclusive, while faults happen all around.
+//! The stress test: each slot is booked once and each lease has one holder, while faults are injected.
 //!
 //! `cargo run --release -p advisory-stress` starts a server of its own and several processes that contend for slots and leases
-//! (`crew`, `worker`, `load`, `visit`, `job`, `migration`), applies a fault repeatedly (`fault`) until enough has been shown
-//! (`run`, `tally`), and then checks (`checker`) what the clients (`history`) and the database (`schema`) have recorded. With
-//! `--bug` a known bug replaces our lock (`rival`), and the checker has to find it. `docs/stress.md` says what this shows, and what
+//! (`worker_pool`, `worker`, `load`, `critical_section`, `leased_work`, `migration`), applies a fault repeatedly (`fault`) until the
+//! run has made enough progress (`run`, `progress`), and then checks (`checker`) what the clients (`history`) and the database (`schema`) have recorded. With
+//! `--bug` a known bug replaces our lock (`buggy`), and the checker has to find it. `docs/stress.md` says what this shows, and what
 //! it does not.
 
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 
 mod assignment;
 mod bug;
+mod buggy;
 mod chance;
 mod checker;
 mod clock;
-mod crew;
-mod evidence;
+mod critical_section;
 mod fault;
 mod figures;
 mod flags;
 mod history;
-mod job;
+mod leased_work;
 mod load;
 mod migration;
+mod operation_kind;
 mod outcome;
+mod progress;
+mod records;
 mod report;
-mod rival;
 mod run;
 mod schema;
 mod server;
-mod tally;
 mod violation;
-mod visit;
-mod way;
 mod worker;
+mod worker_pool;
 
 use crate::assignment::Assignment;
 use crate::figures::Figures;
@@ -121,7 +121,7 @@ async fn all(flags: &Flags) -> Result<bool, Failure> {
             all.push(figures);
         }
         if runs.iter().all(|(_, bug)| bug.is_none()) {
-            println!("\n{}\n\n{}\n", report::ways(&all), report::total(&all));
+            println!("\n{}\n\n{}\n", report::kinds(&all), report::total(&all));
         }
     }
     if let Some(file) = &flags.json {

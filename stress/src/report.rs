@@ -1,9 +1,9 @@
-//! The figures as Markdown: a table of the faults, one of the ways to hold a lock, and one of the bugs.
+//! The figures as Markdown: a table of the faults, one of the kinds of operation, and one of the bugs.
 
 use crate::figures::Figures;
+use crate::operation_kind::OperationKind;
 use crate::outcome::Outcome;
 use crate::violation::Rule;
-use crate::way::Way;
 use std::time::Duration;
 
 pub(crate) const FAULTS: &str = "\
@@ -78,14 +78,14 @@ fn shown(time: Option<Duration>) -> String {
     time.map_or("-".to_owned(), |time| format!("{} ms", time.as_millis()))
 }
 
-/// The table of the ways, over all runs without a bug.
-pub(crate) fn ways(all: &[Figures]) -> String {
-    let mut lines = vec!["| way | operations | granted |".to_owned()];
+/// The table of the kinds of operation, over all runs without a bug.
+pub(crate) fn kinds(all: &[Figures]) -> String {
+    let mut lines = vec!["| kind | operations | granted |".to_owned()];
     lines.push("| --- | ---: | ---: |".to_owned());
-    for way in Way::ALL {
-        let counts = all.iter().map(|figures| figures.ways[way.index()]);
+    for kind in OperationKind::ALL {
+        let counts = all.iter().map(|figures| figures.kinds[kind.index()]);
         let (operations, granted) = counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-        lines.push(format!("| `{}` | {operations} | {granted} |", way.name()));
+        lines.push(format!("| `{}` | {operations} | {granted} |", kind.name()));
     }
     lines.join("\n")
 }

@@ -4,13 +4,13 @@ use crate::assignment::Assignment;
 use crate::bug::Bug;
 use crate::checker;
 use crate::clock::{self, pass};
-use crate::crew::Crew;
-use crate::evidence::Evidence;
 use crate::fault::{Between, Fault, Site};
 use crate::figures::{Ended, Figures};
+use crate::progress::Progress;
+use crate::records::Records;
 use crate::server::{Failure, Server};
-use crate::tally::Tally;
 use crate::violation::{Rule, Violation};
+use crate::worker_pool::WorkerPool;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     let mut run = Run {
         server,
         url: &url,
-        crew: Crew::start(order, plan.workers, fault.has_networks()).await?,
+        worker_pool: WorkerPool::start(order, plan.workers, fault.has_networks()).await?,
         between,
         fault,
         bug,
@@ -81,34 +81,34 @@ pub(crate) async fn run(
         violations: Vec::new(),
     };
     let mut episodes = 0;
-    let evidence = loop {
+    let records = loop {
         episodes += 1;
         run.load().await?;
-        let evidence = run.judge().await?;
+        let records = run.judge().await?;
         let is_found = |bug: Bug| run.is_broken(bug.rule());
         if bug.is_none_or(is_found) || episodes == EPISODES || run.is_broken(Rule::Stuck) {
-            break evidence;
+            break records;
         }
         // What was found once is found again at the end of the next episode.
         run.violations.clear();
-        run.crew.resume();
+        run.worker_pool.resume();
     };
     let Run {
         start,
         ended,
         violations,
-        crew,
+        worker_pool,
         between,
         ..
     } = run;
-    drop((crew, between));
+    drop((worker_pool, between));
     server.drop_database(&name).await?;
     fs::remove_dir_all(&folder)?;
     Ok(Figures {
         episodes,
         ..Figures::new(
             (fault, bug),
-            &evidence.history,
+            &records.history,
             &ended,
             violations,
             start.elapsed(),
@@ -120,7 +120,7 @@ pub(crate) async fn run(
 struct Run<'r> {
     server: &'r Server,
     url: &'r str,
-    crew: Crew,
+    worker_pool: WorkerPool,
     between: Between,
     fault: Fault,
     bug: Option<Bug>,
@@ -136,17 +136,17 @@ impl Run<'_> {
     /// Applies faults until the load has shown enough, then ends the load.
     async fn load(&mut self) -> Result<(), Failure> {
         let patience = patience(self.bug);
-        let (before, first) = (self.crew.tally(), self.rounds);
+        let (before, first) = (self.worker_pool.progress(), self.rounds);
         let since = if first == 0 { 0 } else { clock::micros() };
         let mut goes_on = self.goes_on(since).await;
         let mut between = self.plan.hold / 2;
         while goes_on {
             let operations = self.missing_operations(&before, first);
             if operations.is_empty() {
-                // Some ways to hold a lock are slow, and get more time between two faults.
+                // Some kinds of operation are slow, and get more time between two faults.
                 between += self.plan.hold / 2;
             }
-            let missing = [operations, self.missing_ways()].concat();
+            let missing = [operations, self.missing_kinds()].concat();
             if missing.is_empty() {
                 break;
             }
@@ -161,14 +161,14 @@ impl Run<'_> {
             let mut site = Site {
                 server: self.server,
                 url: self.url,
-                crew: &mut self.crew,
+                worker_pool: &mut self.worker_pool,
                 between: &self.between,
                 hold,
                 round: self.rounds,
             };
             let has_hit = self.fault.course(&mut site).await?;
             self.rounds += 1;
-            let (at, workers) = (clock::micros(), self.crew.numbers());
+            let (at, workers) = (clock::micros(), self.worker_pool.numbers());
             if has_hit {
                 self.ended.push(Ended { at, workers });
             }
@@ -176,12 +176,12 @@ impl Run<'_> {
             // A time without faults, so that anything left behind shows.
             pass(between).await;
         }
-        self.crew.tell_all("stop");
-        if !until(patience, || self.crew.is_quiet()).await {
+        self.worker_pool.tell_all("stop");
+        if !until(patience, || self.worker_pool.is_quiet()).await {
             let what = "the load does not end";
             self.violations.push(Violation::new(Rule::Stuck, what));
         }
-        let lost = self.crew.count_lost();
+        let lost = self.worker_pool.count_lost();
         if lost > 0 {
             let what = format!("{lost} workers have exited by themselves");
             self.violations.push(Violation::new(Rule::Stuck, what));
@@ -190,8 +190,8 @@ impl Run<'_> {
     }
 
     /// The operations and faults that are still missing.
-    fn missing_operations(&self, before: &Tally, first: usize) -> Vec<String> {
-        let begun = self.crew.tally().begun - before.begun;
+    fn missing_operations(&self, before: &Progress, first: usize) -> Vec<String> {
+        let begun = self.worker_pool.progress().begun - before.begun;
         let (operations, rounds, least) = match self.bug {
             Some(_) => (EPISODE, self.rounds - first, 1),
             None => (self.plan.operations, self.ended.len(), FAULTS),
@@ -207,24 +207,27 @@ impl Run<'_> {
     }
 
     /// Everything else that a run still has to show; nothing with a bug.
-    fn missing_ways(&self) -> Vec<String> {
+    fn missing_kinds(&self) -> Vec<String> {
         match self.bug {
             Some(_) => Vec::new(),
-            None => self.crew.tally().missing(self.fault == Fault::Pooler),
+            None => self
+                .worker_pool
+                .progress()
+                .missing(self.fault == Fault::Pooler),
         }
     }
 
     /// Collects what the clients and the database have recorded, once the load has ended, and checks it.
-    async fn judge(&mut self) -> Result<Evidence, Failure> {
+    async fn judge(&mut self) -> Result<Records, Failure> {
         let patience = match self.bug {
             Some(_) => Duration::from_secs(1),
             None => patience(None),
         };
         let left = left(self.server, self.url, patience).await?;
         self.violations.extend(left);
-        let evidence = Evidence::gather(self.server, self.url, self.crew.logs()).await?;
-        self.violations.extend(checker::check(&evidence));
-        Ok(evidence)
+        let records = Records::gather(self.server, self.url, self.worker_pool.logs()).await?;
+        self.violations.extend(checker::check(&records));
+        Ok(records)
     }
 
     fn is_broken(&self, rule: Rule) -> bool {
@@ -234,7 +237,10 @@ impl Run<'_> {
 
     /// Whether each worker has succeeded after `since`; a violation if not.
     async fn goes_on(&mut self, since: i64) -> bool {
-        let goes_on = until(patience(self.bug), || self.crew.have_succeeded_since(since)).await;
+        let goes_on = until(patience(self.bug), || {
+            self.worker_pool.have_succeeded_since(since)
+        })
+        .await;
         if !goes_on {
             let what = "a worker has no success after the fault";
             self.violations.push(Violation::new(Rule::Stuck, what));

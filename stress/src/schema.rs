@@ -1,4 +1,4 @@
-//! The tables of the database: every visit of a critical section, every grant of a lease, every write under one, every migration.
+//! The tables of the database: every critical section, every grant of a lease, every write under one, every migration.
 //!
 //! Ticks, not a clock, order the events: a sequence counts outside of transactions, and a session that draws a tick
 //! while it holds a lock draws it between the ticks of the holders before and after. A crash may reset the last numbers of a
@@ -22,24 +22,24 @@ pub(crate) fn up() -> String {
 
 const TICK: &str = "CREATE SCHEMA stress; CREATE SEQUENCE stress.number;";
 
-/// There are no unique constraints, so that violations can happen. A visit with `booked` is a booking.
+/// There are no unique constraints, so that violations can happen. A row with `booked` is a booking.
 const SCHEMA: &str = "
 CREATE FUNCTION stress.tick() RETURNS int8 LANGUAGE sql VOLATILE AS $$
     SELECT pg_catalog.nextval('stress.number')
         + ((extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000)::int8 - {base}) * {start}
 $$;
 
-CREATE TABLE stress.visit (
+CREATE TABLE stress.section (
     slot int8 NOT NULL,
     op int8 NOT NULL,
     booked bool NOT NULL,
     entered int8 NOT NULL,
     departed int8 NOT NULL DEFAULT stress.tick()
 );
-CREATE INDEX ON stress.visit (slot);
+CREATE INDEX ON stress.section (slot);
 
 CREATE TABLE stress.written (
-    job int8 NOT NULL,
+    lease int8 NOT NULL,
     token int8 NOT NULL,
     op int8 NOT NULL,
     tick int8 NOT NULL DEFAULT stress.tick()
@@ -84,10 +84,10 @@ CREATE FUNCTION stress.book(of_slot int8, by_op int8) RETURNS void LANGUAGE plpg
 DECLARE
     came int8 := stress.tick();
 BEGIN
-    IF EXISTS (SELECT FROM stress.visit WHERE slot = of_slot AND booked) THEN
+    IF EXISTS (SELECT FROM stress.section WHERE slot = of_slot AND booked) THEN
         RAISE EXCEPTION 'taken %', came;
     END IF;
-    INSERT INTO stress.visit VALUES (of_slot, by_op, true, came);
+    INSERT INTO stress.section VALUES (of_slot, by_op, true, came);
 END
 $$;
 ";

@@ -3,7 +3,7 @@
 /// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Rule {
-    /// No two holders of one key at once, and no more than there are permits.
+    /// A key has one holder at a time, or as many as it has permits.
     TooMany,
     /// Confirmed writes exist.
     Lost,
@@ -47,7 +47,7 @@ impl Rule {
     }
 }
 
-/// One violation of a rule, and its evidence.
+/// One violation of a rule, and the records that show it.
 #[derive(Clone, Debug)]
 pub(crate) struct Violation {
     pub(crate) rule: Rule,

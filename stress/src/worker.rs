@@ -2,7 +2,7 @@
 //!
 //! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for that long, and `stop` ends the load
 //! until the next `go`. The end of the input, for example when the controller has exited, ends the process. On standard output:
-//! `open` once it can begin, then the time of the last success and the tally, and `quiet` once the load has ended. The pool stays
+//! `open` once it can begin, then the time of the last success and the progress, and `quiet` once the load has ended. The pool stays
 //! open until the process exits, so that what a broken guard leaves in it shows.
 
 use crate::assignment::Assignment;
@@ -129,8 +129,8 @@ async fn work(load: &Arc<Load>, told: &Assignment, round: u64) {
 }
 
 fn say_progress(load: &Load) {
-    let (success, tally) = load.progress();
-    say(&format!("{success} {tally}"));
+    let (success, progress) = load.progress();
+    say(&format!("{success} {progress}"));
 }
 
 fn say(line: &str) {

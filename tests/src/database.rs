@@ -16,11 +16,11 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 use crate::HarnessError;
-use crate::observe::PATIENCE;
+use crate::observe::TIMEOUT;
 use crate::server::Server;
 
 /// How long dropping a database may delay its test.
-const FAREWELL: Duration = Duration::from_secs(30);
+const DROP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One fresh database, dropped with this value, and an observer: a separate connection that tests do not use otherwise.
 pub struct Database {
@@ -29,7 +29,7 @@ pub struct Database {
     server: &'static Server,
     observer: Client,
     connection: JoinHandle<()>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Database {
@@ -60,14 +60,14 @@ impl Database {
             server,
             observer,
             connection,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
         })
     }
 
     /// How long its `until_…` methods wait, instead of half a minute: for a state that must not occur.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -145,8 +145,8 @@ impl Database {
         &self.name
     }
 
-    pub(crate) fn patience(&self) -> Duration {
-        self.patience
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     pub(crate) fn observer(&self) -> &Client {
@@ -158,7 +158,7 @@ impl Drop for Database {
     /// Drops the database, also if connections are still open. Best effort: our own server is deleted with the process.
     fn drop(&mut self) {
         self.connection.abort();
-        let farewell = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        let drop_database = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
         let url = self.server.url();
         // A thread of its own, because the test's runtime may have only this thread.
         let dropping = thread::spawn(move || {
@@ -166,7 +166,8 @@ impl Drop for Database {
                 .enable_all()
                 .build();
             runtime.map(|runtime| {
-                runtime.block_on(async { timeout(FAREWELL, statement(url, &farewell)).await })
+                runtime
+                    .block_on(async { timeout(DROP_TIMEOUT, statement(url, &drop_database)).await })
             })
         });
         drop(dropping.join());

@@ -1,4 +1,4 @@
-//! Why there is no database, and what the reader should do about it.
+//! The error when no database is available: its cause, and what to do about it.
 
 use std::fmt;
 

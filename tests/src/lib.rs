@@ -1,10 +1,10 @@
-//! The PostgreSQL that the tests and examples use, and what it is doing.
+//! The PostgreSQL servers of the tests and examples, and observers of their state.
 //!
 //! The server is `ADVISORY_TEST_DATABASE_URL`, or one of our own, started once per process (`server`) from
 //! binaries of this system (`binaries`) or of a package registry (`download`). [`Database`] is one fresh
 //! database on it, with an observer. [`Proxy`] runs in front of it and counts messages, or cuts connections. [`Bouncer`] pools its
-//! connections, and [`Pgpool`] sends statements that only read to a standby. [`Standby`] is a server that follows another one,
-//! and [`OwnServer`] one that a test may stop in any way. Everything that is started ends with the process (`lifeline`).
+//! connections, and [`Pgpool`] sends statements that only read to a standby. [`Standby`] is a server that replicates another one,
+//! and [`OwnServer`] one that a test may stop or crash. Everything that is started ends with the process (`lifeline`).
 
 mod account;
 mod binaries;

@@ -9,7 +9,7 @@ use tokio_postgres::SimpleQueryMessage;
 use crate::Database;
 
 /// How long to wait for a state: a guard against hanging, longer than a busy machine stalls.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Between two polls of the server.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -109,7 +109,7 @@ impl Database {
             "SELECT pg_catalog.count(*) || ' waiting' FROM ({LOCKS}) AS locks \
              WHERE bigint_key = {key} AND NOT granted HAVING pg_catalog.count(*) < {count}"
         );
-        self.until_empty(self.patience(), &claim, &short).await;
+        self.until_empty(self.timeout(), &claim, &short).await;
     }
 
     /// Waits until no backend waits for the lock on this `bigint` key; it may still be held.
@@ -121,7 +121,7 @@ impl Database {
         let left = format!(
             "SELECT pid || ' waits' FROM ({LOCKS}) AS locks WHERE bigint_key = {key} AND NOT granted"
         );
-        self.until_empty(self.patience(), "no waiters", &left).await;
+        self.until_empty(self.timeout(), "no waiters", &left).await;
     }
 
     /// Waits until a backend runs a statement that contains this text.
@@ -135,7 +135,7 @@ impl Database {
             "SELECT 'none' WHERE NOT EXISTS (SELECT FROM ({BACKENDS}) AS backends \
              WHERE state = 'active' AND pg_catalog.strpos(query, '{text}') > 0)"
         );
-        self.until_empty(self.patience(), &claim, &short).await;
+        self.until_empty(self.timeout(), &claim, &short).await;
     }
 
     /// Waits until no advisory lock of this database is held or waited for.
@@ -145,7 +145,7 @@ impl Database {
     /// If some are left after the database's time limit.
     pub async fn until_no_locks(&self) {
         let left = format!("SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks");
-        self.until_empty(self.patience(), "no advisory locks", &left)
+        self.until_empty(self.timeout(), "no advisory locks", &left)
             .await;
     }
 
@@ -160,7 +160,7 @@ impl Database {
              SELECT pid || ' is ' || state || ': ' || query FROM ({BACKENDS}) AS backends \
              WHERE state = 'active' OR state LIKE 'idle in transaction%'"
         );
-        self.until_empty(self.patience(), "a quiet database", &left)
+        self.until_empty(self.timeout(), "a quiet database", &left)
             .await;
     }
 
@@ -218,13 +218,13 @@ impl Database {
         loop {
             poll.tick().await;
             let is_last = Instant::now() >= end;
-            let answer = timeout_at(end + PATIENCE, self.texts(sql)).await;
+            let answer = timeout_at(end + TIMEOUT, self.texts(sql)).await;
             let left = answer.unwrap_or_else(|_| vec!["the observer got no answer".to_owned()]);
             if left.is_empty() {
                 return;
             }
             if is_last {
-                let locks = timeout_at(Instant::now() + PATIENCE, self.locks())
+                let locks = timeout_at(Instant::now() + TIMEOUT, self.locks())
                     .await
                     .unwrap_or_default();
                 let locks: Vec<String> = locks.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! A server that a test may stop, in any way, and start again.
+//! A server that a test may stop or crash, and start again.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use crate::HarnessError;
 use crate::server::Server;
 
-/// A server of a test's own. Dropping this ends it.
+/// A server that only one test uses. Dropping this ends it.
 pub struct OwnServer(Arc<Server>);
 
 impl OwnServer {
@@ -114,12 +114,12 @@ impl OwnServer {
         self.start_again().await;
     }
 
-    /// Starts a standby of it, which has everything committed so far and goes on following. Ends every session of this server, which is
-    /// stopped while it is copied.
+    /// Starts a standby of it, which has everything that was committed so far and keeps replicating. Ends every session of this server:
+    /// it is stopped while its files are copied.
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// If it does not start.
     pub async fn follow(&self) -> Self {
         let folder = self.file("");
         let kind = format!("follows {}", folder.to_string_lossy().trim_end_matches('/'));
@@ -129,11 +129,11 @@ impl OwnServer {
         }
     }
 
-    /// Makes a primary of a standby: what it has received is all that it knows.
+    /// Promotes a standby to a primary, with what it has received.
     ///
     /// # Panics
     ///
-    /// When it is not one.
+    /// If it is not a standby.
     pub async fn promote(&self) {
         self.control(vec!["promote".to_owned()]).await;
     }

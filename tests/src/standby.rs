@@ -1,4 +1,4 @@
-//! A standby: a server that follows another one.
+//! A standby: a server that replicates another one.
 
 use tokio::task::spawn_blocking;
 

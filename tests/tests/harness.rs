@@ -90,7 +90,7 @@ async fn waiters_are_seen_and_so_is_their_end() {
 #[tokio::test]
 #[should_panic(expected = "has ExclusiveLock")]
 async fn a_leaked_lock_is_named() {
-    let db = Database::create().await.with_patience(SHORT);
+    let db = Database::create().await.with_timeout(SHORT);
     db.run("SELECT pg_advisory_lock(7)").await;
     db.until_no_locks().await;
 }
@@ -98,7 +98,7 @@ async fn a_leaked_lock_is_named() {
 #[tokio::test]
 #[should_panic(expected = "idle in transaction: BEGIN")]
 async fn a_transaction_left_open_is_named() {
-    let db = Database::create().await.with_patience(SHORT);
+    let db = Database::create().await.with_timeout(SHORT);
     let mut conn = db.connect().await;
     conn.batch_execute("BEGIN").await.unwrap();
     db.until_quiet().await;

@@ -1,16 +1,16 @@
-//! Tests of each rule, with invented evidence.
+//! Tests of each rule, with invented records.
 
 use super::check;
-use crate::evidence::{Evidence, Granted, Migrated, Visited, Written};
 use crate::history::{Claim, Told};
+use crate::operation_kind::OperationKind;
 use crate::outcome::Outcome;
+use crate::records::{Granted, Migrated, Records, SectionRow, Written};
 use crate::violation::Rule;
-use crate::way::Way;
 
-/// A committed visit of slot 7, and its outcome as its caller saw it.
-fn visit(evidence: &mut Evidence, op: i64, booked: bool, ticks: (i64, i64), outcome: Outcome) {
-    told(evidence, op, Way::Wait, Some(ticks), Some(outcome));
-    evidence.visited.push(Visited {
+/// A committed operation on slot 7, and its outcome as its caller saw it.
+fn section(records: &mut Records, op: i64, booked: bool, ticks: (i64, i64), outcome: Outcome) {
+    told(records, op, OperationKind::Wait, Some(ticks), Some(outcome));
+    records.sections.push(SectionRow {
         number: 7,
         op,
         booked,
@@ -20,60 +20,66 @@ fn visit(evidence: &mut Evidence, op: i64, booked: bool, ticks: (i64, i64), outc
 }
 
 fn told(
-    evidence: &mut Evidence,
+    records: &mut Records,
     op: i64,
-    way: Way,
+    kind: OperationKind,
     ticks: Option<(i64, i64)>,
     outcome: Option<Outcome>,
 ) {
     let told = Told {
-        way,
+        kind,
         number: 7,
         entered: ticks.map(|ticks| ticks.0),
         departed: ticks.map(|ticks| ticks.1),
         outcome,
         ..Told::default()
     };
-    evidence.history.told.insert(op, told);
+    records.history.told.insert(op, told);
 }
 
-fn granted(evidence: &mut Evidence, token: i64, tick: i64, was_free: bool) {
-    let job = 0;
-    evidence.granted.push(Granted {
-        job,
+fn granted(records: &mut Records, token: i64, tick: i64, was_free: bool) {
+    let lease = 0;
+    records.granted.push(Granted {
+        lease,
         token,
         was_free,
         tick,
     });
 }
 
-fn written(evidence: &mut Evidence, op: i64, token: i64, tick: i64, outcome: Option<Outcome>) {
-    told(evidence, op, Way::Lease, None, outcome);
-    let job = 0;
-    evidence.written.push(Written {
-        job,
+fn written(records: &mut Records, op: i64, token: i64, tick: i64, outcome: Option<Outcome>) {
+    told(records, op, OperationKind::Lease, None, outcome);
+    let lease = 0;
+    records.written.push(Written {
+        lease,
         token,
         op,
         tick,
     });
 }
 
-fn broken(evidence: &Evidence) -> Vec<Rule> {
-    check(evidence).iter().map(|found| found.rule).collect()
+fn broken(records: &Records) -> Vec<Rule> {
+    check(records).iter().map(|found| found.rule).collect()
 }
 
 /// A slot that is booked and then found booked, and a lease that changes its holder.
-fn sound() -> Evidence {
-    let mut evidence = Evidence::default();
-    visit(&mut evidence, 1, true, (10, 12), Outcome::Confirmed);
-    visit(&mut evidence, 2, false, (13, 14), Outcome::Taken);
-    told(&mut evidence, 3, Way::Poll, None, Some(Outcome::Refused));
-    told(&mut evidence, 4, Way::Owned, Some((15, 15)), None);
-    granted(&mut evidence, 1, 20, true);
-    written(&mut evidence, 5, 1, 21, Some(Outcome::Confirmed));
-    granted(&mut evidence, 2, 22, true);
-    written(&mut evidence, 6, 2, 23, Some(Outcome::Unknown));
-    evidence
+fn sound() -> Records {
+    let mut records = Records::default();
+    section(&mut records, 1, true, (10, 12), Outcome::Confirmed);
+    section(&mut records, 2, false, (13, 14), Outcome::Taken);
+    told(
+        &mut records,
+        3,
+        OperationKind::Poll,
+        None,
+        Some(Outcome::Refused),
+    );
+    told(&mut records, 4, OperationKind::Owned, Some((15, 15)), None);
+    granted(&mut records, 1, 20, true);
+    written(&mut records, 5, 1, 21, Some(Outcome::Confirmed));
+    granted(&mut records, 2, 22, true);
+    written(&mut records, 6, 2, 23, Some(Outcome::Unknown));
+    records
 }
 
 #[test]
@@ -84,136 +90,142 @@ fn nothing_is_found_where_no_rule_is_broken() {
 #[test]
 fn overlapping_holders_are_found_even_if_rolled_back() {
     for ticks in [(11, 11), (9, 10), (9, 99)] {
-        let mut evidence = sound();
+        let mut records = sound();
         told(
-            &mut evidence,
+            &mut records,
             9,
-            Way::Never,
+            OperationKind::Never,
             Some(ticks),
             Some(Outcome::Failed),
         );
-        assert!(broken(&evidence).contains(&Rule::TooMany), "{ticks:?}");
+        assert!(broken(&records).contains(&Rule::TooMany), "{ticks:?}");
     }
 }
 
 #[test]
 fn two_holders_of_one_lease_are_found() {
-    let mut evidence = sound();
+    let mut records = sound();
     for (op, token, from, to) in [(5, 1, 30, 40), (6, 2, 35, 45)] {
-        let job = 0;
+        let lease = 0;
         let claim = Claim {
-            job,
+            lease,
             token,
             from,
             to,
         };
-        evidence.history.claims.push((op, claim));
+        records.history.claims.push((op, claim));
     }
-    assert_eq!(broken(&evidence), [Rule::TooMany]);
-    evidence.history.claims[1].1.from = 41;
-    assert_eq!(broken(&evidence), []);
+    assert_eq!(broken(&records), [Rule::TooMany]);
+    records.history.claims[1].1.from = 41;
+    assert_eq!(broken(&records), []);
 }
 
 #[test]
 fn a_missing_booking_is_lost_if_confirmed_or_seen() {
-    let mut evidence = sound();
-    evidence.visited.retain(|visited| visited.op != 1);
-    assert_eq!(broken(&evidence), [Rule::Lost, Rule::Lost]);
-    let mut evidence = sound();
-    evidence.written.retain(|written| written.op != 5);
-    assert_eq!(broken(&evidence), [Rule::Lost]);
+    let mut records = sound();
+    records.sections.retain(|section| section.op != 1);
+    assert_eq!(broken(&records), [Rule::Lost, Rule::Lost]);
+    let mut records = sound();
+    records.written.retain(|written| written.op != 5);
+    assert_eq!(broken(&records), [Rule::Lost]);
 }
 
 #[test]
-fn a_double_booking_is_found_without_overlapping_visits() {
-    let mut evidence = sound();
-    visit(&mut evidence, 9, true, (17, 18), Outcome::Confirmed);
-    assert_eq!(broken(&evidence), [Rule::Doubled]);
+fn a_double_booking_is_found_even_without_an_overlap() {
+    let mut records = sound();
+    section(&mut records, 9, true, (17, 18), Outcome::Confirmed);
+    assert_eq!(broken(&records), [Rule::Doubled]);
 }
 
 #[test]
 fn work_done_twice_or_confirmed_but_missing_is_found() {
-    let mut evidence = sound();
+    let mut records = sound();
     for op in [8, 9] {
         told(
-            &mut evidence,
+            &mut records,
             op,
-            Way::Complete,
+            OperationKind::Complete,
             None,
             Some(Outcome::Confirmed),
         );
-        evidence.completed.push((17, op));
+        records.completed.push((17, op));
     }
-    assert_eq!(broken(&evidence), [Rule::Doubled]);
-    evidence.completed.pop();
-    assert_eq!(broken(&evidence), [Rule::Lost]);
+    assert_eq!(broken(&records), [Rule::Doubled]);
+    records.completed.pop();
+    assert_eq!(broken(&records), [Rule::Lost]);
     told(
-        &mut evidence,
+        &mut records,
         9,
-        Way::Complete,
+        OperationKind::Complete,
         None,
         Some(Outcome::Refused),
     );
-    assert_eq!(broken(&evidence), []);
+    assert_eq!(broken(&records), []);
 }
 
 #[test]
 fn what_should_not_have_happened_is_found() {
     for outcome in [Outcome::Refused, Outcome::Failed, Outcome::Dropped] {
-        let mut evidence = sound();
-        visit(&mut evidence, 9, false, (17, 18), outcome);
-        assert_eq!(broken(&evidence), [Rule::Ghost], "{outcome:?}");
-        let mut evidence = sound();
-        written(&mut evidence, 9, 2, 24, Some(outcome));
-        assert_eq!(broken(&evidence), [Rule::Ghost], "{outcome:?}");
+        let mut records = sound();
+        section(&mut records, 9, false, (17, 18), outcome);
+        assert_eq!(broken(&records), [Rule::Ghost], "{outcome:?}");
+        let mut records = sound();
+        written(&mut records, 9, 2, 24, Some(outcome));
+        assert_eq!(broken(&records), [Rule::Ghost], "{outcome:?}");
     }
-    let mut evidence = sound();
-    evidence.history.told.remove(&1);
-    assert!(broken(&evidence).contains(&Rule::Ghost));
+    let mut records = sound();
+    records.history.told.remove(&1);
+    assert!(broken(&records).contains(&Rule::Ghost));
 }
 
 #[test]
 fn a_token_that_does_not_grow_and_a_stale_write_are_found() {
-    let mut evidence = sound();
-    granted(&mut evidence, 2, 30, true);
-    assert_eq!(broken(&evidence), [Rule::Token]);
-    let mut evidence = sound();
-    granted(&mut evidence, 3, 30, false);
-    assert_eq!(broken(&evidence), [Rule::Token]);
-    let mut evidence = sound();
-    written(&mut evidence, 9, 1, 25, None);
-    assert_eq!(broken(&evidence), [Rule::Token]);
+    let mut records = sound();
+    granted(&mut records, 2, 30, true);
+    assert_eq!(broken(&records), [Rule::Token]);
+    let mut records = sound();
+    granted(&mut records, 3, 30, false);
+    assert_eq!(broken(&records), [Rule::Token]);
+    let mut records = sound();
+    written(&mut records, 9, 1, 25, None);
+    assert_eq!(broken(&records), [Rule::Token]);
 }
 
-/// A committed visit of room 7.
-fn sat(evidence: &mut Evidence, op: i64, ticks: (i64, i64)) {
-    visit(evidence, op, false, ticks, Outcome::Confirmed);
-    evidence.history.told.entry(op).or_default().way = Way::Permits;
+/// A committed operation on room 7.
+fn sat(records: &mut Records, op: i64, ticks: (i64, i64)) {
+    section(records, op, false, ticks, Outcome::Confirmed);
+    records.history.told.entry(op).or_default().kind = OperationKind::Permits;
 }
 
 #[test]
 fn as_many_as_there_are_permits_may_be_in_a_room_and_no_more() {
-    let mut evidence = sound();
+    let mut records = sound();
     for (op, ticks) in [
         (21, (10, 20)),
         (22, (11, 30)),
         (23, (12, 13)),
         (24, (14, 40)),
     ] {
-        sat(&mut evidence, op, ticks);
+        sat(&mut records, op, ticks);
     }
-    assert_eq!(broken(&evidence), []);
-    sat(&mut evidence, 25, (19, 19));
-    assert_eq!(broken(&evidence), [Rule::TooMany]);
-    evidence.visited.retain(|visited| visited.op != 21);
-    assert!(broken(&evidence).contains(&Rule::Lost));
+    assert_eq!(broken(&records), []);
+    sat(&mut records, 25, (19, 19));
+    assert_eq!(broken(&records), [Rule::TooMany]);
+    records.sections.retain(|section| section.op != 21);
+    assert!(broken(&records).contains(&Rule::Lost));
 }
 
 /// Operation 31 has confirmed that it applied version 2.
-fn migrated(evidence: &mut Evidence, op: i64, version: i64, ticks: (i64, i64)) {
-    told(evidence, op, Way::Migrate, None, Some(Outcome::Confirmed));
-    evidence.history.applied.push((op, version));
-    evidence.migrated.push(Migrated {
+fn migrated(records: &mut Records, op: i64, version: i64, ticks: (i64, i64)) {
+    told(
+        records,
+        op,
+        OperationKind::Migrate,
+        None,
+        Some(Outcome::Confirmed),
+    );
+    records.history.applied.push((op, version));
+    records.migrated.push(Migrated {
         version,
         op,
         entered: ticks.0,
@@ -223,24 +235,24 @@ fn migrated(evidence: &mut Evidence, op: i64, version: i64, ticks: (i64, i64)) {
 
 #[test]
 fn overlapping_lost_and_doubled_migrations_are_found() {
-    let mut evidence = sound();
-    migrated(&mut evidence, 31, 2, (50, 51));
-    migrated(&mut evidence, 32, 3, (52, 53));
+    let mut records = sound();
+    migrated(&mut records, 31, 2, (50, 51));
+    migrated(&mut records, 32, 3, (52, 53));
     // A migration outside a transaction can run again if its process was killed.
-    migrated(&mut evidence, 33, 3, (54, 55));
-    assert_eq!(broken(&evidence), []);
-    evidence.migrated[2].entered = 53;
-    assert_eq!(broken(&evidence), [Rule::TooMany]);
-    evidence.migrated.pop();
-    assert_eq!(broken(&evidence), [Rule::Lost]);
-    migrated(&mut evidence, 33, 2, (54, 55));
-    assert_eq!(broken(&evidence), [Rule::Lost, Rule::Doubled]);
+    migrated(&mut records, 33, 3, (54, 55));
+    assert_eq!(broken(&records), []);
+    records.migrated[2].entered = 53;
+    assert_eq!(broken(&records), [Rule::TooMany]);
+    records.migrated.pop();
+    assert_eq!(broken(&records), [Rule::Lost]);
+    migrated(&mut records, 33, 2, (54, 55));
+    assert_eq!(broken(&records), [Rule::Lost, Rule::Doubled]);
     told(
-        &mut evidence,
+        &mut records,
         33,
-        Way::Migrate,
+        OperationKind::Migrate,
         None,
         Some(Outcome::Refused),
     );
-    assert!(broken(&evidence).contains(&Rule::Ghost));
+    assert!(broken(&records).contains(&Rule::Ghost));
 }

@@ -1,13 +1,13 @@
-//! Visits of slots and rooms, on a connection that the task keeps for a while, or on one of the pool for each call.
+//! Operations on slots and rooms, on a connection that the task keeps for a while, or on one of the pool for each call.
 
 use super::Load;
 use crate::bug::Bug;
+use crate::buggy;
 use crate::chance::Chance;
 use crate::clock::pass;
+use crate::critical_section::{self, Booked, CriticalSection, Manner, RoomLock, SlotLock};
+use crate::operation_kind::{OperationKind, PERMITS, Subject};
 use crate::outcome::{self, Outcome};
-use crate::rival;
-use crate::visit::{self, Booked, Manner, RoomLock, SlotLock, Visit};
-use crate::way::{PERMITS, Subject, Way};
 use advisory_runtime::Request;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Object;
@@ -23,9 +23,9 @@ const PATIENCE: Duration = Duration::from_millis(150);
 const ROOMS: u32 = 2;
 
 impl Load {
-    /// Some visits on one connection.
+    /// Some operations on one connection.
     pub(super) async fn book(&self, chance: &mut Chance) {
-        // On a task of its own, so that a connection that takes longer to open is ready for the next visit.
+        // On a task of its own, so that a connection that takes longer to open is ready for the next operation.
         let pool = self.pool.clone();
         let conn = tokio::spawn(async move { pool.get().await });
         let conn = match timeout(PATIENCE, conn).await {
@@ -36,8 +36,14 @@ impl Load {
                 return;
             }
             Err(_) => {
-                let op = self.begin(Way::Wait, 0);
-                self.end(Way::Wait, op, Outcome::Refused, 0, "PoolExhausted");
+                let op = self.begin(OperationKind::Wait, 0);
+                self.end(
+                    OperationKind::Wait,
+                    op,
+                    Outcome::Refused,
+                    0,
+                    "PoolExhausted",
+                );
                 return;
             }
         };
@@ -49,12 +55,12 @@ impl Load {
             if self.is_over() {
                 return;
             }
-            let way = self.way(chance);
-            let visit = self.visit(way, chance);
+            let kind = self.kind(chance);
+            let section = self.section(kind, chance);
             let limit = self.limit(chance);
-            let call = self.call(&mut conn, &visit, way);
-            let ended = until(call, &visit.hangs, limit).await;
-            let is_lost = self.ended(way, &visit, ended.as_ref());
+            let call = self.call(&mut conn, &section, kind);
+            let ended = until(call, &section.hangs, limit).await;
+            let is_lost = self.ended(kind, &section, ended.as_ref());
             // With the bug `guard-off` the connection is used again as if no transaction were open.
             if is_lost || (ended.is_none() && self.told.bug.is_none()) {
                 return;
@@ -62,86 +68,92 @@ impl Load {
         }
     }
 
-    fn way(&self, chance: &mut Chance) -> Way {
-        let way = match (self.told.bug, chance.below(20)) {
-            (Some(Bug::CountedPermits), _) | (None, 12) => Way::Permits,
-            (None, 0..3) => Way::Never,
-            (None, 3..6) => Way::Bounded,
-            (None, 6..8) => Way::Poll,
-            (None, 8..10) => Way::RepeatableRead,
-            (None, 10) => Way::Serializable,
-            (None, 11) => Way::Session,
-            _ => Way::Wait,
+    fn kind(&self, chance: &mut Chance) -> OperationKind {
+        let kind = match (self.told.bug, chance.below(20)) {
+            (Some(Bug::CountedPermits), _) | (None, 12) => OperationKind::Permits,
+            (None, 0..3) => OperationKind::Never,
+            (None, 3..6) => OperationKind::Bounded,
+            (None, 6..8) => OperationKind::Poll,
+            (None, 8..10) => OperationKind::RepeatableRead,
+            (None, 10) => OperationKind::Serializable,
+            (None, 11) => OperationKind::Session,
+            _ => OperationKind::Wait,
         };
-        if self.told.is_pooled && !way.is_for_poolers() {
-            return Way::Wait;
+        if self.told.is_pooled && !kind.is_for_poolers() {
+            return OperationKind::Wait;
         }
-        way
+        kind
     }
 
     async fn call(
         &self,
         conn: &mut Object<AsyncPgConnection>,
-        visit: &Visit<'_>,
-        way: Way,
+        section: &CriticalSection<'_>,
+        kind: OperationKind,
     ) -> Booked {
-        if let Some(bug) = self.told.bug.filter(|bug| bug.is_of_visits()) {
-            return rival::book(bug, conn, visit).await;
+        if let Some(bug) = self.told.bug.filter(|bug| bug.is_of_slots()) {
+            return buggy::book(bug, conn, section).await;
         }
-        let number = visit.number;
-        match way {
-            Way::Never => visit::never(conn, number, visit).await,
-            Way::Bounded => visit::bounded(conn, number, visit).await,
-            Way::Poll => visit::poll(conn, number, visit).await,
-            Way::RepeatableRead => visit::repeatable(conn, number, visit).await,
-            Way::Serializable => visit::serializable(conn, number, visit).await,
-            Way::Session => visit::session(conn, number, visit).await,
-            Way::Permits => visit::permits(conn, number, visit).await,
-            _ => visit::wait(conn, number, visit).await,
+        let number = section.number;
+        match kind {
+            OperationKind::Never => critical_section::never(conn, number, section).await,
+            OperationKind::Bounded => critical_section::bounded(conn, number, section).await,
+            OperationKind::Poll => critical_section::poll(conn, number, section).await,
+            OperationKind::RepeatableRead => {
+                critical_section::repeatable(conn, number, section).await
+            }
+            OperationKind::Serializable => {
+                critical_section::serializable(conn, number, section).await
+            }
+            OperationKind::Session => critical_section::session(conn, number, section).await,
+            OperationKind::Permits => critical_section::permits(conn, number, section).await,
+            _ => critical_section::wait(conn, number, section).await,
         }
     }
 
-    /// One visit that gets its own connection from the pool.
-    pub(super) async fn visit_pool(&self, way: Way, chance: &mut Chance) {
-        let visit = self.visit(way, chance);
+    /// One operation that gets its own connection from the pool.
+    pub(super) async fn enter_pool(&self, kind: OperationKind, chance: &mut Chance) {
+        let section = self.section(kind, chance);
         // The pool waits without a limit.
         let limit = self.limit(chance).unwrap_or(PATIENCE * 4);
-        let (pool, number) = (&self.pool, visit.number);
+        let (pool, number) = (&self.pool, section.number);
         let call = async {
-            match way {
-                Way::Queue => visit::queue(pool, number, &visit).await,
-                Way::PollPool => visit::poll_pool(pool, number, &visit).await,
-                Way::Permits => {
+            match kind {
+                OperationKind::Queue => critical_section::queue(pool, number, &section).await,
+                OperationKind::PollPool => {
+                    critical_section::poll_pool(pool, number, &section).await
+                }
+                OperationKind::Permits => {
                     let request = Request::new(RoomLock { room: number });
                     let request = request.permits(u32::try_from(PERMITS).unwrap_or(1));
                     let request = request.poll(Duration::from_millis(2));
-                    visit::owned(pool, request, &visit).await
+                    critical_section::owned(pool, request, &section).await
                 }
                 _ => {
                     let request = Request::new(SlotLock { slot: number });
-                    visit::owned(pool, request, &visit).await
+                    critical_section::owned(pool, request, &section).await
                 }
             }
         };
-        let ended = until(call, &visit.hangs, Some(limit)).await;
-        if self.ended(way, &visit, ended.as_ref()) {
+        let ended = until(call, &section.hangs, Some(limit)).await;
+        if self.ended(kind, &section, ended.as_ref()) {
             // The server may be down.
             pass(Duration::from_millis(50)).await;
         }
     }
 
-    fn visit(&self, way: Way, chance: &mut Chance) -> Visit<'_> {
-        let is_in_room = way.subject() == Subject::Room;
+    fn section(&self, kind: OperationKind, chance: &mut Chance) -> CriticalSection<'_> {
+        let is_in_room = kind.subject() == Subject::Room;
         let number = match self.told.bug {
             Some(Bug::CountedPermits) => 0,
             _ if is_in_room => i64::from(chance.below(ROOMS)),
             _ => self.slot(chance),
         };
-        Visit {
-            op: self.begin(way, number),
+        CriticalSection {
+            op: self.begin(kind, number),
             number,
             is_in_room,
-            manner: self.manner(way, chance),
+            manner: self.manner(kind, chance),
             is_pooled: self.told.is_pooled,
             log: &self.log,
             ticks: &self.ticks,
@@ -152,11 +164,14 @@ impl Load {
         }
     }
 
-    fn manner(&self, way: Way, chance: &mut Chance) -> Manner {
+    fn manner(&self, kind: OperationKind, chance: &mut Chance) -> Manner {
         // Inside a session-level lock the transaction is Diesel's, which does not report an ignored error.
-        let is_of_diesel = matches!(way, Way::Session | Way::Owned | Way::Permits);
+        let is_of_diesel = matches!(
+            kind,
+            OperationKind::Session | OperationKind::Owned | OperationKind::Permits
+        );
         match (chance.below(40), self.told.bug) {
-            (0..4, _) => Manner::Thinks,
+            (0..4, _) => Manner::Pauses,
             (4, _) => Manner::Fails,
             (5, None) if !is_of_diesel => Manner::Swallows,
             (6, None) if !self.told.is_pooled => Manner::Hangs,
@@ -171,13 +186,22 @@ impl Load {
         drops.then(|| Duration::from_millis(chance.below(6).into()))
     }
 
-    /// Records the outcome of a visit, and returns whether the connection may be lost.
-    fn ended(&self, way: Way, visit: &Visit<'_>, ended: Option<&Booked>) -> bool {
-        let has_ended = visit.has_ended.load(Ordering::Relaxed);
-        let is_taken = visit.is_taken.load(Ordering::Relaxed);
+    /// Records the outcome of an operation, and returns whether the connection may be lost.
+    fn ended(
+        &self,
+        kind: OperationKind,
+        section: &CriticalSection<'_>,
+        ended: Option<&Booked>,
+    ) -> bool {
+        let has_ended = section.has_ended.load(Ordering::Relaxed);
+        let is_taken = section.is_taken.load(Ordering::Relaxed);
         // If the transaction is Diesel's own, nothing says whether its commit may have happened.
         let is_unknown = has_ended
-            && (self.told.bug.is_some() || matches!(way, Way::Session | Way::Owned | Way::Permits));
+            && (self.told.bug.is_some()
+                || matches!(
+                    kind,
+                    OperationKind::Session | OperationKind::Owned | OperationKind::Permits
+                ));
         let (outcome, why) = match ended {
             Some(Ok(true)) => (Outcome::Confirmed, "-".to_owned()),
             Some(Ok(false)) => (Outcome::Taken, "-".to_owned()),
@@ -192,8 +216,8 @@ impl Load {
             None if has_ended => (Outcome::Unknown, "Dropped".to_owned()),
             None => (Outcome::Dropped, "Dropped".to_owned()),
         };
-        let departed = visit.departed.load(Ordering::Relaxed);
-        self.end(way, visit.op, outcome, departed, &why);
+        let departed = section.departed.load(Ordering::Relaxed);
+        self.end(kind, section.op, outcome, departed, &why);
         matches!(outcome, Outcome::Failed | Outcome::Unknown)
     }
 }

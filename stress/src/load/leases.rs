@@ -3,19 +3,19 @@
 use super::Load;
 use super::bookings::until;
 use crate::bug::Bug;
+use crate::buggy;
 use crate::chance::Chance;
 use crate::clock::pass;
-use crate::job::{self, Job};
+use crate::leased_work::{self, LeasedWork};
+use crate::operation_kind::OperationKind;
 use crate::outcome::{self, Outcome};
-use crate::rival;
-use crate::way::Way;
 use advisory_runtime::lease::{self, Error, Lease, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-const JOBS: u32 = 4;
-/// The leader's job.
+const LEASES: u32 = 4;
+/// The number of the leader's lease.
 const LEADER: i64 = 50;
 /// How often the leader writes before it lets others lead.
 const TERM: u32 = 20;
@@ -24,47 +24,51 @@ const TICKS_A_WORK: i64 = 100;
 
 impl Load {
     /// A write, or work that is done once.
-    pub(super) async fn lease(&self, way: Way, chance: &mut Chance) {
-        let is_rival = self.told.bug.is_some();
-        let number = if way == Way::Complete {
+    pub(super) async fn lease(&self, kind: OperationKind, chance: &mut Chance) {
+        let is_buggy = self.told.bug.is_some();
+        let number = if kind == OperationKind::Complete {
             self.stage(TICKS_A_WORK) + i64::from(chance.below(2))
         } else {
-            i64::from(chance.below(if is_rival { 1 } else { JOBS }))
+            i64::from(chance.below(if is_buggy { 1 } else { LEASES }))
         };
-        let mut job = self.job(way, number);
-        job.thought = match (chance.below(20), self.told.bug) {
+        let mut work = self.leased_work(kind, number);
+        work.pause = match (chance.below(20), self.told.bug) {
             // Long enough that the lease is renewed.
-            (0, None) | (0..5, Some(Bug::Now)) => job::TTL / 2,
+            (0, None) | (0..5, Some(Bug::Now)) => leased_work::TTL / 2,
             (_, Some(_)) => Duration::from_millis(5),
             (1..6, None) => Duration::from_millis(20),
             _ => Duration::ZERO,
         };
-        job.is_dropped = is_rival && chance.below(4) == 0;
+        work.is_dropped = is_buggy && chance.below(4) == 0;
         let waits = chance.below(4) == 0;
         let drops = self.told.bug.is_none() && chance.below(12) == 0;
         let limit = drops.then(|| Duration::from_millis(chance.below(30).into()));
         let (leases, pool) = (&self.leases, &self.pool);
         let call = async {
-            match (self.told.bug, way) {
-                (Some(bug), Way::Lease) => return rival::job(bug, pool, &job).await,
-                (Some(_), _) => rival::once(leases, pool, number, &job).await?,
-                (None, Way::Complete) => job::once(leases, pool, number, &job).await?,
-                (None, _) if waits => job::wait(leases, pool, number, &job).await?,
-                (None, _) => job::never_wait(leases, pool, number, &job).await?,
+            match (self.told.bug, kind) {
+                (Some(bug), OperationKind::Lease) => {
+                    return buggy::run_leased(bug, pool, &work).await;
+                }
+                (Some(_), _) => buggy::once(leases, pool, number, &work).await?,
+                (None, OperationKind::Complete) => {
+                    leased_work::once(leases, pool, number, &work).await?;
+                }
+                (None, _) if waits => leased_work::wait(leases, pool, number, &work).await?,
+                (None, _) => leased_work::never_wait(leases, pool, number, &work).await?,
             }
             Ok(true)
         };
-        let ended = until(Box::pin(call), &job.hangs, limit).await;
-        if self.ended_job(way, &job, ended.as_ref()) == Outcome::Failed {
+        let ended = until(Box::pin(call), &work.hangs, limit).await;
+        if self.ended_work(kind, &work, ended.as_ref()) == Outcome::Failed {
             pass(Duration::from_millis(50)).await;
         }
     }
 
-    fn job(&self, way: Way, number: i64) -> Job<'_> {
-        Job {
-            op: self.begin(way, number),
+    fn leased_work(&self, kind: OperationKind, number: i64) -> LeasedWork<'_> {
+        LeasedWork {
+            op: self.begin(kind, number),
             number,
-            thought: Duration::from_millis(20),
+            pause: Duration::from_millis(20),
             log: &self.log,
             is_dropped: false,
             hangs: Notify::new(),
@@ -72,8 +76,13 @@ impl Load {
         }
     }
 
-    fn ended_job(&self, way: Way, job: &Job<'_>, ended: Option<&Result<bool, Error>>) -> Outcome {
-        let has_ended = job.has_ended.load(Ordering::Relaxed);
+    fn ended_work(
+        &self,
+        kind: OperationKind,
+        work: &LeasedWork<'_>,
+        ended: Option<&Result<bool, Error>>,
+    ) -> Outcome {
+        let has_ended = work.has_ended.load(Ordering::Relaxed);
         let (outcome, why) = match ended {
             Some(Ok(true)) => (Outcome::Confirmed, "-".to_owned()),
             Some(Ok(false)) => (Outcome::Refused, "Held".to_owned()),
@@ -87,17 +96,17 @@ impl Load {
             None if has_ended => (Outcome::Unknown, "Dropped".to_owned()),
             None => (Outcome::Dropped, "Dropped".to_owned()),
         };
-        self.end(way, job.op, outcome, 0, &why);
+        self.end(kind, work.op, outcome, 0, &why);
         outcome
     }
 
     pub(super) async fn sweep(&self) {
-        let op = self.begin(Way::Sweep, 0);
+        let op = self.begin(OperationKind::Sweep, 0);
         match lease::sweep(&self.leases).await {
-            Ok(_) => self.end(Way::Sweep, op, Outcome::Confirmed, 0, "-"),
+            Ok(_) => self.end(OperationKind::Sweep, op, Outcome::Confirmed, 0, "-"),
             Err(error) => {
                 let why = outcome::name(&error, error.database());
-                self.end(Way::Sweep, op, Outcome::Failed, 0, &why);
+                self.end(OperationKind::Sweep, op, Outcome::Failed, 0, &why);
             }
         }
     }
@@ -117,13 +126,13 @@ impl Load {
                 pass(Duration::from_millis(20)).await;
             }
         };
-        let campaign = Request::text(format!("job:{LEADER}")).ttl(job::TTL);
+        let campaign = Request::text(format!("leased:{LEADER}")).ttl(leased_work::TTL);
         let ended = lease::lead_until(&self.leases, campaign, over, async |term: Lease| {
             let mut writes = 0;
             while term.is_held() && writes < TERM {
-                let job = self.job(Way::Lead, LEADER);
-                let worked = job.work(&self.pool, &term).await;
-                self.ended_job(Way::Lead, &job, Some(&worked.map(|()| true)));
+                let work = self.leased_work(OperationKind::Lead, LEADER);
+                let worked = work.run(&self.pool, &term).await;
+                self.ended_work(OperationKind::Lead, &work, Some(&worked.map(|()| true)));
                 pass(Duration::from_millis(20)).await;
                 writes += 1;
             }
@@ -131,23 +140,23 @@ impl Load {
         });
         let ended: Result<(), Error> = Box::pin(ended).await;
         if let Err(error) = ended {
-            let op = self.begin(Way::Lead, LEADER);
+            let op = self.begin(OperationKind::Lead, LEADER);
             let why = outcome::name(&error, error.database());
-            self.end(Way::Lead, op, Outcome::Failed, 0, &why);
+            self.end(OperationKind::Lead, op, Outcome::Failed, 0, &why);
         }
     }
 
     async fn lead_unfenced(&self) {
         while !self.is_over() {
-            let Ok(term) = rival::term(&self.pool, LEADER).await else {
+            let Ok(term) = buggy::term(&self.pool, LEADER).await else {
                 pass(Duration::from_millis(20)).await;
                 continue;
             };
             let since = Instant::now();
-            while since.elapsed() < job::TTL * 2 && !self.is_over() {
-                let job = self.job(Way::Lead, LEADER);
-                let written = rival::write(&self.pool, &term, &job).await;
-                self.ended_job(Way::Lead, &job, Some(&written));
+            while since.elapsed() < leased_work::TTL * 2 && !self.is_over() {
+                let work = self.leased_work(OperationKind::Lead, LEADER);
+                let written = buggy::write(&self.pool, &term, &work).await;
+                self.ended_work(OperationKind::Lead, &work, Some(&written));
                 pass(Duration::from_millis(20)).await;
             }
         }

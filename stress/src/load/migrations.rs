@@ -2,11 +2,11 @@
 
 use super::Load;
 use crate::bug::Bug;
+use crate::buggy;
 use crate::clock::pass;
 use crate::migration::Migrations;
+use crate::operation_kind::OperationKind;
 use crate::outcome::{self, Outcome};
-use crate::rival;
-use crate::way::Way;
 use advisory_runtime::migrations::{Error, Migrator};
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ const KNOWN: i64 = 4;
 impl Load {
     /// Migrates to each version, until the load ends.
     pub(crate) async fn migrate(&self) {
-        let is_rival = self.told.bug == Some(Bug::UnlockedMigrations);
-        if self.told.is_pooled || (self.told.bug.is_some() && !is_rival) {
+        let is_buggy = self.told.bug == Some(Bug::UnlockedMigrations);
+        if self.told.is_pooled || (self.told.bug.is_some() && !is_buggy) {
             return;
         }
-        let ticks = if is_rival {
+        let ticks = if is_buggy {
             TICKS_A_VERSION / 4
         } else {
             TICKS_A_VERSION
@@ -30,7 +30,7 @@ impl Load {
         let mut done = -1;
         while !self.is_over() {
             let newest = self.stage(ticks);
-            if newest > done && self.migrate_to(newest, is_rival).await {
+            if newest > done && self.migrate_to(newest, is_buggy).await {
                 done = newest;
             } else {
                 pass(Duration::from_millis(10)).await;
@@ -39,16 +39,16 @@ impl Load {
     }
 
     /// Whether no migration is pending.
-    async fn migrate_to(&self, newest: i64, is_rival: bool) -> bool {
-        let op = self.begin(Way::Migrate, newest);
+    async fn migrate_to(&self, newest: i64, is_buggy: bool) -> bool {
+        let op = self.begin(OperationKind::Migrate, newest);
         let versions: Vec<i64> = ((newest - KNOWN).max(0)..=newest).collect();
-        if is_rival {
-            let ran = rival::migrate(&self.pool, op, &versions).await;
+        if is_buggy {
+            let ran = buggy::migrate(&self.pool, op, &versions).await;
             let why = ran.map_or_else(
                 |error| outcome::name(&error, error.database()),
                 |()| "-".to_owned(),
             );
-            self.end(Way::Migrate, op, Outcome::Unknown, 0, &why);
+            self.end(OperationKind::Migrate, op, Outcome::Unknown, 0, &why);
             return true;
         }
         let migrator = Migrator::new(Migrations { op, versions }).wait(Duration::from_secs(2));
@@ -65,7 +65,7 @@ impl Load {
         for version in applied.iter().filter_map(|name| name.parse().ok()) {
             self.log.applied(op, version);
         }
-        self.end(Way::Migrate, op, outcome, 0, why);
+        self.end(OperationKind::Migrate, op, outcome, 0, why);
         ran.is_ok()
     }
 }

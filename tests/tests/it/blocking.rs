@@ -1,4 +1,4 @@
-//! Blocking Diesel: the locked functions that its tests use, and one holder of a key at a time.
+//! Blocking Diesel: the locked functions that its tests use, and what only it promises. `both.rs` has what both drivers promise.
 
 use crate::bookings::{committed, database, key_of};
 use advisory_runtime::blocking::{Connection, xact};
@@ -67,25 +67,6 @@ pub(crate) fn finish(held: advisory_runtime::blocking::LockGuard<'_, PgConnectio
     held.finish(Ok::<_, Error>(())).unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_runs_after_the_commit_and_sees_its_writes() {
-    let db = database().await;
-    let (mut first, mut second) = (db.establish(), db.establish());
-    let mut held = xact::begin(&mut first, key_of(7)).unwrap();
-    insert(held.conn(), 7, "Ada").unwrap();
-
-    let waiting = spawn_blocking(move || book(&mut second, 7, "Grace"));
-    db.until_waiting(key_of(7)).await;
-    finish(held);
-
-    assert!(
-        !waiting.await.unwrap().unwrap(),
-        "the room was taken before the lock was free"
-    );
-    assert_eq!(committed(&db, 7).await, 1);
-    db.until_quiet().await;
-}
-
 /// Both kinds of Diesel lock the same number.
 #[tokio::test(flavor = "multi_thread")]
 async fn async_and_blocking_functions_wait_for_each_other() {
@@ -112,34 +93,6 @@ async fn async_and_blocking_functions_wait_for_each_other() {
     db.until_waiting(key_of(8)).await;
     held.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(!waiting.await.unwrap().unwrap());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn another_key_does_not_wait() {
-    let db = database().await;
-    let (mut first, mut second) = (db.establish(), db.establish());
-    let held = xact::begin(&mut first, key_of(7)).unwrap();
-    assert!(book(&mut second, 8, "Grace").unwrap());
-    finish(held);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn twenty_threads_book_a_room_once() {
-    let db = database().await;
-    let pool = db.r2d2(10);
-    let threads: Vec<_> = (0..20)
-        .map(|guest: i32| {
-            let pool = pool.clone();
-            spawn_blocking(move || book(&mut pool.get().unwrap(), 7, &guest.to_string()))
-        })
-        .collect();
-    let mut booked = 0;
-    for thread in threads {
-        booked += u32::from(thread.await.unwrap().unwrap());
-    }
-    assert_eq!(booked, 1);
-    assert_eq!(committed(&db, 7).await, 1);
-    db.until_quiet().await;
 }
 
 struct Repository {
@@ -266,4 +219,37 @@ async fn a_reference_to_a_connection_is_locked_however_it_is_spelled() {
     assert_eq!(by_an_expression(&mut booking, 7).unwrap(), 1);
     assert_eq!(held_by(conn).unwrap(), 0);
     assert_eq!(committed(&db, 7).await, 4);
+}
+
+/// Blocking Diesel can roll back in a drop, so the connection is not closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_guard_rolls_back_and_keeps_its_connection() {
+    let db = database().await;
+    let mut conn = db.establish();
+    let pid = pid_of(&mut conn);
+    let mut held = xact::begin(&mut conn, key_of(3)).unwrap();
+    insert(held.conn(), 3, "Ada").unwrap();
+    drop(held);
+    assert_eq!(db.locks().await, []);
+    assert_eq!(committed(&db, 3).await, 0);
+    assert!(book(&mut conn, 3, "Grace").unwrap());
+    assert_eq!(pid_of(&mut conn), pid);
+}
+
+/// Diesel's own connection notices a manual `COMMIT`, so the call begins its own transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_after_a_commit_by_hand_is_its_own_transaction() {
+    let db = database().await;
+    let mut conn = db.establish();
+    let result = conn.transaction::<(), diesel::result::Error, _>(|conn| {
+        execute(conn, "COMMIT")?;
+        assert!(book(conn, 7, "Ada")?);
+        assert_eq!(held_by(conn)?, 0);
+        Ok(())
+    });
+    assert!(
+        matches!(result, Err(diesel::result::Error::NotInTransaction)),
+        "{result:?}"
+    );
+    assert_eq!(committed(&db, 7).await, 1);
 }

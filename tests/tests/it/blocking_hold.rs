@@ -1,9 +1,8 @@
 //! Blocking Diesel: a body that exceeds `max_hold` is not committed, and the server ends the session of a stopped client.
 
-use crate::blocking::{book, execute, finish, insert, setting};
-use crate::bookings::{committed, database, key_of};
-use advisory_runtime::blocking::{session, xact};
-use advisory_runtime::{Error, Request, advisory_lock};
+use crate::blocking::{book, execute, insert};
+use crate::bookings::{committed, database};
+use advisory_runtime::{Error, advisory_lock};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use diesel::result::Error as DieselError;
@@ -103,51 +102,6 @@ async fn inside_a_transaction_its_savepoint_is_rolled_back() {
         "{error:?}"
     );
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_wait_is_not_part_of_it() {
-    let db = database().await;
-    // The server's bound counts from the lock too, so it would end the session a second later.
-    let max_hold = Duration::from_millis(1500);
-    for _ in 0..ROUNDS {
-        let (mut holder, mut conn) = (db.establish(), db.establish());
-        let held = xact::begin(&mut holder, key_of(7)).unwrap();
-        let waiting = spawn_blocking(move || bounded(&mut conn, 7, max_hold, Ok(())));
-        db.until_waiting(key_of(7)).await;
-        // Longer than `max_hold` and the server's additional second: this test is about that wait.
-        db.run("SELECT pg_sleep(2.6)").await;
-        let freed = Instant::now();
-        finish(held);
-        match waiting.await.unwrap() {
-            Ok(()) => break,
-            // This process was suspended for the whole bound.
-            Err(error) => assert!(freed.elapsed() > max_hold, "{error:?}"),
-        }
-    }
-    assert_eq!(committed(&db, 7).await, 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_session_level_lock_past_max_hold_is_released_and_reported() {
-    let db = database().await;
-    let mut conn = db.establish();
-    let error = in_time(|| {
-        conn = db.establish();
-        let request = Request::new(7).max_hold(NOTHING);
-        let held = session::acquire(&mut conn, request).unwrap();
-        held.finish(Ok::<_, Error>(()))
-    });
-    let error = error.unwrap_err();
-    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
-    assert_eq!(db.locks().await, []);
-    let idle = setting(&mut conn, "idle_session_timeout");
-    assert_eq!(idle, "0", "as it was before");
-    session::acquire(&mut conn, Request::new(7).max_hold(AN_HOUR))
-        .unwrap()
-        .finish(Ok::<_, Error>(()))
-        .unwrap();
-    db.until_quiet().await;
 }
 
 /// The connection is lost, and the body does not check it.

@@ -1,11 +1,9 @@
 //! Blocking Diesel: how long a call waits, the error for each end of a wait, and `on_held`.
 
-use crate::blocking::{book, execute, finish, held_by, insert, pid_of, setting};
+use crate::blocking::{book, execute, finish, held_by, insert, pid_of};
 use crate::bookings::{committed, database, key_of};
-use advisory_runtime::blocking::LockInfo;
-use advisory_runtime::blocking::{session, xact};
-use advisory_runtime::{Error, Isolation, Key, Request, Wait, advisory_lock};
-use advisory_tests::LockedKey;
+use advisory_runtime::blocking::{LockInfo, xact};
+use advisory_runtime::{Error, Key, advisory_lock};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use std::sync::{Arc, Barrier};
@@ -13,11 +11,6 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 
 const SHORT: Duration = Duration::from_millis(30);
-
-#[advisory_lock(key = "room:<room>", name = "room", wait = "never")]
-fn never(conn: &mut PgConnection, room: i64) -> Result<usize, Error> {
-    Ok(insert(conn, room, "Ada")?)
-}
 
 #[advisory_lock(key = "room:<room>", name = "room", wait = wait)]
 fn within(conn: &mut PgConnection, room: i64, wait: Duration) -> Result<usize, Error> {
@@ -27,115 +20,6 @@ fn within(conn: &mut PgConnection, room: i64, wait: Duration) -> Result<usize, E
 #[advisory_lock(key = "room:<room>", name = "room", wait = "forever")]
 fn forever(conn: &mut PgConnection, room: i64) -> Result<usize, Error> {
     Ok(insert(conn, room, "Ada")?)
-}
-
-#[advisory_lock(keys = ["room:<one>", "room:<two>"], name = "room", wait = "never")]
-fn both_or_none(conn: &mut PgConnection, one: i64, two: i64) -> Result<i64, Error> {
-    Ok(held_by(conn)?)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_refused_try_returns_at_once_with_a_usable_connection() {
-    let db = database().await;
-    let (mut holder, mut conn) = (db.establish(), db.establish());
-    let held = xact::begin(&mut holder, key_of(7)).unwrap();
-    for refused in [
-        never(&mut conn, 7),
-        within(&mut conn, 7, Duration::ZERO),
-        both_or_none(&mut conn, 6, 7).map(|_| 0),
-        both_or_none(&mut conn, 7, 8).map(|_| 0),
-    ] {
-        let error = refused.unwrap_err();
-        assert!(
-            matches!(&error, Error::NotAvailable { .. }) && error.is_busy(),
-            "{error:?}"
-        );
-        assert_eq!(db.locks().await.len(), 1);
-    }
-    assert_eq!(never(&mut conn, 8).unwrap(), 1);
-    assert_eq!(both_or_none(&mut conn, 8, 6).unwrap(), 2);
-    assert_eq!(both_or_none(&mut conn, 8, 8).unwrap(), 1);
-    finish(held);
-    assert_eq!(never(&mut conn, 7).unwrap(), 1);
-    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [1, 1]);
-    db.until_quiet().await;
-}
-
-/// Any of several keys can be held, in either key space, at any level and in either scope.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_refused_try_keeps_none_of_its_keys() {
-    let db = database().await;
-    let (mut holder, mut conn) = (db.establish(), db.establish());
-    for taken in 1..=3 {
-        let held = xact::begin(&mut holder, (7, taken)).unwrap();
-        let request = Request::all([(7, 1), (7, 2), (7, 3)]);
-        for wait in [Wait::Never, Wait::For(SHORT)] {
-            let request = request.clone().wait(wait);
-            let strict = request.clone().isolation(Isolation::Serializable);
-            for error in [
-                xact::begin(&mut conn, request.clone()).map(drop),
-                xact::begin(&mut conn, strict).map(drop),
-                session::acquire(&mut conn, request).map(drop),
-            ] {
-                let error = error.unwrap_err();
-                assert!(error.is_busy(), "{error:?}");
-            }
-            let [lock] = &*db.locks().await else {
-                panic!("{:?}", db.locks().await);
-            };
-            assert_eq!(lock.key, LockedKey::Pair(7, taken));
-        }
-        finish(held);
-    }
-    db.until_quiet().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_spent_wait_times_out_and_keeps_the_sessions_timeouts() {
-    let db = database().await;
-    let (mut holder, mut conn) = (db.establish(), db.establish());
-    execute(&mut conn, "SET lock_timeout = '7s'").unwrap();
-    execute(&mut conn, "SET statement_timeout = '9s'").unwrap();
-    let held = xact::begin(&mut holder, key_of(7)).unwrap();
-    let error = within(&mut conn, 7, SHORT).unwrap_err();
-    assert!(
-        matches!(error, Error::TimedOut { waited, .. } if waited >= SHORT),
-        "{error:?}"
-    );
-    finish(held);
-    for wait in [Wait::For(SHORT), Wait::Forever, Wait::Never, Wait::Session] {
-        for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
-            let request = Request::all([5, 6, 7]).wait(wait);
-            let mut held = xact::begin(&mut conn, request.clone().isolation(isolation)).unwrap();
-            assert_eq!(setting(held.conn(), "lock_timeout"), "7s");
-            assert_eq!(setting(held.conn(), "statement_timeout"), "9s");
-            finish(held);
-            let mut held = session::acquire(&mut conn, request).unwrap();
-            assert_eq!(setting(held.conn(), "lock_timeout"), "7s");
-            held.finish(Ok::<_, Error>(())).unwrap();
-        }
-    }
-    assert_eq!(setting(&mut conn, "lock_timeout"), "7s");
-    db.until_quiet().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn for_ever_is_longer_than_the_sessions_own_time_out() {
-    let db = database().await;
-    let (mut holder, mut conn) = (db.establish(), db.establish());
-    execute(&mut conn, "SET lock_timeout = '20ms'").unwrap();
-    let held = xact::begin(&mut holder, key_of(7)).unwrap();
-    let error = book(&mut conn, 7, "Ada").unwrap_err();
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::TimedOut { .. })),
-        "{error:?}"
-    );
-    let waiter = spawn_blocking(move || forever(&mut conn, 7));
-    db.until_waiting(key_of(7)).await;
-    // Longer than the session's own timeout, which this test is about; the server's clock counts it.
-    db.run("SELECT pg_sleep(0.06)").await;
-    finish(held);
-    assert_eq!(waiter.await.unwrap().unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -224,34 +108,6 @@ async fn on_held_is_returned_only_when_the_key_is_held() {
     db.terminate(pid).await;
     or_none(&mut conn, 7, SHORT).unwrap_err();
     assert_eq!(committed(&db, 7).await, 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn shared_holders_run_together_and_an_exclusive_one_alone() {
-    #[advisory_lock(key = "room:<room>", name = "room", mode = "shared", wait = "never")]
-    fn read(conn: &mut PgConnection, room: i64) -> Result<i64, Error> {
-        Ok(crate::blocking::bookings(conn, room)?)
-    }
-    let db = database().await;
-    let (mut first, mut second) = (db.establish(), db.establish());
-    let shared = || Request::new(key_of(7)).shared();
-    let held = xact::begin(&mut first, shared()).unwrap();
-    assert_eq!(read(&mut second, 7).unwrap(), 0);
-    let error = never(&mut second, 7).unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-    let writer = spawn_blocking(move || {
-        let end = forever(&mut second, 7);
-        (end, second)
-    });
-    db.until_waiting(key_of(7)).await;
-    finish(held);
-    let (end, mut second) = writer.await.unwrap();
-    assert_eq!(end.unwrap(), 1);
-    let held = xact::begin(&mut first, key_of(7)).unwrap();
-    let error = read(&mut second, 7).unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-    finish(held);
-    assert_eq!(read(&mut second, 7).unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! How a lock's error reaches the caller, depending on the conversions of its error type.
+//! A lock's error as the caller sees it, depending on the conversions of its error type.
 
 use crate::bookings::{book, database, execute, insert, key_of};
 use advisory_runtime::{Error, advisory_lock, testing};

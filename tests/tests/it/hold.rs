@@ -2,10 +2,10 @@
 //! connection stays usable; otherwise it is closed.
 
 use crate::blocking_hold::{ROUNDS, SERVERS_MORE};
-use crate::bookings::{book, committed, database, insert, key_of};
+use crate::bookings::{book, committed, database, insert};
 use crate::dropped_call::{assert_closed, until_ended};
 use crate::hold_settings::settings;
-use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
+use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::pid_of;
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -102,7 +102,7 @@ fn is_exceeded(end: &QueryResult<()>, bound: Duration) -> bool {
 
 /// Runs rounds until one is in time. If this process was suspended past the server's bound, the server has ended the
 /// session, as it should. Such a round is `None`, and says nothing about the client.
-async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..ROUNDS {
         if let Some(seen) = round().await {
             return seen;
@@ -112,7 +112,7 @@ async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// Whether the server's bound cannot have passed yet.
-fn is_early(started: Instant, bound: Duration) -> bool {
+pub(crate) fn is_early(started: Instant, bound: Duration) -> bool {
     started.elapsed() < bound + SERVERS_MORE
 }
 
@@ -261,78 +261,5 @@ async fn of_nested_bounds_the_outer_one_counts_for_both() {
         assert_closed(&mut conn, "a nested call in a body that was dropped").await;
     }
     assert_eq!(committed(&db, 7).await, 0);
-    db.until_quiet().await;
-}
-
-/// `Request::max_hold` alone does not drop a body; a late end is refused.
-#[tokio::test]
-async fn a_commit_that_comes_too_late_is_refused() {
-    let db = database().await;
-    let bound = Duration::from_nanos(1);
-    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
-        let request = Request::new(7).isolation(isolation).max_hold(bound);
-        let (inserted, end) = in_time(async || {
-            db.until_no_locks().await;
-            let (mut conn, started) = (db.connect().await, Instant::now());
-            let mut held = xact::begin(&mut conn, request.clone()).await.unwrap();
-            let inserted = insert(held.conn(), 7, "Ada").await;
-            let end = held.finish(Ok::<_, Error>(())).await;
-            is_early(started, bound).then_some((inserted, end))
-        })
-        .await;
-        inserted.unwrap();
-        let error = end.unwrap_err();
-        assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
-        assert_eq!(db.locks().await, []);
-    }
-    assert_eq!(committed(&db, 7).await, 0);
-    let (inserted, end) = in_time(async || {
-        db.until_no_locks().await;
-        db.run("DELETE FROM booking").await;
-        let (mut conn, started) = (db.connect().await, Instant::now());
-        let request = Request::new(7).max_hold(bound);
-        let mut held = session::acquire(&mut conn, request).await.unwrap();
-        let inserted = insert(held.conn(), 8, "a body's commit stays").await;
-        let end = held.finish(Ok::<_, Error>(())).await;
-        is_early(started, bound).then_some((inserted, end))
-    })
-    .await;
-    inserted.unwrap();
-    let error = end.unwrap_err();
-    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
-    assert_eq!(committed(&db, 8).await, 1);
-    db.until_quiet().await;
-}
-
-#[tokio::test]
-async fn the_wait_is_not_part_of_it() {
-    let [one, two, three] = SITES.map(waits_for_longer_than_its_bound);
-    tokio::join!(one, two, three);
-}
-
-async fn waits_for_longer_than_its_bound(site: Site) {
-    let db = database().await;
-    let bound = Duration::from_millis(1500);
-    in_time(async || {
-        let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-        let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
-        let waiting =
-            tokio::spawn(async move { site.call(&mut conn, bound, Body::Finishes).await });
-        db.until_waiting(key_of(7)).await;
-        // Longer than the server's own bound, which is a second later. This test is about time.
-        db.run("SELECT pg_sleep(2.7)").await;
-        let freed = Instant::now();
-        held.finish(Ok::<_, Error>(())).await.unwrap();
-        match waiting.await.unwrap() {
-            Ok(()) => Some(()),
-            // This process was suspended for the whole bound.
-            Err(error) => {
-                assert!(freed.elapsed() > bound, "{site:?}: {error:?}");
-                None
-            }
-        }
-    })
-    .await;
-    assert_eq!(committed(&db, 7).await, 1, "{site:?}");
     db.until_quiet().await;
 }

@@ -1,4 +1,4 @@
-//! Which number a call locks: the first eight bytes of the SHA-256 of the rendered key, and of nothing else.
+//! The number that a call locks: the first eight bytes of the SHA-256 of the rendered key, and of nothing else.
 
 use crate::bookings::{database, execute};
 use advisory_runtime::{Key, LockKey, advisory_lock};

@@ -1,4 +1,4 @@
-//! What a role may see and end, protection against forged names, and the same on blocking Diesel.
+//! The monitor with the rights of a role, protection against forged names, and the same on blocking Diesel.
 
 use crate::bookings::{database, execute};
 use crate::monitor::{backend, lock, look, until_waiters, waits};

@@ -1,4 +1,4 @@
-//! What operators of a server see of many calls: a constant number of entries in `pg_stat_statements`, and nothing in the log if a
+//! The view of a server's operators on many calls: a constant number of entries in `pg_stat_statements`, and nothing in the log if a
 //! try finds its lock held.
 
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};

@@ -1,4 +1,4 @@
-//! How long a lock counts as held in the order of locks.
+//! The time for which a lock counts as held in the order of locks.
 #![cfg(debug_assertions)]
 
 use crate::order::{edges, locked};

@@ -1,8 +1,9 @@
 //! Calls that poll instead of waiting at the server: their results, and what they leave unchanged.
 
 use crate::bookings::{committed, database, execute, finish, insert, key_of};
+use crate::both::async_pg::polls::{take, ways};
 use advisory_runtime::monitor::{self, Names};
-use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
+use advisory_runtime::{Error, Request, advisory_lock, session, xact};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::poll_fn;
@@ -57,57 +58,6 @@ async fn miss<T: std::fmt::Debug>(
         ended = call => panic!("{ended:?}"),
         () = until_pausing(db, pid, "idle") => {}
     }
-}
-
-/// Acquires the locks in a scope, and releases them.
-async fn take(conn: &mut AsyncPgConnection, scope: &str, request: Request) -> Result<(), Error> {
-    let held = match scope {
-        "xact" => xact::begin(conn, request).await?,
-        _ => session::acquire(conn, request).await?,
-    };
-    assert!(held.info().waited() > Duration::ZERO);
-    held.finish(Ok(())).await
-}
-
-/// Each way to hold locks; one of them is on key 7.
-fn ways() -> Vec<(&'static str, Request)> {
-    let strict = Request::new(7).isolation(Isolation::Serializable);
-    let requests = [
-        Request::new(7),
-        Request::all([6, 7, 8]),
-        Request::new(7).shared(),
-    ];
-    let sessions = requests.clone().map(|request| ("session", request));
-    let xacts = requests.map(|request| ("xact", request));
-    [("xact", strict)]
-        .into_iter()
-        .chain(xacts)
-        .chain(sessions)
-        .collect()
-}
-
-#[tokio::test]
-async fn a_polling_call_is_not_a_waiter_and_gets_the_free_lock() {
-    let db = database().await;
-    let mut holder = db.connect().await;
-    for (scope, request) in ways() {
-        for wait in [Wait::Session, Wait::Forever, Wait::For(HOUR)] {
-            let mut conn = db.connect().await;
-            // Bounds waits at the server only.
-            execute(&mut conn, "SET lock_timeout = '1ms'")
-                .await
-                .unwrap();
-            let pid = pid_of(&mut conn).await;
-            let held = xact::begin(&mut holder, 7).await.unwrap();
-            let request = request.clone().wait(wait).poll(SHORT);
-            let call = tokio::spawn(async move { take(&mut conn, scope, request).await });
-            until_missed(&db, pid).await;
-            until_alone(&db).await;
-            finish(held).await;
-            call.await.unwrap().unwrap();
-        }
-    }
-    db.until_quiet().await;
 }
 
 #[advisory_lock(key = "shown-poll:<id>", name = "shown-poll", poll = "2ms")]
@@ -195,40 +145,6 @@ async fn the_last_try_is_at_the_end_of_the_wait() {
             started.elapsed()
         );
     }
-}
-
-#[tokio::test]
-async fn a_wait_that_is_over_times_out_with_a_usable_connection() {
-    let db = database().await;
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    let held = xact::begin(&mut holder, 7).await.unwrap();
-    let wait = Duration::from_millis(30);
-    for (scope, request) in ways() {
-        let request = request.poll(SHORT);
-        let error = take(&mut conn, scope, request.clone().wait(wait))
-            .await
-            .unwrap_err();
-        assert!(
-            matches!(error, Error::TimedOut { waited, source: None, .. } if waited >= wait),
-            "{scope}: {error:?}"
-        );
-        assert!(error.is_busy());
-        for wait in [Wait::Never, Wait::For(Duration::ZERO)] {
-            let error = take(&mut conn, scope, request.clone().wait(wait))
-                .await
-                .unwrap_err();
-            assert!(
-                matches!(error, Error::NotAvailable { .. }),
-                "{scope}: {error:?}"
-            );
-        }
-        assert_eq!(db.locks().await.len(), 1, "{scope}: none but the holder's");
-        take(&mut conn, scope, Request::new(9).poll(SHORT))
-            .await
-            .unwrap();
-    }
-    finish(held).await;
-    db.until_quiet().await;
 }
 
 #[tokio::test]

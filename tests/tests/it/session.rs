@@ -1,9 +1,9 @@
 //! Session-level locks: released on every way out, reported when lost, and refused inside a transaction.
 
-use crate::bookings::{committed, database, execute, in_transaction, insert, key_of};
+use crate::bookings::{committed, database, execute, insert, key_of};
 use crate::cancel::caught;
 use crate::dropped_call::{assert_closed, until_ended};
-use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, session, xact};
+use advisory_runtime::{Connection, advisory_lock};
 use advisory_tests::{Database, LockedKey, debug_checks_are_on, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -56,10 +56,6 @@ pub(crate) async fn held(db: &Database) -> Vec<LockedKey> {
     let locks = db.locks().await;
     assert!(locks.iter().all(|lock| lock.granted), "{locks:?}");
     locks.into_iter().map(|lock| lock.key).collect()
-}
-
-fn lock_error(result: QueryResult<()>) -> Error {
-    Error::from(result.unwrap_err())
 }
 
 #[tokio::test]
@@ -132,95 +128,4 @@ async fn nothing_is_left_in_a_pool() {
         }
     }
     db.until_quiet().await;
-}
-
-#[tokio::test]
-async fn a_lock_lost_in_the_body_is_an_error_unless_the_body_fails() {
-    let db = database().await;
-    for (sql, goes_on) in [
-        ("SELECT pg_advisory_unlock_all()", true),
-        ("DISCARD ALL", true),
-        ("SELECT pg_terminate_backend(pg_backend_pid())", false),
-    ] {
-        for is_ok in [true, false] {
-            let mut conn = db.connect().await;
-            let error = lock_error(run(&mut conn, 7, sql, is_ok).await);
-            if is_ok {
-                assert!(matches!(error, Error::LockLost { .. }), "{sql}: {error:?}");
-            } else {
-                assert!(
-                    matches!(error, Error::Database(DieselError::NotFound)),
-                    "{sql}: {error:?}"
-                );
-            }
-            db.until_no_locks().await;
-            let next = session::acquire(&mut conn, 7).await.map(drop);
-            match next {
-                Ok(()) => assert!(goes_on, "{sql}"),
-                Err(error) => {
-                    assert!(
-                        !goes_on && matches!(error, Error::BrokenConnection { .. }),
-                        "{sql}: {error:?}"
-                    );
-                }
-            }
-        }
-    }
-    // Terminated by another session, between the body and the release.
-    let mut conn = db.connect().await;
-    let pid = pid_of(&mut conn).await;
-    let mine = session::acquire(&mut conn, 7).await.unwrap();
-    db.terminate(pid).await;
-    let error = mine.finish(Ok::<_, Error>(())).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
-    // Losing one of several is enough; the others are released.
-    let mut conn = db.connect().await;
-    let mut mine = session::acquire(&mut conn, Request::all([1, 2, 3]))
-        .await
-        .unwrap();
-    execute(mine.conn(), "SELECT pg_advisory_unlock(2)")
-        .await
-        .unwrap();
-    let error = mine.finish(Ok::<_, Error>(())).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
-    db.until_quiet().await;
-}
-
-#[tokio::test]
-async fn inside_an_open_transaction_it_is_refused() {
-    let db = database().await;
-    let mut conn = db.connect().await;
-    in_transaction::<_, DieselError>(&mut conn, async |conn| {
-        for wait in [Wait::Session, Wait::Never, Wait::Forever] {
-            let error = session::acquire(conn, Request::new(7).wait(wait))
-                .await
-                .unwrap_err();
-            assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
-        }
-        let error = lock_error(run(conn, 7, "SELECT 1", true).await);
-        assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
-        insert(conn, 1, "after the refusals").await
-    })
-    .await
-    .unwrap();
-    assert_eq!(committed(&db, 1).await, 1);
-    let mut outer = xact::begin(&mut conn, 1).await.unwrap();
-    let error = session::acquire(outer.conn(), 7).await.unwrap_err();
-    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
-    outer.finish(Ok::<_, Error>(())).await.unwrap();
-    // A transaction that Diesel does not know about is found in debug builds only.
-    for begin in ["BEGIN", "BEGIN; INSERT INTO booking VALUES (2, 'plain')"] {
-        if !debug_checks_are_on() {
-            break;
-        }
-        conn.batch_execute(begin).await.unwrap();
-        let error = session::acquire(&mut conn, 7).await.unwrap_err();
-        assert!(
-            matches!(error, Error::ForeignTransaction { .. }),
-            "{error:?}"
-        );
-        conn.batch_execute("ROLLBACK").await.unwrap();
-    }
-    assert_eq!(held(&db).await, []);
-    assert_eq!(committed(&db, 2).await, 0);
 }

@@ -4,30 +4,7 @@ use crate::bookings::{database, execute};
 use crate::dropped_call::assert_closed;
 use crate::session::held;
 use advisory_runtime::{Error, Request, Wait, session};
-use advisory_tests::LockedKey;
 use std::time::Duration;
-
-/// As PostgreSQL counts: released as often as acquired, separately for each mode.
-#[tokio::test]
-async fn a_session_acquires_its_lock_again_and_releases_as_often() {
-    let db = database().await;
-    let mut conn = db.connect().await;
-    let mut outer = session::acquire(&mut conn, 7).await.unwrap();
-    for again in [
-        Request::new(7),
-        Request::new(7).wait(Wait::Never),
-        Request::new(7).wait(Duration::from_secs(5)),
-        Request::new(7).shared(),
-        Request::all([6, 7, 8]),
-    ] {
-        let inner = session::acquire(outer.conn(), again).await.unwrap();
-        inner.finish(Ok::<_, Error>(())).await.unwrap();
-        assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
-    }
-    outer.finish(Ok::<_, Error>(())).await.unwrap();
-    assert_eq!(held(&db).await, []);
-    db.until_quiet().await;
-}
 
 /// The outer lock is released too, and its call learns so.
 #[tokio::test]
@@ -55,34 +32,6 @@ async fn a_dropped_call_inside_another_one_takes_that_with_it() {
         assert_eq!(held(&db).await, [], "gone when the call has returned");
         assert_closed(&mut conn, "a dropped call inside another one").await;
     }
-    db.until_quiet().await;
-}
-
-#[tokio::test]
-async fn a_try_that_misses_a_later_key_gives_the_first_back() {
-    let db = database().await;
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    let theirs = session::acquire(&mut holder, 2).await.unwrap();
-    for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
-        for keys in [vec![1, 2], vec![1, 2, 3], vec![2, 3], vec![0, 1, 2]] {
-            for request in [
-                Request::all(keys.clone()),
-                Request::all(keys.clone()).shared(),
-            ] {
-                let error = session::acquire(&mut conn, request.wait(wait))
-                    .await
-                    .unwrap_err();
-                assert!(error.is_busy(), "{error:?}");
-                assert_eq!(held(&db).await, [LockedKey::Bigint(2)], "{keys:?}");
-            }
-        }
-    }
-    theirs.finish(Ok::<_, Error>(())).await.unwrap();
-    let mine = session::acquire(&mut conn, Request::all([3, 1, 2, 1]))
-        .await
-        .unwrap();
-    assert_eq!(held(&db).await.len(), 3);
-    mine.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 

@@ -1,5 +1,5 @@
-//! How the server handles a client that was stopped, or whose packets are dropped: `max_hold` ends its session, and
-//! so releases the lock.
+//! `max_hold` of a client that was stopped, or whose packets are dropped: the server ends its session, and so releases the
+//! lock.
 //!
 //! The client is this program, started again with a variable that selects its role.
 

@@ -74,9 +74,10 @@ fn the_page_on_the_registry_shows_rows_as_they_are_written() {
 }
 
 /// The guide's page of promises names tests by the names of their files.
-const TESTS: [&str; 4] = [
+const TESTS: [&str; 5] = [
     "tests/tests",
     "tests/tests/it",
+    "tests/tests/it/both",
     "advisory-runtime/tests/it",
     "advisory-pattern/tests/it",
 ];

@@ -1,12 +1,10 @@
 //! The channels through which guests come, and the seasons.
 
 use advisory_runtime::KeyPart;
-use chrono::{Datelike, NaiveDate};
 
-/// Other firms that sell our nights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, KeyPart)]
+/// Other firms that sell our nights. The texts are in keys, so they must not change.
+#[derive(Clone, Copy, Debug, KeyPart)]
 pub enum Channel {
-    // The texts are in keys of the running fleet: they do not change when a firm changes its name.
     #[key_part("bkg")]
     BookAway,
     #[key_part("nst")]
@@ -15,43 +13,10 @@ pub enum Channel {
     OwnSite,
 }
 
-impl Channel {
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::BookAway => "book-away",
-            Self::Nestling => "nestling",
-            Self::OwnSite => "own-site",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, KeyPart)]
+#[derive(Clone, Copy, Debug, KeyPart)]
 pub enum Season {
     Winter,
     Spring,
     Summer,
     Autumn,
-}
-
-impl Season {
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Winter => "winter",
-            Self::Spring => "spring",
-            Self::Summer => "summer",
-            Self::Autumn => "autumn",
-        }
-    }
-
-    #[must_use]
-    pub fn of(day: NaiveDate) -> Self {
-        match day.month() {
-            12 | 1 | 2 => Self::Winter,
-            3..=5 => Self::Spring,
-            6..=8 => Self::Summer,
-            _ => Self::Autumn,
-        }
-    }
 }

@@ -3,6 +3,5 @@
 pub use lets_admin as admin;
 pub use lets_bookings as bookings;
 pub use lets_payments as payments;
-pub use lets_services as services;
 pub use lets_store as store;
 pub use lets_workers as workers;

@@ -1,14 +1,8 @@
 //! Dunning letters, level by level.
 
 use advisory_runtime::advisory_lock;
-use diesel::prelude::*;
-use diesel_async::RunQueryDsl;
 use lets_domain::BookingId;
-use lets_store::schema::{bookings, outbox};
-use lets_store::{Pool, Result};
-
-/// The levels, by the names of the letters.
-const LEVELS: [&str; 3] = ["reminder", "second reminder", "last reminder"];
+use lets_store::{Error, Pool, Result};
 
 pub struct Dunning {
     pub pool: Pool,
@@ -26,28 +20,6 @@ impl Dunning {
         on_held = Ok(None)
     )]
     pub async fn write(&self, booking: BookingId, level: u8) -> Result<Option<&'static str>> {
-        let Some(subject) = LEVELS.get(usize::from(level)) else {
-            return Ok(None);
-        };
-        let owes = bookings::table
-            .find(booking.0)
-            .filter(bookings::paid.lt(bookings::price))
-            .count();
-        if owes.get_result::<i64>(conn).await? == 0 {
-            return Ok(None);
-        }
-        let address = format!("{}/{booking}", self.brand);
-        let before = outbox::table
-            .filter(outbox::address.eq(&address))
-            .filter(outbox::subject.eq(subject))
-            .count();
-        if before.get_result::<i64>(conn).await? > 0 {
-            return Ok(None);
-        }
-        diesel::insert_into(outbox::table)
-            .values((outbox::address.eq(address), outbox::subject.eq(subject)))
-            .execute(conn)
-            .await?;
-        Ok(Some(subject))
+        Err(Error::Refused)
     }
 }

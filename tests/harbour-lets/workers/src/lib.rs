@@ -1,13 +1,14 @@
 //! Background work: schedulers that skip, jobs that are claimed, exports under a lease.
 
+#![expect(
+    unused_variables,
+    reason = "the tests read the lock sites, and no body runs"
+)]
+
 pub mod arrivals;
-pub mod checkpoints;
 pub mod dunning;
 pub mod exports;
 pub mod feeds;
-pub mod jobs;
 pub mod orphans;
-pub mod outbox;
 pub mod reminders;
-pub mod runs;
 pub mod scheduler;

@@ -1,0 +1,126 @@
+//! The records of one run: what the clients wrote, and what the database contains.
+
+use crate::history::History;
+use crate::operation_kind::Subject;
+use crate::server::{Failure, Row, Server};
+use std::path::PathBuf;
+
+/// A committed operation on a slot or a room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SectionRow {
+    pub(crate) number: i64,
+    pub(crate) op: i64,
+    pub(crate) booked: bool,
+    pub(crate) entered: i64,
+    pub(crate) departed: i64,
+}
+
+/// A committed write under a lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) lease: i64,
+    pub(crate) token: i64,
+    pub(crate) op: i64,
+    pub(crate) tick: i64,
+}
+
+/// A committed migration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Migrated {
+    pub(crate) version: i64,
+    pub(crate) op: i64,
+    pub(crate) entered: i64,
+    pub(crate) departed: i64,
+}
+
+/// A grant of a lease, as the trigger of its table recorded it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) lease: i64,
+    pub(crate) token: i64,
+    /// Whether the previous grant had expired, by the server's clock.
+    pub(crate) was_free: bool,
+    pub(crate) tick: i64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    pub(crate) history: History,
+    pub(crate) sections: Vec<SectionRow>,
+    pub(crate) written: Vec<Written>,
+    pub(crate) granted: Vec<Granted>,
+    /// Completed work, by number, and the operations that completed it.
+    pub(crate) completed: Vec<(i64, i64)>,
+    pub(crate) migrated: Vec<Migrated>,
+}
+
+impl Records {
+    /// The subject of an operation. An operation that no client began is a violation by itself.
+    pub(crate) fn subject(&self, op: i64) -> Subject {
+        let told = self.history.told.get(&op);
+        told.map_or(Subject::Slot, |told| told.kind.subject())
+    }
+
+    pub(crate) async fn gather(
+        server: &Server,
+        url: &str,
+        logs: &[PathBuf],
+    ) -> Result<Self, Failure> {
+        let mut records = Self::default();
+        for log in logs {
+            // A worker that was killed before it began has no history.
+            if log.exists() {
+                records.history.read(log)?;
+            }
+        }
+        for row in server.rows(url, VISITED).await? {
+            records.sections.push(SectionRow {
+                number: number(&row, 0)?,
+                op: number(&row, 1)?,
+                booked: row[2] == "t",
+                entered: number(&row, 3)?,
+                departed: number(&row, 4)?,
+            });
+        }
+        for row in server.rows(url, WRITTEN).await? {
+            records.written.push(Written {
+                lease: number(&row, 0)?,
+                token: number(&row, 1)?,
+                op: number(&row, 2)?,
+                tick: number(&row, 3)?,
+            });
+        }
+        for row in server.rows(url, GRANTED).await? {
+            records.granted.push(Granted {
+                lease: number(&row, 0)?,
+                token: number(&row, 1)?,
+                was_free: row[2] == "t",
+                tick: number(&row, 3)?,
+            });
+        }
+        for row in server.rows(url, COMPLETED).await? {
+            records.completed.push((number(&row, 0)?, number(&row, 1)?));
+        }
+        for row in server.rows(url, MIGRATED).await? {
+            records.migrated.push(Migrated {
+                version: number(&row, 0)?,
+                op: number(&row, 1)?,
+                entered: number(&row, 2)?,
+                departed: number(&row, 3)?,
+            });
+        }
+        Ok(records)
+    }
+}
+
+const VISITED: &str = "SELECT slot, op, booked, entered, departed FROM stress.section";
+const WRITTEN: &str = "SELECT lease, token, op, tick FROM stress.written";
+const COMPLETED: &str = "SELECT number, op FROM stress.completed";
+const MIGRATED: &str = "SELECT version, op, entered, departed FROM stress.migrated";
+/// The table of leases contains only hashes.
+const GRANTED: &str = "SELECT lease, token, was_free, granted.tick FROM stress.granted, generate_series(0, 99) AS lease \
+     WHERE key_hash = sha256(convert_to('leased:' || lease, 'UTF8'))";
+
+fn number(row: &Row, index: usize) -> Result<i64, Failure> {
+    Ok(row[index].parse()?)
+}

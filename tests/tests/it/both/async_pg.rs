@@ -1,0 +1,126 @@
+//! The names of the shared tests on async Diesel, and those tests.
+
+#[path = "commit.rs"]
+mod commit;
+#[path = "exclusion.rs"]
+mod exclusion;
+#[path = "hold.rs"]
+mod hold;
+#[path = "isolation.rs"]
+mod isolation;
+#[path = "nesting.rs"]
+mod nesting;
+#[path = "polls.rs"]
+pub(crate) mod polls;
+#[path = "session.rs"]
+mod session;
+#[path = "session_bodies.rs"]
+mod session_bodies;
+#[path = "shared.rs"]
+mod shared;
+#[path = "waits.rs"]
+mod waits;
+
+use advisory_runtime::{Error, Request, advisory_lock};
+use advisory_tests::Database;
+use diesel::QueryResult;
+use diesel_async::pooled_connection::deadpool;
+use diesel_async::{
+    AnsiTransactionManager, AsyncConnection, SimpleAsyncConnection, TransactionManager,
+};
+
+pub(crate) use crate::bookings::{book, bookings, execute, in_transaction, insert};
+pub(crate) use crate::waits::setting;
+pub(crate) use advisory_tests::pid_of;
+
+pub(crate) const IS_BLOCKING: bool = false;
+
+pub(crate) type Conn = diesel_async::AsyncPgConnection;
+pub(crate) type LockGuard<'c> = advisory_runtime::LockGuard<'c, Conn>;
+
+pub(crate) async fn connect(db: &Database) -> Conn {
+    db.connect().await
+}
+
+pub(crate) async fn establish(url: &str) -> Conn {
+    Conn::establish(url).await.unwrap()
+}
+
+/// A pool of one connection.
+pub(crate) fn pool(db: &Database) -> deadpool::Pool<Conn> {
+    db.deadpool(1)
+}
+
+pub(crate) async fn get(pool: &deadpool::Pool<Conn>) -> deadpool::Object<Conn> {
+    pool.get().await.unwrap()
+}
+
+pub(crate) async fn batch(conn: &mut Conn, sql: &str) -> QueryResult<()> {
+    conn.batch_execute(sql).await
+}
+
+pub(crate) async fn begin(
+    conn: &mut Conn,
+    request: impl Into<Request>,
+) -> Result<LockGuard<'_>, Error> {
+    advisory_runtime::xact::begin(conn, request).await
+}
+
+pub(crate) async fn acquire(
+    conn: &mut Conn,
+    request: impl Into<Request>,
+) -> Result<LockGuard<'_>, Error> {
+    advisory_runtime::session::acquire(conn, request).await
+}
+
+/// Ends a call with the result of its body.
+pub(crate) async fn end<T, E: From<Error>>(
+    held: LockGuard<'_>,
+    result: Result<T, E>,
+) -> Result<T, E> {
+    held.finish(result).await
+}
+
+/// Runs the body under the lock on the room.
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
+pub(crate) async fn locked<T, E: From<Error>>(
+    conn: &mut Conn,
+    room: i64,
+    body: impl AsyncFnOnce(&mut Conn) -> Result<T, E>,
+) -> Result<T, E> {
+    body(conn).await
+}
+
+/// Runs the body under a session-level lock on the room.
+#[advisory_lock(key = "room:<room>", name = "room", scope = "session")]
+pub(crate) async fn locked_in_session<T, E: From<Error>>(
+    conn: &mut Conn,
+    room: i64,
+    body: impl AsyncFnOnce(&mut Conn) -> Result<T, E>,
+) -> Result<T, E> {
+    body(conn).await
+}
+
+/// Begins one of Diesel's own transactions.
+pub(crate) async fn begin_transaction(conn: &mut Conn) -> QueryResult<()> {
+    AnsiTransactionManager::begin_transaction(conn).await
+}
+
+pub(crate) async fn commit_transaction(conn: &mut Conn) -> QueryResult<()> {
+    AnsiTransactionManager::commit_transaction(conn).await
+}
+
+pub(crate) async fn rollback_transaction(conn: &mut Conn) -> QueryResult<()> {
+    AnsiTransactionManager::rollback_transaction(conn).await
+}
+
+pub(crate) async fn begin_test_transaction(conn: &mut Conn) -> QueryResult<()> {
+    conn.begin_test_transaction().await
+}
+
+/// Runs a call beside the test.
+pub(crate) fn spawn<T: Send + 'static>(
+    call: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    tokio::spawn(call)
+}

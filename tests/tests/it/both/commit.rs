@@ -1,0 +1,319 @@
+//! `Ok` means committed, and every other outcome is reported; the body's own error is returned unchanged.
+
+use super::{
+    Conn, IS_BLOCKING, batch, begin, begin_transaction, book, commit_transaction, connect, end,
+    establish, execute, get, in_transaction, insert, locked, pid_of, pool,
+};
+use crate::bookings::{committed, database, key_of};
+use advisory_runtime::Error;
+use advisory_tests::{Proxy, debug_checks_are_on};
+use diesel::QueryResult;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+
+/// Books, then runs the statements and ignores their result.
+async fn book_then(conn: &mut Conn, room: i64, sql: &str) -> QueryResult<()> {
+    locked(conn, room, async |conn| {
+        insert(conn, room, "Ada").await?;
+        drop(batch(conn, sql).await);
+        Ok(())
+    })
+    .await
+}
+
+/// The error is detected, nothing is left behind when the call returns, and the connection stays usable.
+async fn found(sql: &str) -> (Error, i64) {
+    let db = database().await;
+    let mut conn = connect(&db).await;
+    let error = book_then(&mut conn, 7, sql).await.unwrap_err();
+    assert_eq!(db.locks().await, []);
+    db.until_quiet().await;
+    assert!(
+        book(&mut conn, 8, "Grace").await.unwrap(),
+        "the connection stays usable"
+    );
+    assert_eq!(committed(&db, 8).await, 1);
+    (error.into(), committed(&db, 7).await)
+}
+
+fn lock_error<T: std::fmt::Debug>(result: QueryResult<T>) -> Error {
+    result.unwrap_err().into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_functions_that_the_attribute_calls_do_the_same() {
+    let db = database().await;
+    let mut conn = connect(&db).await;
+    for (room, is_ok) in [(1, true), (2, false)] {
+        let result = if is_ok {
+            Ok(5)
+        } else {
+            Err(DieselError::NotFound)
+        };
+        let mut held = begin(&mut conn, key_of(room)).await.unwrap();
+        assert_eq!(held.info().keys(), [key_of(room).into()]);
+        insert(held.conn(), room, "Ada").await.unwrap();
+        let end = end(held, result).await;
+        assert_eq!(end.ok(), is_ok.then_some(5));
+        assert_eq!(committed(&db, room).await, i64::from(is_ok));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ignored_database_error_is_not_a_commit() {
+    let (error, rows) = found("SELECT 1 FROM no_such_table").await;
+    assert!(
+        matches!(&error, Error::RolledBack { lock, .. } if lock == "room:<room>"),
+        "{error:?}"
+    );
+    assert_eq!(rows, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_ended_by_hand_is_found_out() {
+    for (sql, rows_after) in [("COMMIT", 1), ("ROLLBACK", 0), ("COMMIT AND CHAIN", 1)] {
+        if sql == "COMMIT AND CHAIN" && !debug_checks_are_on() {
+            continue;
+        }
+        let (error, rows) = found(sql).await;
+        assert!(
+            matches!(error, Error::TransactionEnded { .. }),
+            "{sql}: {error:?}"
+        );
+        assert_eq!(rows, rows_after, "{sql}: what the body committed stays");
+    }
+}
+
+/// Found in debug builds only on async Diesel; libpq tells blocking Diesel when a transaction ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_without_the_lock_is_rolled_back() {
+    if !IS_BLOCKING && !debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    let mut conn = connect(&db).await;
+    let error = lock_error(
+        locked(&mut conn, 7, async |conn| {
+            execute(conn, "COMMIT").await?;
+            execute(conn, "BEGIN").await?;
+            insert(conn, 7, "without the lock").await
+        })
+        .await,
+    );
+    assert!(matches!(error, Error::TransactionEnded { .. }), "{error:?}");
+    assert_eq!(committed(&db, 7).await, 0);
+    assert!(book(&mut conn, 8, "Grace").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_through_diesel_is_found_out() {
+    let db = database().await;
+    let mut conn = connect(&db).await;
+    let error = lock_error(
+        locked(&mut conn, 7, async |conn| {
+            insert(conn, 7, "Ada").await?;
+            commit_transaction(conn).await
+        })
+        .await,
+    );
+    assert!(matches!(error, Error::TransactionEnded { .. }), "{error:?}");
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 1);
+    assert!(book(&mut conn, 8, "Grace").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_left_open_through_diesel_is_not_committed() {
+    let db = database().await;
+    let mut conn = connect(&db).await;
+    let error = lock_error(
+        locked(&mut conn, 7, async |conn| {
+            begin_transaction(conn).await?;
+            insert(conn, 7, "Ada").await
+        })
+        .await,
+    );
+    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 0);
+    assert!(book(&mut conn, 8, "Grace").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn savepoints_inside_the_body_are_its_own_business() {
+    let db = database().await;
+    let mut conn = connect(&db).await;
+    let inserted = locked(&mut conn, 7, async |conn| {
+        let undone = in_transaction::<_, DieselError>(conn, async |conn| {
+            execute(conn, "SELECT 1 FROM no_such_table").await
+        });
+        undone.await.unwrap_err();
+        insert(conn, 7, "Ada").await
+    });
+    assert_eq!(inserted.await, Ok(1));
+    assert_eq!(committed(&db, 7).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deferred_constraint_is_reported_as_what_it_is() {
+    let db = database().await;
+    db.run("ALTER TABLE booking ADD UNIQUE (room) DEFERRABLE INITIALLY DEFERRED")
+        .await;
+    let mut conn = connect(&db).await;
+    let error = book_then(&mut conn, 7, "INSERT INTO booking VALUES (7, 'Grace')").await;
+    let error = error.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            DieselError::DatabaseError(DatabaseErrorKind::UniqueViolation, _)
+        ),
+        "{error:?}"
+    );
+    db.until_quiet().await;
+    assert!(
+        book(&mut conn, 7, "Ada").await.unwrap(),
+        "the connection stays usable"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
+    for executed in [false, true] {
+        let db = database().await;
+        let proxy = Proxy::start(&db).await;
+        let mut conn = establish(proxy.url()).await;
+        if executed {
+            proxy.cut_after_forwarding(";COMMIT");
+        } else {
+            proxy.cut_before(";COMMIT");
+        }
+        let error = book(&mut conn, 7, "Ada").await.unwrap_err();
+        // Like the driver's own statements.
+        assert!(
+            matches!(&error, DieselError::DatabaseError(kind, _)
+                if matches!(kind, DatabaseErrorKind::ClosedConnection) == IS_BLOCKING
+                && matches!(kind, DatabaseErrorKind::UnableToSendCommand) != IS_BLOCKING),
+            "{error:?}"
+        );
+        let error = Error::from(error);
+        assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+        db.until_quiet().await;
+        assert_eq!(
+            committed(&db, 7).await,
+            i64::from(executed),
+            "both are possible, so neither is claimed"
+        );
+    }
+}
+
+/// Asserts that the next call reports the connection as broken.
+async fn assert_broken(conn: &mut Conn, after: &str) {
+    let error = book(conn, 99, "Ada").await.unwrap_err();
+    assert!(
+        matches!(error, DieselError::QueryBuilderError(_)),
+        "{after}: {error:?}"
+    );
+    let error = Error::from(error);
+    assert!(
+        matches!(&error, Error::BrokenConnection { lock, .. } if lock == "room:<room>"),
+        "{after}: {error:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_lost_in_the_body_is_unknown_or_the_bodys_error() {
+    let db = database().await;
+    for is_ok in [false, true] {
+        let mut conn = connect(&db).await;
+        let end = locked(&mut conn, 7, async |conn| {
+            let pid = pid_of(conn).await;
+            db.terminate(pid).await;
+            if is_ok {
+                Ok(())
+            } else {
+                Err(DieselError::NotFound)
+            }
+        });
+        let error = Error::from(end.await.unwrap_err());
+        match (is_ok, &error) {
+            (true, Error::CommitUnknown { .. })
+            | (false, Error::Database(DieselError::NotFound)) => {}
+            _ => panic!("{is_ok}: {error:?}"),
+        }
+        assert_broken(&mut conn, &format!("{is_ok}")).await;
+    }
+}
+
+/// Even if Diesel has noticed the loss: the body may have committed by hand before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_that_the_body_has_seen_is_an_unknown_outcome() {
+    let db = database().await;
+    for (statements, rows) in [
+        ("SELECT pg_terminate_backend(pg_backend_pid())", 0),
+        ("COMMIT; SELECT pg_terminate_backend(pg_backend_pid())", 1),
+    ] {
+        let mut conn = connect(&db).await;
+        let error = lock_error(book_then(&mut conn, 7, statements).await);
+        assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+        assert_broken(&mut conn, statements).await;
+        assert_eq!(committed(&db, 7).await, rows);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_lost_before_the_begin_is_replaced_by_its_pool() {
+    let db = database().await;
+    let pool = pool(&db);
+    {
+        let mut conn = get(&pool).await;
+        let pid = pid_of(&mut conn).await;
+        db.terminate(pid).await;
+        book(&mut conn, 7, "Ada").await.unwrap_err();
+        assert_broken(&mut conn, "a failed begin").await;
+    }
+    let mut conn = get(&pool).await;
+    assert!(book(&mut conn, 7, "Ada").await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_sql_transaction_is_refused_and_not_committed() {
+    for begin in [
+        "BEGIN",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1",
+        "BEGIN; SELECT 1 FROM no_such_table",
+    ] {
+        let db = database().await;
+        let mut conn = connect(&db).await;
+        drop(batch(&mut conn, begin).await);
+        drop(insert(&mut conn, 7, "by hand").await);
+        let error = lock_error(book(&mut conn, 8, "Ada").await);
+        assert!(
+            matches!(error, Error::ForeignTransaction { .. }),
+            "{begin}: {error:?}"
+        );
+        // An async connection is closed if its transaction had failed before.
+        let is_usable = IS_BLOCKING || !begin.contains("no_such_table");
+        assert_eq!(execute(&mut conn, "COMMIT").await.is_ok(), is_usable);
+        assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
+        assert_eq!(book(&mut conn, 8, "Ada").await.is_ok(), is_usable);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_does_not_commit_another_guards_transaction() {
+    if !debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    let (mut one, mut two) = (connect(&db).await, connect(&db).await);
+    let mut first = begin(&mut one, 1).await.unwrap();
+    let mut second = begin(&mut two, 2).await.unwrap();
+    std::mem::swap(first.conn(), second.conn());
+    for held in [first, second] {
+        let result = end(held, Ok::<_, Error>(())).await;
+        assert!(
+            matches!(result, Err(Error::TransactionEnded { .. })),
+            "{result:?}"
+        );
+    }
+    db.until_quiet().await;
+}
