@@ -318,8 +318,9 @@ async fn an_answer_of_another_statement_is_not_the_locks() {
             Err(error)
         });
         result.await.unwrap_err();
+        drop(conn);
+        // The effects of the other statement are rolled back with the connection.
+        db.until_no_locks().await;
     }
-    // The effects of the other statement are rolled back with the connection.
-    db.until_no_locks().await;
     assert_eq!(committed(&db, 1).await, 0);
 }
