@@ -58,6 +58,7 @@ mod ending;
 mod error;
 mod finish;
 mod index;
+mod limit;
 mod on_err;
 mod retry;
 #[cfg(feature = "diesel-async")]
@@ -101,11 +102,11 @@ pub use advisory_derive::Claim;
 /// What the derive implements, and the bounds that follow from it.
 #[doc(hidden)]
 pub use {
-    column_type::{Count, HolderType, NullableTime, Time},
+    column_type::{Count, HolderType, NullableTime, PerType, Time},
     state::StateOf,
     table::{
         Absent, Deleted, ExpiryOf, Fails, Found, HolderOf, KeepsCompleted, KeyColumns, KeyValue,
-        MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, One, Order, Retries, SelectionOf,
+        MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, One, Order, Retries, SelectionOf,
         TimeColumn, absent, check_columns, check_last_attempt, from_row, selection,
     },
     take::Condition,

@@ -37,6 +37,8 @@ mod claims_columns;
 mod claims_end;
 mod claims_exclusion;
 mod claims_index;
+mod claims_per;
+mod claims_per_races;
 mod claims_plan;
 mod claims_pooler;
 mod claims_precision;
