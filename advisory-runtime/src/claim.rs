@@ -70,6 +70,8 @@ mod steps;
 mod table;
 mod take;
 mod time;
+#[cfg(feature = "diesel-async")]
+mod worker;
 
 pub use claimed::Claimed;
 pub use count::Counts;
@@ -95,6 +97,7 @@ pub use {
         by_key, complete, complete_with, counts, delete, fail, next, next_batch, next_batch_where,
         next_batch_with, next_where, next_with, release, renew, retry,
     },
+    worker::Worker,
 };
 
 pub use advisory_derive::Claim;

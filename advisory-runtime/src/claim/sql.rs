@@ -7,6 +7,8 @@
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 
 pub(super) mod limit;
+#[cfg(feature = "diesel-async")]
+pub(super) mod notify;
 
 use super::column_type::{HolderType, Time};
 use super::table::{
