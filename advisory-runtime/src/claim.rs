@@ -63,6 +63,7 @@ mod on_err;
 mod retry;
 #[cfg(feature = "diesel-async")]
 mod run;
+mod schema;
 mod sql;
 mod state;
 #[cfg(feature = "diesel-async")]
@@ -78,6 +79,7 @@ pub use count::Counts;
 pub use error::Error;
 pub use index::indexes;
 pub use on_err::OnErr;
+pub use schema::Schema;
 pub use state::{State, state};
 pub use table::Claim;
 pub use time::now;

@@ -31,14 +31,19 @@ pub fn indexes<T: Claim>() -> Vec<String> {
         .chain(sql::limit::indexes::<T>());
     let indexes = definitions.map(|definition| {
         let name = name(&table_name::<T>(), &definition);
-        let (name, table) = (sql::quoted(&name), sql::table::<T>());
-        format!("CREATE INDEX IF NOT EXISTS {name} ON {table} {definition};")
+        create(&sql::table::<T>(), &name, &definition)
     });
     indexes.collect()
 }
 
+/// The statement that creates an index on a table, whose name is quoted.
+pub(super) fn create(table: &str, name: &str, definition: &str) -> String {
+    let name = sql::quoted(name);
+    format!("CREATE INDEX IF NOT EXISTS {name} ON {table} {definition};")
+}
+
 /// `IF NOT EXISTS` compares names only, so the name must follow from the definition.
-fn name(table: &str, definition: &str) -> String {
+pub(super) fn name(table: &str, definition: &str) -> String {
     let hash = advisory_pattern::sha256(&format!("{} {definition}", sql::quoted(table)));
     let suffix = format!(
         "_claim_{:08x}",

@@ -8,7 +8,8 @@
 
 pub(super) mod limit;
 #[cfg(feature = "diesel-async")]
-pub(super) mod notify;
+pub(super) mod listen;
+pub(super) mod schema;
 
 use super::column_type::{HolderType, Time};
 use super::table::{

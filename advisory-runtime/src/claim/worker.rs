@@ -5,11 +5,13 @@ mod job;
 mod listen;
 
 use super::on_err::OnErr;
-use super::sql::Changes;
+use super::sql::{Changes, Wanted};
 use super::table::{Claim, MaybeRunAt};
 use super::take::Condition;
 use super::{Claimed, Error};
 use crate::Pool;
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment;
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::future::{pending, poll_fn};
@@ -54,14 +56,21 @@ const POLL: Duration = Duration::from_secs(1);
 /// takes from it, and one for the worker.
 #[must_use = "a worker does nothing until `run`"]
 pub struct Worker<'w, T: Claim, P> {
+    settings: Settings<'w, T, P>,
+    stop: Pin<Box<dyn Future<Output = ()> + Send + 'w>>,
+}
+
+/// What the parts of a running worker share.
+struct Settings<'w, T: Claim, P> {
     pool: &'w P,
     name: String,
+    /// The table, as spans and metrics show it.
+    table: &'static str,
     concurrency: usize,
     on_err: OnErr,
     poll: Duration,
     is_listening: bool,
-    condition: Option<Box<dyn diesel::query_builder::QueryFragment<diesel::pg::Pg> + Send + Sync + 'w>>,
-    stop: Pin<Box<dyn Future<Output = ()> + Send + 'w>>,
+    condition: Option<Box<dyn QueryFragment<Pg> + Send + Sync + 'w>>,
     row: PhantomData<fn() -> T>,
 }
 
@@ -78,47 +87,49 @@ where
             Some(_) => OnErr::Retry { after: None },
             None => OnErr::Fail,
         };
-        Self {
+        let settings = Settings {
             pool,
             name: name.into(),
+            table: job::label(&super::index::table_name::<T>()),
             concurrency: 1,
             on_err,
             poll: POLL,
             is_listening: true,
             condition: None,
-            stop: Box::pin(pending()),
             row: PhantomData,
-        }
+        };
+        let stop = Box::pin(pending());
+        Self { settings, stop }
     }
 
     /// Works on up to so many rows at a time; at least one, at most a thousand.
     pub fn concurrency(mut self, rows: usize) -> Self {
-        self.concurrency = rows.clamp(1, 1_000);
+        self.settings.concurrency = rows.clamp(1, 1_000);
         self
     }
 
     /// What happens to a row whose work returns an error or panics.
     pub const fn on_err(mut self, on_err: OnErr) -> Self {
-        self.on_err = on_err;
+        self.settings.on_err = on_err;
         self
     }
 
     /// Looks for rows at the latest after this time, which is a second by default, even without a notification: rows that are scheduled,
     /// or that a dead worker has left, come without one. At least a millisecond.
     pub fn poll(mut self, time: Duration) -> Self {
-        self.poll = time.max(Duration::from_millis(1));
+        self.settings.poll = time.max(Duration::from_millis(1));
         self
     }
 
     /// Does not listen for notifications, and so needs no connection beside the pool's. It only polls.
     pub const fn poll_only(mut self) -> Self {
-        self.is_listening = false;
+        self.settings.is_listening = false;
         self
     }
 
     /// Claims only rows of which a condition is true, as [`claim::next_where`](super::next_where).
     pub fn filter(mut self, condition: impl Condition<T::Table> + 'w) -> Self {
-        self.condition = Some(Box::new(condition));
+        self.settings.condition = Some(Box::new(condition));
         self
     }
 
@@ -161,19 +172,18 @@ where
     ///
     /// If this future is dropped, the works are dropped and their rows released in the background. A row whose claim was being sent may
     /// stay claimed until it expires. To stop without either, use [`until`](Self::until).
-    pub async fn run<E, W>(mut self, work: W) -> Result<(), Error>
+    pub async fn run<E, F>(self, work: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
     where
-        W: AsyncFn(Claimed<T>) -> Result<(), E>,
+        F: Future<Output = Result<(), E>>,
         E: Display,
     {
-        let stop = std::mem::replace(&mut self.stop, Box::pin(pending()));
-        let slots = Semaphore::new(self.concurrency);
+        let settings = &self.settings;
+        let slots = Semaphore::new(settings.concurrency);
         let shared = Shared::default();
-        let table = job::label(&super::index::table_name::<T>());
-        let mut feed = pin!(feed::feed(&self, table, stop, &slots, &shared));
+        let mut feed = pin!(feed::feed(settings, self.stop, &slots, &shared));
         let mut listen = pin!(async {
-            if self.is_listening {
-                listen::listen::<T, P>(self.pool, table, &shared.wake).await;
+            if settings.is_listening {
+                listen::listen(settings, &shared.wake).await;
             }
         });
         let (mut fed, mut is_deaf) = (None, false);
@@ -189,7 +199,7 @@ where
                 let claimed = std::mem::take(&mut *shared.claimed());
                 let is_idle = claimed.is_empty();
                 for (claimed, slot) in claimed {
-                    jobs.push(Box::pin(job::job(&self, table, &work, claimed, slot)));
+                    jobs.push(Box::pin(job::job(settings, &work, claimed, slot)));
                 }
                 let before = jobs.len();
                 jobs.retain_mut(|job| job.as_mut().poll(context).is_pending());
@@ -208,10 +218,13 @@ where
         .await;
         fed.unwrap_or(Ok(()))
     }
+}
 
-    fn wanted(&self) -> super::Wanted<'_> {
-        super::Wanted {
-            condition: self.condition.as_deref().map(|condition| condition as Changes<'_>),
+impl<T: Claim, P> Settings<'_, T, P> {
+    fn wanted(&self) -> Wanted<'_> {
+        let condition = self.condition.as_deref();
+        Wanted {
+            condition: condition.map(|condition| condition as Changes<'_>),
             changes: None,
         }
     }

@@ -47,6 +47,8 @@ mod claims_run;
 mod claims_table;
 mod claims_waits;
 mod claims_where;
+mod claims_worker;
+mod claims_worker_wakes;
 mod closed_connection;
 mod commit;
 mod commit_cancelled;

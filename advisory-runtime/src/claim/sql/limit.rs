@@ -278,15 +278,25 @@ fn by_name(order: &[[String; 2]]) -> Vec<[String; 2]> {
     columns.collect()
 }
 
-/// What the indexes for these statements contain: the rows of a value in order, and the claimed rows of a value.
+/// What the indexes for these statements contain.
 pub(in crate::claim) fn indexes<T: Claim>() -> Vec<String> {
     let Some((column, _)) = T::Per::COLUMN else {
         return Vec::new();
     };
-    let column = quoted(column);
-    let mut conditions = pending::<T>(quoted);
     let order = joined(&order_columns::<T>(quoted));
-    let rows = format!("({column}, {order}){}", only(&conditions));
-    conditions.push(format!("{} IS NOT NULL", quoted(T::LockedBy::NAME)));
-    vec![rows, format!("({column}){}", only(&conditions))]
+    indexes_of(column, &order, pending::<T>(quoted), T::LockedBy::NAME).into()
+}
+
+/// The rows of a value in order, and the claimed rows of a value.
+pub(super) fn indexes_of(
+    column: &str,
+    order: &str,
+    pending: Vec<String>,
+    locked_by: &str,
+) -> [String; 2] {
+    let column = quoted(column);
+    let rows = format!("({column}, {order}){}", only(&pending));
+    let mut conditions = pending;
+    conditions.push(format!("{} IS NOT NULL", quoted(locked_by)));
+    [rows, format!("({column}){}", only(&conditions))]
 }

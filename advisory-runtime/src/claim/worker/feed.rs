@@ -1,6 +1,6 @@
 //! Claims as many rows as the worker has slots for, and waits if there are none.
 
-use super::{Shared, Worker};
+use super::{Settings, Shared};
 use crate::claim::ending::end;
 use crate::claim::sql::How;
 use crate::claim::table::{Claim, MaybePer};
@@ -25,8 +25,7 @@ type Stop<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
 
 /// Claims until `stop` is ready.
 pub(super) async fn feed<'s, T: Claim, P>(
-    worker: &Worker<'_, T, P>,
-    table: &'static str,
+    settings: &Settings<'_, T, P>,
     mut stop: Stop<'_>,
     slots: &'s Semaphore,
     shared: &Shared<'s, T>,
@@ -46,14 +45,14 @@ where
         }
         let limit = u32::try_from(free.len()).unwrap_or(u32::MAX);
         // A connection is not waited for any more when the worker stops. A claim on its way is.
-        let conn = match unless(&mut stop, worker.pool.connection()).await {
+        let conn = match unless(&mut stop, settings.pool.connection()).await {
             None => return Ok(()),
             Some(conn) => conn.map_err(Error::Pool),
         };
         let taken = match conn {
             Ok(conn) => {
                 let mut borrowed = Borrowed::new(conn);
-                let claim = take_batch(borrowed.pg(), &worker.name, limit, worker.wanted());
+                let claim = take_batch(borrowed.pg(), &settings.name, limit, settings.wanted());
                 match timeout(ANSWER, claim).await {
                     Ok(taken) => {
                         borrowed.answered();
@@ -67,26 +66,32 @@ where
         let is_stopped = is_ready(&mut stop).await;
         let wait = match taken {
             Ok(claimed) if is_stopped => {
-                release(worker, &claimed).await;
+                release(settings, &claimed).await;
                 return Ok(());
             }
             Ok(claimed) => {
                 (is_first, pause) = (false, PAUSES[0]);
                 let is_empty = claimed.is_empty();
                 shared.claimed().extend(claimed.into_iter().zip(free));
-                is_empty.then_some(worker.poll)
+                is_empty.then_some(settings.poll)
             }
             Err(Error::Database(error)) if is_first && !is_connection_lost(&error) => {
                 return Err(Error::Database(error));
             }
             Err(error) => {
-                super::job::warn(table, &format_args!(
-                    "the worker could not claim, and tries again after {pause:?}: {error}"
-                ));
+                super::job::warn(
+                    settings.table,
+                    &format_args!(
+                        "the worker could not claim, and tries again after {pause:?}: {error}"
+                    ),
+                );
                 drop(free);
                 let now = pause;
                 pause = (pause * 2).min(PAUSES[1]);
-                if unless(&mut stop, sleep_until(Instant::now() + now)).await.is_none() {
+                if unless(&mut stop, sleep_until(Instant::now() + now))
+                    .await
+                    .is_none()
+                {
                     return Ok(());
                 }
                 continue;
@@ -116,10 +121,10 @@ async fn until_woken<T: Claim>(shared: &Shared<'_, T>, wait: Duration) {
 }
 
 /// Releases rows that were claimed while the worker was being stopped.
-async fn release<T: Claim, P: Pool>(worker: &Worker<'_, T, P>, claimed: &[Claimed<T>]) {
+async fn release<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, claimed: &[Claimed<T>]) {
     for job in claimed {
         // Otherwise it expires.
-        drop(end(worker.pool, job, How::Release).await);
+        drop(end(settings.pool, job, How::Release).await);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The work on one row: caught if it panics, observed, and ended.
 
-use super::Worker;
+use super::Settings;
 use crate::Pool;
 use crate::claim::run::run;
 use crate::claim::table::Claim;
@@ -66,19 +66,18 @@ impl<E: Display> crate::observe::Observed for Failure<E> {
 }
 
 /// Works on a row, and ends its claim. The slot is free again when this future is dropped.
-pub(super) async fn job<T, P, E, W>(
-    worker: &Worker<'_, T, P>,
-    table: &'static str,
-    work: &W,
+pub(super) async fn job<T, P, E, F>(
+    settings: &Settings<'_, T, P>,
+    work: &impl Fn(Claimed<T>) -> F,
     claimed: Claimed<T>,
     _slot: SemaphorePermit<'_>,
 ) where
     T: Claim,
     P: Pool + Clone + Send + 'static,
-    W: AsyncFn(Claimed<T>) -> Result<(), E>,
+    F: Future<Output = Result<(), E>>,
     E: Display,
 {
-    let mut telemetry = Telemetry::new(table, "claim", "exclusive");
+    let mut telemetry = Telemetry::new(settings.table, "claim", "exclusive");
     telemetry.record_acquired(Duration::ZERO);
     let caught = async {
         let called = async { work(claimed.share()).await };
@@ -91,7 +90,7 @@ pub(super) async fn job<T, P, E, W>(
             Err(message) => Err(Failure::Panicked(message)),
         }
     };
-    let ended = run(worker.pool, &claimed, worker.on_err, caught).await;
+    let ended = run(settings.pool, &claimed, settings.on_err, caught).await;
     telemetry.record_end(ended.as_ref().map(|()| Outcome::Done));
 }
 

@@ -1,8 +1,9 @@
 //! Listens for notifications about a table, on a connection of its own beside the pool.
 
+use super::Settings;
 use super::job::warn;
 use crate::Pool;
-use crate::claim::sql::notify::{LISTEN, number};
+use crate::claim::sql::listen::{LISTEN, number};
 use crate::claim::table::Claim;
 use crate::driver::Driver;
 use diesel_async::AsyncPgConnection;
@@ -18,16 +19,19 @@ use tokio::time::{Instant, sleep_until};
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Wakes the worker up at each notification about its table. Returns if there can be none.
-pub(super) async fn listen<T: Claim, P: Pool>(pool: &P, table: &'static str, wake: &Notify) {
+pub(super) async fn listen<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, wake: &Notify) {
     let mut has_warned = false;
     let mut warn_once = |why: &dyn Display| {
         if !has_warned {
-            warn(table, &format_args!("the worker polls without notifications: {why}"));
+            warn(
+                settings.table,
+                &format_args!("the worker polls without notifications: {why}"),
+            );
         }
         has_warned = true;
     };
     loop {
-        match open::<T, P>(pool).await {
+        match open::<T, P>(settings.pool).await {
             Ok(Some((mut conn, number))) => {
                 // For what came before.
                 wake.notify_one();
