@@ -11,7 +11,7 @@ use crate::selection;
 
 pub(super) fn define(command: Command) -> Command {
     command
-        .about("Prints the SQL of a migration: `lease`, `keys` or `require`")
+        .about("Prints the SQL of a migration: `lease`, `claim`, `keys` or `require`")
         .long_about(
             "Prints the SQL of a migration, for a folder of Diesel migrations:\n\n    diesel migration generate advisory_lease\n    \
              cargo advisory migration lease -o migrations/*_advisory_lease/up.sql\n    \
@@ -20,6 +20,7 @@ pub(super) fn define(command: Command) -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(lease(Command::new("lease")))
+        .subcommand(claim(Command::new("claim")))
         .subcommand(keys(Command::new("keys")))
         .subcommand(require(Command::new("require")))
 }
@@ -33,6 +34,27 @@ fn lease(command: Command) -> Command {
         .arg(flag(
             "down",
             "Prints `down.sql`, which drops the table, and with it the last fencing token",
+        ))
+        .arg(output())
+}
+
+fn claim(command: Command) -> Command {
+    let text =
+        |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
+    command
+        .about("Columns, indexes and triggers for a table whose rows are claimed")
+        .long_about(
+            "Prints what makes a queue of a table: the columns of `#[claim(run_at, attempts)]`, the indexes, and the triggers that wake \
+             up an idle `claim::Worker`. What exists already is left as it is.",
+        )
+        .arg(text("table", "TABLE").required(true).help("The table: `mail`, or `shop.mail`"))
+        .arg(text("order", "COLUMNS").help(
+            "The columns of `#[claim(order = \"…\")]`, such as `priority desc, id` [default: run_at, id]",
+        ))
+        .arg(text("per", "COLUMN").help("The column of `#[claim(per = \"…\")]`, which the table has already"))
+        .arg(flag(
+            "down",
+            "Prints `down.sql`, which drops the columns, and what they contain",
         ))
         .arg(output())
 }

@@ -400,7 +400,7 @@ async fn lost_work_is_dropped_and_the_next_begins() {
     let pool = db.bb8(3).await;
     let (begun, dropped) = (Notify::new(), AtomicUsize::new(0));
     let worker = Worker::new(&pool, "worker").poll(Duration::from_millis(20));
-    let left = "completed_at IS NULL AND locked_by <> 'another'";
+    let left = "completed_at IS NULL AND locked_by IS DISTINCT FROM 'another'";
     let worker = worker.until(until_empty(&db, "the other mail", left));
     let (ran, ()) = tokio::join!(
         worker.run(async |job: Claimed<Brief>| {

@@ -10,7 +10,7 @@ pub(in crate::claim) const LISTEN: &str = "LISTEN advisory_claim";
 /// `told` is the process id that the connection was told.
 pub(in crate::claim) fn number<T: Claim>(told: u32) -> String {
     format!(
-        "CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {told} \
+        "SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {told} \
          OR COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.=) 'session' \
          THEN CAST(CAST(CAST({} AS pg_catalog.regclass) AS pg_catalog.oid) AS pg_catalog.text) END",
         literal(&table::<T>())
