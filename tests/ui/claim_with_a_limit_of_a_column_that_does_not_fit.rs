@@ -26,13 +26,4 @@ struct CanBeNull {
     id: i64,
 }
 
-const NONE: u32 = 0;
-
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = jobs)]
-#[claim(per = "tenant_id", limit = NONE)]
-struct Never {
-    id: i64,
-}
-
 fn main() {}
