@@ -74,10 +74,7 @@ struct Settings<'w, T: Claim, P> {
     row: PhantomData<fn() -> T>,
 }
 
-impl<'w, T: Claim, P> Worker<'w, T, P>
-where
-    P: Pool + Clone + Send + 'static,
-{
+impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     /// A worker with this name, which `locked_by` begins with. Several workers can share a name.
     ///
     /// By default it works on one row at a time. A failed attempt is retried if the table has a `run_at`, and fails the row for good
