@@ -16,7 +16,8 @@ use super::sql::{quoted, schema};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Schema {
-    schema: Option<String>,
+    /// The schema's name.
+    namespace: Option<String>,
     table: String,
     per: Option<String>,
     order: Vec<(String, &'static str)>,
@@ -26,12 +27,12 @@ impl Schema {
     /// Of this table: `mail`, or `shop.mail`. Names are written as they are, capital letters included, as Diesel does.
     #[must_use]
     pub fn of(table: &str) -> Self {
-        let (schema, table) = match table.split_once('.') {
-            Some((schema, table)) => (Some(schema.to_owned()), table),
+        let (namespace, table) = match table.split_once('.') {
+            Some((namespace, table)) => (Some(namespace.to_owned()), table),
             None => (None, table),
         };
         Self {
-            schema,
+            namespace,
             table: table.to_owned(),
             per: None,
             order: vec![("run_at".to_owned(), ""), ("id".to_owned(), "")],
@@ -75,12 +76,13 @@ impl Schema {
     pub fn down(&self) -> String {
         let table = self.quoted();
         let indexes = self.indexes().into_iter();
-        let indexes: String = indexes
+        let indexes: Vec<_> = indexes
             .map(|(name, _)| format!("DROP INDEX IF EXISTS {};\n", self.qualified(&name)))
             .collect();
         format!(
-            "{}{indexes}{}",
+            "{}{}{}",
             schema::drop_triggers(&table),
+            indexes.concat(),
             schema::drop_columns(&table)
         )
     }
@@ -97,8 +99,8 @@ impl Schema {
     }
 
     fn qualified(&self, name: &str) -> String {
-        let schema = self.schema.as_ref();
-        let schema = schema.map(|schema| quoted(schema) + ".");
-        schema.unwrap_or_default() + &quoted(name)
+        let namespace = self.namespace.as_ref();
+        let namespace = namespace.map(|namespace| quoted(namespace) + ".");
+        namespace.unwrap_or_default() + &quoted(name)
     }
 }

@@ -183,15 +183,15 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
                 listen::listen(settings, &shared.wake).await;
             }
         });
-        let (mut fed, mut is_deaf) = (None, false);
+        let (mut outcome, mut is_deaf) = (None, false);
         let mut jobs = Vec::new();
         poll_fn(|context| {
             is_deaf = is_deaf || listen.as_mut().poll(context).is_ready();
             loop {
-                if fed.is_none()
+                if outcome.is_none()
                     && let Poll::Ready(result) = feed.as_mut().poll(context)
                 {
-                    fed = Some(result);
+                    outcome = Some(result);
                 }
                 let claimed = std::mem::take(&mut *shared.claimed());
                 let is_idle = claimed.is_empty();
@@ -206,14 +206,14 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
                     break;
                 }
             }
-            if fed.is_some() && jobs.is_empty() {
+            if outcome.is_some() && jobs.is_empty() {
                 Poll::Ready(())
             } else {
                 Poll::Pending
             }
         })
         .await;
-        fed.unwrap_or(Ok(()))
+        outcome.unwrap_or(Ok(()))
     }
 }
 

@@ -81,20 +81,20 @@ impl Queries for diesel_async::AsyncPgConnection {
         use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
         let handles = (&mut &*self, &mut &*self, &mut &*self, &mut &*self);
         let [begin, end] = around.unwrap_or_default();
-        let mut begun = pin!(handles.0.batch_execute(begin));
+        let mut opened = pin!(handles.0.batch_execute(begin));
         let mut first = pin!(RunQueryDsl::load(first, handles.1));
         let mut second = pin!(RunQueryDsl::load(second, handles.2));
-        let mut ended = pin!(handles.3.batch_execute(end));
+        let mut closed = pin!(handles.3.batch_execute(end));
         let mut begin_answer = around.is_none().then_some(Ok(()));
         let mut end_answer = around.is_none().then_some(Ok(()));
         let (mut first_answer, mut second_answer) = (None, None);
         // Polled in this order, so that they are sent in this order.
         poll_fn(|context| {
             let answers = [
-                poll_once(&mut begin_answer, begun.as_mut(), context),
+                poll_once(&mut begin_answer, opened.as_mut(), context),
                 poll_once(&mut first_answer, first.as_mut(), context),
                 poll_once(&mut second_answer, second.as_mut(), context),
-                poll_once(&mut end_answer, ended.as_mut(), context),
+                poll_once(&mut end_answer, closed.as_mut(), context),
             ];
             if answers == [true; 4] {
                 Poll::Ready(())
