@@ -46,6 +46,8 @@
 //! # }
 //! ```
 //!
+//! `claim::Worker` is this loop for several rows at a time, which stops gracefully and wakes up by notifications.
+//!
 //! [`blocking::claim`](crate::blocking::claim) has the same steps for Diesel's own connections.
 //!
 //! The guide's page on [claims](crate::guide::claims) has the columns in SQL, rows that are done over and over, and what keeps two

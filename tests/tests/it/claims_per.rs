@@ -352,3 +352,20 @@ async fn three_indexes_are_printed_and_renewals_change_none() {
     let hot = "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'job'";
     assert_eq!(db.count(hot).await, 1);
 }
+
+/// With another key, old and new instances of a program would not exclude each other while it is upgraded.
+#[tokio::test]
+async fn the_key_of_a_values_lock_never_changes() {
+    let db = jobs(&[("a", 1)]).await;
+    let mut conn = db.connect().await;
+    let locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 \
+         AND (classid::int8 << 32 | objid::int8) = hashtextextended('a', 'job'::regclass::oid::int8)";
+    let claimed: Result<i64, Error> = conn
+        .transaction(async |conn| {
+            let claimed = next(conn).await;
+            assert!(claimed.is_some());
+            Ok(db.count(locked).await)
+        })
+        .await;
+    assert_eq!((claimed.unwrap(), db.count(locked).await), (1, 0));
+}
