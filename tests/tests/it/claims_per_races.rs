@@ -193,7 +193,7 @@ async fn random_workers<T: Claim>(limit: i64, of: fn(&T) -> String) {
     for seed in 1..=6 {
         let shared = Arc::clone(&shared);
         workers.push(tokio::spawn(async move {
-            work::<T>(&shared, seed, of, 220).await
+            work::<T>(&shared, seed, of, 220).await;
         }));
     }
     // Kills sessions, looks at the table, and lets the claims of the killed expire.

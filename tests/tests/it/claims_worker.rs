@@ -4,7 +4,7 @@ use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, Schema, Worker
 use advisory_runtime::{Pool, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
-use diesel_async::AsyncPgConnection;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -306,7 +306,6 @@ impl Pool for Gate {
 async fn rows_that_were_not_begun_are_released() {
     let db = mails(4).await;
     let (pool, mut other) = (db.bb8(3).await, db.connect().await);
-    use diesel_async::SimpleAsyncConnection;
     other
         .batch_execute("BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE")
         .await

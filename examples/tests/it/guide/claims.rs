@@ -2,7 +2,7 @@ use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, Schema};
 use advisory_runtime::{Pool as _, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
-use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _, pooled_connection::bb8::Pool};
 
 const PAGE: &str = include_str!("../../../../advisory-runtime/docs/claims.md");
 
@@ -134,7 +134,7 @@ struct Mail {
     id: i64,
 }
 
-async fn deliver(pool: &Pool<AsyncPgConnection>, job: &claim::Claimed<Mail>) -> Result<(), Error> {
+async fn deliver(pool: &Pool<AsyncPgConnection>, job: &Claimed<Mail>) -> Result<(), Error> {
     claim::run(pool, job, OnErr::Retry { after: None }, send(job.id)).await
 }
 
@@ -234,7 +234,6 @@ async fn each_tenant_has_one_running_row() {
 /// A worker that holds a row lock while it works, as before the move, and a claim.
 #[tokio::test]
 async fn an_old_worker_takes_a_claimed_row_unless_it_looks() {
-    use diesel_async::SimpleAsyncConnection;
     let db = Database::create().await;
     db.run("CREATE TABLE job (id bigserial PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT clock_timestamp())")
         .await;
