@@ -138,7 +138,7 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     )
 }
 
-/// What `run_at`, `attempts`, `max_attempts` and `backoff` say.
+/// What `run_at`, `attempts`, `max_attempts`, `backoff`, `per` and `limit` say.
 struct Queue {
     columns: TokenStream,
     consts: TokenStream,
@@ -166,14 +166,22 @@ impl Queue {
             let at = first_span(most).resolved_at(here);
             quote_spanned!(at=> #claim::check_last_attempt::<#failed_at>();)
         });
+        let limit = args.limit.as_ref().map(|limit| {
+            quote_spanned!(here=> const LIMIT: u32 = {
+                let limit: u32 = #limit;
+                #private::core::assert!(limit > 0, "`limit` takes a number of at least one");
+                limit
+            };)
+        });
+        let per = column(&args.per);
         let backoff = args.backoff.as_ref().map(|[first, longest]| {
             let (first, longest) = (first.expression(private), longest.expression(private));
             let time = quote_spanned!(here=> #private::core::time::Duration);
             quote_spanned!(here=> const BACKOFF: [#time; 2] = [#first, #longest];)
         });
         Self {
-            columns: quote_spanned!(here=> type RunAt = #run_at; type Attempts = #attempts;),
-            consts: quote_spanned!(here=> #most #backoff),
+            columns: quote_spanned!(here=> type RunAt = #run_at; type Attempts = #attempts; type Per = #per;),
+            consts: quote_spanned!(here=> #most #backoff #limit),
             check,
         }
     }

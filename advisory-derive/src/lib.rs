@@ -350,6 +350,7 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 /// | `attempts` | none; the column with this name; `attempts = tries` | how often the row was claimed: an integer |
 /// | `max_attempts` | none; `5`, an expression | which failed attempt is the last. Needs `attempts` and `failed_at` |
 /// | `backoff` | `"10s..10m"` | the pause after the first failed attempt, and the longest. Needs `run_at` |
+/// | `per`, `limit` | none; `per = "tenant_id", limit = 1`, the limit also an expression | how many rows of each value of the column can be claimed at a time; the column is a `Text`, an integer or a `Uuid`, and `NOT NULL` |
 /// | `crate` | `::advisory_runtime`, a path | the path of the runtime, if it was renamed |
 ///
 /// Names are those of the `table!`. A column that is missing there, or has another type, does not compile. A time is a `Timestamptz`,

@@ -46,6 +46,8 @@
 //! # }
 //! ```
 //!
+//! `claim::Worker` is this loop for several rows at a time, which stops gracefully and wakes up by notifications.
+//!
 //! [`blocking::claim`](crate::blocking::claim) has the same steps for Diesel's own connections.
 //!
 //! The guide's page on [claims](crate::guide::claims) has the columns in SQL, rows that are done over and over, and what keeps two
@@ -58,10 +60,12 @@ mod ending;
 mod error;
 mod finish;
 mod index;
+mod limit;
 mod on_err;
 mod retry;
 #[cfg(feature = "diesel-async")]
 mod run;
+mod schema;
 mod sql;
 mod state;
 #[cfg(feature = "diesel-async")]
@@ -69,12 +73,15 @@ mod steps;
 mod table;
 mod take;
 mod time;
+#[cfg(feature = "diesel-async")]
+mod worker;
 
 pub use claimed::Claimed;
 pub use count::Counts;
 pub use error::Error;
 pub use index::indexes;
 pub use on_err::OnErr;
+pub use schema::Schema;
 pub use state::{State, state};
 pub use table::Claim;
 pub use time::now;
@@ -94,6 +101,7 @@ pub use {
         by_key, complete, complete_with, counts, delete, fail, next, next_batch, next_batch_where,
         next_batch_with, next_where, next_with, release, renew, retry,
     },
+    worker::Worker,
 };
 
 pub use advisory_derive::Claim;
@@ -101,11 +109,11 @@ pub use advisory_derive::Claim;
 /// What the derive implements, and the bounds that follow from it.
 #[doc(hidden)]
 pub use {
-    column_type::{Count, HolderType, NullableTime, Time},
+    column_type::{Count, HolderType, NullableTime, PerType, Time},
     state::StateOf,
     table::{
         Absent, Deleted, ExpiryOf, Fails, Found, HolderOf, KeepsCompleted, KeyColumns, KeyValue,
-        MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, One, Order, Retries, SelectionOf,
+        MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, One, Order, Retries, SelectionOf,
         TimeColumn, absent, check_columns, check_last_attempt, from_row, selection,
     },
     take::Condition,

@@ -1,10 +1,9 @@
-//! A worker: it claims a chunk that is not synced yet, syncs it, and takes the next.
+//! A worker: it claims a chunk that is not synced yet, syncs it, and claims the next.
 
 use std::time::Duration;
 
 use advisory_runtime::claim::{self, Claim, Claimed, Error};
 use advisory_runtime::{Pool as _, PoolError};
-use chrono::{DateTime, Utc};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -42,64 +41,50 @@ diesel::table! {
 struct Checkpoint {
     matrix_id: i64,
     chunk_hash: String,
-    last_synced_at: Option<DateTime<Utc>>,
 }
 
-/// Works until each chunk of the matrix is synced.
+/// Works until each chunk of the matrix is synced. If a worker dies, another one takes over its chunk when the claim expires.
 pub(crate) async fn run(url: &str, worker: &str, matrix_id: i64) -> Result<(), Error> {
     let manager = AsyncDieselConnectionManager::new(url);
-    let pool = Pool::builder(manager).max_size(2).build();
+    let pool = Pool::builder(manager).max_size(3).build();
     let pool = pool.map_err(PoolError::new)?;
-    loop {
-        let chunks = unsynced(&pool, matrix_id).await?;
-        if chunks.is_empty() {
-            return Ok(());
-        }
-        for chunk in chunks {
-            match sync(&pool, worker, matrix_id, &chunk).await {
-                // It was stopped for too long: another worker syncs the chunk.
-                Err(Error::Lost { .. }) => {}
-                synced => synced?,
-            }
-        }
-        // Other workers have claimed the rest. If one of them has died, its claim expires.
+    claim::Worker::<Checkpoint, _>::new(&pool, worker)
+        .poll(Duration::from_millis(100))
+        .filter(is_unsynced(matrix_id))
+        .until(all_synced(&pool, matrix_id))
+        .run(async |chunk| sync(&pool, &chunk).await)
+        .await
+}
+
+/// Ends when no worker has anything left to do.
+async fn all_synced(pool: &Pool<AsyncPgConnection>, matrix_id: i64) {
+    while unsynced(pool, matrix_id).await.is_none_or(|left| left > 0) {
         #[expect(clippy::disallowed_methods, reason = "between two looks passes time")]
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-async fn unsynced(pool: &Pool<AsyncPgConnection>, matrix_id: i64) -> Result<Vec<String>, Error> {
-    let chunks = sync_checkpoints::table
-        .filter(sync_checkpoints::matrix_id.eq(matrix_id))
-        .filter(sync_checkpoints::last_synced_at.is_null())
-        .select(sync_checkpoints::chunk_hash);
-    Ok(chunks.load(&mut pool.connection().await?).await?)
+async fn unsynced(pool: &Pool<AsyncPgConnection>, matrix_id: i64) -> Option<i64> {
+    let chunks = sync_checkpoints::table.filter(is_unsynced(matrix_id));
+    let mut conn = pool.connection().await.ok()?;
+    chunks.count().get_result(&mut conn).await.ok()
 }
 
-/// Syncs a chunk, unless another worker does or has done so.
+#[diesel::dsl::auto_type]
+fn is_unsynced(matrix_id: i64) -> _ {
+    let is_of_the_matrix = sync_checkpoints::matrix_id.eq(matrix_id);
+    is_of_the_matrix.and(sync_checkpoints::last_synced_at.is_null())
+}
+
+/// Syncs a chunk, which is renewed in the background meanwhile. If the claim is lost, this is dropped.
 async fn sync(
     pool: &Pool<AsyncPgConnection>,
-    worker: &str,
-    matrix_id: i64,
-    chunk_hash: &str,
+    checkpoint: &Claimed<Checkpoint>,
 ) -> Result<(), Error> {
     let mut conn = pool.connection().await?;
-    let key = (matrix_id, chunk_hash);
-    let claimed = claim::by_key::<Checkpoint, _>(&mut conn, worker, key).await?;
-    let Some(checkpoint) = claimed else {
-        return Ok(());
-    };
-    // A checkpoint can be claimed again when it is done: another worker may have synced it since it was read.
-    if checkpoint.last_synced_at.is_some() {
-        return claim::release(&mut conn, &checkpoint).await;
-    }
-    // Renewed in the background while this runs, and dropped if the claim is lost.
-    claim::renew_while(pool, &checkpoint, async {
-        let cells = read(&mut conn, chunk_hash).await?;
-        conn.transaction(async |conn| write(conn, &checkpoint, cells).await)
-            .await
-    })
-    .await?
+    let cells = read(&mut conn, &checkpoint.chunk_hash).await?;
+    conn.transaction(async |conn| write(conn, checkpoint, cells).await)
+        .await
 }
 
 async fn read(conn: &mut AsyncPgConnection, chunk_hash: &str) -> QueryResult<Vec<i64>> {

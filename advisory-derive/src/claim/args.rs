@@ -10,7 +10,7 @@ use quote::ToTokens;
 use syn::{LitInt, LitStr};
 
 /// The arguments of `#[claim]`.
-const CLAIM: [&str; 15] = [
+const CLAIM: [&str; 17] = [
     "table",
     "key",
     "order",
@@ -25,6 +25,8 @@ const CLAIM: [&str; 15] = [
     "attempts",
     "max_attempts",
     "backoff",
+    "per",
+    "limit",
     "crate",
 ];
 
@@ -48,6 +50,8 @@ pub(crate) struct ClaimArgs {
     pub(crate) attempts: Option<Ident>,
     pub(crate) max_attempts: Option<TokenStream>,
     pub(crate) backoff: Option<[Duration; 2]>,
+    pub(crate) per: Option<Ident>,
+    pub(crate) limit: Option<TokenStream>,
     pub(crate) krate: Option<TokenStream>,
 }
 
@@ -106,6 +110,19 @@ impl ClaimArgs {
             let wanted = "`max_attempts` needs a column that counts: write `attempts`, or `attempts = column`";
             errors.at(first_span(most), wanted);
         }
+        match (&self.per, &self.limit) {
+            (Some(per), None) => {
+                let wanted = format!(
+                    "`per` needs a limit: write `per = \"{per}\", limit = 1`, so that one row of each `{per}` is claimed at a time"
+                );
+                errors.at(per.span(), wanted);
+            }
+            (None, Some(limit)) => {
+                let wanted = "`limit` needs a column whose values have it: write `per = \"tenant_id\", limit = 1`";
+                errors.at(first_span(limit), wanted);
+            }
+            _ => {}
+        }
         if let Some([first, longest]) = &self.backoff {
             let times = first.milliseconds().zip(longest.milliseconds());
             let Some(((first, span), (longest, _))) = times else {
@@ -143,7 +160,9 @@ impl ClaimArgs {
             "error_message" => set!(error_message, maybe_column(value, name, errors)),
             "run_at" => set!(run_at, column(value, name, errors)),
             "attempts" => set!(attempts, column(value, name, errors)),
-            "max_attempts" => set!(max_attempts, max_attempts(value, errors)),
+            "max_attempts" => set!(max_attempts, at_least_one(value, name, 5, errors)),
+            "per" => set!(per, per(value, errors)),
+            "limit" => set!(limit, at_least_one(value, name, 1, errors)),
             "backoff" => set!(backoff, backoff(value, name, errors)),
             "crate" => set!(krate, Some(value)),
             _ => not_implemented(name, errors),
@@ -238,9 +257,30 @@ fn column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident
     syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
 }
 
+/// `"tenant_id"`, or `tenant_id`.
+fn per(value: TokenStream, errors: &mut Errors) -> Option<Ident> {
+    let span = first_span(&value);
+    let column = match syn::parse2::<LitStr>(value.clone()) {
+        Ok(literal) => syn::parse_str(literal.value().trim()).ok(),
+        Err(_) => syn::parse2::<Ident>(value).ok(),
+    };
+    let Some(mut column) = column else {
+        let wanted = "`per` takes a column: write `per = \"tenant_id\"`; for an expression, add a generated column to the table";
+        errors.at(span, wanted);
+        return None;
+    };
+    column.set_span(span);
+    Some(column)
+}
+
 /// A number of at least one, or an expression.
-fn max_attempts(value: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
-    let wanted = "`max_attempts` takes a number of at least one: write `max_attempts = 5`";
+fn at_least_one(
+    value: TokenStream,
+    name: &Ident,
+    example: u32,
+    errors: &mut Errors,
+) -> Option<TokenStream> {
+    let wanted = format!("`{name}` takes a number of at least one: write `{name} = {example}`");
     let is_refused = match value.clone().into_iter().next() {
         Some(TokenTree::Literal(_)) => {
             let number = syn::parse2::<LitInt>(value.clone());

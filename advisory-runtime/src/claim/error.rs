@@ -38,6 +38,13 @@ pub enum Error {
         /// The table, and the value of `locked_by`.
         claim: String,
     },
+    /// The rows have a limit by key, and the open transaction is REPEATABLE READ or SERIALIZABLE: its snapshot does not show which rows
+    /// are running now. Nothing was claimed. Claim outside of the transaction, or in one that is READ COMMITTED.
+    #[non_exhaustive]
+    StaleSnapshot {
+        /// The table.
+        claim: String,
+    },
     /// The pool could not provide a connection, or the server did not answer in time.
     Pool(PoolError),
     /// Any other error of the database, or of a statement in work that returns this error.
@@ -73,6 +80,13 @@ impl fmt::Display for Error {
             Self::CommitUnknown { claim, .. } => (CommonMessage::CommitUnknown, claim),
             Self::InTransaction { claim } => (CommonMessage::InTransaction, claim),
             Self::BrokenConnection { claim } => (CommonMessage::BrokenConnection, claim),
+            Self::StaleSnapshot { claim } => {
+                return write!(
+                    f,
+                    "claim on `{claim}`: inside a REPEATABLE READ or SERIALIZABLE transaction the limit of `per` can't be kept, because its \
+                     snapshot does not show what others have claimed: claim before the transaction, or begin it as READ COMMITTED"
+                );
+            }
             Self::Pool(error) => return fmt::Display::fmt(error, f),
             Self::Database(error) => return fmt::Display::fmt(error, f),
         };

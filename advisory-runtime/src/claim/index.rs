@@ -8,9 +8,10 @@ const LONGEST_NAME: usize = 63;
 
 /// The SQL of the partial index that [`next`](super::next) needs: the order, over pending rows. Print it into a migration.
 ///
-/// Empty if the primary key is enough: without an order and without terminal columns. For a large table in use, write
+/// With `#[claim(per = …)]` there are two more: the order of each value, and the claimed rows of each value, which each claim and each
+/// end change. Empty if the primary key is enough: without an order, terminal columns and `per`. For a large table in use, write
 /// `CREATE INDEX CONCURRENTLY` in a migration that runs outside of a transaction; if that fails, drop the invalid index that it
-/// leaves. The index leaves out `locked_until`, so a claim changes no index.
+/// leaves. The indexes leave out `locked_until`, so without `per` a claim changes no index, and a renewal never does.
 ///
 /// The name ends in a hash of the definition: the table, the order and the terminal columns. Types that agree in these share an
 /// index. With another definition the statement creates another index, and the one of the earlier definition stays: drop it when no
@@ -25,16 +26,24 @@ const LONGEST_NAME: usize = 63;
 /// ```
 #[must_use]
 pub fn indexes<T: Claim>() -> Vec<String> {
-    let index = sql::index::<T>().map(|definition| {
+    let definitions = sql::index::<T>()
+        .into_iter()
+        .chain(sql::limit::indexes::<T>());
+    let indexes = definitions.map(|definition| {
         let name = name(&table_name::<T>(), &definition);
-        let (name, table) = (sql::quoted(&name), sql::table::<T>());
-        format!("CREATE INDEX IF NOT EXISTS {name} ON {table} {definition};")
+        create(&sql::table::<T>(), &name, &definition)
     });
-    index.into_iter().collect()
+    indexes.collect()
+}
+
+/// The statement that creates an index on a table, whose name is quoted.
+pub(super) fn create(table: &str, name: &str, definition: &str) -> String {
+    let name = sql::quoted(name);
+    format!("CREATE INDEX IF NOT EXISTS {name} ON {table} {definition};")
 }
 
 /// `IF NOT EXISTS` compares names only, so the name must follow from the definition.
-fn name(table: &str, definition: &str) -> String {
+pub(super) fn name(table: &str, definition: &str) -> String {
     let hash = advisory_pattern::sha256(&format!("{} {definition}", sql::quoted(table)));
     let suffix = format!(
         "_claim_{:08x}",

@@ -11,17 +11,17 @@ use diesel::query_builder::QueryFragment;
 use diesel::result::Error as DieselError;
 
 /// The tries left after conflicts under a stricter isolation level. Each conflict means that another statement succeeded.
-struct Retries(usize);
+pub(super) struct Retries(usize);
 
 impl Retries {
     /// None inside a transaction, which a conflict aborts.
-    fn on<D: Queries>(conn: &mut D) -> Self {
+    pub(super) fn on<D: Queries>(conn: &mut D) -> Self {
         let is_outside = matches!(depth(conn), Ok(None));
         Self(if is_outside { 99 } else { 0 })
     }
 
     /// Whether to send the failed statement again.
-    fn retry(&mut self, error: &DieselError) -> bool {
+    pub(super) fn retry(&mut self, error: &DieselError) -> bool {
         let is_left = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
         is_left && is_conflict(error)

@@ -6,6 +6,11 @@
 //!
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 
+pub(super) mod limit;
+#[cfg(feature = "diesel-async")]
+pub(super) mod listen;
+pub(super) mod schema;
+
 use super::column_type::{HolderType, Time};
 use super::table::{
     Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, TimeColumn, ttl,
@@ -300,6 +305,14 @@ impl Names {
     /// The beginning of the `WITH` that locks the rows. The commit waits for the disk: a claim lost in a crash would be held twice,
     /// and a job whose end is lost would be done twice.
     fn locked<T: Claim>(&self) -> String {
+        format!(
+            "WITH advisory_claim AS MATERIALIZED (SELECT {} FROM {} WHERE ",
+            self.locked_columns::<T>(),
+            self.table
+        )
+    }
+
+    fn locked_columns<T: Claim>(&self) -> String {
         let keys = T::Key::NAMES.iter().enumerate();
         let keys = keys.map(|(nth, column)| format!("{} AS key_{nth},", self.column(column)));
         let attempts = T::Attempts::COLUMN.map(|(column, _)| {
@@ -307,11 +320,10 @@ impl Names {
             format!("CAST(COALESCE({column},0) AS pg_catalog.int8) AS attempts,")
         });
         format!(
-            "WITH advisory_claim AS MATERIALIZED (SELECT {}{}{} AS until,{DURABLE} AS durable FROM {} WHERE ",
+            "{}{}{} AS until,{DURABLE} AS durable",
             keys.collect::<String>(),
             attempts.unwrap_or_default(),
             self.until,
-            self.table
         )
     }
 
@@ -324,12 +336,16 @@ impl Names {
     /// Pending, by the literal condition of the index, and not claimed.
     fn unclaimed<T: Claim>(&self) -> String {
         let (until, now) = (&self.until, now_of_until::<T>());
-        let pending =
-            terminal::<T>().map(|column| format!("{} IS NULL AND ", self.column(column.name)));
-        format!(
-            "{}({until} IS NULL OR {until} OPERATOR(pg_catalog.<=) {now})",
-            pending.collect::<String>()
-        )
+        let mut conditions = self.pending::<T>();
+        conditions.push(format!(
+            "({until} IS NULL OR {until} OPERATOR(pg_catalog.<=) {now})"
+        ));
+        conditions.join(" AND ")
+    }
+
+    /// The literal conditions of the index.
+    fn pending<T: Claim>(&self) -> Vec<String> {
+        pending::<T>(|column| self.column(column))
     }
 
     /// Not scheduled for later. The statement's time is stable, so that the scan of an index can end at it.
@@ -528,17 +544,33 @@ fn terminal<T: Claim>() -> impl Iterator<Item = TimeColumn> {
         .flatten()
 }
 
-/// The columns of the order, or the time from which a row can be claimed, and the columns of the key.
-fn order<T: Claim>(column: impl Fn(&str) -> String) -> String {
+/// Not done for good.
+fn pending<T: Claim>(column: impl Fn(&str) -> String) -> Vec<String> {
+    let pending = terminal::<T>().map(|time| format!("{} IS NULL", column(time.name)));
+    pending.collect()
+}
+
+/// The columns of the order, or the time from which a row can be claimed, and the columns of the key; each with its direction.
+fn order_columns<T: Claim>(column: impl Fn(&str) -> String) -> Vec<[String; 2]> {
     let order = T::ORDER.iter();
     let mut order: Vec<_> = order
-        .map(|order| column(order.column) + order.direction)
+        .map(|order| [column(order.column), order.direction.to_owned()])
         .collect();
     if order.is_empty() {
-        order.extend(T::RunAt::COLUMN.map(|run_at| column(run_at.name)));
-        order.extend(T::Key::NAMES.iter().map(|name| column(name)));
+        let ascending = |name: &str| [column(name), String::new()];
+        order.extend(T::RunAt::COLUMN.map(|run_at| ascending(run_at.name)));
+        order.extend(T::Key::NAMES.iter().map(|name| ascending(name)));
     }
+    order
+}
+
+fn joined(order: &[[String; 2]]) -> String {
+    let order: Vec<_> = order.iter().map(|order| order.concat()).collect();
     order.join(", ")
+}
+
+fn order<T: Claim>(column: impl Fn(&str) -> String) -> String {
+    joined(&order_columns::<T>(column))
 }
 
 /// The name of a row's state.
@@ -572,11 +604,17 @@ pub(super) fn state<T: Claim>() -> String {
 
 /// What the index for [`Statement::next`] contains; `None` if the primary key is enough.
 pub(super) fn index<T: Claim>() -> Option<String> {
-    let pending = terminal::<T>().map(|column| format!("{} IS NULL", quoted(column.name)));
-    let pending = pending.collect::<Vec<_>>().join(" AND ");
+    let pending = pending::<T>(quoted);
     if T::ORDER.is_empty() && T::RunAt::COLUMN.is_none() && pending.is_empty() {
         return None;
     }
-    let condition = if pending.is_empty() { "" } else { " WHERE " };
-    Some(format!("({}){condition}{pending}", order::<T>(quoted)))
+    Some(format!("({}){}", order::<T>(quoted), only(&pending)))
+}
+
+/// The condition of a partial index.
+fn only(conditions: &[String]) -> String {
+    if conditions.is_empty() {
+        return String::new();
+    }
+    format!(" WHERE {}", conditions.join(" AND "))
 }

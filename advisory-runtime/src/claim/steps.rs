@@ -36,9 +36,14 @@ type Boxed<'f, R> = Pin<Box<dyn Future<Output = Result<R, Error>> + Send + 'f>>;
 /// Inside a transaction of yours, the row stays locked until the transaction ends, and the claim takes effect then. If the
 /// transaction is rolled back, so is the claim: drop the value.
 ///
+/// With `#[claim(per = …, limit = …)]` it is a transaction of two statements, sent at once: the first locks the value of the first row
+/// that can be claimed by `pg_try_advisory_xact_lock(hashtextextended(value, oid of the table))`, and the second counts and claims. If
+/// other sessions have locked all values that have room, it tries again for up to 31 ms. The locks last until the commit, in a
+/// transaction of yours until its end.
+///
 /// # Errors
 ///
-/// [`Error::Database`].
+/// [`Error::Database`]. [`Error::StaleSnapshot`] with `per`, in a transaction of yours that is REPEATABLE READ or SERIALIZABLE.
 ///
 /// # Cancel safety
 ///
@@ -239,6 +244,7 @@ where
 ///
 /// The statement of [`next`], with a condition on the key instead of the order. It waits for a row that an open transaction has
 /// locked, at most for the session's `lock_timeout`, and then decides whether the row can be claimed. The ttl begins after the wait.
+/// With `#[claim(per = …)]` it waits for the lock of the row's value too, and `None` can mean that the value is at its limit.
 ///
 /// # Errors
 ///

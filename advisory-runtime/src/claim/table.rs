@@ -1,6 +1,6 @@
 //! Which rows can be claimed: their table, lease columns, key and order.
 
-use super::column_type::{Count, HolderType, NullableTime, Time};
+use super::column_type::{Count, HolderType, NullableTime, PerType, Time};
 use crate::renewal::DEFAULT_TTL;
 use diesel::deserialize::{FromSqlRow, Result};
 use diesel::expression::{AsExpression, TypedExpressionType};
@@ -44,6 +44,8 @@ pub trait Claim: Sized + Send + Sync + 'static {
     type RunAt: MaybeRunAt<Self::Table>;
     /// How often the row was claimed; [`Absent`] if claims are not counted.
     type Attempts: MaybeCount<Self::Table>;
+    /// Of whose values only [`LIMIT`](Self::LIMIT) rows each are claimed at a time; [`Absent`] for no limit.
+    type Per: MaybePer<Self::Table>;
     /// The columns to read.
     type Selection: QueryFragment<Pg> + SelectableExpression<Self::Table> + Send + Sync;
 
@@ -62,6 +64,9 @@ pub trait Claim: Sized + Send + Sync + 'static {
     const MAX_ATTEMPTS: Option<u32> = None;
     /// The pause after the first failed attempt, which doubles with each further one, and the longest pause.
     const BACKOFF: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
+
+    /// How many rows of one value of [`Per`](Self::Per) can be claimed at a time; at least one.
+    const LIMIT: u32 = 1;
 
     /// The columns to read.
     fn selection() -> Self::Selection;
@@ -325,6 +330,22 @@ impl<Table> MaybeCount<Table> for Absent {
 
 impl<Table, C: Column<Table = Table, SqlType: Count>> MaybeCount<Table> for C {
     const COLUMN: Option<(&'static str, i64)> = Some((C::NAME, <C::SqlType as Count>::MAX));
+}
+
+/// A column of which each value has a limit of running rows, or [`Absent`].
+pub trait MaybePer<Table> {
+    /// The column's name and its type in SQL, if there is a limit.
+    #[doc(hidden)]
+    const COLUMN: Option<(&'static str, &'static str)>;
+}
+
+impl<Table> MaybePer<Table> for Absent {
+    const COLUMN: Option<(&'static str, &'static str)> = None;
+}
+
+impl<Table, C: Column<Table = Table, SqlType: PerType>> MaybePer<Table> for C {
+    const COLUMN: Option<(&'static str, &'static str)> =
+        Some((C::NAME, <C::SqlType as PerType>::NAME));
 }
 
 impl<Table, SqlType> MaybeColumn<Table, SqlType> for Absent {

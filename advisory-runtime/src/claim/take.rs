@@ -2,9 +2,10 @@
 
 use super::Error;
 use super::claimed::{Answered, Claimed};
+use super::limit;
 use super::retry::load;
 use super::sql::{Statement, Wanted};
-use super::table::{Claim, KeyValue};
+use super::table::{Claim, KeyValue, MaybePer};
 use crate::driver::Queries;
 use crate::renewal::Sent;
 use diesel::expression::{AppearsOnTable, Expression, NonAggregate};
@@ -17,7 +18,7 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     worker: &str,
     wanted: Wanted<'_>,
 ) -> Result<Option<Claimed<T>>, Error> {
-    let rows = take(conn, &Statement::next(worker, 1, wanted)).await?;
+    let rows = take_batch(conn, worker, 1, wanted).await?;
     Ok(rows.into_iter().next())
 }
 
@@ -30,6 +31,9 @@ pub(crate) async fn take_batch<T: Claim, D: Queries>(
     if limit == 0 {
         return Ok(Vec::new());
     }
+    if T::Per::COLUMN.is_some() {
+        return limit::take(conn, worker, limit, wanted).await;
+    }
     take(conn, &Statement::next(worker, limit, wanted)).await
 }
 
@@ -38,6 +42,9 @@ pub(crate) async fn take_by_key<T: Claim, D: Queries>(
     worker: &str,
     key: impl KeyValue<T::Key>,
 ) -> Result<Option<Claimed<T>>, Error> {
+    if T::Per::COLUMN.is_some() {
+        return limit::take_by_key(conn, worker, key).await;
+    }
     let rows = take(conn, &Statement::by_key(worker, key.bound())).await?;
     Ok(rows.into_iter().next())
 }

@@ -9,6 +9,12 @@ use diesel::expression::QueryMetadata;
 use diesel::pg::Pg;
 use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::query_dsl::CompatibleType;
+#[cfg(feature = "diesel-async")]
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+};
 
 /// A connection that runs typed queries.
 pub(crate) trait Queries: Driver {
@@ -20,6 +26,23 @@ pub(crate) trait Queries: Driver {
         R: FromSqlRow<S, Pg> + Send + 'static,
         S: 'static,
         Pg: QueryMetadata<Q::SqlType>;
+
+    /// Loads the rows of two queries, which are sent without waiting in between if the connection can; `around` are the messages before
+    /// and after them. A query that the connection has to prepare first can arrive after the messages behind it.
+    fn load_both<Q, W, A, B, S, U>(
+        &mut self,
+        around: Option<[&str; 2]>,
+        first: Q,
+        second: W,
+    ) -> impl Future<Output = QueryResult<(Vec<A>, Vec<B>)>> + Send
+    where
+        Q: Query<SqlType: CompatibleType<A, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId + Send,
+        W: Query<SqlType: CompatibleType<B, Pg, SqlType = U>> + QueryFragment<Pg> + QueryId + Send,
+        A: FromSqlRow<S, Pg> + Send + 'static,
+        B: FromSqlRow<U, Pg> + Send + 'static,
+        S: 'static,
+        U: 'static,
+        Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>;
 
     /// Executes a statement, and returns how many rows it found or changed.
     fn count<Q>(&mut self, query: Q) -> impl Future<Output = QueryResult<usize>> + Send
@@ -38,6 +61,53 @@ impl Queries for diesel_async::AsyncPgConnection {
         Pg: QueryMetadata<Q::SqlType>,
     {
         diesel_async::RunQueryDsl::load(query, self).await
+    }
+
+    async fn load_both<Q, W, A, B, S, U>(
+        &mut self,
+        around: Option<[&str; 2]>,
+        first: Q,
+        second: W,
+    ) -> QueryResult<(Vec<A>, Vec<B>)>
+    where
+        Q: Query<SqlType: CompatibleType<A, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId + Send,
+        W: Query<SqlType: CompatibleType<B, Pg, SqlType = U>> + QueryFragment<Pg> + QueryId + Send,
+        A: FromSqlRow<S, Pg> + Send + 'static,
+        B: FromSqlRow<U, Pg> + Send + 'static,
+        S: 'static,
+        U: 'static,
+        Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>,
+    {
+        use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
+        let handles = (&mut &*self, &mut &*self, &mut &*self, &mut &*self);
+        let [begin, end] = around.unwrap_or_default();
+        let mut opened = pin!(handles.0.batch_execute(begin));
+        let mut first = pin!(RunQueryDsl::load(first, handles.1));
+        let mut second = pin!(RunQueryDsl::load(second, handles.2));
+        let mut closed = pin!(handles.3.batch_execute(end));
+        let mut begin_answer = around.is_none().then_some(Ok(()));
+        let mut end_answer = around.is_none().then_some(Ok(()));
+        let (mut first_answer, mut second_answer) = (None, None);
+        // Polled in this order, so that they are sent in this order.
+        poll_fn(|context| {
+            let answers = [
+                poll_once(&mut begin_answer, opened.as_mut(), context),
+                poll_once(&mut first_answer, first.as_mut(), context),
+                poll_once(&mut second_answer, second.as_mut(), context),
+                poll_once(&mut end_answer, closed.as_mut(), context),
+            ];
+            if answers == [true; 4] {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        begin_answer.unwrap_or(Ok(()))?;
+        let first = first_answer.unwrap_or(Ok(Vec::new()))?;
+        let second = second_answer.unwrap_or(Ok(Vec::new()))?;
+        end_answer.unwrap_or(Ok(()))?;
+        Ok((first, second))
     }
 
     async fn count<Q>(&mut self, query: Q) -> QueryResult<usize>
@@ -65,10 +135,59 @@ impl Queries for diesel::PgConnection {
         rows.collect()
     }
 
+    async fn load_both<Q, W, A, B, S, U>(
+        &mut self,
+        around: Option<[&str; 2]>,
+        first: Q,
+        second: W,
+    ) -> QueryResult<(Vec<A>, Vec<B>)>
+    where
+        Q: Query<SqlType: CompatibleType<A, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId + Send,
+        W: Query<SqlType: CompatibleType<B, Pg, SqlType = U>> + QueryFragment<Pg> + QueryId + Send,
+        A: FromSqlRow<S, Pg> + Send + 'static,
+        B: FromSqlRow<U, Pg> + Send + 'static,
+        S: 'static,
+        U: 'static,
+        Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>,
+    {
+        let [begin, end] = around.unwrap_or_default();
+        if around.is_some() {
+            self.execute(begin).await?;
+        }
+        let first = Queries::load(self, first).await;
+        let second = match &first {
+            Ok(_) => Queries::load(self, second).await,
+            Err(_) => Ok(Vec::new()),
+        };
+        // After an error this is a rollback.
+        let ended = match around {
+            Some(_) => self.execute(end).await,
+            None => Ok(()),
+        };
+        let answers = (first?, second?);
+        ended?;
+        Ok(answers)
+    }
+
     async fn count<Q>(&mut self, query: Q) -> QueryResult<usize>
     where
         Q: QueryFragment<Pg> + QueryId + Send,
     {
         Connection::execute_returning_count(self, &query)
     }
+}
+
+/// Polls a future that has not answered yet, and tells whether it has now.
+#[cfg(feature = "diesel-async")]
+fn poll_once<F: Future>(
+    answer: &mut Option<F::Output>,
+    future: Pin<&mut F>,
+    context: &mut Context<'_>,
+) -> bool {
+    if answer.is_none()
+        && let Poll::Ready(output) = future.poll(context)
+    {
+        *answer = Some(output);
+    }
+    answer.is_some()
 }

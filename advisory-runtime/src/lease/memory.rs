@@ -174,7 +174,7 @@ impl Store for InMemory {
                 LeaseStep::Release if !was_kept => entry.until = entry.until.min(now),
                 LeaseStep::IsKept => return was_kept,
                 LeaseStep::Keep(keep) if is_valid => {
-                    (entry.is_kept, entry.until) = (true, now + keep)
+                    (entry.is_kept, entry.until) = (true, now + keep);
                 }
                 _ => return false,
             }

@@ -193,6 +193,9 @@ pub fn claim_errors() -> Vec<claim::Error> {
         },
         Error::InTransaction { claim: claim() },
         Error::BrokenConnection { claim: claim() },
+        Error::StaleSnapshot {
+            claim: "sync_jobs".to_owned(),
+        },
         Error::Pool(pool()),
         Error::Database(answer("column \"locked_until\" does not exist")),
     ]

@@ -80,3 +80,56 @@ async fn every_migration_runs_up_and_down_and_up_again() {
         }
     }
 }
+
+/// What claims need is added to a table, and taken away, and the claims of the runtime work on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_claims_need_runs_up_and_down_and_up_again() {
+    const PRINTED: [&[&str]; 2] = [
+        &["claim", "--table", "shop.mail"],
+        &[
+            "claim",
+            "--table",
+            "shop.mail",
+            "--per",
+            "tenant",
+            "--order",
+            "priority desc, id",
+        ],
+    ];
+    const DOWN: [&[&str]; 2] = [
+        &["claim", "--table", "shop.mail", "--down"],
+        &[
+            "claim",
+            "--table",
+            "shop.mail",
+            "--per",
+            "tenant",
+            "--order",
+            "priority desc, id",
+            "--down",
+        ],
+    ];
+    let db = Database::create().await;
+    db.run("CREATE SCHEMA shop; CREATE TABLE shop.mail (id int8 PRIMARY KEY, tenant text, priority int4)")
+        .await;
+    let indexes = "SELECT count(*) FROM pg_index WHERE indrelid = 'shop.mail'::regclass";
+    let columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'shop.mail'::regclass AND attnum > 0 AND NOT attisdropped";
+    for ((up, down), made) in PRINTED.into_iter().zip(DOWN).zip([2, 4]) {
+        let (up, down) = (printed(up).await, printed(down).await);
+        for _ in 0..2 {
+            db.run(&up).await;
+            assert_eq!(
+                (db.count(columns).await, db.count(indexes).await),
+                (10, made)
+            );
+            db.run(&down).await;
+            assert_eq!((db.count(columns).await, db.count(indexes).await), (3, 1));
+        }
+    }
+    let said = migration(&["claim", "--table", "mail", "--order", "id downwards"]);
+    assert!(
+        said.err.contains("`--order` cannot contain `id downwards`"),
+        "{}",
+        said.err
+    );
+}

@@ -1,7 +1,8 @@
-use advisory_runtime::claim::{self, Claim, Error, OnErr};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, Schema};
 use advisory_runtime::{Pool as _, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
+use diesel_async::SimpleAsyncConnection as _;
 use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
 
 const PAGE: &str = include_str!("../../../../advisory-runtime/docs/claims.md");
@@ -36,6 +37,36 @@ async fn work(pool: &Pool<AsyncPgConnection>, worker: &str) -> Result<(), Error>
             eprintln!("job {}: {error}", job.id); // and on to the next one
         }
     }
+}
+
+async fn serve(
+    pool: &Pool<AsyncPgConnection>,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), Error> {
+    let worker = claim::Worker::new(pool, "worker-7")
+        .concurrency(4)
+        .until(stop);
+    worker
+        .run(async |job: Claimed<Job>| export(job.id).await)
+        .await
+}
+
+diesel::table! {
+    export (id) {
+        id -> BigInt,
+        tenant_id -> BigInt,
+        run_at -> Timestamptz,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+        completed_at -> Nullable<Timestamptz>,
+    }
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = export)]
+#[claim(ttl = "5m", run_at, per = "tenant_id", limit = 1)]
+struct Export {
+    id: i64,
 }
 
 /// The third fails.
@@ -104,7 +135,7 @@ struct Mail {
     id: i64,
 }
 
-async fn deliver(pool: &Pool<AsyncPgConnection>, job: &claim::Claimed<Mail>) -> Result<(), Error> {
+async fn deliver(pool: &Pool<AsyncPgConnection>, job: &Claimed<Mail>) -> Result<(), Error> {
     claim::run(pool, job, OnErr::Retry { after: None }, send(job.id)).await
 }
 
@@ -169,4 +200,60 @@ async fn a_checkpoint_is_claimed_and_given_back() {
     assert_eq!(db.count("SELECT row_count FROM sync_checkpoints").await, 10);
     let given_back = "SELECT count(*) FROM sync_checkpoints WHERE locked_by IS NULL AND last_synced_at IS NOT NULL";
     assert_eq!(db.count(given_back).await, 1);
+}
+
+#[tokio::test]
+async fn a_worker_does_each_job_until_it_is_told_to_stop() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE job (id bigserial PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT clock_timestamp())")
+        .await;
+    db.run(&Schema::of("job").up()).await;
+    db.run("INSERT INTO job (id) SELECT generate_series(1, 20)")
+        .await;
+    let open = "SELECT id::text FROM job WHERE completed_at IS NULL AND failed_at IS NULL";
+    let done = db.until_empty(std::time::Duration::from_secs(30), "every job", open);
+    serve(&db.bb8(4).await, done).await.unwrap();
+    let failed = "SELECT id FROM job WHERE error_message LIKE '%no such account%'";
+    assert_eq!(db.count(failed).await, 3);
+}
+
+#[tokio::test]
+async fn each_tenant_has_one_running_row() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE export (id bigserial PRIMARY KEY, tenant_id int8 NOT NULL)")
+        .await;
+    db.run(&Schema::of("export").per("tenant_id").up()).await;
+    db.run("INSERT INTO export (tenant_id) VALUES (1), (1), (2)")
+        .await;
+    let mut conn = db.connect().await;
+    let claimed = claim::next_batch::<Export, _>(&mut conn, "one", 9).await;
+    let mut claimed: Vec<i64> = claimed.unwrap().iter().map(|row| row.id).collect();
+    claimed.sort_unstable();
+    assert_eq!(claimed, [1, 3]);
+}
+
+/// A worker that holds a row lock while it works, as before the move, and a claim.
+#[tokio::test]
+async fn an_old_worker_takes_a_claimed_row_unless_it_looks() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE job (id bigserial PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT clock_timestamp())")
+        .await;
+    db.run(&Schema::of("job").up()).await;
+    db.run("INSERT INTO job (id) VALUES (1)").await;
+    let (mut conn, mut old) = (db.connect().await, db.connect().await);
+    let old_query = "SELECT count(*) FROM (SELECT FROM job WHERE completed_at IS NULL";
+    let skips = "ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) AS taken";
+    // A new worker passes over what an old one has.
+    old.batch_execute("BEGIN; SELECT FROM job FOR UPDATE")
+        .await
+        .unwrap();
+    let none = claim::next::<Job, _>(&mut conn, "new").await.unwrap();
+    assert!(none.is_none());
+    old.batch_execute("ROLLBACK").await.unwrap();
+    let claimed = claim::next::<Job, _>(&mut conn, "new").await.unwrap();
+    assert!(claimed.is_some());
+    // The other way round only if the old query looks at the claim.
+    assert_eq!(db.count(&format!("{old_query} {skips}")).await, 1);
+    let looks = format!("{old_query} AND locked_until IS NULL {skips}");
+    assert_eq!(db.count(&looks).await, 0);
 }

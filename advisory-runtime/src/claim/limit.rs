@@ -1,0 +1,213 @@
+//! Claims rows of values that each have a limit: locks the values, then counts and claims, in one transaction.
+
+use super::Error;
+use super::claimed::{Answered, Claimed};
+use super::retry::Retries;
+use super::sql::limit::{BEGIN, COMMIT, ROLLBACK};
+use super::sql::{Statement, Wanted};
+use super::table::{Claim, KeyValue};
+use crate::driver::{Driver, Queries, depth};
+use crate::renewal::Sent;
+use diesel::pg::Pg;
+use diesel::prelude::QueryableByName;
+use diesel::query_builder::QueryFragment;
+use diesel::sql_types::{Bool, Text};
+use std::time::Duration;
+
+/// The values that a first retry locks in addition: the rows of the first ones may be locked by somebody.
+const MORE: u32 = 16;
+/// The pauses while other sessions claim rows of all values that have room. Each of them holds its locks for a statement or two.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(4),
+    Duration::from_millis(8),
+    Duration::from_millis(16),
+];
+
+/// The answer of a reservation.
+#[derive(QueryableByName)]
+#[diesel(check_for_backend(Pg))]
+struct Reserved {
+    /// The locked values, as an array in SQL.
+    #[diesel(sql_type = Text)]
+    locked: String,
+    /// Whether other sessions have locked every value that has room.
+    #[diesel(sql_type = Bool)]
+    is_busy: bool,
+    /// Whether the snapshot of the open transaction is too old.
+    #[diesel(sql_type = Bool)]
+    is_stale: bool,
+}
+
+const NONE: &str = "{}";
+
+pub(super) async fn take<T: Claim, D: Queries>(
+    conn: &mut D,
+    worker: &str,
+    limit: u32,
+    wanted: Wanted<'_>,
+) -> Result<Vec<Claimed<T>>, Error> {
+    let claim = Statement::<T, _>::next_of_reserved(worker, limit, wanted);
+    let mut passed_over = NONE.to_owned();
+    let (mut more, mut pauses) = (0, PAUSES.into_iter());
+    // A statement that is prepared each time arrives too late.
+    let mut is_pipelined = claim.is_safe_to_cache_prepared(&Pg).unwrap_or(false);
+    loop {
+        let reserve = Statement::<T, _>::reserve(&passed_over, limit.saturating_add(more), wanted);
+        let taken = reserve_and_take(conn, &reserve, &claim, is_pipelined).await?;
+        if !taken.claimed.is_empty() {
+            return Ok(taken.claimed);
+        }
+        if taken.reserved.locked == NONE {
+            let pause = pauses.next().filter(|_| taken.reserved.is_busy);
+            let Some(pause) = pause else {
+                return Ok(Vec::new());
+            };
+            D::pause(pause).await;
+        } else if is_pipelined {
+            // The claim may have arrived before the reservation, if the connection had to prepare it.
+            is_pipelined = false;
+        } else if !taken.has_failed {
+            // Another session has claimed the last row in between, or has locked the rows. Others may be behind them.
+            passed_over = together(&passed_over, &taken.reserved.locked);
+            more = more.saturating_mul(4).max(MORE);
+        }
+    }
+}
+
+pub(super) async fn take_by_key<T: Claim, D: Queries>(
+    conn: &mut D,
+    worker: &str,
+    key: impl KeyValue<T::Key>,
+) -> Result<Option<Claimed<T>>, Error> {
+    let key = key.bound();
+    let reserve = Statement::<T, _>::reserve_key(&key);
+    let claim = Statement::<T, _>::reserved_key(worker, &key);
+    let taken = reserve_and_take(conn, &reserve, &claim, true).await?;
+    if !taken.claimed.is_empty() || taken.has_failed || taken.reserved.locked == NONE {
+        return Ok(taken.claimed.into_iter().next());
+    }
+    let taken = reserve_and_take(conn, &reserve, &claim, false).await?;
+    Ok(taken.claimed.into_iter().next())
+}
+
+struct Taken<T> {
+    reserved: Reserved,
+    claimed: Vec<Claimed<T>>,
+    /// Whether a row has failed, because its last attempt was over.
+    has_failed: bool,
+}
+
+/// Sends both statements, outside of a transaction with one around them.
+async fn reserve_and_take<T, K, W, D>(
+    conn: &mut D,
+    reserve: &Statement<'_, T, K>,
+    claim: &Statement<'_, T, W>,
+    mut is_pipelined: bool,
+) -> Result<Taken<T>, Error>
+where
+    T: Claim,
+    K: QueryFragment<Pg> + Send + Sync,
+    W: QueryFragment<Pg> + Send + Sync,
+    D: Queries,
+{
+    let mut retries = Retries::on(conn);
+    let is_outside = matches!(depth(conn), Ok(None));
+    let around = is_outside.then_some([BEGIN, COMMIT]);
+    loop {
+        let mut open = Open(conn, is_outside);
+        let sent = Sent::now();
+        let answered = if is_pipelined {
+            open.0.load_both(around, reserve, claim).await
+        } else {
+            one_by_one(open.0, around, reserve, claim).await
+        };
+        open.1 = false;
+        match answered {
+            Ok((reserved, rows)) => {
+                let taken = Taken::of(reserved, rows, sent)?;
+                if !taken.reserved.is_stale {
+                    return Ok(taken);
+                }
+                if !is_outside || !is_pipelined {
+                    let claim = super::index::table_name::<T>();
+                    return Err(Error::StaleSnapshot { claim });
+                }
+                // It arrived after its transaction.
+                is_pipelined = false;
+            }
+            Err(error) if retries.retry(&error) => {}
+            Err(error) => return Err(Error::Database(error)),
+        }
+    }
+}
+
+async fn one_by_one<T, K, W, D>(
+    conn: &mut D,
+    around: Option<[&str; 2]>,
+    reserve: &Statement<'_, T, K>,
+    claim: &Statement<'_, T, W>,
+) -> diesel::QueryResult<(Vec<Reserved>, Vec<Answered<T>>)>
+where
+    T: Claim,
+    K: QueryFragment<Pg> + Send + Sync,
+    W: QueryFragment<Pg> + Send + Sync,
+    D: Queries,
+{
+    if let Some([begin, _]) = around {
+        conn.execute(begin).await?;
+    }
+    let both = async {
+        let reserved = conn.load(reserve).await?;
+        Ok((reserved, conn.load(claim).await?))
+    };
+    let answered = both.await;
+    if let Some([_, commit]) = around {
+        let end = if answered.is_ok() { commit } else { ROLLBACK };
+        let ended = conn.execute(end).await;
+        if answered.is_ok() {
+            ended?;
+        }
+    }
+    answered
+}
+
+impl<T: Claim> Taken<T> {
+    fn of(reserved: Vec<Reserved>, rows: Vec<Answered<T>>, sent: Sent) -> Result<Self, Error> {
+        let has_failed = rows.iter().any(|row| row.0.is_none());
+        let rows = rows.into_iter().filter_map(|row| row.0);
+        let reserved = reserved.into_iter().next();
+        let reserved = reserved.ok_or(Error::Database(diesel::result::Error::NotFound))?;
+        Ok(Self {
+            claimed: rows.map(|row| Claimed::new(row, sent)).collect(),
+            has_failed,
+            reserved,
+        })
+    }
+}
+
+/// Two arrays as one.
+fn together(one: &str, other: &str) -> String {
+    let inside = |array: &str| {
+        array
+            .trim_start_matches('{')
+            .trim_end_matches('}')
+            .to_owned()
+    };
+    match (one, other) {
+        (NONE, array) | (array, NONE) => array.to_owned(),
+        _ => format!("{{{},{}}}", inside(one), inside(other)),
+    }
+}
+
+/// A connection on which a transaction of these statements may be open. If it is dropped meanwhile, the connection is closed.
+struct Open<'c, D: Driver>(&'c mut D, bool);
+
+impl<D: Driver> Drop for Open<'_, D> {
+    fn drop(&mut self) {
+        if self.1 {
+            self.0.close(true);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Rows of which each value of a column has a limit of running rows.
+
+use advisory_runtime::claim::{self, Claim, Claimed, Error};
+use advisory_runtime::{blocking, xact};
+use advisory_tests::{Database, Proxy};
+use diesel::prelude::*;
+use diesel::sql_types::Text;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+
+diesel::table! {
+    job (id) {
+        id -> BigInt,
+        tenant_id -> Text,
+        run_at -> Timestamptz,
+        attempts -> Integer,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+        completed_at -> Nullable<Timestamptz>,
+        failed_at -> Nullable<Timestamptz>,
+    }
+}
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = job)]
+#[claim(
+    ttl = "5m",
+    run_at,
+    attempts,
+    max_attempts = 3,
+    per = "tenant_id",
+    limit = 1
+)]
+pub(crate) struct One {
+    pub(crate) id: i64,
+    pub(crate) tenant_id: String,
+}
+
+const TWO: u32 = 2;
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = job)]
+#[claim(ttl = "5m", run_at, per = tenant_id, limit = TWO)]
+pub(crate) struct Two {
+    pub(crate) id: i64,
+    pub(crate) tenant_id: String,
+}
+
+/// So many jobs of each tenant. The first tenant's come first.
+pub(crate) async fn jobs(tenants: &[(&str, u32)]) -> Database {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE job (id bigserial PRIMARY KEY, tenant_id text NOT NULL, run_at timestamptz NOT NULL, \
+             attempts int4 NOT NULL DEFAULT 0, locked_until timestamptz, locked_by text, completed_at timestamptz, \
+             failed_at timestamptz)",
+    )
+    .await;
+    for sql in claim::indexes::<One>() {
+        db.run(&sql).await;
+    }
+    for (nth, (tenant, count)) in tenants.iter().enumerate() {
+        db.run(&format!(
+            "INSERT INTO job (tenant_id, run_at) SELECT '{tenant}', now() - interval '1 day' + {nth} * interval '1 minute' \
+                 + nth * interval '1 millisecond' FROM generate_series(1, {count}) AS nth"
+        ))
+        .await;
+    }
+    db
+}
+
+pub(crate) async fn next(conn: &mut AsyncPgConnection) -> Option<Claimed<One>> {
+    claim::next(conn, "worker").await.unwrap()
+}
+
+pub(crate) async fn by_key(conn: &mut AsyncPgConnection, id: i64) -> Option<Claimed<One>> {
+    claim::by_key(conn, "worker", id).await.unwrap()
+}
+
+async fn ids<T: Claim>(
+    conn: &mut AsyncPgConnection,
+    limit: u32,
+    id: impl Fn(&T) -> i64,
+) -> Vec<i64> {
+    let jobs = claim::next_batch::<T, _>(conn, "worker", limit)
+        .await
+        .unwrap();
+    let mut ids: Vec<_> = jobs.iter().map(|job| id(job)).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[tokio::test]
+async fn one_row_of_each_value_is_claimed_at_a_time_in_order() {
+    let db = jobs(&[("a", 3), ("b", 2)]).await;
+    let mut conn = db.connect().await;
+    let mut order = Vec::new();
+    let first = next(&mut conn).await.unwrap();
+    let other = next(&mut conn).await.unwrap();
+    assert_eq!((first.id, &*first.tenant_id), (1, "a"));
+    assert_eq!((other.id, &*other.tenant_id), (4, "b"));
+    assert!(next(&mut conn).await.is_none(), "both are at their limit");
+    assert!(by_key(&mut conn, 2).await.is_none(), "by its key, too");
+    claim::release(&mut conn, &first).await.unwrap();
+    claim::complete(&mut conn, &other).await.unwrap();
+    while let Some(job) = next(&mut conn).await {
+        order.push(job.id);
+        claim::complete(&mut conn, &job).await.unwrap();
+    }
+    assert_eq!(order, [1, 2, 3, 5]);
+    assert!(by_key(&mut conn, 2).await.is_none(), "it is completed");
+}
+
+#[tokio::test]
+async fn a_batch_takes_as_many_rows_of_a_value_as_may_run() {
+    let db = jobs(&[("a", 5), ("b", 1), ("c", 5)]).await;
+    let mut conn = db.connect().await;
+    assert_eq!(
+        ids(&mut conn, 10, |job: &Two| job.id).await,
+        [1, 2, 6, 7, 8]
+    );
+    assert!(ids(&mut conn, 10, |job: &Two| job.id).await.is_empty());
+    db.run("UPDATE job SET locked_until = NULL, locked_by = NULL WHERE id IN (1, 7)")
+        .await;
+    assert_eq!(ids(&mut conn, 1, |job: &Two| job.id).await, [1]);
+    assert_eq!(ids(&mut conn, 1, |job: &Two| job.id).await, [7]);
+    assert!(ids(&mut conn, 1, |job: &Two| job.id).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_expired_claim_counts_no_more_and_its_row_comes_first() {
+    let db = jobs(&[("a", 2)]).await;
+    let mut conn = db.connect().await;
+    for attempt in 1..=3 {
+        let job = next(&mut conn).await.unwrap();
+        assert_eq!(job.id, 1, "{attempt}");
+        assert!(next(&mut conn).await.is_none());
+        db.run("UPDATE job SET locked_until = clock_timestamp() - interval '1 second'")
+            .await;
+        db.run("UPDATE job SET locked_until = NULL WHERE locked_by IS NULL")
+            .await;
+    }
+    // Its last attempt is over, so it fails, and the same call claims the one behind it.
+    assert_eq!(next(&mut conn).await.unwrap().id, 2);
+    let failed = "SELECT count(*) FROM job WHERE failed_at IS NOT NULL AND locked_by IS NULL";
+    assert_eq!(db.count(failed).await, 1);
+}
+
+/// More tenants with locked rows than a reservation reads in one go.
+#[tokio::test]
+async fn rows_that_somebody_has_locked_are_passed_over() {
+    let names: Vec<String> = (0..90)
+        .map(|nth| format!("t{nth:02} {{\",\\\\}}"))
+        .collect();
+    let tenants: Vec<_> = names.iter().map(|name| (&**name, 1)).collect();
+    let db = jobs(&tenants).await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    other
+        .batch_execute("BEGIN; SELECT FROM job WHERE id <= 89 FOR UPDATE")
+        .await
+        .unwrap();
+    assert_eq!(next(&mut conn).await.unwrap().id, 90);
+    assert!(next(&mut conn).await.is_none());
+    other.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(next(&mut conn).await.unwrap().id, 1);
+}
+
+#[tokio::test]
+async fn conditions_and_changes_apply_to_limited_rows() {
+    let db = jobs(&[("a", 2), ("b", 2)]).await;
+    let mut conn = db.connect().await;
+    let wanted = job::tenant_id.eq("b");
+    for found in [true, false] {
+        let claimed = claim::next_where::<One, _>(&mut conn, "worker", wanted).await;
+        assert_eq!(claimed.unwrap().is_some(), found);
+    }
+    // Diesel does not keep this one prepared.
+    let text = diesel::dsl::sql::<diesel::sql_types::Bool>("tenant_id = 'b'");
+    let claimed = claim::next_where::<One, _>(&mut conn, "worker", text).await;
+    assert!(claimed.unwrap().is_none());
+    let text = diesel::dsl::sql::<diesel::sql_types::Bool>("job.tenant_id = 'a'");
+    let claimed = claim::next_where::<Two, _>(&mut conn, "worker", text).await;
+    assert_eq!(claimed.unwrap().unwrap().id, 1);
+    let set = job::attempts.eq(7);
+    let claimed = claim::next_with::<Two, _, _>(&mut conn, "worker", set).await;
+    assert_eq!(claimed.unwrap().unwrap().id, 2);
+    assert_eq!(db.count("SELECT sum(attempts) FROM job").await, 8);
+}
+
+#[tokio::test]
+async fn levels_of_a_role_change_nothing_and_an_open_one_is_refused() {
+    let db = jobs(&[("a", 2)]).await;
+    let mut conn = db.connect().await;
+    for level in ["repeatable read", "serializable"] {
+        conn.batch_execute(&format!("SET default_transaction_isolation = '{level}'"))
+            .await
+            .unwrap();
+        let job = next(&mut conn).await.unwrap();
+        assert!(next(&mut conn).await.is_none());
+        claim::release(&mut conn, &job).await.unwrap();
+        let refused: Result<_, Error> = conn
+            .transaction(async |conn| claim::next::<One, _>(conn, "worker").await)
+            .await;
+        assert!(
+            matches!(refused, Err(Error::StaleSnapshot { .. })),
+            "{refused:?}"
+        );
+        let refused: Result<_, Error> = conn
+            .transaction(async |conn| claim::by_key::<One, _>(conn, "worker", 2).await)
+            .await;
+        assert!(
+            matches!(refused, Err(Error::StaleSnapshot { .. })),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(db.count("SELECT count(locked_by) FROM job").await, 0);
+}
+
+#[tokio::test]
+async fn a_claim_in_a_transaction_takes_its_place_until_its_end() {
+    let db = jobs(&[("a", 2), ("b", 1)]).await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let undone: Result<(), Error> = conn
+        .transaction(async |conn| {
+            let claimed = next(conn).await.unwrap();
+            assert_eq!(claimed.id, 1);
+            assert_eq!(next(conn).await.unwrap().id, 3, "its own claims count");
+            assert!(next(conn).await.is_none());
+            assert!(next(&mut other).await.is_none(), "it does not wait");
+            Err(Error::Database(diesel::result::Error::RollbackTransaction))
+        })
+        .await;
+    undone.unwrap_err();
+    assert_eq!(next(&mut other).await.unwrap().id, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocking_claims_have_the_limits_too() {
+    let db = jobs(&[("a", 2), ("b", 1)]).await;
+    let (mut conn, mut other) = (db.establish(), db.connect().await);
+    let next = |conn: &mut PgConnection| blocking::claim::next::<One, _>(conn, "worker").unwrap();
+    let job = next(&mut conn).unwrap();
+    assert_eq!((job.id, next(&mut conn).unwrap().id), (1, 3));
+    assert!(next(&mut conn).is_none());
+    assert!(crate::claims_per::next(&mut other).await.is_none());
+    let by_key = blocking::claim::by_key::<One, _>(&mut conn, "worker", 2);
+    assert!(by_key.unwrap().is_none());
+    blocking::claim::complete(&mut conn, &job).unwrap();
+    let by_key = blocking::claim::by_key::<One, _>(&mut conn, "worker", 2);
+    assert_eq!(by_key.unwrap().unwrap().id, 2);
+}
+
+#[tokio::test]
+async fn a_prepared_claim_with_a_limit_is_one_round_trip() {
+    let db = jobs(&[("a", 9), ("b", 9)]).await;
+    let proxy = Proxy::start(&db).await;
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    for is_prepared in [false, true] {
+        proxy.reset();
+        let job = next(&mut conn).await.unwrap();
+        if is_prepared {
+            assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
+        }
+        claim::release(&mut conn, &job).await.unwrap();
+        proxy.reset();
+        let job = by_key(&mut conn, 1).await.unwrap();
+        if is_prepared {
+            assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
+        }
+        claim::release(&mut conn, &job).await.unwrap();
+    }
+    // No transaction stays open, and no lock is held.
+    let held = xact::begin(&mut conn, 1).await.unwrap();
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    assert_eq!(db.count(locks).await, 0);
+}
+
+#[derive(diesel::QueryableByName)]
+struct Line {
+    #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
+    text: String,
+}
+
+#[derive(diesel::QueryableByName)]
+struct Prepared {
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    statement: String,
+}
+
+/// Rows behind a value that is at its limit are not read, under generic plans too.
+#[tokio::test]
+async fn a_backlog_of_one_value_is_not_read() {
+    let db = jobs(&[("a", 50_000), ("b", 2), ("c", 2)]).await;
+    db.run("VACUUM ANALYZE job").await;
+    let mut conn = db.connect().await;
+    conn.batch_execute("SET plan_cache_mode = force_generic_plan")
+        .await
+        .unwrap();
+    let first = next(&mut conn).await.unwrap();
+    assert_eq!(first.id, 1);
+    assert_eq!(next(&mut conn).await.unwrap().id, 50_001);
+    let statements = "SELECT name, statement FROM pg_prepared_statements WHERE statement LIKE 'WITH%advisory.claim%'";
+    let prepared: Vec<Prepared> = diesel::sql_query(statements).load(&mut conn).await.unwrap();
+    assert_eq!(prepared.len(), 2);
+    conn.batch_execute("BEGIN").await.unwrap();
+    let mut prepared = prepared;
+    prepared.sort_by_key(|prepared| prepared.statement.contains("UPDATE \"job\""));
+    for Prepared { name, statement } in prepared {
+        let values = if statement.contains("UPDATE \"job\"") {
+            "(300000, 'worker')"
+        } else {
+            "('{}', '{}')"
+        };
+        let explain = format!("EXPLAIN (ANALYZE, BUFFERS) EXECUTE {name}{values}");
+        let plan: Vec<Line> = diesel::sql_query(explain).load(&mut conn).await.unwrap();
+        let plan: Vec<&str> = plan.iter().map(|line| &*line.text).collect();
+        let plan = plan.join("\n");
+        assert!(!plan.contains("Seq Scan on job"), "{plan}");
+        let read = plan.split("Buffers: shared hit=").nth(1).unwrap();
+        let read: u32 = read.split([' ', '\n']).next().unwrap().parse().unwrap();
+        assert!(read < 200, "{read} pages: {plan}");
+    }
+    conn.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(next(&mut conn).await.map(|job| job.id), None);
+    claim::complete(&mut conn, &first).await.unwrap();
+    assert_eq!(next(&mut conn).await.unwrap().id, 2);
+}
+
+/// Renewals change none of the indexes, so the server need not write them.
+#[tokio::test]
+async fn three_indexes_are_printed_and_renewals_change_none() {
+    let indexes = claim::indexes::<One>();
+    assert_eq!(indexes.len(), 3, "{indexes:#?}");
+    let parts = [
+        "(\"run_at\", \"id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL;",
+        "(\"tenant_id\", \"run_at\", \"id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL;",
+        "(\"tenant_id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL AND \"locked_by\" IS NOT NULL;",
+    ];
+    for (index, part) in indexes.iter().zip(parts) {
+        assert!(index.ends_with(part), "{index}");
+    }
+    let db = jobs(&[("a", 1)]).await;
+    let mut conn = db.connect().await;
+    let job = next(&mut conn).await.unwrap();
+    claim::renew(&mut conn, &job).await.unwrap();
+    conn.batch_execute("SELECT pg_stat_force_next_flush()")
+        .await
+        .unwrap();
+    let hot = "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'job'";
+    assert_eq!(db.count(hot).await, 1);
+}
+
+/// With another key, old and new instances of a program would not exclude each other while it is upgraded.
+#[tokio::test]
+async fn the_key_of_a_values_lock_never_changes() {
+    let db = jobs(&[("a", 1)]).await;
+    let mut conn = db.connect().await;
+    let locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 \
+         AND (classid::int8 << 32 | objid::int8) = hashtextextended('a', 'job'::regclass::oid::int8)";
+    let claimed: Result<i64, Error> = conn
+        .transaction(async |conn| {
+            let claimed = next(conn).await;
+            assert!(claimed.is_some());
+            Ok(db.count(locked).await)
+        })
+        .await;
+    assert_eq!((claimed.unwrap(), db.count(locked).await), (1, 0));
+}

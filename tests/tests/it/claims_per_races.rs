@@ -1,0 +1,244 @@
+//! Limits of running rows under concurrency: never exceeded, and nobody starves.
+
+use crate::claims_per::{One, Two, by_key, jobs, next};
+use advisory_runtime::claim::{self, Claim, Error};
+use advisory_tests::{Database, pid_of};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const GENEROUS: Duration = Duration::from_secs(60);
+
+async fn until_it_waits(db: &Database, pid: i32) {
+    let waits = format!(
+        "SELECT 'runs' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
+    );
+    db.until_empty(GENEROUS, "a statement that waits", &waits)
+        .await;
+}
+
+/// The statement that waits began before the other claim was committed. A count by its snapshot would miss that claim.
+#[tokio::test]
+async fn a_claim_committed_during_the_wait_for_the_lock_counts() {
+    let db = jobs(&[("a", 2)]).await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    // Prepared, so that everything is sent at once.
+    let job = by_key(&mut other, 2).await.unwrap();
+    claim::release(&mut other, &job).await.unwrap();
+    let pid = pid_of(&mut other).await;
+    let (claimed, waited) = tokio::join!(
+        async {
+            let claimed: Result<_, Error> = conn
+                .transaction(async |conn| {
+                    let claimed = claim::by_key::<One, _>(conn, "worker", 1).await?;
+                    until_it_waits(&db, pid).await;
+                    Ok(claimed)
+                })
+                .await;
+            claimed.unwrap()
+        },
+        async {
+            let holds = "SELECT 'free' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted)";
+            db.until_empty(GENEROUS, "the lock of the value", holds)
+                .await;
+            by_key(&mut other, 2).await
+        }
+    );
+    assert!(claimed.is_some());
+    assert!(waited.is_none(), "two rows of one value are running");
+}
+
+/// The statement that renews began before the expiry and has not ended, so the claim is about to be running again.
+#[tokio::test]
+async fn an_expired_claim_that_is_being_renewed_counts() {
+    let db = jobs(&[("a", 2)]).await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let _job = next(&mut conn).await.unwrap();
+    db.run("UPDATE job SET locked_until = clock_timestamp() - interval '1 second' WHERE id = 1")
+        .await;
+    other
+        .batch_execute("BEGIN; UPDATE job SET locked_until = clock_timestamp() + interval '5 minutes' WHERE id = 1")
+        .await
+        .unwrap();
+    assert!(next(&mut conn).await.is_none(), "it is being renewed");
+    assert!(by_key(&mut conn, 2).await.is_none());
+    other.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(next(&mut conn).await.unwrap().id, 1);
+}
+
+/// The row gets another value while its claim waits for it, so the lock is not the one of its value.
+#[tokio::test]
+async fn a_row_that_changes_its_value_meanwhile_is_not_claimed() {
+    let db = jobs(&[("a", 1), ("b", 1)]).await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    assert_eq!(by_key(&mut conn, 2).await.unwrap().id, 2);
+    other
+        .batch_execute("BEGIN; UPDATE job SET tenant_id = 'b' WHERE id = 1")
+        .await
+        .unwrap();
+    let pid = pid_of(&mut conn).await;
+    let (claimed, ()) = tokio::join!(by_key(&mut conn, 1), async {
+        until_it_waits(&db, pid).await;
+        other.batch_execute("COMMIT").await.unwrap();
+    });
+    assert!(claimed.is_none());
+}
+
+/// A claim of a value that is being claimed at this moment is tried again.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_at_the_same_moment_all_find_their_rows() {
+    let db = jobs(&[("a", 40)]).await;
+    for _ in 0..10 {
+        let mut claims = Vec::new();
+        for _ in 0..2 {
+            let mut conn = db.connect().await;
+            claims.push(tokio::spawn(async move {
+                claim::next::<Two, _>(&mut conn, "worker").await.unwrap()
+            }));
+        }
+        for claimed in claims {
+            assert!(claimed.await.unwrap().is_some());
+        }
+        db.run("UPDATE job SET completed_at = now(), locked_until = NULL, locked_by = NULL WHERE locked_by IS NOT NULL")
+            .await;
+    }
+}
+
+/// A generator of numbers that look random, the same ones for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % most
+    }
+}
+
+const TENANTS: [(&str, u32); 5] = [("a", 120), ("b", 60), ("c", 30), ("d", 1), ("e", 9)];
+
+struct Shared {
+    url: String,
+    running: Mutex<HashMap<String, u32>>,
+    most: AtomicU32,
+    is_over: AtomicBool,
+}
+
+impl Shared {
+    fn change(&self, tenant: &str, change: impl FnOnce(u32) -> u32) {
+        let mut running = self.running.lock().unwrap();
+        let count = running.entry(tenant.to_owned()).or_default();
+        *count = change(*count);
+        self.most.fetch_max(*count, Ordering::Relaxed);
+    }
+}
+
+/// Claims and ends jobs in random ways until none is left. A lost connection is replaced.
+async fn work<T: Claim>(shared: &Shared, seed: u64, of: fn(&T) -> String, jobs: u64) {
+    let mut random = Random(seed);
+    let mut conn = AsyncPgConnection::establish(&shared.url).await.unwrap();
+    while !shared.is_over.load(Ordering::Relaxed) {
+        let claimed = match random.below(4) {
+            0 => {
+                let condition = format!("job.id >= {}", random.below(jobs));
+                let condition = diesel::dsl::sql::<diesel::sql_types::Bool>(&condition);
+                let claimed = claim::next_where::<T, _>(&mut conn, "worker", condition).await;
+                claimed.map(|job| job.into_iter().collect())
+            }
+            1 => claim::next_batch::<T, _>(&mut conn, "worker", 3).await,
+            _ => claim::next::<T, _>(&mut conn, "worker")
+                .await
+                .map(|job| job.into_iter().collect()),
+        };
+        let claimed: Vec<_> = match claimed {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                // Killed: whatever it claimed stays claimed until it expires.
+                assert!(matches!(error, Error::Database(_)), "{error}");
+                conn = AsyncPgConnection::establish(&shared.url).await.unwrap();
+                continue;
+            }
+        };
+        let tenants: Vec<_> = claimed.iter().map(|job| of(job)).collect();
+        for tenant in &tenants {
+            shared.change(tenant, |count| count + 1);
+        }
+        tokio::task::yield_now().await;
+        for (job, tenant) in claimed.iter().zip(&tenants) {
+            shared.change(tenant, |count| count - 1);
+            let ended = match random.below(4) {
+                0 => claim::release(&mut conn, job).await,
+                _ => claim::complete(&mut conn, job).await,
+            };
+            if ended.is_err() {
+                conn = AsyncPgConnection::establish(&shared.url).await.unwrap();
+            }
+        }
+    }
+}
+
+async fn random_workers<T: Claim>(limit: i64, of: fn(&T) -> String) {
+    let db = jobs(&TENANTS).await;
+    let shared = Arc::new(Shared {
+        url: db.url().to_owned(),
+        running: Mutex::default(),
+        most: AtomicU32::new(0),
+        is_over: AtomicBool::new(false),
+    });
+    let mut workers = Vec::new();
+    for seed in 1..=6 {
+        let shared = Arc::clone(&shared);
+        workers.push(tokio::spawn(async move {
+            work::<T>(&shared, seed, of, 220).await;
+        }));
+    }
+    // Kills sessions, looks at the table, and lets the claims of the killed expire.
+    let mut random = Random(99);
+    let running = "SELECT COALESCE(max(count), 0) FROM (SELECT count(*) FROM job \
+         WHERE locked_until > clock_timestamp() AND completed_at IS NULL GROUP BY tenant_id) AS running";
+    let left = "SELECT count(*) FROM job WHERE completed_at IS NULL AND failed_at IS NULL";
+    let mut looks = 0_u32;
+    loop {
+        let most = db.count(running).await;
+        assert!(most <= limit, "{most} rows of one value are running");
+        looks += 1;
+        assert!(looks < 50_000, "some rows are never claimed");
+        if random.below(20) == 0 {
+            db.run(
+                "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+                 AND datname = current_database() AND query LIKE '%advisory%' ORDER BY random() LIMIT 1) AS killed",
+            )
+            .await;
+        }
+        if db.count(left).await == 0 {
+            break;
+        }
+        // The claims of killed sessions: nobody else has one this old.
+        db.run("UPDATE job SET locked_until = clock_timestamp() WHERE locked_until < clock_timestamp() + interval '298 seconds'")
+            .await;
+    }
+    shared.is_over.store(true, Ordering::Relaxed);
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    assert!(i64::from(shared.most.load(Ordering::Relaxed)) <= limit);
+    assert_eq!(
+        i64::from(shared.most.load(Ordering::Relaxed)),
+        limit,
+        "the limit is used"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_workers_with_kills_never_exceed_one() {
+    random_workers(1, |job: &One| job.tenant_id.clone()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_workers_with_kills_never_exceed_two() {
+    random_workers(2, |job: &Two| job.tenant_id.clone()).await;
+}

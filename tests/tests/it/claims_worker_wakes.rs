@@ -1,0 +1,160 @@
+//! What wakes a worker up that has found nothing: a notification, and without one the time of `poll`.
+
+use crate::claims_worker::{Mail, mails, until_empty};
+use crate::observers::{Counted, Heard, each_alone, is_alone};
+use advisory_runtime::claim::{Claimed, Error, Schema, Worker};
+use advisory_tests::{Bouncer, Database, left_out};
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use std::time::Duration;
+
+const NEVER: Duration = Duration::from_secs(3600);
+const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
+
+async fn until_it_listens(db: &Database) {
+    let listens = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
+         WHERE datname = current_database() AND query = 'LISTEN advisory_claim' AND state = 'idle')";
+    db.until_empty(Duration::from_secs(30), "a listener", listens)
+        .await;
+}
+
+/// It would look again in an hour.
+#[tokio::test]
+async fn a_notification_wakes_an_idle_worker() {
+    let db = mails(0).await;
+    db.run("ALTER TABLE mail RENAME TO renamed; ALTER TABLE renamed RENAME TO mail")
+        .await;
+    let pool = db.bb8(2).await;
+    let worker = Worker::new(&pool, "worker").poll(NEVER);
+    let mut done = 0;
+    let stop = async {
+        until_it_listens(&db).await;
+        for id in 1..=3 {
+            db.run(&format!("INSERT INTO mail (id) VALUES ({id})"))
+                .await;
+            until_empty(&db, "the inserted mail", OPEN).await;
+            done += 1;
+        }
+        // Another worker's, which it releases.
+        db.run("INSERT INTO mail (id, locked_until, locked_by) VALUES (9, now() + interval '1 hour', 'other')")
+            .await;
+        db.run("UPDATE mail SET locked_until = NULL, locked_by = NULL WHERE id = 9")
+            .await;
+        until_empty(&db, "the released mail", OPEN).await;
+        done += 1;
+    };
+    let worker = worker.until(stop);
+    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
+    ran.await.unwrap();
+    assert_eq!(done, 4);
+}
+
+/// Without a trigger, and for rows that become due.
+#[tokio::test]
+async fn without_notifications_a_worker_polls() {
+    let db = mails(0).await;
+    db.run("DROP TRIGGER advisory_claim_inserted ON mail").await;
+    let pool = db.bb8(2).await;
+    let worker = Worker::new(&pool, "worker").poll(Duration::from_millis(20));
+    let stop = async {
+        db.run("INSERT INTO mail (id, run_at) VALUES (1, now() + interval '200 ms')")
+            .await;
+        until_empty(&db, "the mail", OPEN).await;
+    };
+    let worker = worker.poll_only().until(stop);
+    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
+    ran.await.unwrap();
+    let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()";
+    assert_eq!(db.count(listeners).await, 0);
+}
+
+#[tokio::test]
+async fn each_observer_of_workers_sees_what_it_should() {
+    let names = [
+        "behind_a_pooler_it_polls_and_says_so",
+        "works_are_spans_and_counters_of_their_table",
+    ];
+    each_alone("claims_worker_wakes", &names).await;
+}
+
+/// Does nothing unless another test starts it, like the one below.
+#[tokio::test]
+async fn behind_a_pooler_it_polls_and_says_so() {
+    if !is_alone() {
+        return;
+    }
+    let db = mails(0).await;
+    let settings = "pool_mode = transaction\ndefault_pool_size = 3\nmax_prepared_statements = 50";
+    let bouncer = match Bouncer::start_tracking(&db, settings).await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out("a worker behind a pooler", why),
+    };
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(bouncer.url(&db));
+    let pool = Pool::builder(manager).max_size(3).build().unwrap();
+    let heard = Heard::default();
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let worker = Worker::new(&pool, "worker").poll(Duration::from_millis(20));
+    let stop = async {
+        db.run("INSERT INTO mail (id) VALUES (1), (2)").await;
+        until_empty(&db, "the mails", OPEN).await;
+    };
+    let ran = worker
+        .until(stop)
+        .run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
+    ran.await.unwrap();
+    assert!(heard.has("polls without notifications: a pooler in transaction mode"));
+}
+
+#[tokio::test]
+async fn works_are_spans_and_counters_of_their_table() {
+    if !is_alone() {
+        return;
+    }
+    let counted = Counted::default();
+    let _recorder = metrics::set_default_local_recorder(&counted);
+    let heard = Heard::default();
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let db = mails(3).await;
+    let pool = db.bb8(2).await;
+    let left = "completed_at IS NULL AND error_message IS NULL";
+    let worker = Worker::new(&pool, "worker").until(until_empty(&db, "three attempts", left));
+    let ran = worker.run(async |job: Claimed<Mail>| match job.id {
+        1 => Err("no such address"),
+        2 => panic!("no parts"),
+        _ => Ok(()),
+    });
+    ran.await.unwrap();
+    assert!(heard.has("new advisory_lock pattern=\"mail\" scope=\"claim\" mode=\"exclusive\""));
+    assert!(heard.has("no such address"));
+    assert!(heard.has("the work panicked: no parts"));
+    for outcome in ["done", "failed", "panicked"] {
+        let name = format!("advisory_ended_total/mail/claim/exclusive/{outcome}");
+        assert_eq!(counted.count(&name), 1, "{outcome}");
+    }
+    let acquired = counted.count("advisory_acquired_total/mail/claim/exclusive");
+    assert_eq!(acquired, 3);
+}
+
+#[tokio::test]
+async fn the_printed_schema_goes_up_and_down() {
+    let db = Database::create().await;
+    db.run("CREATE SCHEMA shop; CREATE TABLE shop.\"Mail box\" (id int8, tenant text)")
+        .await;
+    for schema in [
+        Schema::of("shop.Mail box"),
+        Schema::of("shop.Mail box")
+            .per("tenant")
+            .order([("attempts", true), ("id", false)]),
+    ] {
+        db.run(&schema.up()).await;
+        let columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'shop.\"Mail box\"'::regclass AND attnum > 0 AND NOT attisdropped";
+        assert_eq!(db.count(columns).await, 9);
+        db.run(&schema.down()).await;
+        assert_eq!(db.count(columns).await, 2);
+        let rest = "SELECT count(*) FROM pg_class WHERE relnamespace = 'shop'::regnamespace AND relkind = 'i'";
+        assert_eq!(db.count(rest).await, 0);
+        let rest = "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'shop.\"Mail box\"'::regclass";
+        assert_eq!(db.count(rest).await, 0);
+    }
+}
