@@ -12,7 +12,7 @@ mod transaction;
 pub(crate) mod wait_graph;
 
 pub(crate) use lock_set::LockSet;
-pub(crate) use transaction::{check_no_transaction, check_token, is_open, set_token};
+pub(crate) use transaction::{check_mark, check_no_transaction, is_open, set_mark};
 pub(crate) use wait_graph::Waiting;
 
 use crate::driver::{Driver, depth};
@@ -36,7 +36,7 @@ pub(crate) fn is_on() -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     /// Marks the call's transaction on the server; a number that no other transaction of the session has.
-    token: u64,
+    mark: u64,
     request: Option<Box<Request>>,
     /// Whether it needs a session of its own: a lock of the session, or a hand-over from one.
     needs_session: bool,
@@ -53,10 +53,10 @@ impl Checks {
         if !is_on() {
             return Self::default();
         }
-        let token = transaction::next_token();
-        let locks = LockSet::new(token, request);
+        let mark = transaction::next_mark();
+        let locks = LockSet::new(mark, request);
         Self {
-            token,
+            mark,
             request: Some(Box::new(request.clone())),
             needs_session,
             process: None,

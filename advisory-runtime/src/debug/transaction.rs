@@ -7,27 +7,26 @@ use diesel::QueryResult;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub(super) fn next_token() -> u64 {
+pub(super) fn next_mark() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Marks the transaction, or savepoint, of this depth. If this fails, the check at the end does not find the mark.
-pub(crate) async fn set_token<D: Driver>(conn: &mut D, checks: &Checks, depth: NonZeroU32) {
+pub(crate) async fn set_mark<D: Driver>(conn: &mut D, checks: &Checks, depth: NonZeroU32) {
     if is_on() {
-        drop(conn.execute(&probe::set_token(depth, checks.token)).await);
+        drop(conn.execute(&probe::set_mark(depth, checks.mark)).await);
     }
 }
 
 /// Fails if this call has not marked the transaction.
-pub(crate) async fn check_token<D: Driver>(
+pub(crate) async fn check_mark<D: Driver>(
     conn: &mut D,
     checks: &Checks,
     depth: NonZeroU32,
 ) -> QueryResult<()> {
     if is_on() {
-        conn.execute(&probe::check_token(depth, checks.token))
-            .await?;
+        conn.execute(&probe::check_mark(depth, checks.mark)).await?;
     }
     Ok(())
 }

@@ -2,20 +2,12 @@
 //! the token.
 //!
 //! All times are `clock_timestamp()`: `now()` is when the transaction began, before any wait.
-//!
-//! **Why a later grant has the larger token.** Each grant locks its key (`$7`, until its transaction ends) before it draws from the
-//! sequence, so two grants of one key draw one after the other. Without the lock, a session could draw a number, be stopped, and
-//! insert it after a larger one.
-//!
-//! A sequence can be set back, and logical replication copies rows without it. So a token is always larger than the one in the key's
-//! row. If the sequence's number is not, the sequence is moved past the tokens of all rows, and rows above it are not removed.
-//!
-//! A standby that is promoted can lack the last grants, and the sequence with them. But a promotion gives the server a new timeline, so
-//! the bits of a token from the 40th on say in which timeline it was granted: their last twelve are those of the timeline. The first
-//! grant of a timeline moves the sequence to the next such number. `pg_upgrade` starts with timeline 1 again and keeps the sequence,
-//! which therefore goes up then too.
+
+mod token;
 
 use crate::sql::{DURABLE, micros};
+pub(super) use token::{BEHIND, timeline};
+use token::{draw, is_behind, move_sequence};
 
 /// Does not wait for the disk: after a crash that loses a release, the lease expires.
 const FORGETTABLE: &str = "pg_catalog.set_config('synchronous_commit','off',true)";
@@ -30,9 +22,6 @@ const ACQUISITION: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog
      AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8) AND NOT is_kept";
 const VALID: &str = "expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()";
 const EXPIRED: &str = "expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()";
-
-/// The time left in the answer to a grant whose number was not above the token in the key's row.
-pub(super) const BEHIND: i64 = -1;
 
 /// What is held or kept and has a text (`$1`) in its holder or its label, or is among these patterns (`$2`) or keys (`$3`). The clock
 /// is read once.
@@ -122,51 +111,6 @@ impl Grants {
             move_sequence: move_sequence(table, sequence, has_timeline),
         }
     }
-}
-
-/// Reads the server's timeline, which fails where there is none.
-pub(super) fn timeline() -> String {
-    format!("SELECT {TIMELINE}")
-}
-
-/// The control file has it too, but only after the first checkpoint of a timeline.
-const TIMELINE: &str = "CAST(CAST('x' OPERATOR(pg_catalog.||) pg_catalog.substr(pg_catalog.pg_walfile_name(\
-     pg_catalog.pg_current_wal_lsn()),1,8) AS pg_catalog.bit(32)) AS pg_catalog.int8)";
-
-/// By how much the timeline of a number is behind the server's; zero in the usual case.
-fn behind_by(number: &str) -> String {
-    format!(
-        "({TIMELINE} OPERATOR(pg_catalog.-) ({number} OPERATOR(pg_catalog.>>) 40) OPERATOR(pg_catalog.&) CAST(4095 AS pg_catalog.int8))"
-    )
-}
-
-/// Whether the number is one of the server's timeline.
-fn is_of_timeline(number: &str) -> String {
-    let behind = behind_by(number);
-    format!("{behind} OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.int8)")
-}
-
-/// The first number of the server's timeline that is above this one.
-fn first_above(number: &str) -> String {
-    let behind = behind_by(number);
-    format!(
-        "((({number} OPERATOR(pg_catalog.>>) 40) OPERATOR(pg_catalog.+) {behind}) OPERATOR(pg_catalog.<<) 40) \
-         OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8)"
-    )
-}
-
-/// Draws a number, and replaces it if it is not of the server's timeline. `CASE` guarantees that it is drawn before it is read again.
-fn draw(sequence: &str, has_timeline: bool) -> String {
-    let next = format!("pg_catalog.nextval('{sequence}')");
-    if !has_timeline {
-        return next;
-    }
-    let drawn = format!("pg_catalog.currval('{sequence}')");
-    format!(
-        "CASE WHEN {} THEN {drawn} ELSE {} END",
-        is_of_timeline(&next),
-        first_above(&drawn)
-    )
 }
 
 /// The latest time that is distinguished from `infinity`, in seconds since 1970.
@@ -342,31 +286,6 @@ fn regrant(sequence: &str, has_timeline: bool) -> String {
 fn granted() -> String {
     format!(
         "token OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8) AS token"
-    )
-}
-
-/// -1 if the number that the grant has drawn was not above the row's token, or not of the server's timeline; otherwise zero.
-fn is_behind(sequence: &str) -> String {
-    format!(
-        "CASE WHEN token OPERATOR(pg_catalog.<>) pg_catalog.currval('{sequence}') THEN CAST({BEHIND} AS pg_catalog.int8) \
-         ELSE CAST(0 AS pg_catalog.int8) END"
-    )
-}
-
-/// Moves the sequence to the largest token, or to the first number of the server's timeline above it.
-///
-/// The session that draws a number also writes the table, so the lock on the table keeps numbers from being drawn between the readings and
-/// `setval`, which could set the sequence back.
-fn move_sequence(table: &str, sequence: &str, has_timeline: bool) -> String {
-    let number = if has_timeline {
-        let (is_of, above) = (is_of_timeline("largest"), first_above("largest"));
-        format!("CASE WHEN {is_of} THEN largest ELSE {above} END")
-    } else {
-        "largest".to_owned()
-    };
-    format!(
-        "LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;SELECT pg_catalog.setval('{sequence}',{number}) FROM (SELECT \
-         GREATEST(pg_catalog.pg_sequence_last_value('{sequence}'),pg_catalog.max(token)) AS largest FROM {table}) AS read"
     )
 }
 

@@ -106,7 +106,7 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
     mark_transaction_open(conn).map_err(Error::Database)?;
     let depth = inside(call.outer);
     let checks = &mut call.checks;
-    debug::set_token(conn, checks, depth).await;
+    debug::set_mark(conn, checks, depth).await;
     checks.held(Some(depth), permit);
     checks.statements = Statements::follow(conn);
     Ok(())

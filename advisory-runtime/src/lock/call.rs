@@ -1,4 +1,4 @@
-//! One locked call: its request and its state. It knows no connection.
+//! One locked call: its request, its state, and what it sends on the connection that it is given. It keeps no connection.
 
 use super::lock_info::LockInfo;
 use super::way::{AcquireSql, TryQuery, Way, session};

@@ -75,14 +75,14 @@ pub(crate) fn check_session(needs_session: bool) -> String {
 }
 
 /// Marks the transaction, or the savepoint, that a call has opened.
-pub(crate) fn set_token(depth: NonZeroU32, token: u64) -> String {
-    format!("SELECT pg_catalog.set_config('advisory.token_{depth}','{token}',true)")
+pub(crate) fn set_mark(depth: NonZeroU32, mark: u64) -> String {
+    format!("SELECT pg_catalog.set_config('advisory.mark_{depth}','{mark}',true)")
 }
 
-/// Fails with [`Marker::TransactionEnded`] unless [`set_token`] has marked the transaction.
-pub(crate) fn check_token(depth: NonZeroU32, token: u64) -> String {
+/// Fails with [`Marker::TransactionEnded`] unless [`set_mark`] has marked the transaction.
+pub(crate) fn check_mark(depth: NonZeroU32, mark: u64) -> String {
     format!(
-        "SELECT CAST(CASE WHEN pg_catalog.current_setting('advisory.token_{depth}',true) OPERATOR(pg_catalog.=) '{token}' \
+        "SELECT CAST(CASE WHEN pg_catalog.current_setting('advisory.mark_{depth}',true) OPERATOR(pg_catalog.=) '{mark}' \
          THEN '1' ELSE '{}' END AS pg_catalog.int4)",
         Marker::TransactionEnded.text()
     )

@@ -165,7 +165,7 @@ async fn answers(
 
 /// Whether the library sends this in debug builds only, as a separate message.
 fn is_debug_check(query: &str) -> bool {
-    let marks = ["advisory:standby", "advisory.token_"];
+    let marks = ["advisory:standby", "advisory.mark_"];
     debug_checks_are_on() && marks.iter().any(|mark| query.contains(mark))
 }
 

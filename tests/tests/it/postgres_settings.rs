@@ -7,14 +7,14 @@ use advisory_tests::Database;
 async fn a_custom_setting_is_null_before_and_empty_after_its_use() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
-    let read = "SELECT current_setting('advisory.token', true)";
+    let read = "SELECT current_setting('advisory.mark', true)";
     assert_eq!(session.run(read).await, ["NULL"]);
     session
-        .run("BEGIN; SELECT set_config('advisory.token', '1', true); COMMIT")
+        .run("BEGIN; SELECT set_config('advisory.mark', '1', true); COMMIT")
         .await;
     assert_eq!(session.run(read).await, [""]);
     session
-        .run("BEGIN; SELECT set_config('advisory.token', '1', true); COMMIT AND CHAIN")
+        .run("BEGIN; SELECT set_config('advisory.mark', '1', true); COMMIT AND CHAIN")
         .await;
     assert_eq!(session.run(read).await, [""]);
     session.run("ROLLBACK").await;
@@ -31,12 +31,10 @@ async fn a_local_setting_of_a_message_is_kept_by_the_begin_at_its_end() {
     let db = Database::create().await;
     let session = Session::open(&db).await;
     session
-        .run("SELECT set_config('advisory.token', '1', true), set_config('lock_timeout', '7', true); BEGIN")
+        .run("SELECT set_config('advisory.mark', '1', true), set_config('lock_timeout', '7', true); BEGIN")
         .await;
     assert_eq!(
-        session
-            .run("SELECT current_setting('advisory.token')")
-            .await,
+        session.run("SELECT current_setting('advisory.mark')").await,
         ["1"]
     );
     assert_eq!(session.run("SHOW lock_timeout").await, ["7ms"]);

@@ -275,7 +275,7 @@ pub(super) async fn release<D: Driver>(
 ) -> Result<(), Error> {
     let message = release_message(outer, call.request.max_hold.is_some());
     let depth = outer.saturating_add(1);
-    if let Err(source) = debug::check_token(conn, &call.checks, depth).await {
+    if let Err(source) = debug::check_mark(conn, &call.checks, depth).await {
         let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);
         return Err(Box::pin(release_refused(conn, call, outer, source, is_ended)).await);
     }

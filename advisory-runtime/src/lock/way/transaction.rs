@@ -98,7 +98,7 @@ async fn refused<D: Driver>(
 
 /// Commits, or finds out why it cannot.
 pub(super) async fn commit<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    if let Err(source) = debug::check_token(conn, &call.checks, NonZeroU32::MIN).await {
+    if let Err(source) = debug::check_mark(conn, &call.checks, NonZeroU32::MIN).await {
         let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);
         return Err(Box::pin(commit_refused(conn, call, source, is_ended)).await);
     }
