@@ -161,20 +161,49 @@ pub(super) struct Returned<T> {
     row: T,
 }
 
-/// A row of the answer, or `None` for one whose last attempt was over, so that it has failed instead.
-pub(super) struct Answered<T>(pub(super) Option<Returned<T>>);
+/// A row of the answer.
+pub(super) enum Answered<T> {
+    Claimed(Returned<T>),
+    /// Its last attempt was over, so that it has failed instead.
+    Failed,
+    /// It is claimed, and its columns are no value of the type.
+    Unreadable(DieselError),
+}
 
 impl<T: Claim> QueryableByName<Pg> for Answered<T> {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
         let locked_by: Option<String> = row.get_value::<Nullable<Text>, _, _>(0)?;
         let Some(locked_by) = locked_by else {
-            return Ok(Self(None));
+            return Ok(Self::Failed);
         };
         let lasts: i64 = row.get_value::<BigInt, _, _>(1)?;
-        Ok(Self(Some(Returned {
-            locked_by,
-            lasts: Duration::from_micros(u64::try_from(lasts).unwrap_or(0)),
-            row: T::from_row(&row.partial_row(2..row.field_count()))?,
-        })))
+        match T::from_row(&row.partial_row(2..row.field_count())) {
+            Ok(row) => Ok(Self::Claimed(Returned {
+                locked_by,
+                lasts: Duration::from_micros(u64::try_from(lasts).unwrap_or(0)),
+                row,
+            })),
+            Err(error) => Ok(Self::Unreadable(DieselError::DeserializationError(error))),
+        }
+    }
+}
+
+/// The claims of an answer, and whether a row has failed instead. A row that cannot be read stays claimed until its claim expires, so
+/// that it does not come first again at once; it is an error only if nothing else was claimed.
+pub(super) fn claims_of<T: Claim>(
+    rows: Vec<Answered<T>>,
+    sent: Sent,
+) -> Result<(Vec<Claimed<T>>, bool), Error> {
+    let (mut claims, mut has_failed, mut unreadable) = (Vec::new(), false, None);
+    for row in rows {
+        match row {
+            Answered::Claimed(returned) => claims.push(Claimed::new(returned, sent)),
+            Answered::Failed => has_failed = true,
+            Answered::Unreadable(error) => unreadable = Some(error),
+        }
+    }
+    match unreadable {
+        Some(error) if claims.is_empty() => Err(Error::Database(error)),
+        _ => Ok((claims, has_failed)),
     }
 }

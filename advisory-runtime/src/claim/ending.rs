@@ -101,7 +101,7 @@ async fn attempt<T: Claim, P: Pool>(
     let sent = finish_unless_ended(borrowed.pg(), job, how);
     match timeout_at(until.into(), sent).await {
         Ok(ended) => {
-            borrowed.block_on();
+            borrowed.record_answer();
             ended
         }
         Err(_) => Err(Error::Database(no_answer())),

@@ -1,28 +1,34 @@
 //! Claims rows of values that each have a limit: locks the values, then counts and claims, in one transaction.
 
 use super::Error;
-use super::claimed::{Answered, Claimed};
+use super::claimed::{Answered, Claimed, claims_of};
 use super::retry::Retries;
 use super::sql::limit::{BEGIN, COMMIT, ROLLBACK};
 use super::sql::{Statement, Wanted};
 use super::table::{Claim, KeyValue};
 use crate::driver::{Driver, Queries, depth};
+use crate::random::jitter;
 use crate::renewal::Sent;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::query_builder::QueryFragment;
-use diesel::sql_types::{Bool, Text};
+use diesel::sql_types::{BigInt, Bool, Text};
 use std::time::Duration;
 
 /// The values that a first retry locks in addition: the rows of the first ones may be locked by somebody.
 const MORE: u32 = 16;
+/// The values that any retry locks in addition at the most.
+const MOST: u32 = 256;
 /// The pauses while other sessions claim rows of all values that have room. Each of them holds its locks for a statement or two.
-const PAUSES: [Duration; 5] = [
+const PAUSES: [Duration; 8] = [
     Duration::from_millis(1),
     Duration::from_millis(2),
     Duration::from_millis(4),
     Duration::from_millis(8),
     Duration::from_millis(16),
+    Duration::from_millis(32),
+    Duration::from_millis(64),
+    Duration::from_millis(128),
 ];
 
 /// The answer of a reservation.
@@ -35,6 +41,9 @@ struct Reserved {
     /// Whether other sessions have locked every value that has room.
     #[diesel(sql_type = Bool)]
     is_busy: bool,
+    /// How long it waited for the lock, in microseconds.
+    #[diesel(sql_type = BigInt)]
+    waited: i64,
     /// Whether the snapshot of the open transaction is too old.
     #[diesel(sql_type = Bool)]
     is_stale: bool,
@@ -64,14 +73,15 @@ pub(super) async fn take<T: Claim, D: Queries>(
             let Some(pause) = pause else {
                 return Ok(Vec::new());
             };
-            D::pause(pause).await;
+            D::pause(jitter(pause)).await;
         } else if is_pipelined {
             // The claim may have arrived before the reservation, if the connection had to prepare it.
             is_pipelined = false;
         } else if !taken.has_failed {
             // Another session has claimed the last row in between, or has locked the rows. Others may be behind them.
             passed_over = together(&passed_over, &taken.reserved.locked);
-            more = more.saturating_mul(4).max(MORE);
+            // Each value is a lock, and the server's table of locks has room for some thousands.
+            more = more.saturating_mul(4).clamp(MORE, MOST);
         }
     }
 }
@@ -113,7 +123,7 @@ where
     D: Queries,
 {
     let mut retries = Retries::on(conn);
-    let is_outside = matches!(depth(conn), Ok(None));
+    let is_outside = depth(conn).map_err(Error::Database)?.is_none();
     let around = is_outside.then_some([BEGIN, COMMIT]);
     loop {
         let mut open = Open(conn, is_outside);
@@ -123,6 +133,10 @@ where
         } else {
             one_by_one(open.0, around, reserve, claim).await
         };
+        // A commit that was cancelled can leave a failed transaction.
+        if is_outside && answered.is_err() && open.0.execute(ROLLBACK).await.is_err() {
+            open.0.close(true);
+        }
         open.1 = false;
         match answered {
             Ok((reserved, rows)) => {
@@ -163,26 +177,25 @@ where
         Ok((reserved, conn.load(claim).await?))
     };
     let answered = both.await;
-    if let Some([_, commit]) = around {
-        let end = if answered.is_ok() { commit } else { ROLLBACK };
-        let ended = conn.execute(end).await;
-        if answered.is_ok() {
-            ended?;
-        }
+    if let Some([_, commit]) = around
+        && answered.is_ok()
+    {
+        conn.execute(commit).await?;
     }
     answered
 }
 
 impl<T: Claim> Taken<T> {
     fn of(reserved: Vec<Reserved>, rows: Vec<Answered<T>>, sent: Sent) -> Result<Self, Error> {
-        let has_failed = rows.iter().any(|row| row.0.is_none());
-        let rows = rows.into_iter().filter_map(|row| row.0);
         let reserved = reserved.into_iter().next();
         let reserved = reserved.ok_or(Error::Database(diesel::result::Error::NotFound))?;
+        // The claim's own statement began when the reservation had its locks.
+        let waited = Duration::from_micros(u64::try_from(reserved.waited).unwrap_or(0));
+        let (claimed, has_failed) = claims_of(rows, sent.after_wait(waited))?;
         Ok(Self {
-            claimed: rows.map(|row| Claimed::new(row, sent)).collect(),
-            has_failed,
             reserved,
+            claimed,
+            has_failed,
         })
     }
 }

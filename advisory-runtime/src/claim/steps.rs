@@ -59,7 +59,8 @@ where
 /// Claims the first rows, at most `limit`, in no particular order. For small jobs this is cheaper than [`next`].
 ///
 /// All claims expire at once, so choose a `limit` that is done well within the ttl, or [`renew`] them. Each has its
-/// own `locked_by`.
+/// own `locked_by`. A row that cannot be read as a `T` is left out, and stays claimed until its claim expires; if it is the only one, it is
+/// the error.
 ///
 /// # Locking
 ///

@@ -1,7 +1,7 @@
 //! Claims the first row, the first ones, or the one with a key.
 
 use super::Error;
-use super::claimed::{Answered, Claimed};
+use super::claimed::{Answered, Claimed, claims_of};
 use super::limit;
 use super::retry::load;
 use super::sql::{Statement, Wanted};
@@ -72,9 +72,7 @@ async fn take<T: Claim, K: QueryFragment<Pg> + Send + Sync, D: Queries>(
     loop {
         let sent = Sent::now();
         let rows: Vec<Answered<T>> = load(conn, statement).await?;
-        let has_failed = rows.iter().any(|row| row.0.is_none());
-        let claimed = rows.into_iter().filter_map(|row| row.0);
-        let claimed: Vec<_> = claimed.map(|row| Claimed::new(row, sent)).collect();
+        let (claimed, has_failed) = claims_of(rows, sent)?;
         // Only rows whose last attempt was over: others may be behind them.
         if !claimed.is_empty() || !has_failed {
             return Ok(claimed);

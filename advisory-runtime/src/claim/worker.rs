@@ -33,7 +33,10 @@ const POLL: Duration = Duration::from_secs(1);
 /// # use advisory_runtime::claim::{self, Claim, Claimed, Error};
 /// # use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
 /// # diesel::table! {
-/// #     mail (id) { id -> BigInt, locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text> }
+/// #     mail (id) {
+/// #         id -> BigInt, locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text>,
+/// #         completed_at -> Nullable<Timestamptz>, failed_at -> Nullable<Timestamptz>, error_message -> Nullable<Text>
+/// #     }
 /// # }
 /// # #[derive(diesel::Queryable, diesel::Selectable, Claim)]
 /// # #[diesel(table_name = mail)]
@@ -77,8 +80,9 @@ struct Settings<'w, T: Claim, P> {
 impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     /// A worker with this name, which `locked_by` begins with. Several workers can share a name.
     ///
-    /// By default it works on one row at a time. A failed attempt is retried if the table has a `run_at`, and fails the row for good
-    /// otherwise.
+    /// By default it works on one row at a time. A failed attempt is retried if the table has a `run_at`, fails the row for good if it
+    /// has a `failed_at`, and otherwise releases it. A row of a table without `completed_at` is claimed again as soon as its work is
+    /// done.
     pub fn new(pool: &'w P, name: impl Into<String>) -> Self {
         let on_err = match T::RunAt::COLUMN {
             Some(_) => OnErr::Retry { after: None },
@@ -105,7 +109,8 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
         self
     }
 
-    /// What happens to a row whose work returns an error or panics.
+    /// What happens to a row whose work returns an error or panics. Before it releases one, the worker waits for the time of
+    /// [`poll`](Self::poll), so that a row that always fails does not keep it busy.
     pub const fn on_err(mut self, on_err: OnErr) -> Self {
         self.settings.on_err = on_err;
         self
@@ -199,6 +204,10 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
                     jobs.push(Box::pin(job::job(settings, &work, claimed, slot)));
                 }
                 let before = jobs.len();
+                // A work that is always ready uses up what tokio allows the task in one turn, so each turn begins with another one.
+                if before > 0 {
+                    jobs.rotate_left(1);
+                }
                 jobs.retain_mut(|job| job.as_mut().poll(context).is_pending());
                 if jobs.len() < before {
                     shared.ended.notify_one();

@@ -112,7 +112,7 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         let tried = table.attempt(borrowed.pg(), request, grant_id);
         match timeout(answer, tried).await {
             Ok(tried) => {
-                borrowed.block_on();
+                borrowed.record_answer();
                 tried
             }
             Err(_) => Err(late("the server did not answer", answer)),

@@ -79,7 +79,7 @@ pub(crate) async fn round_trip<P: Pool, S: RenewalStep>(
 async fn send<C: Connection, S: RenewalStep>(conn: C, step: &S) -> Result<bool, S::Error> {
     let mut borrowed = Borrowed::new(conn);
     let answered = step.send(borrowed.pg()).await;
-    borrowed.block_on();
+    borrowed.record_answer();
     answered
 }
 
@@ -100,7 +100,7 @@ impl<C: Connection> Borrowed<C> {
         self.conn.pg()
     }
 
-    pub(crate) fn block_on(mut self) {
+    pub(crate) fn record_answer(mut self) {
         self.is_answered = true;
     }
 }

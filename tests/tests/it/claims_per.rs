@@ -6,6 +6,7 @@ use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::time::{Duration, Instant};
 
 diesel::table! {
     job (id) {
@@ -368,4 +369,94 @@ async fn the_key_of_a_values_lock_never_changes() {
         })
         .await;
     assert_eq!((claimed.unwrap(), db.count(locked).await), (1, 0));
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = job)]
+#[claim(ttl = "1s", run_at, per = "tenant_id", limit = 1)]
+struct Brief {
+    id: i64,
+}
+
+/// The lock of the value is held elsewhere for longer than the ttl.
+#[tokio::test]
+async fn the_wait_for_the_lock_of_a_value_does_not_count() {
+    let db = jobs(&[("a", 1)]).await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let lock = "SELECT pg_advisory_lock(hashtextextended('a', 'job'::regclass::oid::int8))";
+    other.batch_execute(lock).await.unwrap();
+    let freed = async {
+        let early = "SELECT 'too early' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
+             WHERE datname = current_database() AND wait_event_type = 'Lock' \
+             AND query_start < clock_timestamp() - interval '1500 milliseconds')";
+        db.until_empty(Duration::from_secs(60), "a wait longer than the ttl", early)
+            .await;
+        let unlock = "SELECT pg_advisory_unlock_all()";
+        other.batch_execute(unlock).await.unwrap();
+    };
+    let (job, ()) = tokio::join!(claim::by_key(&mut conn, "worker", 1_i64), freed);
+    let job: Claimed<Brief> = job.unwrap().unwrap();
+    assert_eq!(job.id, 1);
+    assert!(job.deadline() > Instant::now(), "a whole ttl from here");
+}
+
+/// As after a release that writes what this program cannot read.
+#[tokio::test]
+async fn an_unreadable_row_takes_no_other_with_it() {
+    diesel::table! {
+        parcel (id) {
+            id -> BigInt,
+            tenant_id -> Text,
+            weight -> BigInt,
+            run_at -> Timestamptz,
+            locked_until -> Nullable<Timestamptz>,
+            locked_by -> Nullable<Text>,
+        }
+    }
+    #[derive(Queryable, Selectable, Claim)]
+    #[diesel(table_name = parcel)]
+    #[claim(run_at)]
+    struct Any {
+        id: i64,
+        #[expect(dead_code, reason = "it cannot be read where it is NULL")]
+        weight: i64,
+    }
+    #[derive(Queryable, Selectable, Claim)]
+    #[diesel(table_name = parcel)]
+    #[claim(run_at, per = "tenant_id", limit = 9)]
+    struct Limited {
+        id: i64,
+        #[expect(dead_code, reason = "it cannot be read where it is NULL")]
+        weight: i64,
+    }
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE parcel (id int8 PRIMARY KEY, tenant_id text NOT NULL DEFAULT 'a', weight int8 DEFAULT 1, \
+             run_at timestamptz NOT NULL DEFAULT now(), locked_until timestamptz, locked_by text)",
+    )
+    .await;
+    let mut conn = db.connect().await;
+    for is_limited in [false, true] {
+        db.run("TRUNCATE parcel; INSERT INTO parcel (id) VALUES (1), (2), (3); UPDATE parcel SET weight = NULL WHERE id = 2")
+            .await;
+        let mut ids: Vec<i64> = if is_limited {
+            let claimed = claim::next_batch::<Limited, _>(&mut conn, "worker", 3).await;
+            claimed.unwrap().iter().map(|job| job.id).collect()
+        } else {
+            let claimed = claim::next_batch::<Any, _>(&mut conn, "worker", 3).await;
+            claimed.unwrap().iter().map(|job| job.id).collect()
+        };
+        ids.sort_unstable();
+        assert_eq!(ids, [1, 3], "{is_limited}");
+        let claimed = "SELECT count(*) FROM parcel WHERE locked_by IS NOT NULL";
+        assert_eq!(
+            db.count(claimed).await,
+            3,
+            "it does not come first again at once"
+        );
+        db.run("DELETE FROM parcel WHERE id <> 2; UPDATE parcel SET locked_until = NULL, locked_by = NULL")
+            .await;
+        let alone = claim::next::<Any, _>(&mut conn, "worker").await;
+        assert!(matches!(alone, Err(Error::Database(_))));
+    }
 }

@@ -40,7 +40,8 @@ async fn a_claim_committed_during_the_wait_for_the_lock_counts() {
             claimed.unwrap()
         },
         async {
-            let holds = "SELECT 'free' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted)";
+            let holds = "SELECT 'free' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted \
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
             db.until_empty(GENEROUS, "the lock of the value", holds)
                 .await;
             by_key(&mut other, 2).await

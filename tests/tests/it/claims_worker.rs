@@ -35,8 +35,8 @@ pub(crate) struct Mail {
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = mail)]
 #[claim(ttl = "5m", run_at, per = "tenant_id", limit = 1)]
-struct Limited {
-    id: i64,
+pub(crate) struct Limited {
+    pub(crate) id: i64,
 }
 
 #[derive(Debug, Queryable, Selectable, Claim)]
@@ -205,6 +205,49 @@ async fn errors_and_panics_are_retried_and_fail_at_the_last_attempt() {
     }
 }
 
+/// Its other works go on.
+#[tokio::test]
+async fn an_error_whose_text_panics_ends_only_its_row() {
+    struct Mute;
+    impl std::fmt::Display for Mute {
+        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            panic!("no words")
+        }
+    }
+    let db = mails(2).await;
+    let pool = db.bb8(2).await;
+    let worker = Worker::new(&pool, "worker").on_err(OnErr::Fail);
+    let worker = worker.until(until_empty(&db, "both mails", OPEN));
+    let ran = worker.run(async |job: Claimed<Mail>| if job.id == 1 { Err(Mute) } else { Ok(()) });
+    ran.await.unwrap();
+    let message = "SELECT count(*) FROM mail WHERE error_message = 'the work panicked: no words'";
+    assert_eq!(db.count(message).await, 1);
+}
+
+/// A row that always fails would come first again at once.
+#[tokio::test]
+async fn a_released_row_is_not_claimed_again_at_once() {
+    let db = mails(1).await;
+    let pool = db.bb8(2).await;
+    let tries = AtomicUsize::new(0);
+    let worker = Worker::new(&pool, "worker").on_err(OnErr::Release);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let worker = worker
+        .poll(Duration::from_secs(3600))
+        .until(async { drop(stopped.await) });
+    let ran = worker.run(async |_: Claimed<Mail>| {
+        tries.fetch_add(1, Ordering::Relaxed);
+        Err::<(), _>("no")
+    });
+    let held = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM mail WHERE locked_by IS NOT NULL)";
+    tokio::select! {
+        ran = ran => ran.unwrap(),
+        () = db.until_empty(Duration::from_secs(30), "the claim", held) => {}
+    }
+    drop(stop);
+    assert!(tries.load(Ordering::Relaxed) <= 1);
+}
+
 #[tokio::test]
 async fn a_worker_ends_failed_jobs_as_it_was_told() {
     let db = mails(1).await;
@@ -315,7 +358,7 @@ async fn rows_that_were_not_begun_are_released() {
     let worker = worker.until(async { drop(stopped.await) });
     let ran = worker.run(async |_: Claimed<Mail>| Err::<(), _>("it was stopped"));
     let (ran, ()) = tokio::join!(ran, async {
-        let waits = "SELECT 'runs' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted)";
+        let waits = "SELECT 'runs' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'mail'::regclass)";
         db.until_empty(Duration::from_secs(30), "the claim", waits)
             .await;
         stop.send(()).unwrap();

@@ -1,6 +1,6 @@
 //! What wakes a worker up that has found nothing: a notification, and without one the time of `poll`.
 
-use crate::claims_worker::{Mail, mails, until_empty};
+use crate::claims_worker::{Limited, Mail, mails, until_empty};
 use crate::observers::{Counted, Heard, each_alone, is_alone};
 use advisory_runtime::claim::{Claimed, Error, Schema, Worker};
 use advisory_tests::{Bouncer, Database, left_out};
@@ -48,6 +48,38 @@ async fn a_notification_wakes_an_idle_worker() {
     let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
     ran.await.unwrap();
     assert_eq!(done, 4);
+}
+
+/// The end of another worker's claim makes room, also if it deletes the row.
+#[tokio::test]
+async fn the_end_of_a_claim_wakes_a_worker_whose_values_were_full() {
+    let db = mails(0).await;
+    let pool = db.bb8(2).await;
+    let worker = Worker::new(&pool, "worker").poll(NEVER);
+    let mut done = 0;
+    let stop = async {
+        until_it_listens(&db).await;
+        for end in [
+            "DELETE FROM mail WHERE id = 1",
+            "UPDATE mail SET locked_by = NULL, completed_at = now() WHERE id = 1",
+        ] {
+            db.run("INSERT INTO mail (id, locked_until, locked_by) VALUES (1, now() + interval '1 hour', 'other'), (2, NULL, NULL)")
+                .await;
+            let looked = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
+                 AND query = 'COMMIT' AND state = 'idle' AND state_change > (SELECT run_at FROM mail WHERE id = 2))";
+            db.until_empty(Duration::from_secs(30), "a claim in vain", looked)
+                .await;
+            assert_eq!(db.count("SELECT count(*) FROM mail WHERE id = 2 AND locked_by IS NULL AND completed_at IS NULL").await, 1);
+            db.run(end).await;
+            until_empty(&db, "the second mail", "id = 2 AND completed_at IS NULL").await;
+            db.run("DELETE FROM mail").await;
+            done += 1;
+        }
+    };
+    let worker = worker.until(stop);
+    let ran = worker.run(async |_: Claimed<Limited>| Ok::<_, Error>(()));
+    ran.await.unwrap();
+    assert_eq!(done, 2);
 }
 
 /// Without a trigger, and for rows that become due.

@@ -13,6 +13,7 @@ use super::{
     text,
 };
 use crate::claim::table::{Claim, MaybePer};
+use crate::sql::micros;
 use diesel::Column;
 
 /// Precedes a reservation outside of a transaction. The claim needs a snapshot of its own.
@@ -257,10 +258,13 @@ impl Per {
 fn answer(values: &str, is_busy: &str) -> String {
     let is_stale = "pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) \
          ANY (CAST('{repeatable read,serializable}' AS pg_catalog.text[]))";
+    let waited = micros(
+        "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp()",
+    );
     format!(
         "SELECT pg_catalog.set_config({SETTING},CASE WHEN {is_stale} THEN '{{}}' ELSE COALESCE((SELECT \
          CAST(pg_catalog.array_agg(advisory_value.per) AS pg_catalog.text) FROM ({values}) AS advisory_value),'{{}}') END,true) AS locked, \
-         {is_busy} AS is_busy, {is_stale} AS is_stale"
+         {is_busy} AS is_busy, {is_stale} AS is_stale, {waited} AS waited"
     )
 }
 

@@ -58,19 +58,28 @@ pub(in crate::claim) fn create_triggers(table: &str, has_limit: bool) -> String 
     } else {
         "\n        AND NEW.completed_at IS NULL AND NEW.failed_at IS NULL"
     };
+    let deleted = if has_limit {
+        format!(
+            "CREATE OR REPLACE TRIGGER advisory_claim_deleted AFTER DELETE ON {table}\n    \
+             FOR EACH ROW WHEN (OLD.locked_by IS NOT NULL) EXECUTE FUNCTION advisory_claim_notify();\n"
+        )
+    } else {
+        String::new()
+    };
     format!(
         "{NOTIFY}\
          CREATE OR REPLACE TRIGGER advisory_claim_inserted AFTER INSERT ON {table}\n    \
          FOR EACH STATEMENT EXECUTE FUNCTION advisory_claim_notify();\n\
          CREATE OR REPLACE TRIGGER advisory_claim_released AFTER UPDATE OF locked_by ON {table}\n    \
          FOR EACH ROW WHEN (OLD.locked_by IS NOT NULL AND NEW.locked_by IS NULL{open})\n    \
-         EXECUTE FUNCTION advisory_claim_notify();\n"
+         EXECUTE FUNCTION advisory_claim_notify();\n{deleted}"
     )
 }
 
 pub(in crate::claim) fn drop_triggers(table: &str) -> String {
     format!(
         "DROP TRIGGER IF EXISTS advisory_claim_inserted ON {table};\n\
-         DROP TRIGGER IF EXISTS advisory_claim_released ON {table};\n"
+         DROP TRIGGER IF EXISTS advisory_claim_released ON {table};\n\
+         DROP TRIGGER IF EXISTS advisory_claim_deleted ON {table};\n"
     )
 }

@@ -9,6 +9,7 @@ use crate::claim::{Claimed, Error};
 use crate::error::is_connection_lost;
 use crate::renewal::Borrowed;
 use crate::{Pool, PoolError};
+use diesel::result::Error as DieselError;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -43,7 +44,8 @@ where
         while let Ok(slot) = slots.try_acquire() {
             free.push(slot);
         }
-        let limit = u32::try_from(free.len()).unwrap_or(u32::MAX);
+        // Each number is a statement of its own on each connection, so a few numbers have to do.
+        let limit = 1 << free.len().checked_ilog2().unwrap_or(0);
         // A connection is not waited for any more when the worker stops. A claim on its way is.
         let conn = match unless(&mut stop, settings.pool.connection()).await {
             None => return Ok(()),
@@ -55,7 +57,7 @@ where
                 let claim = take_batch(borrowed.pg(), &settings.name, limit, settings.wanted());
                 match timeout(ANSWER, claim).await {
                     Ok(taken) => {
-                        borrowed.block_on();
+                        borrowed.record_answer();
                         taken
                     }
                     Err(late) => Err(Error::Pool(PoolError::new(late))),
@@ -75,7 +77,7 @@ where
                 shared.claimed().extend(claimed.into_iter().zip(free));
                 is_empty.then_some(settings.poll)
             }
-            Err(Error::Database(error)) if is_first && !is_connection_lost(&error) => {
+            Err(Error::Database(error)) if is_first && is_refusal(&error) => {
                 return Err(Error::Database(error));
             }
             Err(error) => {
@@ -103,6 +105,11 @@ where
             return Ok(());
         }
     }
+}
+
+/// Whether the server has refused the statement, and not a row been unreadable or the connection lost.
+fn is_refusal(error: &DieselError) -> bool {
+    !is_connection_lost(error) && !matches!(error, DieselError::DeserializationError(_))
 }
 
 /// Waits until there may be a row: for a notification, the end of a work whose value has a limit, or this time.

@@ -3,8 +3,9 @@
 use super::Settings;
 use crate::Pool;
 use crate::claim::run::run;
-use crate::claim::table::Claim;
-use crate::claim::{Claimed, Error};
+use crate::claim::sql::How;
+use crate::claim::table::{Claim, MaybeRunAt};
+use crate::claim::{Claimed, Error, OnErr};
 use crate::observe::{Outcome, Telemetry};
 use std::any::Any;
 use std::fmt::{self, Display};
@@ -14,24 +15,25 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::SemaphorePermit;
+use tokio::time::{Instant, sleep_until};
 
 /// How the work on a row went wrong.
-enum Failure<E> {
-    Work(E),
+enum Failure {
+    Work(String),
     Panicked(String),
     Claim(Error),
 }
 
-impl<E> From<Error> for Failure<E> {
+impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Claim(error)
     }
 }
 
-impl<E: Display> Display for Failure<E> {
+impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Work(error) => error.fmt(f),
+            Self::Work(message) => f.write_str(message),
             Self::Panicked(message) => write!(f, "the work panicked: {message}"),
             Self::Claim(error) => error.fmt(f),
         }
@@ -39,7 +41,7 @@ impl<E: Display> Display for Failure<E> {
 }
 
 #[cfg(any(feature = "tracing", feature = "metrics"))]
-impl<E: Display> crate::observe::Observed for Failure<E> {
+impl crate::observe::Observed for Failure {
     fn word(&self) -> &'static str {
         match self {
             Self::Work(_) => "failed",
@@ -80,18 +82,35 @@ pub(super) async fn job<T, P, E, F>(
     let mut telemetry = Telemetry::new(settings.table, "claim", "exclusive");
     telemetry.record_acquired(Duration::ZERO);
     let caught = async {
-        let called = async { work(claimed.share()).await };
+        // The text is made here, because that can panic too.
+        let called = async {
+            let worked = work(claimed.share()).await;
+            worked.map_err(|error| error.to_string())
+        };
         let entered = Entered {
             #[cfg(feature = "tracing")]
             span: telemetry.span(),
         };
-        match caught(called, entered).await {
+        let result = match caught(called, entered).await {
             Ok(result) => result.map_err(Failure::Work),
             Err(message) => Err(Failure::Panicked(message)),
+        };
+        if result.is_err() && is_released::<T>(settings.on_err) {
+            sleep_until(Instant::now() + settings.poll).await;
         }
+        result
     };
     let ended = run(settings.pool, &claimed, settings.on_err, caught).await;
     telemetry.record_end(ended.as_ref().map(|()| Outcome::Done));
+}
+
+/// Whether the row of a failed work can be claimed again at once.
+const fn is_released<T: Claim>(on_err: OnErr) -> bool {
+    match on_err.how::<T>("") {
+        How::Retry(..) => T::RunAt::COLUMN.is_none(),
+        How::Release => true,
+        _ => false,
+    }
 }
 
 /// The span of a work, which each of its polls enters.

@@ -2,10 +2,11 @@
 
 use super::Settings;
 use super::job::warn;
-use crate::Pool;
+use crate::claim::Error;
 use crate::claim::sql::listen::{LISTEN, number};
 use crate::claim::table::Claim;
 use crate::driver::Driver;
+use crate::{Pool, PoolError};
 use diesel_async::AsyncPgConnection;
 use futures_core::Stream as _;
 use std::fmt::Display;
@@ -13,10 +14,15 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// The pause before another connection is opened.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// After so long without a notification the server is asked whether it is there.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long the server may take to answer.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// Wakes the worker up at each notification about its table. Returns if there can be none.
 pub(super) async fn listen<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, wake: &Notify) {
@@ -31,7 +37,9 @@ pub(super) async fn listen<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, wak
         has_warned = true;
     };
     loop {
-        match open::<T, P>(settings.pool).await {
+        let opened = timeout(ANSWER, open::<T, P>(settings.pool));
+        let opened = opened.await.map_err(PoolError::new);
+        match opened.map_err(Error::Pool).flatten() {
             Ok(Some((mut conn, number))) => {
                 // For what came before.
                 wake.notify_one();
@@ -52,9 +60,7 @@ pub(super) async fn listen<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, wak
 }
 
 /// A connection that listens, and the table's number; `None` behind a pooler.
-async fn open<T: Claim, P: Pool>(
-    pool: &P,
-) -> Result<Option<(AsyncPgConnection, String)>, crate::claim::Error> {
+async fn open<T: Claim, P: Pool>(pool: &P) -> Result<Option<(AsyncPgConnection, String)>, Error> {
     let mut conn = pool.dedicated().await?;
     let told = conn.told_process_id().unwrap_or(0);
     let Some(number) = conn.query_text(&number::<T>(told)).await? else {
@@ -66,16 +72,27 @@ async fn open<T: Claim, P: Pool>(
 
 /// Returns `true` when the connection is lost, and `false` if it never receives notifications.
 async fn wake_until_lost(conn: &mut AsyncPgConnection, number: &str, wake: &Notify) -> bool {
-    let mut notifications = pin!(conn.notifications_stream());
+    let notifications = conn.notifications_stream();
     // The stream of a connection without a task of its own.
     if notifications.size_hint().1 == Some(0) {
         return false;
     }
+    drop(notifications);
     loop {
-        match poll_fn(|context| notifications.as_mut().poll_next(context)).await {
-            Some(Ok(notification)) if notification.payload == number => wake.notify_one(),
-            Some(Ok(_)) => {}
-            Some(Err(_)) | None => return true,
+        let next = {
+            let mut notifications = pin!(conn.notifications_stream());
+            let next = poll_fn(|context| notifications.as_mut().poll_next(context));
+            timeout(SILENCE, next).await
+        };
+        match next {
+            Ok(Some(Ok(notification))) if notification.payload == number => wake.notify_one(),
+            Ok(Some(Ok(_))) => {}
+            Ok(Some(Err(_)) | None) => return true,
+            // TCP notices a server that has gone without a word after hours.
+            Err(_) => match timeout(ANSWER, Driver::execute(conn, "SELECT")).await {
+                Ok(Ok(())) => {}
+                _ => return true,
+            },
         }
     }
 }
