@@ -373,7 +373,7 @@ async fn the_key_of_a_values_lock_never_changes() {
 
 #[derive(Queryable, Selectable, Claim)]
 #[diesel(table_name = job)]
-#[claim(ttl = "1s", run_at, per = "tenant_id", limit = 1)]
+#[claim(ttl = "3s", run_at, per = "tenant_id", limit = 1)]
 struct Brief {
     id: i64,
 }
@@ -383,12 +383,17 @@ struct Brief {
 async fn the_wait_for_the_lock_of_a_value_does_not_count() {
     let db = jobs(&[("a", 1)]).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    // Prepared, so that both statements are sent at once.
+    let job = claim::by_key::<Brief, _>(&mut conn, "worker", 1).await;
+    claim::release(&mut conn, &job.unwrap().unwrap())
+        .await
+        .unwrap();
     let lock = "SELECT pg_advisory_lock(hashtextextended('a', 'job'::regclass::oid::int8))";
     other.batch_execute(lock).await.unwrap();
     let freed = async {
         let early = "SELECT 'too early' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
              WHERE datname = current_database() AND wait_event_type = 'Lock' \
-             AND query_start < clock_timestamp() - interval '1500 milliseconds')";
+             AND query_start < clock_timestamp() - interval '3500 milliseconds')";
         db.until_empty(Duration::from_secs(60), "a wait longer than the ttl", early)
             .await;
         let unlock = "SELECT pg_advisory_unlock_all()";
