@@ -166,7 +166,7 @@ pub(super) enum Answered<T> {
     Claimed(Returned<T>),
     /// Its last attempt was over, so that it has failed instead.
     Failed,
-    /// It is claimed, and its columns are no value of the type.
+    /// It is claimed, but its columns cannot be read as the type.
     Unreadable(DieselError),
 }
 

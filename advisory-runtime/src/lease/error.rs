@@ -153,7 +153,7 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The lease is renewed on a tokio runtime with a timer, and there is no such runtime. No SQL was sent.
+    /// A lease is renewed on a tokio runtime with a timer, and the call was made outside of one. No SQL was sent.
     #[non_exhaustive]
     NoRuntime {
         /// The key pattern, or the start of the key's hash.

@@ -58,6 +58,7 @@ async fn a_running_statement_is_cancelled_first() {
     let mut job = holder(&db, "job", "").await;
     let pid = pid_of(&mut job).await;
     let running = tokio::spawn(async move {
+        // The sleep is the statement that is cancelled.
         let sql = "BEGIN; SELECT pg_advisory_xact_lock(5); SELECT pg_sleep(600)";
         drop(diesel_async::SimpleAsyncConnection::batch_execute(&mut job, sql).await);
         job

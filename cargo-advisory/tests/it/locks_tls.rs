@@ -1,7 +1,7 @@
 //! The connection is encrypted as the address says.
 //!
-//! Against a minimal server, since the tests' PostgreSQL listens only on a local socket, where there is no TLS: it
-//! refuses every session, and says whether the connection was encrypted.
+//! The server is a minimal one: the tests' PostgreSQL listens only on a local socket, where there is no TLS. It refuses
+//! every session, and says whether the connection was encrypted.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -71,6 +71,7 @@ async fn holders_that_stopped_or_work_look_as_on_the_page() {
     let stay = format!("CREATE TEMP TABLE stay AS SELECT 0 AS price; BEGIN; {LOCK}");
     does(&mut held, &stay).await;
     let running = tokio::spawn(async move {
+        // The sleep is the statement that is still running; the test terminates it.
         let sql = "UPDATE stay SET price = 1 WHERE pg_sleep(600) IS NULL";
         drop(held.batch_execute(sql).await);
     });

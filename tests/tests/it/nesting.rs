@@ -7,7 +7,7 @@ use diesel::result::Error as DieselError;
 use diesel_async::AsyncPgConnection;
 
 #[tokio::test]
-async fn a_call_inside_a_transaction_ended_by_hand_poisons_what_is_left() {
+async fn a_call_in_a_transaction_ended_by_hand_poisons_what_is_left() {
     let db = database().await;
     let mut conn = db.connect().await;
     let result = in_transaction::<(), DieselError>(&mut conn, async |conn| {

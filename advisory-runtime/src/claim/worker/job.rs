@@ -161,7 +161,7 @@ pub(super) fn label(table: &str) -> &'static str {
     label
 }
 
-/// Tells whoever operates the program.
+/// Logs a warning about a table's claims.
 pub(super) fn warn(table: &'static str, message: &fmt::Arguments<'_>) {
     #[cfg(feature = "tracing")]
     tracing::warn!(pattern = table, scope = "claim", "{message}");

@@ -88,7 +88,7 @@ async fn wake_until_lost(conn: &mut AsyncPgConnection, number: &str, wake: &Noti
             Ok(Some(Ok(notification))) if notification.payload == number => wake.notify_one(),
             Ok(Some(Ok(_))) => {}
             Ok(Some(Err(_)) | None) => return true,
-            // TCP notices a server that has gone without a word after hours.
+            // Without this, a server that vanished without closing the connection is noticed after hours, by TCP.
             Err(_) => match timeout(ANSWER, Driver::execute(conn, "SELECT")).await {
                 Ok(Ok(())) => {}
                 _ => return true,
