@@ -14,7 +14,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// One lock of an earlier site.
 struct SiteLock {
-    place: Place,
+    call_site: CallSite,
     lock: Lock,
     /// The text that every key of a pattern starts with.
     prefix: Option<String>,
@@ -29,7 +29,7 @@ struct SiteLock {
 
 /// Where a site is. Spans cannot be stored: using one after its expansion panics.
 #[derive(Clone, PartialEq, Eq)]
-struct Place {
+struct CallSite {
     // The fields that differ most often come first: a thousand sites need half a million comparisons.
     line: usize,
     column: usize,
@@ -44,13 +44,13 @@ static SITE_LOCKS: Mutex<Vec<SiteLock>> = Mutex::new(Vec::new());
 
 /// Reports the site's locks, each with this many permits, that can collide with those of an earlier site, and adds them to the table.
 pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors: &mut Errors) {
-    let Some(place) = Place::of(site.span(), site.item()) else {
+    let Some(call_site) = CallSite::of(site.span(), site.item()) else {
         return;
     };
     let name = args.name();
     let mut earlier_locks = SITE_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
     // An outer macro can expand the same tokens twice.
-    earlier_locks.retain(|earlier| earlier.place != place);
+    earlier_locks.retain(|earlier| earlier.call_site != call_site);
     for known in &site.keys {
         let Some(key) = known.key.clone() else {
             continue;
@@ -60,7 +60,7 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
             .within(site.key_space())
             .with_permits(permits.clone());
         let mut site_lock = SiteLock {
-            place: place.clone(),
+            call_site: call_site.clone(),
             lock,
             prefix,
             written: known.written.clone(),
@@ -76,12 +76,13 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
                     || can_be_equal(site_lock.prefix.as_deref(), earlier.prefix.as_deref())
             })
             .find_map(|earlier| {
-                let is_other = earlier.place.krate == place.krate && earlier.place != place;
+                let is_other =
+                    earlier.call_site.krate == call_site.krate && earlier.call_site != call_site;
                 is_other.then(|| Some((earlier, site_lock.lock.collision(&earlier.lock)?)))?
             });
         if let Some((earlier, collision)) = found {
             let form = site_lock.lock.form();
-            let is_here = |other: &&SiteLock| other.place.krate == place.krate;
+            let is_here = |other: &&SiteLock| other.call_site.krate == call_site.krate;
             let mut here = earlier_locks.iter().filter(is_here);
             if let Some(first) = here.find(|other| other.reported.as_ref() == Some(&form)) {
                 let is_same = |other: &&SiteLock| {
@@ -93,10 +94,12 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
                 earlier_locks.push(site_lock);
                 continue;
             }
-            let there = &earlier.place;
+            let there = &earlier.call_site;
             let (one, other) = (site_lock.side(), earlier.side());
             let others = earlier_locks.iter().filter(|other| {
-                other.place.krate == place.krate && other.place != place && other.place != *there
+                other.call_site.krate == call_site.krate
+                    && other.call_site != call_site
+                    && other.call_site != *there
             });
             let others = others.map(|other| &other.lock);
             let advice = advice(&collision, &one, &other, others);
@@ -121,13 +124,13 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
 /// The message for another site of a key that has collided: without proof and advice, so that many sites cost no more
 /// to read and to compile than one.
 fn repeated(first: &SiteLock, again: &SiteLock, count: usize) -> String {
-    let Place {
+    let CallSite {
         file,
         line,
         column,
         item,
         ..
-    } = &first.place;
+    } = &first.call_site;
     format!(
         "`{}` collides here too, as at {item} ({file}:{line}:{column})\n  = help: so far {count} sites have this key: change each of them as that message says",
         again.written
@@ -139,7 +142,7 @@ impl SiteLock {
         Side {
             lock: &self.lock,
             written: &self.written,
-            item: &self.place.item,
+            item: &self.call_site.item,
             word: self.word.as_deref(),
             guesses: &self.guesses,
         }
@@ -167,7 +170,7 @@ fn can_be_equal(here: Option<&str>, there: Option<&str>) -> bool {
     here[..length] == there[..length]
 }
 
-impl Place {
+impl CallSite {
     /// `None` where sites cannot be compared.
     fn of(span: Span, item: String) -> Option<Self> {
         if !is_compiler() {

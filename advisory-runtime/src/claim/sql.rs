@@ -6,10 +6,12 @@
 //!
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 
+mod end;
 pub(super) mod limit;
 #[cfg(feature = "diesel-async")]
 pub(super) mod listen;
 pub(super) mod schema;
+mod state;
 
 use super::column_type::{HolderType, Time};
 use super::table::{
@@ -20,15 +22,14 @@ use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{AstPass, Query, QueryBuilder, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Text, Untyped};
 use diesel::{Column, Expression, QueryResult, QuerySource};
+pub(crate) use end::How;
+pub(super) use state::{counts, state};
 use std::borrow::Cow;
-use std::time::Duration;
 
 const NOW: &str = "pg_catalog.clock_timestamp()";
 
 /// The message of a row whose last attempt was not ended by its worker.
 const UNENDED: &str = "the worker of the last attempt died, or its claim expired";
-/// The longest pause before another attempt.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 type UntilType<T> = <<T as Claim>::LockedUntil as Expression>::SqlType;
 type ByType<T> = <<T as Claim>::LockedBy as Expression>::SqlType;
@@ -62,17 +63,6 @@ pub(super) struct Statement<'a, T: Claim, K> {
     /// The caller's condition for rows to claim.
     condition: Option<Changes<'a>>,
     changes: Option<Changes<'a>>,
-}
-
-/// How a claim ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum How<'a> {
-    Complete,
-    Fail(&'a str),
-    /// After this pause, or after the one that follows from the attempts.
-    Retry(&'a str, Option<Duration>),
-    Release,
-    Delete,
 }
 
 /// The caller's columns to set: one of Diesel's changesets.
@@ -149,41 +139,6 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
             around(ByType::<T>::AROUND, by)
         );
         Self::new(text, key, "".into())
-    }
-
-    /// Ends a claim.
-    pub(super) fn finish(
-        locked_by: &'a str,
-        key: K,
-        how: How<'a>,
-        changes: Option<Changes<'a>>,
-    ) -> Self {
-        let names = Names::of::<T>();
-        let deletes = T::CompletedAt::DELETES && matches!(how, How::Complete);
-        if deletes || matches!(how, How::Delete) {
-            let text = names.delete::<T>();
-            return Self::new(text, key, locked_by.into());
-        }
-        let (ending, message, pause) = match how {
-            How::Complete => (T::CompletedAt::COLUMN.map(TimeColumn::set_to_now), "", None),
-            How::Fail(why) => (T::FailedAt::COLUMN.map(TimeColumn::set_to_now), why, None),
-            How::Retry(why, pause) => (Some(names.later::<T>(pause.is_some())), why, pause),
-            How::Release | How::Delete => (Some(uncounted::<T>()), "", None),
-        };
-        let why = match (how, T::ErrorMessage::COLUMN) {
-            (How::Fail(_) | How::Retry(..), Some(column)) => format!(", {} = \0m", quoted(column)),
-            _ => String::new(),
-        };
-        let (by, ending) = (quoted(T::LockedBy::NAME), ending.unwrap_or_default());
-        let set = set_until::<T>("NULL");
-        let text = names.change::<T>(&format!("{set}, {by} = NULL{ending}{why}\0c"));
-        let pause = pause.unwrap_or_default().min(LONGEST_PAUSE).as_millis();
-        Self {
-            message,
-            pause: i64::try_from(pause).unwrap_or(i64::MAX),
-            changes,
-            ..Self::new(text, key, locked_by.into())
-        }
     }
 }
 
@@ -268,38 +223,6 @@ impl Names {
             literal(T::LockedUntil::NAME)
         );
         around(UntilType::<T>::AROUND, &until)
-    }
-
-    /// What a failed attempt sets: the time of the next one, or the time of the failure if there is none.
-    fn later<T: Claim>(&self, is_given: bool) -> String {
-        let is_last = is_last::<T>();
-        let at_last = T::FailedAt::COLUMN.zip(is_last.as_ref());
-        let failed = at_last.map(|(column, is_last)| {
-            let now = around(column.around, NOW);
-            format!(
-                ", {} = CASE WHEN {is_last} THEN {now} END",
-                quoted(column.name)
-            )
-        });
-        let pause = if is_given {
-            "CAST(\0p AS pg_catalog.float8)".to_owned()
-        } else {
-            backoff::<T>()
-        };
-        let run = T::RunAt::COLUMN.map(|column| {
-            let time = format!(
-                "{NOW} OPERATOR(pg_catalog.+) ({pause} OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))"
-            );
-            let (time, name) = (around(column.around, &time), quoted(column.name));
-            match &is_last {
-                Some(is_last) => {
-                    let unchanged = self.column(column.name);
-                    format!(", {name} = CASE WHEN {is_last} THEN {unchanged} ELSE {time} END")
-                }
-                None => format!(", {name} = {time}"),
-            }
-        });
-        failed.unwrap_or_default() + &run.unwrap_or_default()
     }
 
     /// The beginning of the `WITH` that locks the rows. The commit waits for the disk: a claim lost in a crash would be held twice,
@@ -447,32 +370,11 @@ impl Names {
     fn change<T: Claim>(&self, set: &str) -> String {
         self.update::<T>(&self.held::<T>("NO KEY UPDATE"), set) + &Self::still_held::<T>()
     }
-
-    /// Deletes the row of a held claim.
-    fn delete<T: Claim>(&self) -> String {
-        let keys = (0..T::Key::NAMES.len()).map(|nth| format!("advisory_claim.key_{nth}"));
-        format!(
-            "{}) DELETE FROM {} USING advisory_claim WHERE {}{}",
-            self.held::<T>("UPDATE"),
-            self.table,
-            self.is_key::<T>(&keys.collect::<Vec<_>>().join(",")),
-            Self::still_held::<T>()
-        )
-    }
 }
 
 /// The beginning of what an `UPDATE` sets.
 fn set_until<T: Claim>(value: &str) -> String {
     format!("{} = {value}", quoted(T::LockedUntil::NAME))
-}
-
-/// How many rows of the table are in each state.
-pub(super) fn counts<T: Claim>() -> String {
-    format!(
-        "SELECT state, pg_catalog.count(*) FROM (SELECT {} AS state FROM {}) AS advisory_claim GROUP BY state",
-        state::<T>(),
-        table::<T>()
-    )
 }
 
 /// Whether the row has no attempt left, by the count before this statement.
@@ -481,33 +383,6 @@ fn is_last<T: Claim>() -> Option<String> {
     Some(format!(
         "advisory_claim.attempts OPERATOR(pg_catalog.>=) {most}"
     ))
-}
-
-/// Takes back the attempt that the claim has counted.
-fn uncounted<T: Claim>() -> String {
-    let counted = T::Attempts::COLUMN.map(|(column, _)| {
-        format!(
-            ", {} = GREATEST(advisory_claim.attempts OPERATOR(pg_catalog.-) 1,0)",
-            quoted(column)
-        )
-    });
-    counted.unwrap_or_default()
-}
-
-/// The pause after a failed attempt in milliseconds: it doubles, and then a random half of it is taken off, so that jobs which failed
-/// together do not return together. All operators that are written `OPERATOR(…)` have one precedence.
-fn backoff<T: Claim>() -> String {
-    let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE).as_millis());
-    let doubled = if T::Attempts::COLUMN.is_some() {
-        "pg_catalog.power(2,LEAST(GREATEST(advisory_claim.attempts OPERATOR(pg_catalog.-) 1,0),40))"
-    } else {
-        "1"
-    };
-    format!(
-        "LEAST(CAST({first} AS pg_catalog.float8) OPERATOR(pg_catalog.*) {doubled},CAST({longest} AS pg_catalog.float8)) \
-         OPERATOR(pg_catalog.*) (CAST(1 AS pg_catalog.float8) OPERATOR(pg_catalog.-) \
-         (pg_catalog.random() OPERATOR(pg_catalog./) CAST(2 AS pg_catalog.float8)))"
-    )
 }
 
 pub(super) fn quoted(name: &str) -> String {
@@ -571,35 +446,6 @@ fn joined(order: &[[String; 2]]) -> String {
 
 fn order<T: Claim>(column: impl Fn(&str) -> String) -> String {
     joined(&order_columns::<T>(column))
-}
-
-/// The name of a row's state.
-pub(super) fn state<T: Claim>() -> String {
-    let names = Names::of::<T>();
-    let terminal = [
-        (T::CompletedAt::COLUMN, "completed"),
-        (T::FailedAt::COLUMN, "failed"),
-    ];
-    let terminal = terminal.into_iter().filter_map(|(column, state)| {
-        let column = names.column(column?.name);
-        Some(format!(" WHEN {column} IS NOT NULL THEN '{state}'"))
-    });
-    let waiting = T::RunAt::COLUMN.map(|column| {
-        let (run_at, now) = (names.column(column.name), around(column.around, NOW));
-        let is_later = format!("{run_at} OPERATOR(pg_catalog.>) {now}");
-        let is_retried = T::Attempts::COLUMN.map(|(attempts, _)| {
-            let attempts = names.column(attempts);
-            format!(" WHEN {is_later} AND {attempts} OPERATOR(pg_catalog.>) 0 THEN 'retrying'")
-        });
-        is_retried.unwrap_or_default() + &format!(" WHEN {is_later} THEN 'scheduled'")
-    });
-    format!(
-        "CASE{} WHEN {until} OPERATOR(pg_catalog.>) {now} THEN 'running' WHEN {until} IS NOT NULL THEN 'expired'{} ELSE 'available' END",
-        terminal.collect::<String>(),
-        waiting.unwrap_or_default(),
-        until = names.until,
-        now = now_of_until::<T>()
-    )
 }
 
 /// What the index for [`Statement::next`] contains; `None` if the primary key is enough.

@@ -16,7 +16,12 @@ pub(crate) async fn begin<O: ?Sized, D: Driver>(
     accessor: ConnAccessor<O, D>,
     request: Request,
 ) -> Result<LockGuard<'_, O, D>, Error> {
-    let mut guard = LockGuard::new(owner, accessor, Way::Transaction, request);
+    let call = Call::new(accessor(owner), Way::Transaction, request);
+    let mut guard = LockGuard {
+        owner,
+        accessor,
+        call,
+    };
     let (conn, call) = guard.parts();
     take_recorded(conn, call).await.map(|()| guard)
 }
@@ -27,7 +32,12 @@ pub(crate) async fn acquire<O: ?Sized, D: Driver>(
     accessor: ConnAccessor<O, D>,
     request: Request,
 ) -> Result<LockGuard<'_, O, D>, Error> {
-    let mut guard = LockGuard::new(owner, accessor, Way::Session, request);
+    let call = Call::new(accessor(owner), Way::Session, request);
+    let mut guard = LockGuard {
+        owner,
+        accessor,
+        call,
+    };
     let (conn, call) = guard.parts();
     take_recorded(conn, call).await.map(|()| guard)
 }
@@ -61,7 +71,12 @@ pub(crate) async fn lock<O: ?Sized, D: Driver>(
 ) -> Result<LockInfo<D>, Error> {
     let within = Way::Within(NonZeroU32::MIN);
     let mut telemetry = request.telemetry(within.scope());
-    let mut guard = LockGuard::new(owner, accessor, within, request);
+    let call = Call::new(accessor(owner), within, request);
+    let mut guard = LockGuard {
+        owner,
+        accessor,
+        call,
+    };
     let (conn, call) = guard.parts();
     let locked = take(conn, call).await.map(|()| call.info());
     match &locked {

@@ -1,13 +1,11 @@
 //! One locked call: its request, its state, and what it sends on the connection that it is given. It keeps no connection.
 
 use super::lock_info::LockInfo;
-use super::way::{AcquireSql, TryQuery, Way, session};
+use super::way::{Way, session};
 use crate::driver::{Driver, Unfinished};
-use crate::error::{BusyLock, LockName, is_interrupted};
+use crate::error::{BusyLock, LockName};
 use crate::observe::Telemetry;
-use crate::sql::try_lock::TryLock;
 use crate::{Error, Isolation, Key, Request, Wait, debug};
-use diesel::QueryResult;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -53,8 +51,9 @@ pub(super) enum Phase {
 }
 
 impl Call {
-    /// A call on the connection at this address.
-    pub(super) fn new(address: usize, way: Way, request: Request) -> Self {
+    /// A call on this connection that has sent nothing.
+    pub(super) fn new<D>(conn: &mut D, way: Way, request: Request) -> Self {
+        let address = std::ptr::from_mut(conn).addr();
         let needs_session = way == Way::Session || request.isolation != Isolation::ReadCommitted;
         let checks = debug::Checks::new(address, &request, needs_session);
         let started = Instant::now();
@@ -150,79 +149,11 @@ impl Call {
         }
     }
 
-    /// Asks for the locks, and measures the wait. Returns whether they were taken. The outer error is the message's, the inner one the
-    /// query's.
-    pub(super) async fn send<D: Driver>(
-        &mut self,
-        conn: &mut D,
-        acquisition: AcquireSql,
-    ) -> QueryResult<QueryResult<bool>> {
-        self.phase = Phase::Open;
-        let AcquireSql { message, try_query } = acquisition;
-        let sent = match try_query {
-            None => conn.execute(&message).await.map(|()| Ok(true)),
-            Some(try_query) => Box::pin(self.send_try(conn, &message, &try_query)).await,
-        };
-        self.record_time();
-        sent
-    }
-
-    /// As [`send`](Self::send) for a query alone.
-    pub(super) async fn try_lock<D: Driver>(
-        &mut self,
-        conn: &mut D,
-        query: TryLock,
-    ) -> QueryResult<Option<bool>> {
-        self.phase = Phase::Open;
-        let answer = conn.try_lock(query).await;
-        self.record_time();
-        query.is_taken(answer?.as_deref())
-    }
-
-    fn record_time(&mut self) {
+    /// The answer to the request for the locks has arrived.
+    pub(super) fn record_time(&mut self) {
         let acquired = Instant::now();
         self.timing.acquired = acquired;
         self.timing.waited = acquired.duration_since(self.timing.started) + self.request.queued;
-    }
-
-    async fn send_try<D: Driver>(
-        &mut self,
-        conn: &mut D,
-        message: &str,
-        try_query: &TryQuery,
-    ) -> QueryResult<QueryResult<bool>> {
-        let source = match conn.execute_and_query(message, &try_query.sql).await? {
-            Ok(rows) => {
-                if rows == 0
-                    && let Some(undo) = try_query.undo_miss()
-                    && let Err(error) = conn.execute(&undo).await
-                {
-                    // The transaction may still be open, with some of several keys.
-                    self.abandon(conn);
-                    return Err(error);
-                }
-                return Ok(Ok(self.record_answer(rows)));
-            }
-            Err(source) => source,
-        };
-        // Behind a pooler that does not track prepared statements, the statement's name can be taken (42P05), or the statement can be
-        // gone before it is executed (26000).
-        if is_interrupted(&source)
-            && let Some(undo) = &try_query.undo
-            && conn.execute(undo).await.is_ok()
-        {
-            let asked = conn.execute(&try_query.by_text(message)).await;
-            return Ok(asked.map(|()| true));
-        }
-        Ok(Err(source))
-    }
-
-    /// Whether a query with this many rows has taken the locks. With permits, the number of rows is the position of the one taken.
-    fn record_answer(&mut self, rows: usize) -> bool {
-        let last = rows.checked_sub(1);
-        let permit = last.and_then(|last| self.request.permits.get(last));
-        self.permit = permit.copied();
-        last.is_some()
     }
 
     /// Restores the session's own timeouts, and releases session-level locks: in this order, so that no statement comes behind the

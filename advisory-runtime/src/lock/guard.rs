@@ -6,11 +6,10 @@
 use super::body::Run;
 use super::call::Call;
 use super::lock_info::LockInfo;
-use super::way::Way;
 use crate::driver::Driver;
 use crate::error::LockName;
 use crate::holding::{Handle, Proof};
-use crate::{DeclaredLocks, Error, Mode, Request};
+use crate::{DeclaredLocks, Error, Mode};
 #[cfg(feature = "postgres")]
 use diesel::pg::PgConnection;
 #[cfg(feature = "diesel-async")]
@@ -38,27 +37,12 @@ pub struct LockGuard<
     #[cfg(feature = "diesel-async")] D: Driver = AsyncPgConnection,
     #[cfg(not(feature = "diesel-async"))] D: Driver,
 > {
-    owner: &'o mut O,
-    accessor: ConnAccessor<O, D>,
+    pub(super) owner: &'o mut O,
+    pub(super) accessor: ConnAccessor<O, D>,
     pub(super) call: Call,
 }
 
-impl<'o, O: ?Sized, D: Driver> LockGuard<'o, O, D> {
-    /// Nothing is held yet.
-    pub(super) fn new(
-        owner: &'o mut O,
-        accessor: ConnAccessor<O, D>,
-        way: Way,
-        request: Request,
-    ) -> Self {
-        let address = std::ptr::from_mut(accessor(owner)).addr();
-        Self {
-            owner,
-            accessor,
-            call: Call::new(address, way, request),
-        }
-    }
-
+impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
     /// The connection that holds the lock, or the value that contains it.
     pub fn conn(&mut self) -> &mut O {
         self.owner

@@ -104,11 +104,11 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
     /// Nothing is held yet.
     fn new(connection: C, accessor: ConnAccessor<C, D>, request: Request) -> Self {
         let mut connection = Box::new(connection);
-        let address = std::ptr::from_mut(accessor(&mut *connection)).addr();
+        let call = Call::new(accessor(&mut connection), Way::Session, request);
         Self {
             connection: Some(connection),
             accessor,
-            call: Call::new(address, Way::Session, request),
+            call,
         }
     }
 

@@ -59,7 +59,12 @@ impl PoolPoll {
         owner: &'o mut O,
         accessor: ConnAccessor<O, D>,
     ) -> Result<Option<LockGuard<'o, O, D>>, Error> {
-        let mut guard = LockGuard::new(owner, accessor, self.way, self.next());
+        let call = Call::new(accessor(owner), self.way, self.next());
+        let mut guard = LockGuard {
+            owner,
+            accessor,
+            call,
+        };
         let (conn, call) = guard.parts();
         let is_held = self.attempt_call(conn, call).await?;
         Ok(is_held.then_some(guard))

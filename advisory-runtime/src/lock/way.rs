@@ -12,7 +12,6 @@ mod transaction;
 use super::call::Call;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::{Error, sql};
-pub(super) use message::{AcquireSql, TryQuery};
 use std::num::NonZeroU32;
 
 /// A way of holding locks.

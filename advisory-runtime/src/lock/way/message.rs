@@ -1,9 +1,12 @@
-//! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
+//! The messages that acquire locks: builds one of statements and columns, sends it, and reads whether the locks were taken.
 
-use crate::error::Marker;
+use crate::driver::Driver;
+use crate::error::{Marker, is_interrupted};
+use crate::lock::call::{Call, Phase};
 use crate::request::Scope;
 use crate::sql::{Arguments, IsBackend, lock_function, try_function};
 use crate::{Key, Request, Wait, query_comment};
+use diesel::QueryResult;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -322,20 +325,20 @@ fn milliseconds(duration: Duration) -> i32 {
 
 /// What acquires locks: a message, and for a try a query.
 #[derive(Debug)]
-pub(in crate::lock) struct AcquireSql {
+pub(super) struct AcquireSql {
     /// Waits for the locks, or prepares for the query; can be empty.
-    pub(in crate::lock) message: Cow<'static, str>,
+    pub(super) message: Cow<'static, str>,
     /// For a try.
-    pub(in crate::lock) try_query: Option<TryQuery>,
+    pub(super) try_query: Option<TryQuery>,
 }
 
 /// A query that takes locks without waiting, as a prepared statement, so that a miss does not write an error into the server's
 /// log. It returns a row if it took them.
 #[derive(Debug)]
-pub(in crate::lock) struct TryQuery {
-    pub(in crate::lock) sql: String,
+pub(super) struct TryQuery {
+    pub(super) sql: String,
     /// Undoes the message in front of it.
-    pub(in crate::lock) undo: Option<Cow<'static, str>>,
+    pub(super) undo: Option<Cow<'static, str>>,
 }
 
 impl TryQuery {
@@ -347,7 +350,7 @@ impl TryQuery {
 
     /// The message and the query as one text, which fails with [`Marker::NotAvailable`] if a key is held. For a server that
     /// could not prepare the query: behind a pooler that does not track prepared statements, its name can be taken.
-    pub(in crate::lock) fn by_text(&self, message: &str) -> String {
+    fn by_text(&self, message: &str) -> String {
         let (comment, select) = self.split();
         let missed = Marker::NotAvailable.text();
         format!(
@@ -357,7 +360,7 @@ impl TryQuery {
 
     /// Undoes the message after a miss. Comments repeat the lock's name and its first keys: as the session's last query they show what a
     /// call that polls waits for.
-    pub(in crate::lock) fn undo_miss(&self) -> Option<String> {
+    fn undo_miss(&self) -> Option<String> {
         let undo = self.undo.as_deref()?;
         let (comment, select) = self.split();
         let mut ends = select.match_indices(')').map(|(end, _)| end);
@@ -369,6 +372,62 @@ impl TryQuery {
 
 /// How many keys a missed try shows at most.
 const KEYS_SHOWN: usize = 8;
+
+impl AcquireSql {
+    /// Asks for the locks, and measures the wait. Returns whether they were taken. The outer error is the message's, the inner one the
+    /// query's.
+    pub(super) async fn send<D: Driver>(
+        self,
+        conn: &mut D,
+        call: &mut Call,
+    ) -> QueryResult<QueryResult<bool>> {
+        call.phase = Phase::Open;
+        let Self { message, try_query } = self;
+        let sent = match try_query {
+            None => conn.execute(&message).await.map(|()| Ok(true)),
+            Some(try_query) => Box::pin(try_query.send(&message, conn, call)).await,
+        };
+        call.record_time();
+        sent
+    }
+}
+
+impl TryQuery {
+    async fn send<D: Driver>(
+        &self,
+        message: &str,
+        conn: &mut D,
+        call: &mut Call,
+    ) -> QueryResult<QueryResult<bool>> {
+        let source = match conn.execute_and_query(message, &self.sql).await? {
+            Ok(rows) => {
+                if rows == 0
+                    && let Some(undo) = self.undo_miss()
+                    && let Err(error) = conn.execute(&undo).await
+                {
+                    // The transaction may still be open, with some of several keys.
+                    call.abandon(conn);
+                    return Err(error);
+                }
+                // With permits, the number of rows is the position of the one taken.
+                let last = rows.checked_sub(1);
+                call.permit = last.and_then(|last| call.request.permits.get(last).copied());
+                return Ok(Ok(last.is_some()));
+            }
+            Err(source) => source,
+        };
+        // Behind a pooler that does not track prepared statements, the statement's name can be taken (42P05), or the statement can be
+        // gone before it is executed (26000).
+        if is_interrupted(&source)
+            && let Some(undo) = &self.undo
+            && conn.execute(undo).await.is_ok()
+        {
+            let asked = conn.execute(&self.by_text(message)).await;
+            return Ok(asked.map(|()| true));
+        }
+        Ok(Err(source))
+    }
+}
 
 impl From<String> for AcquireSql {
     fn from(message: String) -> Self {

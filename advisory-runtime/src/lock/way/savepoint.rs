@@ -157,7 +157,10 @@ pub(super) async fn try_lock<D: Driver>(
     if !debug::is_open(conn).await {
         return Box::pin(lock(conn, call, outer)).await;
     }
-    match call.try_lock(conn, query).await {
+    call.phase = Phase::Open;
+    let answer = conn.try_lock(query).await;
+    call.record_time();
+    match answer.and_then(|answer| query.is_taken(answer.as_deref())) {
         Ok(None) => return Box::pin(lock(conn, call, outer)).await,
         Ok(Some(is_taken)) => {
             call.phase = Phase::Idle;
@@ -215,7 +218,7 @@ async fn acquire_under<D: Driver>(
     ask: Ask,
     snapshot: Snapshot,
 ) -> Result<(), Error> {
-    let sent = call.send(conn, ask(outer, &call.request, snapshot)).await;
+    let sent = ask(outer, &call.request, snapshot).send(conn, call).await;
     match sent {
         Ok(Ok(true)) => Ok(()),
         sent => Err(Box::pin(refused(conn, call, outer, sent)).await),

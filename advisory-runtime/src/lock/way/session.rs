@@ -210,8 +210,8 @@ async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
     call.phase = Phase::Open;
     prepare(conn, call).await?;
     let (around, process) = (around(call), call.process);
-    match call
-        .send(conn, message(&call.request, around, process))
+    match message(&call.request, around, process)
+        .send(conn, call)
         .await
     {
         Ok(Ok(true)) if call.budget() != Wait::Never => match (around, call.request.max_hold) {

@@ -99,7 +99,7 @@ async fn begin_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Erro
     if call.budget() == Wait::Never {
         return begin_try(conn, call).await;
     }
-    match call.send(conn, message(&call.request, call.process)).await {
+    match message(&call.request, call.process).send(conn, call).await {
         Ok(_) => Ok(()),
         Err(source) => Err(refused(conn, call, source).await),
     }
@@ -112,7 +112,7 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
     if let Err(source) = conn.execute(&check).await {
         return Err(refused(conn, call, source).await);
     }
-    let source = match call.send(conn, message(&call.request, call.process)).await {
+    let source = match message(&call.request, call.process).send(conn, call).await {
         Ok(Ok(false)) => return Err(refusal::missed(conn, call, Ok(()))),
         Ok(Ok(true)) => match open(conn, call).await {
             Ok(()) => return Ok(()),

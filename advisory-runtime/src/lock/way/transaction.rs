@@ -57,7 +57,7 @@ const COMMIT: &str = "SAVEPOINT advisory_alive;COMMIT";
 const SAVEPOINT: &str = "SAVEPOINT advisory_alive";
 
 pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    match call.send(conn, message(&call.request)).await {
+    match message(&call.request).send(conn, call).await {
         Ok(Ok(true)) => Ok(()),
         // Rare paths are boxed, so that a call's future is only as large as the common path needs.
         sent => Err(Box::pin(refused(conn, call, sent)).await),
