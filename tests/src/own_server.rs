@@ -138,6 +138,25 @@ impl OwnServer {
         self.control(vec!["promote".to_owned()]).await;
     }
 
+    /// Stops it, and makes it a standby of another one that was promoted meanwhile: what only it has is given up. `false` if the server
+    /// came without `pg_rewind`. It needs `wal_log_hints`.
+    ///
+    /// # Panics
+    ///
+    /// If it does not stop or start.
+    pub async fn rejoin(&self, primary: &Self) -> bool {
+        if !self.0.has("pg_rewind") {
+            return false;
+        }
+        self.stop("fast").await;
+        let (server, primary) = (Arc::clone(&self.0), primary.file(""));
+        if let Err(error) = blocking(move || server.rewind(&primary)).await {
+            panic!("{error}");
+        }
+        self.start_again().await;
+        true
+    }
+
     async fn control(&self, arguments: Vec<String>) {
         let server = Arc::clone(&self.0);
         let done = blocking(move || {

@@ -189,25 +189,60 @@ impl Server {
 
     /// Runs an action of `pg_ctl` on our own server.
     pub(crate) fn control(&self, arguments: &[&str]) -> Result<(), HarnessError> {
+        let log = self.file("log")?;
+        let log = log.to_string_lossy();
+        let options = ["-l", &log, "-w", "-t", "60"];
+        self.run("pg_ctl", &[&options, arguments].concat())
+    }
+
+    /// Whether the server came with this program.
+    pub(crate) fn has(&self, program: &str) -> bool {
+        let own = self.own.as_ref();
+        own.is_some_and(|own| own.binaries.bin.join(program).exists())
+    }
+
+    /// Runs one of the server's programs on the data of our own server.
+    pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> Result<(), HarnessError> {
         let Some(own) = &self.own else {
             return Err(HarnessError::new("the server is not our own"));
         };
-        let folder = Path::new(own.lifeline.folder());
-        let mut control = own.account.command(own.binaries.bin.join("pg_ctl"));
+        let mut run = own.account.command(own.binaries.bin.join(program));
         if let Some(lib) = &own.binaries.lib {
-            control.env("LD_LIBRARY_PATH", lib);
+            run.env("LD_LIBRARY_PATH", lib);
         }
         // The processes that it starts would keep a pipe open.
-        control.stdout(Stdio::null()).stderr(Stdio::null());
-        control.arg("-D").arg(folder.join("data"));
-        control.arg("-l").arg(folder.join("log"));
-        let status = control.args(["-w", "-t", "60"]).args(arguments).status();
+        run.stdout(Stdio::null()).stderr(Stdio::null());
+        let data = Path::new(own.lifeline.folder()).join("data");
+        let status = run.arg("-D").arg(data).args(arguments).status();
         match status {
             Ok(status) if status.success() => Ok(()),
             other => Err(HarnessError::new(format!(
-                "pg_ctl {arguments:?}: {other:?}"
+                "{program} {arguments:?}: {other:?}"
             ))),
         }
+    }
+
+    /// Makes our own server, which is stopped, a standby of another one that was promoted meanwhile: what only it has is given up.
+    pub(crate) fn rewind(&self, primary: &Path) -> Result<(), HarnessError> {
+        let primary = format!("host={} user=postgres dbname=postgres", primary.display());
+        let settings = self.read("data/postgresql.conf")?;
+        self.run(
+            "pg_rewind",
+            &["--no-sync", &format!("--source-server={primary}")],
+        )?;
+        let write = |name: &str, text: String| {
+            let file = self.file(name)?;
+            fs::write(&file, text)
+                .map_err(|error| HarnessError::new(format!("{}: {error}", file.display())))
+        };
+        // The other server's settings came with its files.
+        write("data/postgresql.conf", settings)?;
+        let own = self.read("data/postgresql.auto.conf")?;
+        write(
+            "data/postgresql.auto.conf",
+            format!("{own}primary_conninfo = '{primary}'\n"),
+        )?;
+        self.note_standby()
     }
 }
 

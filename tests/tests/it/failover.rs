@@ -2,30 +2,27 @@
 
 use crate::bookings::book;
 use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Error, Lease, Leases, Request, Table, lead_until};
+use advisory_runtime::lease::{Lease, Request, Table};
 use advisory_runtime::{Error as LockError, Wait};
 use advisory_tests::{OwnServer, left_out, owns_server};
 use diesel::sql_types::BigInt;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-const GENEROUS: Duration = Duration::from_secs(60);
+pub(crate) const GENEROUS: Duration = Duration::from_secs(60);
 
 /// The bits of a token below those of its timeline.
 const BITS: u32 = 40;
 
-fn timeline_of(token: i64) -> i64 {
+pub(crate) fn timeline_of(token: i64) -> i64 {
     token >> BITS
 }
 
-async fn primary() -> Option<OwnServer> {
+pub(crate) async fn primary() -> Option<OwnServer> {
     if !owns_server() {
         left_out("failover", "the server is not our own");
         return None;
@@ -36,17 +33,17 @@ async fn primary() -> Option<OwnServer> {
     Some(server)
 }
 
-async fn connect(server: &OwnServer) -> AsyncPgConnection {
+pub(crate) async fn connect(server: &OwnServer) -> AsyncPgConnection {
     AsyncPgConnection::establish(server.url()).await.unwrap()
 }
 
-async fn number(conn: &mut AsyncPgConnection, sql: &str) -> i64 {
+pub(crate) async fn number(conn: &mut AsyncPgConnection, sql: &str) -> i64 {
     let asked = diesel::dsl::sql::<BigInt>(sql).get_result(conn).await;
     asked.unwrap()
 }
 
 /// Asks until the condition holds.
-async fn until(conn: &mut AsyncPgConnection, condition: &str) {
+pub(crate) async fn until(conn: &mut AsyncPgConnection, condition: &str) {
     let since = Instant::now();
     while number(conn, &format!("SELECT count(*) WHERE {condition}")).await == 0 {
         assert!(since.elapsed() < GENEROUS, "{condition}");
@@ -55,7 +52,7 @@ async fn until(conn: &mut AsyncPgConnection, condition: &str) {
 }
 
 /// The standby has what was committed until now, and gets nothing of what comes later.
-async fn cut_off(primary: &OwnServer, standby: &OwnServer) {
+pub(crate) async fn cut_off(primary: &OwnServer, standby: &OwnServer) {
     let (mut from, mut to) = (connect(primary).await, connect(standby).await);
     // A release is not flushed to the disk by its own commit, and not sent before that.
     let flush = "SELECT pg_logical_emit_message(true, '', '')";
@@ -83,7 +80,7 @@ async fn grant(conn: &mut AsyncPgConnection, text: &str) -> Lease {
 }
 
 /// A grant that is released at once.
-async fn token(conn: &mut AsyncPgConnection, text: &str) -> i64 {
+pub(crate) async fn token(conn: &mut AsyncPgConnection, text: &str) -> i64 {
     let lease = grant(conn, text).await;
     assert!(Table::new().release(conn, &lease).await.unwrap());
     lease.token().get()
@@ -133,7 +130,7 @@ async fn tokens_grow_across_failovers_that_lose_grants() {
 }
 
 /// Connects to whichever server is the primary, as soon as there is one.
-async fn reconnect(url: &str) -> AsyncPgConnection {
+pub(crate) async fn reconnect(url: &str) -> AsyncPgConnection {
     let since = Instant::now();
     loop {
         if let Ok(conn) = AsyncPgConnection::establish(url).await {
@@ -145,7 +142,7 @@ async fn reconnect(url: &str) -> AsyncPgConnection {
 }
 
 /// Both servers in the URL, and only the one that writes is wanted.
-fn both(first: &OwnServer, second: &OwnServer) -> String {
+pub(crate) fn either(first: &OwnServer, second: &OwnServer) -> String {
     let folder = |server: &OwnServer| {
         let folder = server.file("");
         folder.to_string_lossy().trim_end_matches('/').to_owned()
@@ -185,7 +182,7 @@ async fn no_booking_is_lost_or_made_twice_by_a_synchronous_failover() {
         .unwrap();
     let standby = follow_synchronously(&primary).await;
     // A standby's synchrony is the primary's affair: the promoted one must not wait for another.
-    let url = both(&primary, &standby);
+    let url = either(&primary, &standby);
     let (next, booked) = (
         Arc::new(AtomicI64::new(0)),
         Arc::new(Mutex::new(BTreeSet::new())),
@@ -276,72 +273,4 @@ async fn an_asynchronous_failover_loses_whole_transactions() {
     assert_eq!(number(&mut conn, halves).await, 0);
     assert!(book(&mut conn, 20, "after").await.unwrap());
     assert!(!book(&mut conn, 19, "after").await.unwrap());
-}
-
-/// The new primary does not know the term, and storage that only compares tokens has one leader for each.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_is_followed_by_one_with_a_larger_token() {
-    let Some(primary) = primary().await else {
-        return;
-    };
-    let standby = primary.follow().await;
-    cut_off(&primary, &standby).await;
-    let url = both(&primary, &standby);
-    let stored = Arc::new(Mutex::new((0, Vec::new())));
-    let (led, stop) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
-    let mut campaigns = JoinSet::new();
-    for candidate in 0..2 {
-        let (url, stored) = (url.clone(), Arc::clone(&stored));
-        let (led, stop) = (Arc::clone(&led), Arc::clone(&stop));
-        campaigns.spawn(async move {
-            let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
-            let leases = Leases::new(Pool::builder(manager).max_size(2).build().unwrap());
-            let shutdown = async {
-                let mut tick = tokio::time::interval(Duration::from_millis(5));
-                while !AtomicBool::load(&stop, Ordering::Relaxed) {
-                    tick.tick().await;
-                }
-            };
-            let request = Request::text("leader").ttl(Duration::from_secs(2));
-            lead_until(&leases, request, shutdown, |lease| {
-                let (stored, led) = (&stored, &led);
-                async move {
-                    let mut tick = tokio::time::interval(Duration::from_millis(2));
-                    loop {
-                        tick.tick().await;
-                        // Storage that only compares tokens.
-                        let mut stored = stored.lock().unwrap();
-                        let token = lease.token().get();
-                        if token >= stored.0 {
-                            stored.0 = token;
-                            stored.1.push((token, candidate));
-                        }
-                        led.notify_one();
-                    }
-                }
-            })
-            .await
-            .map_err(|error: Error| error)
-        });
-    }
-    led.notified().await;
-    let first = stored.lock().unwrap().0;
-    assert_eq!(timeline_of(first), 1);
-    primary.stop("immediate").await;
-    standby.promote().await;
-    let since = Instant::now();
-    while stored.lock().unwrap().0 == first {
-        led.notified().await;
-        assert!(since.elapsed() < GENEROUS);
-    }
-    stop.store(true, Ordering::Relaxed);
-    for ended in campaigns.join_all().await {
-        ended.unwrap();
-    }
-    let stored = stored.lock().unwrap();
-    assert_eq!(timeline_of(stored.0), 2);
-    // A token is one leader's.
-    let leaders: BTreeSet<_> = stored.1.iter().collect();
-    let tokens: BTreeSet<_> = leaders.iter().map(|(token, _)| token).collect();
-    assert_eq!(leaders.len(), tokens.len());
 }

@@ -1,0 +1,84 @@
+//! Session-level locks, pools and migrations when the primary dies under them.
+
+use crate::failover::{GENEROUS, connect, either, number, primary, until};
+use crate::migrations::{GATE, MIGRATIONS, NAMES};
+use advisory_runtime::{Error, migrations, session};
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use std::time::Instant;
+
+const ROOM: i64 = 7;
+
+const WAITS: &str = "EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)";
+
+#[tokio::test]
+async fn a_session_lock_ends_with_its_primary() {
+    let Some(primary) = primary().await else {
+        return;
+    };
+    let standby = primary.follow().await;
+    let url = either(&primary, &standby);
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
+    let pool = Pool::builder(manager).max_size(3).build().unwrap();
+    let holder = session::acquire_from(&pool, ROOM).await.unwrap();
+    // One more is idle in the pool.
+    drop((pool.get().await.unwrap(), pool.get().await.unwrap()));
+    let waiting = tokio::spawn({
+        let mut conn = connect(&primary).await;
+        async move { session::acquire(&mut conn, ROOM).await.map(|_| ()) }
+    });
+    until(&mut connect(&primary).await, WAITS).await;
+    primary.stop("immediate").await;
+    let waited = waiting.await.unwrap();
+    assert!(matches!(waited, Err(Error::Database(_))), "{waited:?}");
+    // Nobody is told that the lock was held to the end.
+    let ended = holder.finish(Ok::<_, Error>(())).await.map(|_| ());
+    assert!(matches!(ended, Err(Error::LockLost { .. })), "{ended:?}");
+    // Without a primary there is no lock.
+    let refused = session::acquire_from(&pool, ROOM).await.map(|_| ());
+    assert!(matches!(refused, Err(Error::Pool(_))), "{refused:?}");
+    standby.promote().await;
+    // The pool has replaced every connection.
+    let mut guards = Vec::new();
+    for key in [ROOM, ROOM + 1, ROOM + 2] {
+        guards.push(session::acquire_from(&pool, key).await.unwrap());
+    }
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
+    assert_eq!(number(&mut connect(&standby).await, locks).await, 3);
+    for guard in guards {
+        drop(guard.finish(Ok::<_, Error>(())).await.unwrap());
+    }
+    assert_eq!(number(&mut connect(&standby).await, locks).await, 0);
+}
+
+/// The first migration is under way when the primary dies.
+#[tokio::test]
+async fn migrations_resume_on_the_new_primary() {
+    let Some(primary) = primary().await else {
+        return;
+    };
+    let standby = primary.follow().await;
+    let url = either(&primary, &standby);
+    let gate = session::acquire_owned(connect(&primary).await, GATE).await;
+    let run = tokio::spawn({
+        let url = url.clone();
+        async move { migrations::run(&url, MIGRATIONS).await }
+    });
+    until(&mut connect(&primary).await, WAITS).await;
+    primary.stop("immediate").await;
+    let error = run.await.unwrap().unwrap_err();
+    assert!(error.applied().is_empty(), "{error}");
+    drop(gate);
+    standby.promote().await;
+    let since = Instant::now();
+    let report = migrations::run(&url, MIGRATIONS).await.unwrap();
+    assert!(since.elapsed() < GENEROUS);
+    assert_eq!(report.applied, NAMES);
+    let again = migrations::run(&url, MIGRATIONS).await.unwrap();
+    assert!(again.applied.is_empty());
+    let mut conn = connect(&standby).await;
+    conn.batch_execute("SELECT FROM __diesel_schema_migrations")
+        .await
+        .unwrap();
+}
