@@ -10,6 +10,7 @@ pub(crate) mod lock;
 pub(crate) mod pattern;
 pub(crate) mod value;
 
+use crate::attribute::Attribute;
 use crate::errors::Errors;
 use crate::tokens::{is_punct, split_at_commas};
 use argument::{Known, name_of, set, value_of};
@@ -169,6 +170,16 @@ impl SiteArgs {
             }
             "crate" => set(&mut self.krate, name, Some(value), errors),
             _ => read(name, value, errors),
+        }
+    }
+}
+
+impl Attribute {
+    /// The names of its arguments.
+    pub(crate) const fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Lock => &lock::NAMES,
+            Self::Lease => &lease::NAMES,
         }
     }
 }

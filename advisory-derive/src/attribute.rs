@@ -1,4 +1,4 @@
-//! The two attributes: a lock and a lease, each with its arguments.
+//! The two attributes: a lock and a lease.
 
 /// Which of the two a function has.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,13 +24,6 @@ impl Attribute {
         }
     }
 
-    pub(crate) const fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Lock => &LOCK,
-            Self::Lease => &LEASE,
-        }
-    }
-
     pub(crate) const fn other(self) -> Self {
         match self {
             Self::Lock => Self::Lease,
@@ -38,50 +31,3 @@ impl Attribute {
         }
     }
 }
-
-const LOCK: [&str; 26] = [
-    "key",
-    "keys",
-    "with",
-    "scope",
-    "mode",
-    "wait",
-    "poll",
-    "poll_max",
-    "permits",
-    "on_held",
-    "err",
-    "max_hold",
-    "isolation",
-    "nested",
-    "queue",
-    "handle",
-    "pool",
-    "conn",
-    "derivation",
-    "max_keys",
-    "allow_ambiguous",
-    "name",
-    "component",
-    "guards",
-    "allow_overlap",
-    "crate",
-];
-
-const LEASE: [&str; 15] = [
-    "key",
-    "with",
-    "name",
-    "pool",
-    "ttl",
-    "renew",
-    "keep",
-    "wait",
-    "on_held",
-    "on_done",
-    "handle",
-    "err",
-    "component",
-    "allow_overlap",
-    "crate",
-];

@@ -1,6 +1,6 @@
 //! The error of a locked call, and what the errors of all products share.
 
-mod busy;
+mod busy_lock;
 mod classify;
 mod diesel_error;
 mod fallible;
@@ -9,7 +9,7 @@ mod message;
 mod pool_error;
 mod product;
 
-pub use busy::BusyLock;
+pub use busy_lock::BusyLock;
 pub(crate) use classify::{
     Marker, is_connection_lost, is_deadlock, is_interrupted, is_same_answer,
     may_be_outside_transaction,

@@ -3,6 +3,7 @@
 //! `call` has the request and the state of one call, and `guard` and `owned` a connection with its call. `begin` and `finish` are what
 //! every call goes through, and `way` has a file for each way of holding a lock.
 
+mod abandon;
 mod begin;
 mod body;
 mod call;

@@ -11,6 +11,25 @@ use crate::errors::Errors;
 use crate::tokens::{first_span, ungrouped};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
+/// Every argument. Each is read below, or in `call.rs` or `args.rs` if a lock has it too.
+pub(super) const NAMES: [&str; 15] = [
+    "key",
+    "with",
+    "name",
+    "pool",
+    "ttl",
+    "renew",
+    "keep",
+    "wait",
+    "on_held",
+    "on_done",
+    "handle",
+    "err",
+    "component",
+    "allow_overlap",
+    "crate",
+];
+
 /// The arguments that only a lease has, as written. `None` is "not given".
 #[derive(Default)]
 pub(crate) struct LeaseArgs {

@@ -13,6 +13,36 @@ use advisory_pattern::{Derivation, Permits};
 use proc_macro2::{Ident, TokenStream};
 use syn::{LitInt, LitStr};
 
+/// Every argument. Each is read below, or in `call.rs` or `args.rs` if a lease has it too.
+pub(super) const NAMES: [&str; 26] = [
+    "key",
+    "keys",
+    "with",
+    "scope",
+    "mode",
+    "wait",
+    "poll",
+    "poll_max",
+    "permits",
+    "on_held",
+    "err",
+    "max_hold",
+    "isolation",
+    "nested",
+    "queue",
+    "handle",
+    "pool",
+    "conn",
+    "derivation",
+    "max_keys",
+    "allow_ambiguous",
+    "name",
+    "component",
+    "guards",
+    "allow_overlap",
+    "crate",
+];
+
 /// How many locks a call may take by default: all sessions of the server share its lock table.
 const MAX_KEYS: usize = 64;
 

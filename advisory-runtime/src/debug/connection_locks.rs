@@ -95,7 +95,7 @@ impl CallLocks {
     }
 
     /// The call is over, and the transaction around it keeps them.
-    pub(crate) fn leave(&mut self, outer: NonZeroU32) {
+    pub(crate) fn hand_to_transaction(&mut self, outer: NonZeroU32) {
         if let Some(entered) = self.0.take() {
             for entry in connections().entry(entered.address).or_default() {
                 // What was left to a savepoint of the body's own may be gone with it, and stays doubtful.

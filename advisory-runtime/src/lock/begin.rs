@@ -113,7 +113,7 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
         }
         Way::Within(outer) | Way::Try(outer) => {
             call.checks.held(Some(inside(Some(outer))), permit);
-            call.checks.locks.leave(outer);
+            call.checks.locks.hand_to_transaction(outer);
             return Ok(());
         }
         Way::Transaction | Way::Strict | Way::Savepoint(_) => {}

@@ -2,7 +2,6 @@
 
 use super::lock_info::LockInfo;
 use super::way::{Way, session};
-use crate::driver::{Driver, Unfinished};
 use crate::error::{BusyLock, LockName};
 use crate::observe::Telemetry;
 use crate::{Error, Isolation, Key, Request, Wait, debug};
@@ -125,7 +124,7 @@ impl Call {
         })
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn has_outlasted_max_hold(&self) -> bool {
         self.request
             .max_hold
             .is_some_and(|max_hold| self.timing.acquired.elapsed() > max_hold)
@@ -168,32 +167,6 @@ impl Call {
             Some(restore) => format!("{restore};{release}"),
             None => release,
         }
-    }
-
-    /// Leaves the call where it is: if it has not ended, it is abandoned.
-    pub(super) fn leave<D: Driver>(&mut self, conn: &mut D) {
-        if self.phase != Phase::Idle {
-            self.abandon(conn);
-        }
-    }
-
-    /// Leaves the call before its end. See [`Driver::abandon`].
-    pub(super) fn abandon<D: Driver>(&mut self, conn: &mut D) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        let release = (self.way == Way::Session).then(|| self.release_message());
-        conn.abandon(&Unfinished {
-            outer: self.outer,
-            release: release.as_deref(),
-            is_cancellable: phase == Phase::Open,
-        });
-    }
-
-    /// Closes the connection, and waits until the locks are released, for a second at most.
-    pub(super) async fn close<D: Driver>(&mut self, conn: &mut D) {
-        self.checks.stop_waiting();
-        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        conn.close(phase == Phase::Open);
-        conn.wait_until_closed().await;
     }
 
     /// What is left of the wait for the server.

@@ -52,11 +52,11 @@ async fn finish_inner<D: Driver>(conn: &mut D, call: &mut Call, is_ok: bool) -> 
             Ok(())
         };
     }
-    let is_over = is_ok && call.is_over();
+    let is_late = is_ok && call.has_outlasted_max_hold();
     call.phase = Phase::Finishing;
-    let outcome = way::finish(conn, call, is_ok && !is_over).await;
+    let outcome = way::finish(conn, call, is_ok && !is_late).await;
     call.phase = Phase::Idle;
-    if is_over {
+    if is_late {
         return Err(call.hold_exceeded());
     }
     if is_ok { outcome } else { Ok(()) }
@@ -103,7 +103,7 @@ fn unbalanced(
 ) -> Error {
     let lock = call.lock();
     match (now, lost) {
-        (_, Some(_)) if call.is_over() => call.hold_exceeded(),
+        (_, Some(_)) if call.has_outlasted_max_hold() => call.hold_exceeded(),
         // What the body has committed stays committed.
         (Err(source), lost) if call.way == Way::Session => {
             let source = Some(lost.unwrap_or(source));

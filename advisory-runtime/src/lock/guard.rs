@@ -151,7 +151,7 @@ impl<O: ?Sized> LockGuard<'_, O, PgConnection> {
 impl<O: ?Sized, D: Driver> Drop for LockGuard<'_, O, D> {
     fn drop(&mut self) {
         let (conn, call) = self.parts();
-        call.leave(conn);
+        call.abandon_unless_ended(conn);
     }
 }
 

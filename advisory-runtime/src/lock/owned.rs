@@ -133,7 +133,7 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
     /// The connection; a call that has not ended is abandoned.
     fn into_connection(mut self) -> C {
         let (conn, call) = self.parts();
-        call.leave(conn);
+        call.abandon_unless_ended(conn);
         match self.connection.take() {
             Some(connection) => *connection,
             None => unreachable!("{TAKEN}"),
@@ -298,7 +298,7 @@ impl<C> OwnedLockGuard<C, PgConnection> {
 impl<C, D: Driver> Drop for OwnedLockGuard<C, D> {
     fn drop(&mut self) {
         if let Some(connection) = &mut self.connection {
-            self.call.leave((self.accessor)(connection));
+            self.call.abandon_unless_ended((self.accessor)(connection));
         }
     }
 }

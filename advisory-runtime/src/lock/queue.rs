@@ -29,7 +29,7 @@ pub struct Turn(#[expect(dead_code, reason = "held, not read")] Vec<One>);
 
 #[derive(Debug)]
 struct One {
-    /// Dropped before `places`: the permit is given back before the call leaves the queue.
+    /// Dropped before `line`: the next call gets its turn before this one leaves the queue.
     _turn: OwnedMutexGuard<()>,
     line: QueueSlot,
 }

@@ -1,7 +1,8 @@
 //! The ways of holding locks: in a transaction of the call's own, at READ COMMITTED or stricter; under a savepoint; for the session.
 //!
-//! Each has a file: the SQL that it sends, how it ends, and how a refusal is read. `message` is the builder that they share.
+//! Each has a file: the SQL that it sends, how it ends, and how a refusal is read. They share `message`, the builder, and `acquire_sql`, which sends what acquires.
 
+mod acquire_sql;
 mod message;
 pub(super) mod refusal;
 mod savepoint;

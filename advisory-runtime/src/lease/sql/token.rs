@@ -1,7 +1,7 @@
 //! The number that a grant draws: its fencing token, which is larger than that of any earlier grant.
 //!
-//! **Why a later grant has the larger token.** Each grant locks its key (`$7`, until its transaction ends) before it draws from the
-//! sequence, so two grants of one key draw one after the other. Without the lock, a session could draw a number, be stopped, and
+//! **Why a later grant has the larger token.** Each grant locks its key until its transaction ends (a take-over, which is of a key with a
+//! row, locks that row) before it draws from the sequence, so two grants of one key draw one after the other. Without the lock, a session could draw a number, be stopped, and
 //! insert it after a larger one.
 //!
 //! A sequence can be set back, and logical replication copies rows without it. So a token is always larger than the one in the key's

@@ -3,7 +3,8 @@
 //! The savepoint has its own name. Diesel's savepoints stay behind when it rolls back to them, so rolling back to a name of Diesel's
 //! could silently undo the caller's work.
 
-use super::message::{AcquireSql, Lasts, LockTimeout, Message, TryQuery, XACT_TIMEOUTS};
+use super::acquire_sql::{AcquireSql, TryQuery};
+use super::message::{Lasts, LockTimeout, Message, XACT_TIMEOUTS};
 use super::refusal;
 use crate::driver::{Driver, can_be_of_a_process, mark_transaction_closed};
 use crate::error::{Marker, is_connection_lost};
@@ -29,7 +30,7 @@ enum Snapshot {
 }
 
 /// Sets the savepoint and takes the keys, or asks for them.
-fn message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
+fn acquire_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
     let mut message = open_message(outer, request, snapshot);
     let try_query = if request.budget() == Wait::Never {
         if request.max_hold.is_some() {
@@ -50,10 +51,10 @@ fn message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireS
     }
 }
 
-/// As [`message`] for a lock without a body. A message that waits also releases the savepoint, so that the outer transaction holds the
+/// As [`acquire_sql`] for a lock without a body. A message that waits also releases the savepoint, so that the outer transaction holds the
 /// keys.
-fn lock_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
-    let mut acquisition = message(outer, request, snapshot);
+fn lock_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
+    let mut acquisition = acquire_sql(outer, request, snapshot);
     if acquisition.try_query.is_none() {
         let message = acquisition.message.to_mut();
         message.push(';');
@@ -121,7 +122,7 @@ pub(super) async fn begin<D: Driver>(
     call: &mut Call,
     outer: NonZeroU32,
 ) -> Result<(), Error> {
-    acquire(conn, call, outer, message).await
+    acquire(conn, call, outer, acquire_sql).await
 }
 
 /// Takes the keys for the outer transaction, without a body.
@@ -130,7 +131,7 @@ pub(super) async fn lock<D: Driver>(
     call: &mut Call,
     outer: NonZeroU32,
 ) -> Result<(), Error> {
-    acquire(conn, call, outer, lock_message).await?;
+    acquire(conn, call, outer, lock_sql).await?;
     if call.budget() == Wait::Never {
         let release = release_message(outer, false);
         let released = conn.execute(&release).await;
@@ -285,7 +286,7 @@ pub(super) async fn release<D: Driver>(
     match conn.execute(&message).await {
         Ok(()) => {
             mark_transaction_closed(conn, Some(outer));
-            call.checks.locks.leave(outer);
+            call.checks.locks.hand_to_transaction(outer);
             Ok(())
         }
         Err(source) => Err(Box::pin(release_refused(conn, call, outer, source, false)).await),

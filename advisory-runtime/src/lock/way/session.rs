@@ -1,8 +1,7 @@
 //! Session-level locks: the SQL that takes and releases them, and how a refusal is read.
 
-use super::message::{
-    AcquireSql, CLIENT_CHECK, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message, TryQuery,
-};
+use super::acquire_sql::{AcquireSql, TryQuery};
+use super::message::{CLIENT_CHECK, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message};
 use super::refusal::{self, State};
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
@@ -37,7 +36,7 @@ const fn around(call: &Call) -> Around {
 /// back to it releases no session-level lock. It also undoes settings: there, [`bound_message`] follows in a message of its own.
 ///
 /// It fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the backend.
-fn message(request: &Request, around: Around, process: Option<i32>) -> AcquireSql {
+fn acquire_sql(request: &Request, around: Around, process: Option<i32>) -> AcquireSql {
     if request.budget() == Wait::Never {
         let is_test = around == Around::TestTransaction;
         return AcquireSql {
@@ -210,7 +209,7 @@ async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
     call.phase = Phase::Open;
     prepare(conn, call).await?;
     let (around, process) = (around(call), call.process);
-    match message(&call.request, around, process)
+    match acquire_sql(&call.request, around, process)
         .send(conn, call)
         .await
     {

@@ -3,7 +3,8 @@
 //! The snapshot of such a transaction is that of its first statement, taken before that statement waits. So the wait comes before
 //! the transaction: the session takes the keys, and hands them over to the transaction that follows, which ends as any other.
 
-use super::message::{AcquireSql, Lasts, LockTimeout, Message, TryQuery};
+use super::acquire_sql::{AcquireSql, TryQuery};
+use super::message::{Lasts, LockTimeout, Message};
 use super::refusal::{self, State};
 use super::session::{check_none, select_pooler_check};
 use super::transaction::BEGIN;
@@ -21,7 +22,7 @@ use diesel::result::Error as DieselError;
 /// session: if the wait is refused, the session holds none of them.
 ///
 /// It fails with [`Marker::PooledSession`](crate::error::Marker::PooledSession), and takes nothing, if `process` is not the backend.
-fn message(request: &Request, process: Option<i32>) -> AcquireSql {
+fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     if request.budget() == Wait::Never {
         return AcquireSql {
             message: "".into(),
@@ -99,7 +100,10 @@ async fn begin_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Erro
     if call.budget() == Wait::Never {
         return begin_try(conn, call).await;
     }
-    match message(&call.request, call.process).send(conn, call).await {
+    match acquire_sql(&call.request, call.process)
+        .send(conn, call)
+        .await
+    {
         Ok(_) => Ok(()),
         Err(source) => Err(refused(conn, call, source).await),
     }
@@ -112,7 +116,10 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
     if let Err(source) = conn.execute(&check).await {
         return Err(refused(conn, call, source).await);
     }
-    let source = match message(&call.request, call.process).send(conn, call).await {
+    let source = match acquire_sql(&call.request, call.process)
+        .send(conn, call)
+        .await
+    {
         Ok(Ok(false)) => return Err(refusal::missed(conn, call, Ok(()))),
         Ok(Ok(true)) => match open(conn, call).await {
             Ok(()) => return Ok(()),

@@ -1,6 +1,7 @@
 //! Transaction-level locks outside of a transaction, at READ COMMITTED: the SQL, how a refusal is read, and the commit.
 
-use super::message::{AcquireSql, Lasts, LockTimeout, Message, TryQuery};
+use super::acquire_sql::{AcquireSql, TryQuery};
+use super::message::{Lasts, LockTimeout, Message};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{
@@ -15,7 +16,7 @@ use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 
 /// Names the level, since a role can have another default. `NOT DEFERRABLE` is refused (25001) inside a transaction that has run a
-/// query: one that Diesel does not know of, and of which this message must not become part.
+/// query. Diesel does not know of that transaction, and this message must not become part of it.
 const SET_LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
 
 /// The same for a transaction that begins before its lock.
@@ -28,7 +29,7 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRA
 /// anything else in that statement would read from a snapshot taken before the wait.
 ///
 /// A try asks inside the transaction, so that a miss is not an error.
-fn message(request: &Request) -> AcquireSql {
+fn acquire_sql(request: &Request) -> AcquireSql {
     if request.budget() == Wait::Never {
         return AcquireSql {
             message: Message::bounded(BEGIN, request),
@@ -57,7 +58,7 @@ const COMMIT: &str = "SAVEPOINT advisory_alive;COMMIT";
 const SAVEPOINT: &str = "SAVEPOINT advisory_alive";
 
 pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    match message(&call.request).send(conn, call).await {
+    match acquire_sql(&call.request).send(conn, call).await {
         Ok(Ok(true)) => Ok(()),
         // Rare paths are boxed, so that a call's future is only as large as the common path needs.
         sent => Err(Box::pin(refused(conn, call, sent)).await),
@@ -147,7 +148,7 @@ async fn commit_refused<D: Driver>(
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMIT, message};
+    use super::{COMMIT, acquire_sql};
     use crate::Request;
     use advisory_pattern::Derivation;
 
@@ -161,7 +162,10 @@ mod tests {
         });
         let key = Derivation::Sha256.key("room:7");
         let request = Request::one("room:<room>", key.into());
-        let sent = [message(&request).message.into_owned(), COMMIT.to_owned()];
+        let sent = [
+            acquire_sql(&request).message.into_owned(),
+            COMMIT.to_owned(),
+        ];
         let sent = sent.map(|sent| sent.replace(' ', ""));
         assert_eq!(shown.collect::<Vec<_>>(), sent);
     }
