@@ -269,9 +269,13 @@ impl Request {
     /// | under a session-level lock, in a statement | the end of that statement | the start of its transaction |
     ///
     /// The call sets `idle_in_transaction_session_timeout`, `transaction_timeout` (17) and, for session-level locks,
-    /// `idle_session_timeout`. It keeps a shorter value that the session has. On a Linux server it also sets
-    /// `client_connection_check_interval`, unless the session has a value: while a statement runs, in the wait or under the lock, a
-    /// killed client is noticed within a second. All of them are restored when the lock is released.
+    /// `idle_session_timeout`. Where the server can, it also sets `client_connection_check_interval`: while a statement runs, in the wait
+    /// or under the lock, a killed client is noticed within a second. All of them are restored when the lock is released.
+    ///
+    /// In a transaction of its own, the call's values replace the session's, also shorter ones, to the end of that transaction; but a
+    /// `transaction_timeout` that the session has stays, and from PostgreSQL 17 on counts instead of the one of the table. In a
+    /// transaction that was open before the call, and under a session-level lock, a shorter value of the session stays, and so does any
+    /// `client_connection_check_interval`.
     ///
     /// A statement that never ends is not bounded before 17, nor in a transaction that was open before the call: set
     /// `statement_timeout`.

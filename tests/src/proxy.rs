@@ -81,7 +81,7 @@ struct Seen {
     round_trips: usize,
     cancel_requests: usize,
     queries: Vec<String>,
-    fault: Option<Fault>,
+    faults: Vec<Fault>,
 }
 
 /// What happens to the next message that contains `text`.
@@ -221,7 +221,7 @@ impl Proxy {
 
     fn fail(&self, text: &str, kind: FaultKind) {
         let text = text.to_owned();
-        self.record.seen().fault = Some(Fault { text, kind });
+        self.record.seen().faults.push(Fault { text, kind });
     }
 
     /// Cuts every open connection, at any point; new ones are accepted.

@@ -3,6 +3,7 @@
 //! Each has a file: the SQL that it sends, how it ends, and how a refusal is read. They share `message`, the builder, and `acquire_sql`, which sends what acquires.
 
 mod acquire_sql;
+mod client_check;
 mod message;
 pub(super) mod refusal;
 mod savepoint;
@@ -42,8 +43,17 @@ impl Way {
     }
 }
 
-/// Sends what acquires the locks, once.
+/// Sends what acquires the locks, once; again for a server that has not the check which `max_hold` sets.
 pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    match acquire_once(conn, call).await {
+        Err(error) if Box::pin(client_check::is_refused(conn, call, &error)).await => {
+            Box::pin(acquire_once(conn, call)).await
+        }
+        acquired => acquired,
+    }
+}
+
+async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     // The rarer ways are boxed, so that a call's future is only as large as the common ones need.
     match call.way {
         Way::Transaction => transaction::begin(conn, call).await,

@@ -183,8 +183,9 @@ impl Record {
         let query = wire::simple_query(message);
         let is_check = query.as_deref().is_some_and(is_debug_check);
         seen.queries.extend(query.filter(|_| !is_check));
-        let is_meant = |fault: &mut Fault| wire::contains(message, &fault.text);
-        let fault = seen.fault.take_if(is_meant).map(|fault| fault.kind);
+        let is_meant = |fault: &Fault| wire::contains(message, &fault.text);
+        let meant = seen.faults.iter().position(is_meant);
+        let fault = meant.map(|nth| seen.faults.remove(nth).kind);
         match fault {
             Some(FaultKind::CutBefore) => return fault,
             Some(FaultKind::CutAfter) => exchange.until_cut = Some(exchange.owed.len()),

@@ -3,7 +3,7 @@
 use crate::bookings::{database, execute};
 use crate::waits::setting;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
-use advisory_tests::{Database, left_out};
+use advisory_tests::{Database, Proxy, left_out};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
 
@@ -36,9 +36,10 @@ async fn has(db: &Database, name: &str) -> bool {
         == 1
 }
 
-/// The bound is 20 seconds, and one second more for the server.
+/// The bound is 20 seconds, and one second more for the server. In a transaction of its own a call replaces what the session has, except
+/// for a `transaction_timeout`, which is running already.
 #[tokio::test]
-async fn the_shorter_of_the_sessions_and_the_calls_timeout_applies() {
+async fn the_calls_timeouts_apply_and_the_sessions_come_back() {
     let db = database().await;
     for (own, during) in [("0", "21s"), ("9s", "9s"), ("1h", "21s")] {
         let mut conn = db.connect().await;
@@ -58,13 +59,11 @@ async fn the_shorter_of_the_sessions_and_the_calls_timeout_applies() {
                 let mut held = xact::begin(&mut conn, request.clone().isolation(isolation))
                     .await
                     .unwrap();
-                for name in &TIMEOUTS[..2] {
+                let running = if own == "0" { "21s" } else { own };
+                for (name, during) in TIMEOUTS.into_iter().zip(["21s", running]) {
                     if has(&db, name).await {
-                        assert_eq!(
-                            setting(held.conn(), name).await,
-                            during,
-                            "{name} {isolation:?} {wait:?}"
-                        );
+                        let now = setting(held.conn(), name).await;
+                        assert_eq!(now, during, "{name} {isolation:?} {wait:?}");
                     }
                 }
                 let inside = settings(held.conn()).await;
@@ -184,4 +183,44 @@ async fn the_client_check_lasts_as_long_as_a_session_level_lock() {
             }
         }
     }
+}
+
+/// Such as one on Windows. The process knows it from then on, so this test has one of its own.
+#[tokio::test]
+async fn a_server_that_refuses_the_client_check_is_asked_without_it() {
+    const TEST: &str = "ADVISORY_TEST_OF_THIS_PROCESS";
+    if std::env::var_os(TEST).is_none() {
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        alone.args([
+            "--exact",
+            "hold_settings::a_server_that_refuses_the_client_check_is_asked_without_it",
+        ]);
+        let ended = tokio::task::spawn_blocking(move || alone.env(TEST, "1").status());
+        assert!(ended.await.unwrap().unwrap().success());
+        return;
+    }
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
+        let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+        let request = Request::new(7).max_hold(AN_HOUR).isolation(isolation);
+        // A refusal that does not come back is none.
+        proxy.cancel("SET LOCAL client_connection_check_interval");
+        let error = xact::begin(&mut conn, request).await.unwrap_err();
+        assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
+    }
+    proxy.cancel("SET LOCAL client_connection_check_interval");
+    proxy.cancel("set_config('client_connection_check_interval'");
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
+        for wait in [Wait::Session, Wait::Never] {
+            let request = Request::new(7).max_hold(AN_HOUR).wait(wait);
+            let held = xact::begin(&mut conn, request.isolation(isolation)).await;
+            let mut held = held.unwrap();
+            assert_eq!(setting(held.conn(), CHECK).await, "0");
+            assert_eq!(setting(held.conn(), TIMEOUTS[0]).await, "3601s");
+            held.finish(Ok::<_, Error>(())).await.unwrap();
+        }
+    }
+    db.until_quiet().await;
 }

@@ -1,7 +1,8 @@
 //! Session-level locks: the SQL that takes and releases them, and how a refusal is read.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
-use super::message::{CLIENT_CHECK, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message};
+use super::client_check::CLIENT_CHECK;
+use super::message::{KEYS_PER_STATEMENT, Lasts, LockTimeout, Message};
 use super::refusal::{self, State};
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};

@@ -4,7 +4,7 @@
 //! the transaction: the session takes the keys, and hands them over to the transaction that follows, which ends as any other.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
-use super::message::{Lasts, LockTimeout, Message};
+use super::message::{LockTimeout, Message};
 use super::refusal::{self, State};
 use super::session::{check_none, select_pooler_check};
 use super::transaction::BEGIN;
@@ -35,9 +35,7 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     let mut message = Message::new(request);
     message.statement(BEGIN);
     select_pooler_check(&mut message, process);
-    if request.max_hold.is_some() {
-        message.select_client_check(Lasts::Transaction);
-    }
+    message.set_client_check(request);
     message.select_locks(request, Scope::Xact, LockTimeout::Leave, None);
     let lock = lock_function(Scope::Session, request.mode);
     message.select_each(request, lock, None);
@@ -71,17 +69,12 @@ fn push_transaction(message: &mut Message, request: &Request, process: Option<i3
         Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE",
         Isolation::ReadCommitted => BEGIN,
     });
-    if request.max_hold.is_some() {
-        message.select_client_check(Lasts::Transaction);
-    }
+    message.set_client_check(request);
     // The session holds the keys, so this does not wait.
     let lock = lock_function(Scope::Xact, request.mode);
     message.select_each(request, lock, process);
     message.select_each(request, unlock_function(request.mode), None);
-    if request.max_hold.is_some() {
-        message.select();
-        message.push_xact_timeouts(request);
-    }
+    message.set_xact_timeouts(request);
 }
 
 pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {

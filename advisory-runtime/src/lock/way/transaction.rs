@@ -1,7 +1,7 @@
 //! Transaction-level locks outside of a transaction, at READ COMMITTED: the SQL, how a refusal is read, and the commit.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
-use super::message::{Lasts, LockTimeout, Message};
+use super::message::{LockTimeout, Message};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{
@@ -41,11 +41,9 @@ fn acquire_sql(request: &Request) -> AcquireSql {
     }
     let mut message = Message::new(request);
     message.statement(SET_LEVEL);
-    if request.max_hold.is_some() {
-        message.select_client_check(Lasts::Transaction);
-    }
+    message.set_client_check(request);
     message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);
-    message.push_xact_timeouts(request);
+    message.set_xact_timeouts(request);
     message.statement("BEGIN");
     message.finish().into()
 }
