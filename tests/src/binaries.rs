@@ -41,6 +41,16 @@ const PLACES: &[(&str, &str, &str)] = &[
 const PLAIN: &[&str] = &["/usr/bin", "/usr/local/bin"];
 
 impl Binaries {
+    /// A program beside `pg_ctl`; beside what that is a link to, if it is not there itself.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        let program = self.bin.join(name);
+        let linked = self.bin.join("pg_ctl").canonicalize();
+        match linked {
+            Ok(linked) if !program.exists() => linked.with_file_name(name),
+            _ => program,
+        }
+    }
+
     /// The programs in `bin`, if they are all there, of a supported version, and `account` can run them.
     pub(crate) fn at(bin: &Path, lib: Option<&Path>, account: Account) -> Option<Self> {
         if !["initdb", "pg_ctl", "postgres"]

@@ -198,7 +198,7 @@ impl Server {
     /// Whether the server came with this program.
     pub(crate) fn has(&self, program: &str) -> bool {
         let own = self.own.as_ref();
-        own.is_some_and(|own| own.binaries.bin.join(program).exists())
+        own.is_some_and(|own| own.binaries.program(program).exists())
     }
 
     /// Runs one of the server's programs on the data of our own server.
@@ -206,7 +206,7 @@ impl Server {
         let Some(own) = &self.own else {
             return Err(HarnessError::new("the server is not our own"));
         };
-        let mut run = own.account.command(own.binaries.bin.join(program));
+        let mut run = own.account.command(own.binaries.program(program));
         if let Some(lib) = &own.binaries.lib {
             run.env("LD_LIBRARY_PATH", lib);
         }

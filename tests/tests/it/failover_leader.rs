@@ -17,8 +17,8 @@ const TTL: Duration = Duration::from_secs(2);
 
 /// Storage that only compares tokens.
 #[derive(Default)]
-struct Store {
-    largest: i64,
+pub(crate) struct Store {
+    pub(crate) largest: i64,
     refused: BTreeMap<i64, usize>,
     /// Who wrote under a token, and when last.
     written: BTreeMap<i64, (usize, Instant)>,
@@ -40,7 +40,7 @@ impl Store {
     }
 }
 
-struct Campaigns {
+pub(crate) struct Campaigns {
     store: Arc<Mutex<Store>>,
     wrote: Arc<Notify>,
     stop: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ struct Campaigns {
 
 impl Campaigns {
     /// Each candidate leads on the primary that its address finds, and writes to the store and, fenced, to the table `work`.
-    fn start(urls: [String; 2]) -> Self {
+    pub(crate) fn start(urls: [String; 2]) -> Self {
         let mut campaigns = Self {
             store: Arc::default(),
             wrote: Arc::default(),
@@ -67,7 +67,7 @@ impl Campaigns {
     }
 
     /// Waits until the store is as asked.
-    async fn until<T>(&self, mut is_so: impl FnMut(&Store) -> Option<T>) -> T {
+    pub(crate) async fn until<T>(&self, mut is_so: impl FnMut(&Store) -> Option<T>) -> T {
         let since = Instant::now();
         loop {
             if let Some(found) = is_so(&self.store.lock().unwrap()) {
@@ -78,7 +78,7 @@ impl Campaigns {
         }
     }
 
-    async fn end(self) -> Store {
+    pub(crate) async fn end(self) -> Store {
         self.stop.store(true, Ordering::Relaxed);
         for ended in self.tasks.join_all().await {
             ended.unwrap();
@@ -133,11 +133,11 @@ async fn write_fenced(url: &str, lease: &Lease) -> Result<(), Error> {
     .await
 }
 
-const WORK: &str =
+pub(crate) const WORK: &str =
     "CREATE TABLE work (token int8 NOT NULL, number int8 GENERATED ALWAYS AS IDENTITY)";
 
 /// How often the token grew, and how often it fell, in the order of the writes.
-const ORDER: [&str; 2] = [
+pub(crate) const ORDER: [&str; 2] = [
     "SELECT count(DISTINCT token) FROM work",
     "SELECT count(*) FROM work AS a JOIN work AS b ON b.number > a.number AND b.token < a.token",
 ];

@@ -1,7 +1,7 @@
 //! An old primary that comes back as a standby, and is promoted once more.
 
 use crate::bookings::book;
-use crate::failover::{connect, cut_off, number, primary, timeline_of, token, until};
+use crate::failover::{BOOKING, connect, cut_off, number, primary, timeline_of, token, until};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Error as LockError;
 use advisory_runtime::lease::{Request, Table};
@@ -14,9 +14,7 @@ async fn a_primary_that_comes_back_has_lost_only_what_it_did_alone() {
         return;
     };
     let mut conn = connect(&first).await;
-    conn.batch_execute("CREATE TABLE booking (room int8 NOT NULL, guest text NOT NULL)")
-        .await
-        .unwrap();
+    conn.batch_execute(BOOKING).await.unwrap();
     conn.batch_execute("ALTER SYSTEM SET wal_log_hints = on")
         .await
         .unwrap();

@@ -65,6 +65,7 @@ mod every_poll_pools;
 mod every_poll_rows;
 mod failover;
 mod failover_leader;
+mod failover_managed;
 mod failover_rejoined;
 mod failover_sessions;
 mod foreign_transaction;
