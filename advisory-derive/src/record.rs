@@ -2,10 +2,11 @@
 
 use crate::args::SiteArgs;
 use crate::args::duration::Duration;
+use crate::claim::row::Row;
 use crate::site_facts::SiteFacts;
-use advisory_pattern::{MODULE_PATH, Permits, Record, encode_key};
+use advisory_pattern::{ClaimRecord, MODULE_PATH, Permits, Record, claim_column, encode_key};
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
-use quote::quote_spanned;
+use quote::{ToTokens, quote_spanned};
 use syn::LitStr;
 
 /// In characters: the purpose has to fit a table's cell, and a record's length is limited.
@@ -82,6 +83,39 @@ pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
     let (before, after) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
     let rest = Literal::usize_unsuffixed(before.len() + after.len());
     quote_spanned!(here=> #krate::__private::record!(#rest #before #after);)
+}
+
+/// The item with the record of a claim, for a place where the types of its columns are in scope.
+pub(crate) fn emit_claim(
+    row: &Row<'_>,
+    columns: &[(&str, TokenStream)],
+    private: &TokenStream,
+) -> TokenStream {
+    let here = Span::mixed_site();
+    let (file, line) = place(row.input.ident.span());
+    let slim = cfg!(feature = "slim-inventory");
+    let text = |tokens: &TokenStream| tokens.to_string().replace(' ', "");
+    let head = row.input.attrs.iter().map(ToTokens::to_token_stream);
+    let record = ClaimRecord {
+        table: text(&row.table),
+        columns: Vec::new(),
+        ttl: time(row.args.ttl.as_ref()),
+        renew: time(row.args.renew.as_ref()),
+        limit: row.args.limit.as_ref().map(text),
+        max_attempts: row.args.max_attempts.as_ref().map(text),
+        purpose: purpose(&head.collect()).filter(|_| !slim),
+        module: MODULE_PATH.to_owned(),
+        row: row.input.ident.to_string(),
+        file: if slim { String::new() } else { file },
+        line: if slim { 0 } else { line },
+        krate: env("CARGO_PKG_NAME"),
+        version: env("CARGO_PKG_VERSION"),
+    };
+    let encoded = record.encode();
+    let (before, behind) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
+    let arguments = columns.iter().map(|(argument, _)| claim_column(argument));
+    let columns = columns.iter().map(|(_, column)| column);
+    quote_spanned!(here=> #private::claim::record!(#before #behind #(#arguments #columns,)*);)
 }
 
 /// The first line of the doc comment among a function's or a type's attributes.

@@ -28,6 +28,16 @@ pub use std::{boxed::Box, string::String, vec::Vec};
 #[macro_export]
 macro_rules! __record {
     ($rest:literal $before:literal $behind:literal) => {
+        $crate::__record!(@
+            $rest + $crate::__private::core::module_path!().len(),
+            $crate::__private::bytes($crate::__private::core::concat!(
+                $before,
+                $crate::__private::core::module_path!(),
+                $behind
+            ))
+        );
+    };
+    (@ $length:expr, $bytes:expr) => {
         const _: () = {
             #[used]
             #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__advisory"))]
@@ -36,12 +46,32 @@ macro_rules! __record {
                 not(any(target_vendor = "apple", windows)),
                 unsafe(link_section = ".advisory")
             )]
-            static RECORD: [u8; $rest + $crate::__private::core::module_path!().len()] =
-                $crate::__private::bytes($crate::__private::core::concat!(
-                    $before,
-                    $crate::__private::core::module_path!(),
-                    $behind
-                ));
+            static RECORD: [u8; $length] = $bytes;
+        };
+    };
+}
+
+/// The record of a claim in the program: as that of a lock site, with the names of the columns that the table has behind the module's
+/// path. Only the compiler knows them.
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __claim_record {
+    ($before:literal $behind:literal $($argument:literal $column:ty,)*) => {
+        const _: () = {
+            const TEXTS: &[&str] = &[
+                $before,
+                $crate::__private::core::module_path!(),
+                $(
+                    $crate::__private::claim::if_column::<$column>($argument),
+                    $crate::__private::claim::column_name::<$column>(),
+                )*
+                $behind,
+            ];
+            $crate::__record!(@
+                $crate::__private::claim::length(TEXTS),
+                $crate::__private::claim::bytes(TEXTS)
+            );
         };
     };
 }
@@ -103,13 +133,62 @@ pub const fn millis(milliseconds: u64) -> std::time::Duration {
 
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub mod claim {
+    pub use crate::__claim_record as record;
     pub use crate::claim::{
-        Absent, Claim, Deleted, ExpiryOf, Found, HolderOf, One, Order, SelectionOf, absent,
-        check_columns, check_last_attempt, from_row, selection,
+        Absent, Claim, Deleted, ExpiryOf, Found, HolderOf, NameIfColumn, One, Order, SelectionOf,
+        absent, check_columns, check_last_attempt, from_row, selection,
     };
     pub use diesel::deserialize::Result;
     pub use diesel::pg::Pg;
     pub use diesel::row::Row;
+
+    /// The name of a column, or nothing for one that the table lacks.
+    #[must_use]
+    pub const fn column_name<C: NameIfColumn>() -> &'static str {
+        match C::NAME {
+            Some(name) => name,
+            None => "",
+        }
+    }
+
+    /// The text, or nothing for a column that the table lacks.
+    #[must_use]
+    pub const fn if_column<C: NameIfColumn>(text: &'static str) -> &'static str {
+        match C::NAME {
+            Some(_) => text,
+            None => "",
+        }
+    }
+
+    /// How long the texts are together.
+    #[must_use]
+    pub const fn length(mut texts: &[&str]) -> usize {
+        let mut length = 0;
+        while let [text, rest @ ..] = texts {
+            length += text.len();
+            texts = rest;
+        }
+        length
+    }
+
+    /// The texts, one behind the other.
+    ///
+    /// # Panics
+    ///
+    /// While compiling, if they are not as long as the array.
+    #[must_use]
+    pub const fn bytes<const N: usize>(mut texts: &[&str]) -> [u8; N] {
+        let (mut all, mut at) = ([0; N], 0);
+        while let [text, rest @ ..] = texts {
+            let (_, behind) = all.split_at_mut(at);
+            let (place, _) = behind.split_at_mut(text.len());
+            place.copy_from_slice(text.as_bytes());
+            at += text.len();
+            texts = rest;
+        }
+        assert!(at == N, "a record is as long as its texts");
+        all
+    }
 }
 #[cfg(feature = "postgres")]
 pub mod blocking {

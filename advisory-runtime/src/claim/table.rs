@@ -359,6 +359,21 @@ where
     const COLUMN: Option<&'static str> = Some(C::NAME);
 }
 
+/// The name of a column for the record of a claim; `None` for one that the table lacks.
+#[doc(hidden)]
+pub trait NameIfColumn {
+    const NAME: Option<&'static str>;
+}
+
+impl NameIfColumn for Absent {
+    const NAME: Option<&'static str> = None;
+}
+
+#[diagnostic::do_not_recommend]
+impl<C: Column> NameIfColumn for C {
+    const NAME: Option<&'static str> = Some(C::NAME);
+}
+
 /// The columns that the table has under their default names, for the derive.
 #[doc(hidden)]
 pub trait Found {
