@@ -11,7 +11,7 @@ use crate::record;
 use crate::tokens::{first_span, span_of};
 use args::{MaybeColumn, Order};
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 use row::Row;
 
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
@@ -20,7 +20,8 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let krate = runtime(row.args.krate.as_ref());
     let private = quote!(#krate::__private);
     let (found, claim) = (found_impl(&row, &private), claim_impl(&row, &private));
-    Some(quote!(#found #claim))
+    let record = record::emit_claim(&row, &private);
+    Some(quote!(#found #claim #record))
 }
 
 /// The columns that the table has under their default names. A name in the inner block hides that of the outer block,
@@ -29,13 +30,11 @@ fn found_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let (name, table) = (&row.input.ident, &row.table);
     let (generics, arguments, bounds) = row.input.generics.split_for_impl();
-    let record = record::emit_claim(row, &columns(row, private), private);
     quote_spanned!(here=>
         const _: () = {
             use #private::claim::absent::*;
             const _: () = {
                 use #table::columns::*;
-                #record
                 impl #generics #private::claim::Found for #name #arguments #bounds {
                     type LockedUntil = locked_until;
                     type LockedBy = locked_by;
@@ -46,42 +45,6 @@ fn found_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
             };
         };
     )
-}
-
-/// The columns of the record, each with the argument that it is for and its type: in the inner block of [`found_impl`], a default name
-/// is the type of a column or of an absent one.
-fn columns(row: &Row<'_>, private: &TokenStream) -> Vec<(&'static str, TokenStream)> {
-    let here = Span::mixed_site();
-    let args = &row.args;
-    let found = |name: &'static str, given: Option<&Ident>| {
-        let default = || Ident::new(name, here).into_token_stream();
-        (
-            name,
-            given.map_or_else(default, |column| path(&row.table, column)),
-        )
-    };
-    let maybe = |name, given: &Option<MaybeColumn>| match given {
-        Some(MaybeColumn::Column(column)) => found(name, Some(column)),
-        Some(MaybeColumn::None | MaybeColumn::Delete) => {
-            (name, quote_spanned!(here=> #private::claim::Absent))
-        }
-        None => found(name, None),
-    };
-    let mut columns = vec![
-        found("locked_until", args.locked_until.as_ref()),
-        found("locked_by", args.locked_by.as_ref()),
-        maybe("completed_at", &args.completed_at),
-        maybe("failed_at", &args.failed_at),
-        maybe("error_message", &args.error_message),
-    ];
-    for (name, given) in [
-        ("run_at", &args.run_at),
-        ("attempts", &args.attempts),
-        ("per", &args.per),
-    ] {
-        columns.extend(given.as_ref().map(|column| found(name, Some(column))));
-    }
-    columns
 }
 
 fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {

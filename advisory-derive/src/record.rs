@@ -4,7 +4,7 @@ use crate::args::SiteArgs;
 use crate::args::duration::Duration;
 use crate::claim::row::Row;
 use crate::site_facts::SiteFacts;
-use advisory_pattern::{ClaimRecord, MODULE_PATH, Permits, Record, claim_column, encode_key};
+use advisory_pattern::{ClaimRecord, MODULE_PATH, Permits, Record, encode_key};
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::LitStr;
@@ -85,12 +85,8 @@ pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
     quote_spanned!(here=> #krate::__private::record!(#rest #before #after);)
 }
 
-/// The item with the record of a claim, for a place where the types of its columns are in scope.
-pub(crate) fn emit_claim(
-    row: &Row<'_>,
-    columns: &[(&str, TokenStream)],
-    private: &TokenStream,
-) -> TokenStream {
+/// The item with the record of a claim. That of a generic type has no columns, because no type is known for which to look at them.
+pub(crate) fn emit_claim(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let (file, line) = place(row.input.ident.span());
     let slim = cfg!(feature = "slim-inventory");
@@ -113,9 +109,12 @@ pub(crate) fn emit_claim(
     };
     let encoded = record.encode();
     let (before, behind) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
-    let arguments = columns.iter().map(|(argument, _)| claim_column(argument));
-    let columns = columns.iter().map(|(_, column)| column);
-    quote_spanned!(here=> #private::claim::record!(#before #behind #(#arguments #columns,)*);)
+    let name = &row.input.ident;
+    if row.input.generics.params.is_empty() {
+        return quote_spanned!(here=> #private::claim::record!(#before #behind #name););
+    }
+    let rest = Literal::usize_unsuffixed(before.len() + behind.len());
+    quote_spanned!(here=> #private::record!(#rest #before #behind);)
 }
 
 /// The first line of the doc comment among a function's or a type's attributes.

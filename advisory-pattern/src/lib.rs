@@ -38,5 +38,5 @@ pub use pattern::shape::Shape;
 pub use pattern::suggest::closest;
 pub use pattern::{Filter, Part, Pattern, Placeholder};
 pub use record::{
-    ClaimRecord, MODULE_PATH, RECORD_VERSION, Record, RecordError, claim_column, decode_key,
+    CLAIM_COLUMNS, ClaimRecord, MODULE_PATH, RECORD_VERSION, Record, RecordError, decode_key,
 };

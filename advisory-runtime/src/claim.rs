@@ -113,9 +113,8 @@ pub use {
     state::StateOf,
     table::{
         Absent, Deleted, ExpiryOf, Fails, Found, HolderOf, KeepsCompleted, KeyColumns, KeyValue,
-        MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, NameIfColumn, One, Order,
-        Retries, SelectionOf, TimeColumn, absent, check_columns, check_last_attempt, from_row,
-        selection,
+        MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, One, Order, Retries, SelectionOf,
+        TimeColumn, absent, check_columns, check_last_attempt, from_row, selection,
     },
     take::Condition,
     time::{Now, NowInUtc},

@@ -57,17 +57,13 @@ macro_rules! __record {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __claim_record {
-    ($before:literal $behind:literal $($argument:literal $column:ty,)*) => {
+    ($before:literal $behind:literal $row:ty) => {
         const _: () = {
-            const TEXTS: &[&str] = &[
+            const TEXTS: &[&str] = &$crate::__private::claim::texts::<$row>(
                 $before,
                 $crate::__private::core::module_path!(),
-                $(
-                    $crate::__private::claim::if_column::<$column>($argument),
-                    $crate::__private::claim::column_name::<$column>(),
-                )*
                 $behind,
-            ];
+            );
             $crate::__record!(@
                 $crate::__private::claim::length(TEXTS),
                 $crate::__private::claim::bytes(TEXTS)
@@ -135,29 +131,60 @@ pub const fn millis(milliseconds: u64) -> std::time::Duration {
 pub mod claim {
     pub use crate::__claim_record as record;
     pub use crate::claim::{
-        Absent, Claim, Deleted, ExpiryOf, Found, HolderOf, NameIfColumn, One, Order, SelectionOf,
-        absent, check_columns, check_last_attempt, from_row, selection,
+        Absent, Claim, Deleted, ExpiryOf, Found, HolderOf, One, Order, SelectionOf, absent,
+        check_columns, check_last_attempt, from_row, selection,
     };
     pub use diesel::deserialize::Result;
     pub use diesel::pg::Pg;
     pub use diesel::row::Row;
 
-    /// The name of a column, or nothing for one that the table lacks.
-    #[must_use]
-    pub const fn column_name<C: NameIfColumn>() -> &'static str {
-        match C::NAME {
-            Some(name) => name,
-            None => "",
-        }
-    }
+    use crate::claim::{MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, TimeColumn};
+    use advisory_pattern::CLAIM_COLUMNS;
+    use diesel::Column;
+    use diesel::sql_types::{Nullable, Text};
 
-    /// The text, or nothing for a column that the table lacks.
+    /// The texts of a row's record: those around the module's path, and behind it the columns that the table has.
     #[must_use]
-    pub const fn if_column<C: NameIfColumn>(text: &'static str) -> &'static str {
-        match C::NAME {
-            Some(_) => text,
-            None => "",
+    pub const fn texts<T: Claim>(
+        before: &'static str,
+        module: &'static str,
+        behind: &'static str,
+    ) -> [&'static str; 19] {
+        const fn time(column: Option<TimeColumn>) -> &'static str {
+            match column {
+                Some(column) => column.name(),
+                None => "",
+            }
         }
+        let names = [
+            T::LockedUntil::NAME,
+            T::LockedBy::NAME,
+            time(<T::CompletedAt as MaybeTime<T::Table>>::COLUMN),
+            time(<T::FailedAt as MaybeTime<T::Table>>::COLUMN),
+            match <T::ErrorMessage as MaybeColumn<T::Table, Nullable<Text>>>::COLUMN {
+                Some(name) => name,
+                None => "",
+            },
+            time(<T::RunAt as MaybeRunAt<T::Table>>::COLUMN),
+            match <T::Attempts as MaybeCount<T::Table>>::COLUMN {
+                Some((name, _)) => name,
+                None => "",
+            },
+            match <T::Per as MaybePer<T::Table>>::COLUMN {
+                Some((name, _)) => name,
+                None => "",
+            },
+        ];
+        let mut texts = [""; 19];
+        (texts[0], texts[1], texts[18]) = (before, module, behind);
+        let mut at = 0;
+        while at < names.len() {
+            if !names[at].is_empty() {
+                (texts[2 + 2 * at], texts[3 + 2 * at]) = (CLAIM_COLUMNS[at], names[at]);
+            }
+            at += 1;
+        }
+        texts
     }
 
     /// How long the texts are together.

@@ -42,11 +42,17 @@ pub struct ClaimRecord {
     pub version: String,
 }
 
-/// Starts the field of a column, whose name only the compiler knows: the macro inserts it behind this text.
-#[must_use]
-pub fn claim_column(argument: &str) -> String {
-    format!("{FIELD}column={}{PART}", clean(argument))
-}
+/// The start of each column's field, whose name only the compiler knows: it inserts the name behind this text.
+pub const CLAIM_COLUMNS: [&str; 8] = [
+    "\u{1f}column=locked_until\u{1c}",
+    "\u{1f}column=locked_by\u{1c}",
+    "\u{1f}column=completed_at\u{1c}",
+    "\u{1f}column=failed_at\u{1c}",
+    "\u{1f}column=error_message\u{1c}",
+    "\u{1f}column=run_at\u{1c}",
+    "\u{1f}column=attempts\u{1c}",
+    "\u{1f}column=per\u{1c}",
+];
 
 impl ClaimRecord {
     /// Gives the name of the column that an argument of `#[claim(…)]` is for.

@@ -270,6 +270,10 @@ pub struct TimeColumn {
 }
 
 impl TimeColumn {
+    pub(crate) const fn name(self) -> &'static str {
+        self.name
+    }
+
     pub(super) const fn of<C: Column<SqlType: Time>>() -> Self {
         Self {
             name: C::NAME,
@@ -357,21 +361,6 @@ where
     C: Column<Table = Table, SqlType = SqlType>,
 {
     const COLUMN: Option<&'static str> = Some(C::NAME);
-}
-
-/// The name of a column for the record of a claim; `None` for one that the table lacks.
-#[doc(hidden)]
-pub trait NameIfColumn {
-    const NAME: Option<&'static str>;
-}
-
-impl NameIfColumn for Absent {
-    const NAME: Option<&'static str> = None;
-}
-
-#[diagnostic::do_not_recommend]
-impl<C: Column> NameIfColumn for C {
-    const NAME: Option<&'static str> = Some(C::NAME);
 }
 
 /// The columns that the table has under their default names, for the derive.

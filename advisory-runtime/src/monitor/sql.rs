@@ -172,10 +172,9 @@ pub(super) const CLAIM_TABLES: &str = "SELECT pg_catalog.concat(n.nspname,'.',c.
 #[cfg(feature = "diesel-async")]
 pub(super) fn claimed(table: &str, locked_until: &str, locked_by: &str, ends: &[String]) -> String {
     let (until, by) = (quoted(locked_until), quoted(locked_by));
-    let ends: String = ends
-        .iter()
-        .map(|column| format!(" AND t.{} IS NULL", quoted(column)))
-        .collect();
+    let ends = ends.iter().fold(String::new(), |ends, column| {
+        ends + " AND t." + &quoted(column) + " IS NULL"
+    });
     let until = format!(
         "CASE WHEN CAST(pg_catalog.pg_typeof(t.{until}) AS pg_catalog.oid) OPERATOR(pg_catalog.=) CAST(1114 AS pg_catalog.oid) \
          THEN pg_catalog.timezone('UTC',CAST(t.{until} AS pg_catalog.timestamp)) ELSE CAST(t.{until} AS pg_catalog.timestamptz) END"

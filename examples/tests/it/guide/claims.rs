@@ -2,7 +2,6 @@ use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, Schema};
 use advisory_runtime::{Pool as _, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
-use diesel_async::SimpleAsyncConnection as _;
 use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
 
 const PAGE: &str = include_str!("../../../../advisory-runtime/docs/claims.md");

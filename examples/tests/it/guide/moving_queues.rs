@@ -178,7 +178,7 @@ async fn a_status_becomes_that_of_the_claim() {
     status(3, "done").await;
 }
 
-/// The columns of graphile_worker 0.17, without its functions, checks and indexes.
+/// The columns of `graphile_worker` 0.17, without its functions, checks and indexes.
 const GRAPHILE: &str = "
     CREATE SCHEMA graphile_worker;
     CREATE TABLE graphile_worker._private_tasks (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, identifier text NOT NULL UNIQUE);
@@ -242,7 +242,7 @@ async fn jobs_of_graphile_worker_go_on_as_claims() {
     assert_eq!((counts.failed, counts.retrying, counts.running), (1, 1, 1));
 }
 
-/// The columns of good_job 4.19, without its indexes. Rails makes times without a zone, in UTC.
+/// The columns of `good_job` 4.19, without its indexes. Rails makes times without a zone, in UTC.
 const GOOD_JOB: &str = "
     CREATE TABLE good_jobs (
         id uuid PRIMARY KEY DEFAULT gen_random_uuid(), queue_name text, priority int, serialized_params jsonb, scheduled_at timestamp(6),
