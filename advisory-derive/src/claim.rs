@@ -1,13 +1,13 @@
 //! `#[derive(Claim)]`: the columns that claims of a table's rows use.
 
 pub(crate) mod args;
-pub(crate) mod row;
+mod record;
+mod row;
 
 use crate::args::duration::Duration;
 use crate::args::runtime;
 use crate::derive_input;
 use crate::errors::Errors;
-use crate::record;
 use crate::tokens::{first_span, span_of};
 use args::{MaybeColumn, Order};
 use proc_macro2::{Ident, Span, TokenStream};
@@ -20,7 +20,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let krate = runtime(row.args.krate.as_ref());
     let private = quote!(#krate::__private);
     let (found, claim) = (found_impl(&row, &private), claim_impl(&row, &private));
-    let record = record::emit_claim(&row, &private);
+    let record = record::emit(&row, &private);
     Some(quote!(#found #claim #record))
 }
 

@@ -2,11 +2,10 @@
 
 use crate::args::SiteArgs;
 use crate::args::duration::Duration;
-use crate::claim::row::Row;
 use crate::site_facts::SiteFacts;
-use advisory_pattern::{ClaimRecord, MODULE_PATH, Permits, Record, encode_key};
+use advisory_pattern::{MODULE_PATH, Permits, Record, encode_key};
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote_spanned};
+use quote::quote_spanned;
 use syn::LitStr;
 
 /// In characters: the purpose has to fit a table's cell, and a record's length is limited.
@@ -85,38 +84,6 @@ pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
     quote_spanned!(here=> #krate::__private::record!(#rest #before #after);)
 }
 
-/// The item with the record of a claim. That of a generic type has no columns, because no type is known for which to look at them.
-pub(crate) fn emit_claim(row: &Row<'_>, private: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
-    let (file, line) = place(row.input.ident.span());
-    let slim = cfg!(feature = "slim-inventory");
-    let text = |tokens: &TokenStream| tokens.to_string().replace(' ', "");
-    let head = row.input.attrs.iter().map(ToTokens::to_token_stream);
-    let record = ClaimRecord {
-        table: text(&row.table),
-        columns: Vec::new(),
-        ttl: time(row.args.ttl.as_ref()),
-        renew: time(row.args.renew.as_ref()),
-        limit: row.args.limit.as_ref().map(text),
-        max_attempts: row.args.max_attempts.as_ref().map(text),
-        purpose: purpose(&head.collect()).filter(|_| !slim),
-        module: MODULE_PATH.to_owned(),
-        row: row.input.ident.to_string(),
-        file: if slim { String::new() } else { file },
-        line: if slim { 0 } else { line },
-        krate: env("CARGO_PKG_NAME"),
-        version: env("CARGO_PKG_VERSION"),
-    };
-    let encoded = record.encode();
-    let (before, behind) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
-    let name = &row.input.ident;
-    if row.input.generics.params.is_empty() {
-        return quote_spanned!(here=> #private::claim::record!(#before #behind #name););
-    }
-    let rest = Literal::usize_unsuffixed(before.len() + behind.len());
-    quote_spanned!(here=> #private::record!(#rest #before #behind);)
-}
-
 /// The first line of the doc comment among a function's or a type's attributes.
 pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
     let mut tokens = head.clone().into_iter();
@@ -142,7 +109,7 @@ pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
 
 /// The file, relative to its crate's manifest or to the build script's output, and the line. The compiler's own name for the file
 /// can be remapped, and would differ from build to build.
-fn place(span: Span) -> (String, u32) {
+pub(crate) fn place(span: Span) -> (String, u32) {
     // A unit test of the macro runs outside of the compiler.
     if !proc_macro::is_available() {
         return (String::new(), 0);
@@ -166,6 +133,6 @@ fn place(span: Span) -> (String, u32) {
     )
 }
 
-fn env(name: &str) -> String {
+pub(crate) fn env(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }

@@ -212,6 +212,12 @@ async fn the_table_of_a_claim_is_found_in_its_schema() {
     let said = locks(&db, &["--artifact", &artifact, "--claims", "other.jobs"]).await;
     assert!(said.out.contains("\nother.jobs "), "{}", said.out);
     assert!(!said.out.contains("several schemas"), "{}", said.out);
+    // What the search path finds is the program's.
+    db.run("DROP TABLE public.jobs").await;
+    jobs(&db, "public.jobs").await;
+    let said = locks(&db, &words).await;
+    assert!(said.out.contains("\npublic.jobs "), "{}", said.out);
+    assert!(!said.out.contains("other.jobs"), "{}", said.out);
 }
 
 /// As for leases: the rest is shown, and an alert does not take silence for an answer.
