@@ -1,18 +1,18 @@
 //! Claims are in the inventory, and their rows among the live locks, without being named.
 
 use advisory_pattern::ClaimRecord;
+use advisory_runtime::monitor::{self, ClaimTable, ClaimedRow};
 use advisory_tests::Database;
 use lets_server as _;
 use serde_json::Value;
 
 use crate::json_page::agrees;
-use crate::locks::{json, locks, locks_at};
+use crate::locks::{does, json, locks, locks_at};
 use crate::programs::{Said, advisory, booking_service, file};
 
-/// A program with this claim, in the form of its record.
-fn program(name: &str, table: &str, columns: &[(&str, &str)]) -> String {
+fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
     let columns = columns.iter();
-    let claim = ClaimRecord {
+    ClaimRecord {
         table: table.to_owned(),
         columns: columns
             .map(|(argument, column)| ((*argument).to_owned(), (*column).to_owned()))
@@ -21,7 +21,11 @@ fn program(name: &str, table: &str, columns: &[(&str, &str)]) -> String {
         row: "Mail".to_owned(),
         krate: "post".to_owned(),
         ..ClaimRecord::default()
-    };
+    }
+}
+
+/// A program with this claim, in the form of its record.
+fn program(name: &str, claim: &ClaimRecord) -> String {
     file(name, format!("rust{}", claim.encode()))
 }
 
@@ -125,7 +129,7 @@ async fn jobs(db: &Database, table: &str) {
 async fn an_inventorys_claims_are_shown_without_being_named() {
     let db = Database::create().await;
     jobs(&db, "jobs").await;
-    let artifact = program("claims-live.rmeta", "schema::jobs", &DEFAULT);
+    let artifact = program("claims-live.rmeta", &claim("schema::jobs", &DEFAULT));
     let said = locks(&db, &["--artifact", &artifact]).await;
     assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
     for row in [
@@ -168,16 +172,19 @@ async fn rows_are_read_by_the_columns_of_their_claim() {
          gen_random_uuid(), sent_at FROM (VALUES (1, 1, NULL), (2, -1, NULL), (3, -1, now())) AS row (id, away, sent_at)",
     )
     .await;
-    db.run(
-        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET TimeZone = %L', current_database(), 'Asia/Tokyo'); END $$",
-    )
-    .await;
     let columns = [
         ("locked_until", "lease_until"),
         ("locked_by", "token"),
         ("completed_at", "sent_at"),
     ];
-    let artifact = program("claims-columns.rmeta", "mail", &columns);
+    let artifact = program("claims-columns.rmeta", &claim("mail", &columns));
+    let table = ClaimTable::of("mail", &claim("mail", &columns));
+    let mut conn = db.connect().await;
+    does(&mut conn, "SET TimeZone = 'Asia/Tokyo'").await;
+    let rows = monitor::claimed_rows(&mut conn, table).await.unwrap();
+    let left = |row: &ClaimedRow| (row.expired.as_secs() / 60, row.remaining.as_secs() / 60);
+    let left: Vec<_> = rows.iter().map(left).collect();
+    assert_eq!(left, [(1, 0), (0, 0)], "{rows:?}");
     let value = json(&db, &["--artifact", &artifact]).await;
     let [expired, running] = &value["claims"].as_array().unwrap()[..] else {
         panic!("{value}")
@@ -196,7 +203,7 @@ async fn the_table_of_a_claim_is_found_in_its_schema() {
     let db = Database::create().await;
     db.run("CREATE SCHEMA shop; CREATE SCHEMA other; CREATE TABLE jobs (id int)")
         .await;
-    let artifact = program("claims-schema.rmeta", "jobs", &DEFAULT);
+    let artifact = program("claims-schema.rmeta", &claim("jobs", &DEFAULT));
     let words = ["--artifact", &artifact];
     let said = locks(&db, &words).await;
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -230,7 +237,7 @@ async fn claims_that_cannot_be_read_are_a_failure() {
     let (scheme, address) = db.url().split_once("://").unwrap();
     let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
     let url = format!("{scheme}://claims_reader@{address}");
-    let artifact = program("claims-unread.rmeta", "jobs", &DEFAULT);
+    let artifact = program("claims-unread.rmeta", &claim("jobs", &DEFAULT));
     let said = locks_at(&url, &["--artifact", &artifact]).await;
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(
