@@ -200,12 +200,12 @@ const GRAPHILE: &str = "
 async fn jobs_of_graphile_worker_go_on_as_claims() {
     let db = Database::create().await;
     db.run(GRAPHILE).await;
-    // In the order in which they are due: two of one queue, one that a dead worker has, a late one, one that has failed, and one of
+    // In the order in which they are due: two of one queue, one that a dead worker has, one of no queue, a late one, one that has failed, and one of
     // another task.
     db.run(
         "INSERT INTO graphile_worker._private_jobs (task_id, job_queue_id, payload, priority, attempts, last_error, locked_at, run_at) VALUES \
              (1, 1, '{\"to\": \"a\"}', 1, 0, NULL, NULL, now()), (1, 1, '{\"to\": \"b\"}', 2, 0, NULL, NULL, now()), \
-             (1, NULL, '{\"to\": \"c\"}', 3, 2, 'refused', now(), now()), (1, NULL, '{\"to\": \"d\"}', 0, 1, NULL, NULL, now() + interval '1 hour'), \
+             (1, NULL, '{\"to\": \"c\"}', 3, 2, 'refused', now(), now()), (1, NULL, '{\"to\": \"f\"}', 4, 0, NULL, NULL, now()), (1, NULL, '{\"to\": \"d\"}', 0, 1, NULL, NULL, now() + interval '1 hour'), \
              (1, NULL, '{\"to\": \"e\"}', 0, 25, 'no such address', NULL, now()), (2, NULL, '{}', 0, 0, NULL, NULL, now())",
     )
     .await;
@@ -216,7 +216,7 @@ async fn jobs_of_graphile_worker_go_on_as_claims() {
     for _ in 0..2 {
         db.run(sql("INSERT INTO mail")).await;
     }
-    assert_eq!(db.count("SELECT count(*) FROM mail").await, 5);
+    assert_eq!(db.count("SELECT count(*) FROM mail").await, 6);
     let left = "SELECT count(*) FROM graphile_worker._private_jobs";
     assert_eq!(db.count(left).await, 1, "the job of the other task");
     let to = async |id: i64| {
@@ -230,7 +230,7 @@ async fn jobs_of_graphile_worker_go_on_as_claims() {
     for mail in &first {
         sent.push(to(mail.id).await);
     }
-    assert_eq!(sent, "ac", "one of the queue, and the dead worker's");
+    assert_eq!(sent, "acf", "one of the queue, and all without one");
     let third = "SELECT count(*) FROM mail WHERE attempts = 3 AND error_message = 'refused'";
     assert_eq!(db.count(third).await, 1);
     for mail in &first {
