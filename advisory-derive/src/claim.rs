@@ -1,6 +1,7 @@
 //! `#[derive(Claim)]`: the columns that claims of a table's rows use.
 
 pub(crate) mod args;
+mod record;
 mod row;
 
 use crate::args::duration::Duration;
@@ -19,7 +20,8 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let krate = runtime(row.args.krate.as_ref());
     let private = quote!(#krate::__private);
     let (found, claim) = (found_impl(&row, &private), claim_impl(&row, &private));
-    Some(quote!(#found #claim))
+    let record = record::emit(&row, &private);
+    Some(quote!(#found #claim #record))
 }
 
 /// The columns that the table has under their default names. A name in the inner block hides that of the outer block,

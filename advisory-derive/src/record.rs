@@ -109,7 +109,7 @@ pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
 
 /// The file, relative to its crate's manifest or to the build script's output, and the line. The compiler's own name for the file
 /// can be remapped, and would differ from build to build.
-fn place(span: Span) -> (String, u32) {
+pub(crate) fn place(span: Span) -> (String, u32) {
     // A unit test of the macro runs outside of the compiler.
     if !proc_macro::is_available() {
         return (String::new(), 0);
@@ -133,6 +133,6 @@ fn place(span: Span) -> (String, u32) {
     )
 }
 
-fn env(name: &str) -> String {
+pub(crate) fn env(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }

@@ -37,4 +37,6 @@ pub use pattern::permit::{MOST_PERMITS, Permits, permit_key};
 pub use pattern::shape::Shape;
 pub use pattern::suggest::closest;
 pub use pattern::{Filter, Part, Pattern, Placeholder};
-pub use record::{MODULE_PATH, RECORD_VERSION, Record, RecordError, decode_key};
+pub use record::{
+    CLAIM_COLUMNS, ClaimRecord, MODULE_PATH, RECORD_VERSION, Record, RecordError, decode_key,
+};

@@ -3,6 +3,7 @@
 //! The macro puts a record for each site into a separate section; the program's tests and the command read the records without
 //! running anything. A record is flat text between two control characters, so it needs no relocation and survives any linker.
 
+mod claim_record;
 mod error;
 mod format;
 mod key;
@@ -11,9 +12,10 @@ use crate::derivation::Derivation;
 use crate::pattern::key_space::KeySpace;
 use crate::pattern::locked_key::HALF;
 use crate::pattern::permit::Permits;
+pub use claim_record::{CLAIM_COLUMNS, ClaimRecord};
 pub use error::RecordError;
 pub use format::RECORD_VERSION;
-use format::{END, FIELD, LONGEST, MAGIC, PART, START, clean, join_parts};
+use format::{END, FIELD, MAGIC, PART, START, clean, join_parts, texts_of};
 pub use key::decode_key;
 
 /// Holds one lock site as a program contains it.
@@ -231,36 +233,9 @@ impl Record {
     /// # Errors
     /// The first record that cannot be read.
     pub fn find_all(bytes: &[u8]) -> Result<Vec<Self>, RecordError> {
-        // Built here: as a constant it would be found as a record in every program that contains this reader.
-        let start: Vec<u8> = std::iter::once(START as u8)
-            .chain(MAGIC.bytes())
-            .chain([FIELD as u8])
-            .collect();
-        let mut records = Vec::new();
-        let mut rest = bytes;
-        while let Some(at) = rest.iter().position(|byte| *byte == START as u8) {
-            rest = &rest[at..];
-            if !rest.starts_with(&start) {
-                rest = &rest[1..];
-                continue;
-            }
-            let reach = &rest[1..rest.len().min(LONGEST)];
-            // The next start ends it too: a record that lost its end must not include the next one.
-            let Some(end) = reach
-                .iter()
-                .position(|byte| *byte == END as u8 || *byte == START as u8)
-            else {
-                return Err(RecordError::Truncated);
-            };
-            if reach[end] != END as u8 {
-                return Err(RecordError::Truncated);
-            }
-            let text = std::str::from_utf8(&reach[..end]);
-            let text =
-                text.map_err(|_| RecordError::Malformed("text that is not UTF-8".to_owned()))?;
-            records.push(Self::decode(text)?);
-            rest = &rest[1 + end..];
-        }
+        let texts = texts_of(MAGIC, bytes)?;
+        let records: Result<Vec<Self>, RecordError> = texts.into_iter().map(Self::decode).collect();
+        let mut records = records?;
         records.sort();
         records.dedup();
         Ok(records)

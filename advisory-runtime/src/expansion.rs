@@ -28,6 +28,16 @@ pub use std::{boxed::Box, string::String, vec::Vec};
 #[macro_export]
 macro_rules! __record {
     ($rest:literal $before:literal $behind:literal) => {
+        $crate::__record!(@
+            $rest + $crate::__private::core::module_path!().len(),
+            $crate::__private::bytes($crate::__private::core::concat!(
+                $before,
+                $crate::__private::core::module_path!(),
+                $behind
+            ))
+        );
+    };
+    (@ $length:expr, $bytes:expr) => {
         const _: () = {
             #[used]
             #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__advisory"))]
@@ -36,12 +46,28 @@ macro_rules! __record {
                 not(any(target_vendor = "apple", windows)),
                 unsafe(link_section = ".advisory")
             )]
-            static RECORD: [u8; $rest + $crate::__private::core::module_path!().len()] =
-                $crate::__private::bytes($crate::__private::core::concat!(
-                    $before,
-                    $crate::__private::core::module_path!(),
-                    $behind
-                ));
+            static RECORD: [u8; $length] = $bytes;
+        };
+    };
+}
+
+/// The record of a claim in the program: as that of a lock site, with the names of the columns that the table has behind the module's
+/// path. Only the compiler knows them.
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __claim_record {
+    ($before:literal $behind:literal $row:ty) => {
+        const _: () = {
+            const TEXTS: &[&str] = &$crate::__private::claim::texts::<$row>(
+                $before,
+                $crate::__private::core::module_path!(),
+                $behind,
+            );
+            $crate::__record!(@
+                $crate::__private::claim::length(TEXTS),
+                $crate::__private::claim::bytes(TEXTS)
+            );
         };
     };
 }
@@ -103,6 +129,7 @@ pub const fn millis(milliseconds: u64) -> std::time::Duration {
 
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub mod claim {
+    pub use crate::__claim_record as record;
     pub use crate::claim::{
         Absent, Claim, Deleted, ExpiryOf, Found, HolderOf, One, Order, SelectionOf, absent,
         check_columns, check_last_attempt, from_row, selection,
@@ -110,6 +137,85 @@ pub mod claim {
     pub use diesel::deserialize::Result;
     pub use diesel::pg::Pg;
     pub use diesel::row::Row;
+
+    use crate::claim::{MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, TimeColumn};
+    use advisory_pattern::CLAIM_COLUMNS;
+    use diesel::Column;
+    use diesel::sql_types::{Nullable, Text};
+
+    /// The texts of a row's record: those around the module's path, and behind it the columns that the table has.
+    #[must_use]
+    pub const fn texts<T: Claim>(
+        before: &'static str,
+        module: &'static str,
+        behind: &'static str,
+    ) -> [&'static str; 19] {
+        const fn time(column: Option<TimeColumn>) -> &'static str {
+            match column {
+                Some(column) => column.name(),
+                None => "",
+            }
+        }
+        let names = [
+            T::LockedUntil::NAME,
+            T::LockedBy::NAME,
+            time(<T::CompletedAt as MaybeTime<T::Table>>::COLUMN),
+            time(<T::FailedAt as MaybeTime<T::Table>>::COLUMN),
+            match <T::ErrorMessage as MaybeColumn<T::Table, Nullable<Text>>>::COLUMN {
+                Some(name) => name,
+                None => "",
+            },
+            time(<T::RunAt as MaybeRunAt<T::Table>>::COLUMN),
+            match <T::Attempts as MaybeCount<T::Table>>::COLUMN {
+                Some((name, _)) => name,
+                None => "",
+            },
+            match <T::Per as MaybePer<T::Table>>::COLUMN {
+                Some((name, _)) => name,
+                None => "",
+            },
+        ];
+        let mut texts = [""; 19];
+        (texts[0], texts[1], texts[18]) = (before, module, behind);
+        let mut at = 0;
+        while at < names.len() {
+            if !names[at].is_empty() {
+                (texts[2 + 2 * at], texts[3 + 2 * at]) = (CLAIM_COLUMNS[at], names[at]);
+            }
+            at += 1;
+        }
+        texts
+    }
+
+    /// How long the texts are together.
+    #[must_use]
+    pub const fn length(mut texts: &[&str]) -> usize {
+        let mut length = 0;
+        while let [text, rest @ ..] = texts {
+            length += text.len();
+            texts = rest;
+        }
+        length
+    }
+
+    /// The texts, one behind the other.
+    ///
+    /// # Panics
+    ///
+    /// While compiling, if they are not as long as the array.
+    #[must_use]
+    pub const fn bytes<const N: usize>(mut texts: &[&str]) -> [u8; N] {
+        let (mut all, mut at) = ([0; N], 0);
+        while let [text, rest @ ..] = texts {
+            let (_, behind) = all.split_at_mut(at);
+            let (place, _) = behind.split_at_mut(text.len());
+            place.copy_from_slice(text.as_bytes());
+            at += text.len();
+            texts = rest;
+        }
+        assert!(at == N, "a record is as long as its texts");
+        all
+    }
 }
 #[cfg(feature = "postgres")]
 pub mod blocking {

@@ -58,6 +58,7 @@ pages! {
     costs = "costs";
     comparison = "comparison";
     moving = "moving";
+    moving_queues = "moving-queues";
     upgrading = "upgrading";
     expansion = "expansion";
 }

@@ -16,11 +16,13 @@
 //! which are numbers; but a lease and an advisory lock with one name are reported. A declared lock can be used as either, and is
 //! compared as both.
 //!
+//! Every `#[derive(Claim)]` leaves a record too: [`claims`]. Claims have no keys, so they are not compared with anything.
+//!
 //! Sites do not tell in which order they are called. Debug builds record the order, and a test that calls [`assert_lock_order`] fails
 //! if two calls could wait for each other.
 
 use advisory_pattern::SiteCollision;
-pub use advisory_pattern::{Permits, Record as Site};
+pub use advisory_pattern::{ClaimRecord as ClaimSite, Permits, Record as Site};
 use std::fmt;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
@@ -46,7 +48,9 @@ impl fmt::Display for InventoryError {
             Self::Unreadable(_) => {
                 f.write_str("can't read the program's own file, which contains its lock sites")
             }
-            Self::Record(_) => f.write_str("can't read a lock site's record in the program"),
+            Self::Record(_) => {
+                f.write_str("can't read a record of a lock site or a claim in the program")
+            }
             Self::Collisions(found) => f.write_str(&found.join("\n\n")),
         }
     }
@@ -68,8 +72,21 @@ impl std::error::Error for InventoryError {
 ///
 /// [`InventoryError::Unreadable`], for example if the file was deleted; [`InventoryError::Record`].
 pub fn sites() -> Result<Vec<Site>, InventoryError> {
+    Site::find_all(&program()?).map_err(InventoryError::Record)
+}
+
+/// Reads the claims of the running program from its own file, sorted: every `#[derive(Claim)]`.
+///
+/// # Errors
+///
+/// Those of [`sites`].
+pub fn claims() -> Result<Vec<ClaimSite>, InventoryError> {
+    ClaimSite::find_all(&program()?).map_err(InventoryError::Record)
+}
+
+fn program() -> Result<Vec<u8>, InventoryError> {
     let program = std::env::current_exe().and_then(std::fs::read);
-    Site::find_all(&program.map_err(InventoryError::Unreadable)?).map_err(InventoryError::Record)
+    program.map_err(InventoryError::Unreadable)
 }
 
 /// Compares the sites of the running program, and returns how many there are if none collide.

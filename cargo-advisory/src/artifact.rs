@@ -1,11 +1,11 @@
-//! The lock sites in a file.
+//! The lock sites and claims in a file.
 //!
 //! Nothing is run: the records are flat bytes in a separate section. The file can contain anything.
 
 use std::path::Path;
 use std::{fmt, fs};
 
-use advisory_pattern::{Record, RecordError};
+use advisory_pattern::{ClaimRecord, Record, RecordError};
 use object::read::archive::ArchiveFile;
 use object::read::macho::{FatArch, MachOFatFile32, MachOFatFile64};
 use object::{File, FileKind, Object, ObjectSection};
@@ -18,7 +18,25 @@ const SECTIONS: [&str; 3] = [".advisory", "__advisory", ".advsry"];
 /// The first bytes of files with a program's code but without known sections: Rust's metadata, LLVM's bitcode, WebAssembly.
 const COMPILED: [&[u8]; 3] = [b"rust", b"BC\xC0\xDE", b"\0asm"];
 
-/// Why a file's lock sites cannot be read.
+/// The records of one or more files.
+#[derive(Default)]
+pub(crate) struct Records {
+    pub(crate) sites: Vec<Record>,
+    pub(crate) claims: Vec<ClaimRecord>,
+}
+
+impl Records {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sites.is_empty() && self.claims.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, others: Self) {
+        self.sites.extend(others.sites);
+        self.claims.extend(others.claims);
+    }
+}
+
+/// Why a file's records cannot be read.
 enum ReadError {
     /// Bytes that start like a record are not one.
     Record(RecordError),
@@ -52,15 +70,15 @@ impl From<object::Error> for ReadError {
     }
 }
 
-/// Reads the file's lock sites, without duplicates.
-pub(crate) fn read(path: &Path) -> Result<Vec<Record>, Failure> {
+/// Reads the file's records.
+pub(crate) fn read(path: &Path) -> Result<Records, Failure> {
     let bytes = fs::read(path).map_err(|error| Failure::unread(path, error))?;
-    sites(&bytes).map_err(|error| Failure::file(path, error))
+    records(&bytes).map_err(|error| Failure::file(path, error))
 }
 
-/// Reads the lock sites of a file's bytes, without duplicates, and checks that this version understands them.
-fn sites(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
-    let mut found = Vec::new();
+/// Reads the records of a file's bytes, and checks that this version understands them.
+fn records(bytes: &[u8]) -> Result<Records, ReadError> {
+    let mut found = Records::default();
     let is_complete = match sections(bytes, 0, &mut found) {
         Err(ReadError::NotAProgram) if COMPILED.iter().any(|start| bytes.starts_with(start)) => {
             false
@@ -70,16 +88,14 @@ fn sites(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
     if !is_complete {
         scan(bytes, &mut found)?;
     }
-    found.sort();
-    found.dedup();
-    for site in &found {
+    for site in &found.sites {
         site.locks()?;
     }
     Ok(found)
 }
 
 /// Reads the records' sections; returns whether the file has sections, so that there are no records elsewhere.
-fn sections(bytes: &[u8], depth: u8, found: &mut Vec<Record>) -> Result<bool, ReadError> {
+fn sections(bytes: &[u8], depth: u8, found: &mut Records) -> Result<bool, ReadError> {
     let kind = FileKind::parse(bytes).map_err(|_| ReadError::NotAProgram)?;
     match kind {
         // Compilers do not put archives into archives.
@@ -94,7 +110,7 @@ fn sections(bytes: &[u8], depth: u8, found: &mut Vec<Record>) -> Result<bool, Re
     }
 }
 
-fn object(bytes: &[u8], found: &mut Vec<Record>) -> Result<bool, ReadError> {
+fn object(bytes: &[u8], found: &mut Records) -> Result<bool, ReadError> {
     let file = File::parse(bytes)?;
     let mut has_sections = false;
     for section in file.sections() {
@@ -106,7 +122,7 @@ fn object(bytes: &[u8], found: &mut Vec<Record>) -> Result<bool, ReadError> {
     Ok(has_sections)
 }
 
-fn members(bytes: &[u8], found: &mut Vec<Record>) -> Result<bool, ReadError> {
+fn members(bytes: &[u8], found: &mut Records) -> Result<bool, ReadError> {
     let mut is_complete = true;
     for member in ArchiveFile::parse(bytes)?.members() {
         let data = member?.data(bytes)?;
@@ -119,11 +135,7 @@ fn members(bytes: &[u8], found: &mut Vec<Record>) -> Result<bool, ReadError> {
     Ok(is_complete)
 }
 
-fn slices(
-    bytes: &[u8],
-    arches: &[impl FatArch],
-    found: &mut Vec<Record>,
-) -> Result<bool, ReadError> {
+fn slices(bytes: &[u8], arches: &[impl FatArch], found: &mut Records) -> Result<bool, ReadError> {
     let mut is_complete = true;
     for arch in arches {
         is_complete &= match arch.data(bytes)? {
@@ -135,7 +147,8 @@ fn slices(
 }
 
 /// Reads the records anywhere in the bytes.
-fn scan(bytes: &[u8], found: &mut Vec<Record>) -> Result<(), RecordError> {
-    found.extend(Record::find_all(bytes)?);
+fn scan(bytes: &[u8], found: &mut Records) -> Result<(), RecordError> {
+    found.sites.extend(Record::find_all(bytes)?);
+    found.claims.extend(ClaimRecord::find_all(bytes)?);
     Ok(())
 }

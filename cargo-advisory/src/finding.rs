@@ -3,11 +3,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use advisory_pattern::Record;
+use advisory_pattern::{ClaimRecord, Record};
 use serde_json::{Value, json};
 
 use crate::cli::Format;
-use crate::inventory::{file_line, path};
+use crate::inventory::{claim_line, claim_path, file_line, path};
 use crate::json;
 use crate::screen::{BOLD, ERROR, FRAME, KEY, printable};
 
@@ -51,6 +51,19 @@ impl Place {
         Self {
             text,
             site: Some(json::site(site)),
+        }
+    }
+
+    /// A claim; `from` is the file of its inventory, if it is not the program's.
+    pub(crate) fn claim(claim: &ClaimRecord, from: Option<&Path>) -> Self {
+        let at = match claim_line(claim) {
+            at if at.is_empty() => claim.krate.clone(),
+            at => format!("{}: {at}", claim.krate),
+        };
+        let from = from.map_or_else(String::new, |from| format!(" in `{}`", from.display()));
+        Self {
+            text: format!("{at} (struct `{}`){from}", claim_path(claim)),
+            site: None,
         }
     }
 

@@ -1,42 +1,60 @@
-//! The lock sites of several files together, and the names of a site and its keys for people.
+//! The lock sites and claims of several files together, and the names of a site and its keys for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use advisory_pattern::{Derivation, KeySpace, LockedKey, Record, decode_key};
+use advisory_pattern::{ClaimRecord, Derivation, KeySpace, LockedKey, Record, decode_key};
 
-use crate::artifact;
+use crate::artifact::{self, Records};
 use crate::failure::Failure;
 use crate::screen::plural;
 
-/// The lock sites of one or more artifacts, by crate and place.
+/// The lock sites and the claims of one or more artifacts, by crate and place.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inventory {
     pub(crate) sites: Vec<Record>,
+    pub(crate) claims: Vec<ClaimRecord>,
 }
 
 impl Inventory {
-    /// Sorts sites, and removes duplicates from several artifacts.
-    pub(crate) fn of(sites: impl IntoIterator<Item = Record>) -> Self {
-        let sites: BTreeSet<Record> = sites.into_iter().collect();
+    /// Sorts records, and removes duplicates from several artifacts.
+    pub(crate) fn of(records: Records) -> Self {
+        let sites: BTreeSet<Record> = records.sites.into_iter().collect();
         let mut sites: Vec<Record> = sites.into_iter().collect();
         sites.sort_by(|a, b| place(a).cmp(&place(b)));
-        Self { sites }
+        let claims: BTreeSet<ClaimRecord> = records.claims.into_iter().collect();
+        let mut claims: Vec<ClaimRecord> = claims.into_iter().collect();
+        claims.sort_by(|a, b| claim_place(a).cmp(&claim_place(b)));
+        Self { sites, claims }
+    }
+
+    /// The same with the records of another one.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let mut records = self.into_records();
+        records.add(other.into_records());
+        Self::of(records)
+    }
+
+    fn into_records(self) -> Records {
+        Records {
+            sites: self.sites,
+            claims: self.claims,
+        }
     }
 
     /// Reads artifacts.
     pub(crate) fn read(files: &[PathBuf]) -> Result<Self, Failure> {
-        let mut sites = Vec::new();
+        let mut records = Records::default();
         for file in files {
-            sites.extend(artifact::read(file)?);
+            records.add(artifact::read(file)?);
         }
-        Ok(Self::of(sites))
+        Ok(Self::of(records))
     }
 
-    /// Reads artifacts that the user names. One without lock sites is not the program that takes the locks, or its linker left them out:
+    /// Reads artifacts that the user names. One without records is not the program that takes the locks, or its linker left them out:
     /// nothing would be checked.
     pub(crate) fn read_named(files: &[PathBuf]) -> Result<Self, Failure> {
-        let mut sites = Vec::new();
+        let mut records = Records::default();
         for file in files {
             let found = artifact::read(file)?;
             if found.is_empty() {
@@ -45,12 +63,12 @@ impl Inventory {
                     file.display()
                 )));
             }
-            sites.extend(found);
+            records.add(found);
         }
-        Ok(Self::of(sites))
+        Ok(Self::of(records))
     }
 
-    /// Counts the sites of each crate. Crates that the linker left out are missing.
+    /// Counts the sites of each crate, and the claims. Crates that the linker left out are missing.
     pub(crate) fn summary(&self) -> String {
         let mut crates: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for site in &self.sites {
@@ -61,11 +79,18 @@ impl Inventory {
             .map(|((name, version), sites)| format!("{name} {version} ({sites})"))
             .collect();
         let sites = plural(self.sites.len(), "lock site");
+        let claims = match self.claims.len() {
+            0 if self.sites.is_empty() => {
+                " (a crate that the source never names is not linked)".to_owned()
+            }
+            0 => String::new(),
+            some => format!("; {}", plural(some, "claim")),
+        };
         if self.sites.is_empty() {
-            return "no lock sites (a crate that the source never names is not linked)".to_owned();
+            return format!("no lock sites{claims}");
         }
         let crates = plural(crates.len(), "crate");
-        format!("{sites} in {crates}: {}", counts.join(", "))
+        format!("{sites} in {crates}: {}{claims}", counts.join(", "))
     }
 }
 
@@ -80,6 +105,19 @@ fn place(site: &Record) -> impl Ord + '_ {
         ..
     } = site;
     (krate, version, file, line, module, function)
+}
+
+fn claim_place(claim: &ClaimRecord) -> impl Ord + '_ {
+    let ClaimRecord {
+        krate,
+        version,
+        file,
+        line,
+        module,
+        row,
+        ..
+    } = claim;
+    (krate, version, file, line, module, row)
 }
 
 /// One key of a site.
@@ -177,9 +215,23 @@ pub(crate) fn path(site: &Record) -> String {
     }
 }
 
+/// `jobs::Mail`
+pub(crate) fn claim_path(claim: &ClaimRecord) -> String {
+    format!("{}::{}", claim.module, claim.row)
+}
+
 /// `src/slot.rs:24`; empty in a slim inventory.
 pub(crate) fn file_line(site: &Record) -> String {
-    match (site.file.as_str(), site.line) {
+    line_of(&site.file, site.line)
+}
+
+/// The same of a claim.
+pub(crate) fn claim_line(claim: &ClaimRecord) -> String {
+    line_of(&claim.file, claim.line)
+}
+
+fn line_of(file: &str, line: u32) -> String {
+    match (file, line) {
         ("", _) => String::new(),
         (file, 0) => file.to_owned(),
         (file, line) => format!("{file}:{line}"),

@@ -6,9 +6,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use advisory_pattern::{Derivation, LockedKey, MOST_PERMITS, Permits, Record};
+use advisory_pattern::{ClaimRecord, Derivation, LockedKey, MOST_PERMITS, Permits, Record};
 use serde_json::{Map, Value, json};
 
+use crate::artifact::Records;
 use crate::failure::Failure;
 use crate::inventory::{Inventory, Key, is_lease, keys};
 use crate::screen::controls_terminal;
@@ -19,7 +20,8 @@ pub(crate) const VERSION: u64 = 1;
 /// Writes the inventory, with each member on a line and a newline at the end.
 pub(crate) fn write(inventory: &Inventory) -> String {
     let sites: Vec<Value> = inventory.sites.iter().map(site).collect();
-    pretty(&json!({ "version": VERSION, "sites": sites }))
+    let claims: Vec<Value> = inventory.claims.iter().map(claim).collect();
+    pretty(&json!({ "version": VERSION, "sites": sites, "claims": claims }))
 }
 
 /// Writes a value in the form of the command's answers.
@@ -93,6 +95,29 @@ pub(crate) fn site(site: &Record) -> Value {
     })
 }
 
+/// One claim.
+pub(crate) fn claim(claim: &ClaimRecord) -> Value {
+    let columns = claim.columns.iter();
+    let columns: Vec<Value> = columns
+        .map(|(argument, column)| json!({ "argument": argument, "column": column }))
+        .collect();
+    json!({
+        "table": claim.table,
+        "columns": columns,
+        "ttl": claim.ttl,
+        "renew": claim.renew,
+        "limit": claim.limit,
+        "max_attempts": claim.max_attempts,
+        "purpose": claim.purpose,
+        "module": claim.module,
+        "row": claim.row,
+        "file": claim.file,
+        "line": claim.line,
+        "crate": claim.krate,
+        "crate_version": claim.version,
+    })
+}
+
 fn pattern(key: &Key<'_>) -> Option<String> {
     key.is_derived().then(|| key.written.to_owned())
 }
@@ -155,7 +180,15 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
             Ok(site)
         })
         .collect();
-    Ok(Inventory::of(sites?))
+    // An inventory of an earlier release has none.
+    let claims = value["claims"].as_array().into_iter().flatten().enumerate();
+    let claims: Result<Vec<ClaimRecord>, Failure> = claims
+        .map(|(at, value)| claim_record(value).map_err(|why| wrong(format!("claims[{at}]: {why}"))))
+        .collect();
+    Ok(Inventory::of(Records {
+        sites: sites?,
+        claims: claims?,
+    }))
 }
 
 fn permits_value(permits: &Permits) -> Value {
@@ -165,12 +198,43 @@ fn permits_value(permits: &Permits) -> Value {
     }
 }
 
-fn record(value: &Value) -> Result<Record, String> {
-    let site = value.as_object().ok_or("not an object")?;
-    let line = match site.get("line") {
+fn line_number(object: &Map<String, Value>) -> Result<u32, &'static str> {
+    let line = match object.get("line") {
         None | Some(Value::Null) => Some(0),
         Some(line) => line.as_u64().and_then(|line| u32::try_from(line).ok()),
     };
+    line.ok_or("`line` is not a line number")
+}
+
+fn claim_record(value: &Value) -> Result<ClaimRecord, String> {
+    let claim = value.as_object().ok_or("not an object")?;
+    let mut columns = Vec::new();
+    let list = claim.get("columns").and_then(Value::as_array);
+    for column in list.ok_or("`columns` is not an array")? {
+        let column = column.as_object();
+        let column = column.ok_or("`columns` does not contain objects")?;
+        let argument = text(column, "argument")?.unwrap_or_default();
+        columns.push((argument, text(column, "column")?.unwrap_or_default()));
+    }
+    Ok(ClaimRecord {
+        table: text(claim, "table")?.ok_or("`table` is missing")?,
+        columns,
+        ttl: text(claim, "ttl")?,
+        renew: text(claim, "renew")?,
+        limit: text(claim, "limit")?,
+        max_attempts: text(claim, "max_attempts")?,
+        purpose: text(claim, "purpose")?,
+        module: text(claim, "module")?.unwrap_or_default(),
+        row: text(claim, "row")?.ok_or("`row` is missing")?,
+        file: text(claim, "file")?.unwrap_or_default(),
+        line: line_number(claim)?,
+        krate: text(claim, "crate")?.ok_or("`crate` is missing")?,
+        version: text(claim, "crate_version")?.unwrap_or_default(),
+    })
+}
+
+fn record(value: &Value) -> Result<Record, String> {
+    let site = value.as_object().ok_or("not an object")?;
     let permits = match site.get("permits") {
         None | Some(Value::Null) => Some(None),
         Some(Value::String(text)) => Permits::parse(&text.replace(char::is_control, " ")).map(Some),
@@ -201,7 +265,7 @@ fn record(value: &Value) -> Result<Record, String> {
         module: text(site, "module")?.unwrap_or_default(),
         function: text(site, "function")?.ok_or("`function` is missing")?,
         file: text(site, "file")?.unwrap_or_default(),
-        line: line.ok_or("`line` is not a line number")?,
+        line: line_number(site)?,
         krate: text(site, "crate")?.ok_or("`crate` is missing")?,
         version: text(site, "crate_version")?.unwrap_or_default(),
         ..Record::default()

@@ -18,12 +18,16 @@ pub(crate) use end::confirm;
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
 pub(crate) use renewal::{UNKNOWN as UNKNOWN_RENEWAL, is_unknown as is_renewal_unknown};
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use advisory_runtime::inventory::ClaimSite;
 use advisory_runtime::lease::{Error, Table};
-use advisory_runtime::monitor::{self, ClaimedRow, HolderId, LeaseSummary, Lock, Locks, Names};
+use advisory_runtime::monitor::{
+    self, ClaimTable, ClaimedRow, HolderId, LeaseSummary, Lock, Locks, Names,
+};
 use clap::Args;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
@@ -31,7 +35,7 @@ use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
 use crate::database::{self, DatabaseUrl, Session, failure, unless, with_timeout};
 use crate::failure::Failure;
 use crate::names::NameSources;
-use crate::screen::{DIM, ERROR};
+use crate::screen::{DIM, ERROR, one_line};
 use crate::{duration, screen};
 use age::Age;
 use end::Action;
@@ -41,10 +45,12 @@ struct Snapshot {
     locks: Locks,
     /// `None` if the table is missing or could not be read.
     leases: Option<LeaseSummary>,
-    /// Why the leases could not be read.
+    /// Why the leases, or the claims of the inventory, could not be read.
     unread: Option<Failure>,
     /// The claimed rows, each with its table.
     claims: Vec<(String, ClaimedRow)>,
+    /// Why claims of the inventory are not shown.
+    unfound: Vec<String>,
     /// The locks to show, as indices into `locks`.
     wanted: Vec<usize>,
     /// Those of them of which it is not known whether they are older than `older_than`.
@@ -68,7 +74,7 @@ struct Selected {
 /// The view has the advisory locks and the leases, and who blocks whom. The role should have `pg_monitor`; without it less is shown.
 ///
 /// A lock with a fixed number has the name of its site in `--artifact` or `--inventory`. Others have the name in the comment that a
-/// locked call writes in front of its query.
+/// locked call writes in front of its query. The claimed rows of the tables for which these programs derive `Claim` are shown too.
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -87,7 +93,7 @@ pub(crate) struct Arguments {
 struct List {
     #[arg(long, value_name = "TABLE", help = LEASE_TABLE)]
     lease_table: Option<String>,
-    /// A table with `locked_until` and `locked_by`, whose claimed rows are shown too
+    /// Also shows the claimed rows of this table, beside those of the claims in `--artifact` or `--inventory`
     #[arg(long, value_name = "TABLE")]
     claims: Vec<String>,
     /// Only locks held or waited for this long, such as `30s`, or of unknown age; exits with 1 if one is, else with 2 if that is not known
@@ -122,8 +128,10 @@ impl Arguments {
         if let Some(action) = &self.action {
             list.refuse(action)?;
         }
+        let (names, claims) = self.names.read_all()?;
         let view = View {
-            names: self.names.read()?,
+            names,
+            claims,
             table: cli::lease_table(list.lease_table.as_ref())?,
             list,
         };
@@ -197,6 +205,8 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
 /// What is looked at, and under which names.
 struct View<'a> {
     names: Names,
+    /// The claims of the inventory.
+    claims: Vec<ClaimSite>,
     table: Table,
     list: &'a List,
 }
@@ -280,9 +290,23 @@ impl View<'_> {
         };
         let mut claims = Vec::new();
         for table in &self.list.claims {
-            let rows = monitor::claimed_rows(session.conn(), table);
-            let rows = with_timeout(rows).await?.map_err(|error| failure(&error))?;
-            claims.extend(rows.into_iter().map(|row| (table.clone(), row)));
+            let table = match self.claims.iter().find(|claim| is_on(claim, table)) {
+                Some(claim) => ClaimTable::of(table, claim),
+                None => ClaimTable::new(table),
+            };
+            claims.extend(rows_of(session, table).await??);
+        }
+        let (tables, unfound) = self.claim_tables(session).await?;
+        let mut unread = unread;
+        for table in tables {
+            let name = table.name().to_owned();
+            match rows_of(session, table).await? {
+                Ok(rows) => claims.extend(rows),
+                Err(why) => {
+                    let why = format!("cannot read the claims on `{name}`: {why}");
+                    unread.get_or_insert(Failure::Input(why));
+                }
+            }
         }
         if let Some(filter) = filter {
             let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
@@ -303,12 +327,43 @@ impl View<'_> {
             leases,
             unread,
             claims,
+            unfound,
             wanted,
             unknown,
             pooled,
             older_than: self.list.older_than,
             filter: self.list.filter.clone(),
         })
+    }
+
+    /// The tables of the claims in the inventory, except for those that `--claims` names; and for each claim whose table is not known,
+    /// why it is not.
+    async fn claim_tables(
+        &self,
+        session: &mut Session,
+    ) -> Result<(BTreeSet<ClaimTable>, Vec<String>), Failure> {
+        let (mut tables, mut unfound) = (BTreeSet::new(), BTreeSet::new());
+        for claim in &self.claims {
+            if self.list.claims.iter().any(|table| is_on(claim, table)) {
+                continue;
+            }
+            let found = monitor::claim_tables(session.conn(), claim);
+            let mut found = with_timeout(found)
+                .await?
+                .map_err(|error| failure(&error))?;
+            let table = one_line(claim.table_name());
+            match (found.pop(), found.is_empty()) {
+                (Some(only), true) => drop(tables.insert(only)),
+                (Some(_), false) => drop(unfound.insert(format!(
+                    "claims on `{table}` are not shown: several schemas have that table; `--claims SCHEMA.{table}` shows them"
+                ))),
+                (None, _) => drop(unfound.insert(format!(
+                    "claims on `{table}` are not shown: this database has no table of that name with their columns; \
+                     `--claims TABLE` shows those of one with another name"
+                ))),
+            }
+        }
+        Ok((tables, unfound.into_iter().collect()))
     }
 
     /// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection is shown and retried: a server that fails over comes back.
@@ -359,6 +414,27 @@ impl View<'_> {
             }
         }
     }
+}
+
+/// Whether a table of `--claims` is that of a claim in the inventory.
+fn is_on(claim: &ClaimSite, table: &str) -> bool {
+    let name = table.split_once('.').map_or(table, |(_, name)| name);
+    claim.table_name() == name
+}
+
+type ClaimedRows = Vec<(String, ClaimedRow)>;
+
+/// The claimed rows of a table, or why they cannot be read.
+async fn rows_of(
+    session: &mut Session,
+    table: ClaimTable,
+) -> Result<Result<ClaimedRows, Failure>, Failure> {
+    let name = table.name().to_owned();
+    let rows = monitor::claimed_rows(session.conn(), table);
+    let rows = with_timeout(rows).await?;
+    Ok(rows
+        .map(|rows| rows.into_iter().map(|row| (name.clone(), row)).collect())
+        .map_err(|error| failure(&error)))
 }
 
 /// Whether a text contains the other, in upper or lower case.

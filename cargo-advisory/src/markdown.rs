@@ -9,7 +9,8 @@ use std::fmt::Write;
 use advisory_pattern::{LockedKey, Part, Permits, Record};
 
 use crate::declared_locks::DeclaredLocks;
-use crate::inventory::{Inventory, Key, file_line, keys, path};
+use crate::inventory::{Inventory, Key, claim_line, claim_path, file_line, keys, path};
+use crate::table;
 
 /// Writes the document, with the odds of a collision among `key_count` keys.
 pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
@@ -60,9 +61,10 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     for (title, lead, key, rows) in parts {
         if !rows.is_empty() {
             section(&mut text, title, lead);
-            table(&mut text, &heads(key), &rows);
+            write_table(&mut text, &heads(key), &rows);
         }
     }
+    claims(&mut text, inventory);
     exceptions(&mut text, inventory);
     let lead = collision_odds::lead(key_count);
     section(&mut text, "Odds of a collision", &lead);
@@ -78,7 +80,7 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     for [derivation, ..] in &mut rows {
         *derivation = code(derivation);
     }
-    table(&mut text, &heads, &rows);
+    write_table(&mut text, &heads, &rows);
     text
 }
 
@@ -189,15 +191,17 @@ fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
 
 /// `src/slot.rs:24`, after the crate's name if there are several crates.
 fn place(site: &Record, inventory: &Inventory) -> String {
-    let place = file_line(site);
-    let is_only = inventory
-        .sites
-        .iter()
-        .all(|other| other.krate == site.krate);
+    in_crate(&site.krate, file_line(site), inventory)
+}
+
+fn in_crate(krate: &str, place: String, inventory: &Inventory) -> String {
+    let of_sites = inventory.sites.iter().map(|site| &site.krate);
+    let of_claims = inventory.claims.iter().map(|claim| &claim.krate);
+    let is_only = of_sites.chain(of_claims).all(|other| other == krate);
     if is_only || place.is_empty() {
         return place;
     }
-    format!("{}: {place}", site.krate)
+    format!("{krate}: {place}")
 }
 
 /// Which calls exclude each other: `Global`, `Per tenant_id (uuid) + date (date)`. The shapes decide the key, and come from the types
@@ -280,6 +284,45 @@ fn lock_type(site: &Record) -> String {
     text
 }
 
+fn claims(text: &mut String, inventory: &Inventory) {
+    let cell = |value: &Option<String>| plain(value.as_deref().unwrap_or_default());
+    let rows = inventory.claims.iter().map(|claim| {
+        let columns: Vec<String> = table::columns(claim).iter().map(|it| plain(it)).collect();
+        let mut lasts = cell(&claim.ttl);
+        if claim.renew.is_some() {
+            let _ = write!(lasts, ", renewed every {}", cell(&claim.renew));
+        }
+        [
+            code(&claim.table),
+            cell(&claim.purpose),
+            columns.join(", "),
+            lasts.trim_start_matches(", ").to_owned(),
+            cell(&claim.max_attempts),
+            code(&claim_path(claim)),
+            code(&in_crate(&claim.krate, claim_line(claim), inventory)),
+        ]
+    });
+    let mut rows: Vec<[String; 7]> = rows.collect();
+    // As for keys, moving a type does not change the document.
+    rows.sort_by(|a, b| (&a[0], &a[5]).cmp(&(&b[0], &b[5])));
+    if rows.is_empty() {
+        return;
+    }
+    let lead =
+        "Tables whose rows workers claim: a claim is written into the row, and takes no lock.";
+    section(text, "Claims", lead);
+    let heads = [
+        "Table",
+        "Purpose",
+        "Columns",
+        "Lasts",
+        "Attempts",
+        "Row",
+        "File reference",
+    ];
+    write_table(text, &heads, &rows);
+}
+
 fn exceptions(text: &mut String, inventory: &Inventory) {
     let mut rows = Vec::new();
     for site in &inventory.sites {
@@ -298,11 +341,11 @@ fn exceptions(text: &mut String, inventory: &Inventory) {
     }
     if !rows.is_empty() {
         section(text, "Exceptions", "Allowed at the site, with its reason.");
-        table(text, &["Function", "Exception", "Reason"], &rows);
+        write_table(text, &["Function", "Exception", "Reason"], &rows);
     }
 }
 
-fn table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[String; N]]) {
+fn write_table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[String; N]]) {
     // Empty columns are omitted: in most registries no lock has a name or a component.
     let columns: Vec<usize> = (0..N)
         .filter(|column| rows.iter().any(|row| !row[*column].is_empty()))

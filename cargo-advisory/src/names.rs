@@ -1,7 +1,8 @@
-//! The lock sites that give numbers their names.
+//! The lock sites that give numbers their names, and the claims beside them.
 
 use std::path::PathBuf;
 
+use advisory_pattern::ClaimRecord;
 use advisory_runtime::monitor::Names;
 use clap::Args;
 
@@ -23,11 +24,17 @@ pub(crate) struct NameSources {
 impl NameSources {
     /// Reads the lock sites of the files.
     pub(crate) fn read(&self) -> Result<Names, Failure> {
-        let mut sites = Inventory::read_named(&self.artifact)?.sites;
+        Ok(self.read_all()?.0)
+    }
+
+    /// Reads the lock sites and the claims of the files.
+    pub(crate) fn read_all(&self) -> Result<(Names, Vec<ClaimRecord>), Failure> {
+        let mut inventory = Inventory::read_named(&self.artifact)?;
         for file in &self.inventory {
-            sites.extend(json::read_file(file)?.sites);
+            inventory = inventory.and(json::read_file(file)?);
         }
-        Names::of(Inventory::of(sites).sites)
-            .map_err(|error| Failure::Input(format!("the inventory: {error}")))
+        let names = Names::of(inventory.sites)
+            .map_err(|error| Failure::Input(format!("the inventory: {error}")))?;
+        Ok((names, inventory.claims))
     }
 }

@@ -1,19 +1,24 @@
 //! An inventory as a table on a terminal.
 //!
-//! Each key has a row, or a paragraph if the terminal is too narrow.
+//! Each key and each claim has a row, or a paragraph if the terminal is too narrow.
 
 use std::fmt::Write;
 
-use advisory_pattern::LockedKey;
+use advisory_pattern::{ClaimRecord, LockedKey};
 use anstyle::Style;
 
 use crate::columns::Columns;
-use crate::inventory::{Inventory, file_line, keys, path};
+use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
 use crate::screen::{DIM, KEY, PLAIN, printable};
 
 const HEADS: [&str; COLUMNS] = ["KEY", "NAME", "DERIVATION", "SCOPE", "FUNCTION", "PLACE"];
 const STYLES: [Style; COLUMNS] = [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM];
 const COLUMNS: usize = 6;
+const CLAIMS: Columns<5> = Columns {
+    heads: ["CLAIMS ON", "COLUMNS", "TTL", "ROW", "PLACE"],
+    styles: [KEY, PLAIN, PLAIN, PLAIN, DIM],
+    narrowest: NARROWEST,
+};
 /// A column is at least as wide as this, because less is unreadable.
 const NARROWEST: usize = 20;
 
@@ -36,6 +41,7 @@ pub(crate) fn write(inventory: &Inventory, width: Option<usize>) -> String {
         }
         text.push('\n');
     }
+    claims(&mut text, inventory, width);
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "{}", printable(&inventory.summary()));
     text
@@ -74,6 +80,50 @@ fn rows(inventory: &Inventory) -> Vec<[String; COLUMNS]> {
     rows
 }
 
+fn claims(text: &mut String, inventory: &Inventory, width: Option<usize>) {
+    let claims = inventory.claims.iter().map(|claim| {
+        let row = [
+            claim.table.clone(),
+            columns(claim).join(", "),
+            claim.ttl.clone().unwrap_or_default(),
+            claim_path(claim),
+            claim_line(claim),
+        ];
+        row.map(|cell| printable(&cell))
+    });
+    let rows: Vec<[String; 5]> = claims.collect();
+    if rows.is_empty() {
+        return;
+    }
+    match CLAIMS.draw(&rows, width) {
+        Some(drawn) => text.push_str(&drawn),
+        None => {
+            for [table, columns, ttl, row, place] in &rows {
+                let _ = writeln!(text, "{KEY}{table}{KEY:#}");
+                for line in [columns, ttl, row, place] {
+                    if !line.is_empty() {
+                        let _ = writeln!(text, "  {line}");
+                    }
+                }
+            }
+        }
+    }
+    text.push('\n');
+}
+
+/// The columns of a claim: `locked_by`, `lease_until (locked_until)`, `tenant_id (per, at most 1)`.
+pub(crate) fn columns(claim: &ClaimRecord) -> Vec<String> {
+    let columns = claim.columns.iter();
+    let columns = columns.map(
+        |(argument, column)| match (argument.as_str(), &claim.limit) {
+            ("per", Some(limit)) => format!("{column} (per, at most {limit})"),
+            (same, _) if same == column => column.clone(),
+            (argument, _) => format!("{column} ({argument})"),
+        },
+    );
+    columns.collect()
+}
+
 fn paragraph(text: &mut String, row: &[String; COLUMNS]) {
     let [key, name, derivation, scope, function, place] = row;
     let _ = writeln!(text, "{KEY}{key}{KEY:#}");
@@ -96,6 +146,7 @@ fn paragraph(text: &mut String, row: &[String; COLUMNS]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::artifact::Records;
     use crate::display_width;
     use advisory_pattern::Record;
 
@@ -116,8 +167,15 @@ mod tests {
         }
     }
 
+    fn inventory(site: Record) -> Inventory {
+        Inventory::of(Records {
+            sites: vec![site],
+            ..Records::default()
+        })
+    }
+
     fn drawn(width: Option<usize>) -> String {
-        let text = write(&Inventory::of([site()]), width);
+        let text = write(&inventory(site()), width);
         anstream::adapter::strip_str(&text).to_string()
     }
 
@@ -128,7 +186,7 @@ mod tests {
         site.function.push('\u{9b}');
         site.krate.push('\u{2066}');
         for width in [None, Some(40)] {
-            let text = write(&Inventory::of([site.clone()]), width);
+            let text = write(&inventory(site.clone()), width);
             let text = anstream::adapter::strip_str(&text).to_string();
             let text = text.replace('\n', "");
             assert!(!text.contains(crate::screen::controls_terminal), "{text:?}");
@@ -141,7 +199,7 @@ mod tests {
         site.written.push("<tenant_id>:invoice".to_owned());
         site.keys
             .push("pattern <tenant_id: text>:invoice".to_owned());
-        let rows = rows(&Inventory::of([site]));
+        let rows = rows(&inventory(site));
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[0][1..], rows[1][1..]);
     }

@@ -1,8 +1,6 @@
-//! Errors of reading a lock site's record.
+//! Errors of reading a record.
 
 use std::fmt;
-
-use super::format::RECORD_VERSION;
 
 /// Says why bytes that start like a record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,12 +17,12 @@ pub enum RecordError {
 impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated => write!(f, "a lock site's record has no end: the file is cut short"),
+            Self::Truncated => write!(f, "a record has no end: the file is cut short"),
             Self::Newer(version) => write!(
                 f,
-                "a lock site's record has format {version}, and this reader knows up to {RECORD_VERSION}: update it"
+                "a record has format {version}, which this reader does not know: update it"
             ),
-            Self::Malformed(field) => write!(f, "a lock site's record has a wrong field: {field}"),
+            Self::Malformed(field) => write!(f, "a record has a wrong field: {field}"),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod advice;
 mod ambiguity;
 mod brute_force;
+mod claim_record;
 mod collision;
 mod derivation;
 mod escape;

@@ -270,6 +270,10 @@ pub struct TimeColumn {
 }
 
 impl TimeColumn {
+    pub(crate) const fn name(self) -> &'static str {
+        self.name
+    }
+
     pub(super) const fn of<C: Column<SqlType: Time>>() -> Self {
         Self {
             name: C::NAME,

@@ -1,9 +1,10 @@
-//! The claimed rows of a table that is known by its name alone.
+//! The claimed rows of a table that is known by its name, and by the claims of an inventory.
 
-use super::sql::claimed;
+use super::sql::{CLAIM_TABLES, claimed, quoted};
 use crate::Connection;
 use crate::claim::Error;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use crate::inventory::ClaimSite;
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use diesel_async::RunQueryDsl;
 use std::time::Duration;
 
@@ -34,8 +35,94 @@ struct Answer {
     remaining: Option<i64>,
 }
 
-/// Lists the claimed rows of a table, `table` or `schema.table`, soonest to expire first, at most a thousand. The table has the
-/// columns `locked_until` and `locked_by`. Without an index on them it reads the whole table: for administrators.
+/// A table whose rows are claimed, and the columns that a claim is written into.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimTable {
+    name: String,
+    locked_until: String,
+    locked_by: String,
+    /// The columns that are `NULL` while a row can be claimed.
+    ends: Vec<String>,
+}
+
+impl ClaimTable {
+    /// The table `jobs` or `shop.jobs`, with the columns `locked_until` and `locked_by`.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            locked_until: "locked_until".to_owned(),
+            locked_by: "locked_by".to_owned(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// The table of this name, with the columns of a claim of the [inventory](crate::inventory::claims).
+    #[must_use]
+    pub fn of(name: impl Into<String>, claim: &ClaimSite) -> Self {
+        let table = Self::new(name);
+        let column = |argument: &str| claim.column(argument).map(str::to_owned);
+        Self {
+            locked_until: column("locked_until").unwrap_or(table.locked_until),
+            locked_by: column("locked_by").unwrap_or(table.locked_by),
+            ends: ["completed_at", "failed_at"]
+                .into_iter()
+                .filter_map(column)
+                .collect(),
+            name: table.name,
+        }
+    }
+
+    /// The table's name, as it was given.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl From<&str> for ClaimTable {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+#[derive(diesel::QueryableByName)]
+#[diesel(check_for_backend(diesel::pg::Pg))]
+struct Found {
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Bool)]
+    is_visible: bool,
+}
+
+/// Finds the tables that a claim of the [inventory](crate::inventory::claims) can be on, which has no schema: the table of its name that
+/// the search path has, or else those of other schemas, at most a hundred. Each has the claim's two columns.
+///
+/// # Errors
+///
+/// [`Error::Database`].
+///
+/// # Cancel safety
+///
+/// Cancel safe: it only reads.
+pub async fn claim_tables<C: Connection>(
+    conn: &mut C,
+    claim: &ClaimSite,
+) -> Result<Vec<ClaimTable>, Error> {
+    let table = ClaimTable::of(claim.table_name(), claim);
+    let query = diesel::sql_query(CLAIM_TABLES)
+        .bind::<Text, _>(table.name)
+        .bind::<Text, _>(table.locked_until)
+        .bind::<Text, _>(table.locked_by);
+    let found: Result<Vec<Found>, _> = query.load(conn.pg()).await;
+    let found = found.map_err(Error::Database)?;
+    let is_visible = found.iter().any(|table| table.is_visible);
+    let tables = found.into_iter().filter(|it| it.is_visible == is_visible);
+    Ok(tables.map(|it| ClaimTable::of(it.name, claim)).collect())
+}
+
+/// Lists the claimed rows of a table, soonest to expire first, at most a thousand: of a [`ClaimTable`], or of the table `jobs` or
+/// `shop.jobs` with the columns `locked_until` and `locked_by`. Without an index on them it reads the whole table: for administrators.
 ///
 /// # Errors
 ///
@@ -46,12 +133,13 @@ struct Answer {
 /// Cancel safe: it only reads.
 pub async fn claimed_rows<C: Connection>(
     conn: &mut C,
-    table: &str,
+    table: impl Into<ClaimTable>,
 ) -> Result<Vec<ClaimedRow>, Error> {
-    let quoted = |part: &str| format!("\"{}\"", part.replace('"', "\"\""));
-    let parts: Vec<String> = table.splitn(2, '.').map(quoted).collect();
-    let table = parts.join(".");
-    let query = diesel::sql_query(claimed(&table)).bind::<Text, _>(&table);
+    let table = table.into();
+    let parts: Vec<String> = table.name.splitn(2, '.').map(quoted).collect();
+    let name = parts.join(".");
+    let text = claimed(&name, &table.locked_until, &table.locked_by, &table.ends);
+    let query = diesel::sql_query(text).bind::<Text, _>(&name);
     // Negative counts as zero.
     let micros = |time: i64| Duration::from_micros(u64::try_from(time).unwrap_or(0));
     let rows: Result<Vec<Answer>, _> = query.load(conn.pg()).await;

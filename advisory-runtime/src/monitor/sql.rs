@@ -154,18 +154,42 @@ SELECT COALESCE((SELECT CASE
     )
 }
 
-/// The claimed rows of a table, whose quoted name is also `$1`, with their primary keys.
 #[cfg(feature = "diesel-async")]
-pub(super) fn claimed(table: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The tables of the name `$1` that have the columns `$2` and `$3`.
+#[cfg(feature = "diesel-async")]
+pub(super) const CLAIM_TABLES: &str = "SELECT pg_catalog.concat(n.nspname,'.',c.relname) AS name,pg_catalog.pg_table_is_visible(c.oid) AS is_visible \
+     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
+     WHERE c.relname OPERATOR(pg_catalog.=) $1 AND c.relkind IN ('r','p','v','f') \
+     AND (SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute AS a WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid \
+     AND NOT a.attisdropped AND (a.attname OPERATOR(pg_catalog.=) $2 OR a.attname OPERATOR(pg_catalog.=) $3)) \
+     OPERATOR(pg_catalog.=) 2 ORDER BY name LIMIT 100";
+
+/// The claimed rows of a table, whose quoted name is also `$1`, with their primary keys. A time without a zone is in UTC.
+#[cfg(feature = "diesel-async")]
+pub(super) fn claimed(table: &str, locked_until: &str, locked_by: &str, ends: &[String]) -> String {
+    let (until, by) = (quoted(locked_until), quoted(locked_by));
+    let ends = ends.iter().fold(String::new(), |ends, column| {
+        ends + " AND t." + &quoted(column) + " IS NULL"
+    });
+    let until = format!(
+        "CASE WHEN CAST(pg_catalog.pg_typeof(t.{until}) AS pg_catalog.oid) OPERATOR(pg_catalog.=) CAST(1114 AS pg_catalog.oid) \
+         THEN pg_catalog.timezone('UTC',CAST(t.{until} AS pg_catalog.timestamp)) ELSE CAST(t.{until} AS pg_catalog.timestamptz) END"
+    );
     format!(
         "SELECT (SELECT pg_catalog.string_agg(pg_catalog.jsonb_extract_path_text(pg_catalog.to_jsonb(t.*),CAST(a.attname AS pg_catalog.text)),\
          ', ' ORDER BY k.n) FROM pg_catalog.pg_index AS i CROSS JOIN LATERAL pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (attnum,n) \
          JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum \
-         WHERE i.indisprimary AND i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)) AS key,locked_by,\
-         CASE WHEN pg_catalog.isfinite(locked_until) THEN CAST(pg_catalog.date_part('epoch',\
-         locked_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
+         WHERE i.indisprimary AND i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)) AS key,\
+         CAST(t.{by} AS pg_catalog.text) AS locked_by,CASE WHEN pg_catalog.isfinite(l.until) THEN CAST(pg_catalog.date_part('epoch',\
+         l.until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
          OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8) \
-         WHEN locked_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN -9223372036854775807 END AS remaining \
-         FROM {table} AS t WHERE locked_until IS NOT NULL ORDER BY locked_until LIMIT 1000"
+         WHEN l.until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN -9223372036854775807 END AS remaining \
+         FROM {table} AS t CROSS JOIN LATERAL (SELECT {until} AS until) AS l \
+         WHERE t.{column} IS NOT NULL{ends} ORDER BY t.{column} LIMIT 1000",
+        column = quoted(locked_until),
     )
 }

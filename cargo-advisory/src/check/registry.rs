@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use advisory_pattern::Record;
+use advisory_pattern::{ClaimRecord, Record};
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
-use crate::inventory::{Inventory, path};
+use crate::inventory::{Inventory, claim_path, path};
 use crate::screen::printable;
 use crate::{json, markdown};
 
@@ -24,7 +24,9 @@ pub(crate) fn compare(
     let text = fs::read_to_string(file).map_err(|error| Failure::unread(file, error))?;
     if text.trim_start().starts_with('{') {
         let committed = json::read(file, &text)?;
-        return Ok(compare_sites(inventory, &committed, file));
+        let mut findings = compare_sites(inventory, &committed, file);
+        findings.extend(compare_claims(inventory, &committed, file));
+        return Ok(findings);
     }
     Ok(
         compare_lines(&markdown::write(inventory, key_count), &text, file)
@@ -73,6 +75,49 @@ pub(crate) fn compare_sites(
     findings
 }
 
+/// Compares the claims of two inventories.
+fn compare_claims(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Finding> {
+    let without_place = |claim: &ClaimRecord| ClaimRecord {
+        line: 0,
+        version: String::new(),
+        ..claim.clone()
+    };
+    let unmatched = |some: &Inventory, others: &Inventory| -> Vec<ClaimRecord> {
+        let others: Vec<ClaimRecord> = others.claims.iter().map(without_place).collect();
+        let lacks = |claim: &&ClaimRecord| !others.contains(&without_place(claim));
+        some.claims.iter().filter(lacks).cloned().collect()
+    };
+    let finding = |message: String, place: Place, notes: Vec<String>| Finding {
+        kind: "drift",
+        message,
+        places: vec![place],
+        notes,
+        help: help(file, "json"),
+    };
+    let mut old = unmatched(committed, inventory);
+    let mut findings = Vec::new();
+    for claim in unmatched(inventory, committed) {
+        let (name, place) = (claim_path(&claim), Place::claim(&claim, None));
+        let at = old.iter().position(|other| claim_path(other) == name);
+        let (message, notes) = match at.map(|at| old.remove(at)) {
+            None => (
+                format!("`{}` lacks the claim {name}", file.display()),
+                Vec::new(),
+            ),
+            Some(before) => (
+                format!("the claim {name} has changed since `{}`", file.display()),
+                members_changed(&json::claim(&before), &json::claim(&claim)),
+            ),
+        };
+        findings.push(finding(message, place, notes));
+    }
+    findings.extend(old.iter().map(|claim| {
+        let message = format!("the program lacks the claim {}", claim_path(claim));
+        finding(message, Place::claim(claim, Some(file)), Vec::new())
+    }));
+    findings
+}
+
 /// The sites that the other inventory lacks. Methods of several types can be equal sites, so each is matched with one.
 fn unmatched<'a>(inventory: &'a Inventory, others: &Inventory) -> Vec<&'a Record> {
     let mut counts: BTreeMap<Record, usize> = BTreeMap::new();
@@ -99,8 +144,11 @@ fn without_place(site: &Record) -> Record {
 
 /// The members that differ, with both values.
 fn changes(old: &Record, new: &Record) -> Vec<String> {
-    let (old, new) = (json::site(old), json::site(new));
-    let Value::Object(members) = &new else {
+    members_changed(&json::site(old), &json::site(new))
+}
+
+fn members_changed(old: &Value, new: &Value) -> Vec<String> {
+    let Value::Object(members) = new else {
         return Vec::new();
     };
     let is_place = |member: &str| matches!(member, "line" | "crate_version");

@@ -26,6 +26,11 @@ pub(crate) const OVERDUE: &str = "overdue";
 /// The state of a key whose work is completed.
 pub(crate) const DONE: &str = "done";
 
+/// The state of a claimed row that its worker has neither renewed nor ended in time.
+pub(super) const EXPIRED: &str = "expired";
+/// The state of one that a worker works on.
+pub(super) const RUNNING: &str = "running";
+
 /// The cells of a line of the tree of locks, by their columns.
 pub(super) const LABEL: usize = 0;
 const PID: usize = 1;
@@ -247,9 +252,9 @@ pub(crate) fn lease_label(lease: &Lease) -> String {
 
 pub(super) fn claim(table: &str, row: &ClaimedRow) -> [String; 5] {
     let state = if row.remaining.is_zero() {
-        "expired"
+        EXPIRED
     } else {
-        "running"
+        RUNNING
     };
     [
         one_line(table),

@@ -7,7 +7,8 @@ use advisory_runtime::monitor::{Lease, LeaseCount, LeaseSummary, Lock, Name};
 
 use super::Snapshot;
 use super::cells::{
-    BACKEND, DONE, HELD, LABEL, LONGEST_QUERY, OVERDUE, QUERY, TRANSACTION, claim, lease, row,
+    BACKEND, DONE, EXPIRED, HELD, LABEL, LONGEST_QUERY, OVERDUE, QUERY, RUNNING, TRANSACTION,
+    claim, lease, row,
 };
 use super::{age, causes, renewal, tree};
 use crate::columns::Columns;
@@ -365,9 +366,29 @@ fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
     hints
 }
 
-/// What frees a key, and what is not known, and why.
+/// What the states of the claimed rows mean and what ends them, and which claims are not shown.
+fn claim_hints(snapshot: &Snapshot) -> Vec<String> {
+    let rows = || snapshot.claims.iter().map(|(_, row)| row);
+    let mut hints = Vec::new();
+    if rows().any(|row| row.remaining.is_zero()) {
+        hints.push(format!(
+            "{EXPIRED}: not renewed in time, so its worker is dead, stopped, or cannot reach the server; the next `claim::next` of any \
+             worker takes the row again, or fails it after its last attempt: start a worker, and write nothing by hand"
+        ));
+    }
+    if rows().any(|row| !row.remaining.is_zero()) {
+        hints.push(format!(
+            "{RUNNING}: the row is free when its work ends, or after that time if its worker is dead"
+        ));
+    }
+    hints.extend(snapshot.unfound.iter().cloned());
+    hints
+}
+
+/// What frees a key or a row, and what is not known, and why.
 fn hints(snapshot: &Snapshot) -> impl Iterator<Item = String> {
     let hints = key_hint(snapshot).into_iter().chain(lease_hints(snapshot));
+    let hints = hints.chain(claim_hints(snapshot));
     hints.chain(pooled_hint(snapshot)).chain(hint(snapshot))
 }
 

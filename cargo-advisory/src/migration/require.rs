@@ -94,11 +94,11 @@ impl Arguments {
         if self.inventory.is_empty() {
             return self.artifacts.inventory_to_check();
         }
-        let mut sites = Vec::new();
+        let mut inventory = Inventory::default();
         for file in &self.inventory {
-            sites.extend(json::read_file(file)?.sites);
+            inventory = inventory.and(json::read_file(file)?);
         }
-        Ok(Inventory::of(sites))
+        Ok(inventory)
     }
 }
 

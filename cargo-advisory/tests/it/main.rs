@@ -9,6 +9,7 @@ mod bad_input;
 mod build;
 mod check;
 mod check_advice;
+mod claims;
 mod command;
 mod dashboard;
 mod derived_halves;

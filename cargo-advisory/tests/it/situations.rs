@@ -1,8 +1,8 @@
-//! The ten situations of `docs/stuck-locks.md`, each made for real, with the screen that the page shows.
+//! The eleven situations of `docs/stuck-locks.md`, each made for real, with the screen that the page shows.
 
 use std::time::Duration;
 
-use advisory_pattern::Record;
+use advisory_pattern::{ClaimRecord, Record};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Bouncer, Database, left_out, pid_of};
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::locks::{does, holder, locks, locks_at, waiter};
 use crate::locks_many::shape;
-use crate::programs::{program_of, site};
+use crate::programs::{file, program_of, site};
 
 const PAGE: &str = include_str!("../../../docs/stuck-locks.md");
 
@@ -181,4 +181,20 @@ async fn a_dead_holders_lease_looks_as_on_the_page() {
     };
     let program = program_of("situations.rmeta", &[leased]);
     shows(10, &locks(&db, &["--artifact", &program]).await.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_workers_claim_looks_as_on_the_page() {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE mail (id int PRIMARY KEY, locked_until timestamptz, locked_by text); \
+         INSERT INTO mail VALUES (7, clock_timestamp() - interval '48 s', 'worker-3#9f0c')",
+    )
+    .await;
+    let claim = ClaimRecord {
+        table: "schema::mail".to_owned(),
+        ..ClaimRecord::default()
+    };
+    let program = file("situations-claim.rmeta", format!("rust{}", claim.encode()));
+    shows(11, &locks(&db, &["--artifact", &program]).await.out);
 }

@@ -25,6 +25,7 @@ mod isolation;
 mod leadership;
 mod leases;
 mod migrations;
+mod moving_queues;
 mod nesting;
 mod owned_locks;
 mod scopes;

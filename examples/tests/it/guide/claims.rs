@@ -2,7 +2,6 @@ use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, Schema};
 use advisory_runtime::{Pool as _, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
-use diesel_async::SimpleAsyncConnection as _;
 use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
 
 const PAGE: &str = include_str!("../../../../advisory-runtime/docs/claims.md");
@@ -230,30 +229,4 @@ async fn each_tenant_has_one_running_row() {
     let mut claimed: Vec<i64> = claimed.unwrap().iter().map(|row| row.id).collect();
     claimed.sort_unstable();
     assert_eq!(claimed, [1, 3]);
-}
-
-/// A worker that holds a row lock while it works, as before the move, and a claim.
-#[tokio::test]
-async fn an_old_worker_takes_a_claimed_row_unless_it_looks() {
-    let db = Database::create().await;
-    db.run("CREATE TABLE job (id bigserial PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT clock_timestamp())")
-        .await;
-    db.run(&Schema::of("job").up()).await;
-    db.run("INSERT INTO job (id) VALUES (1)").await;
-    let (mut conn, mut old) = (db.connect().await, db.connect().await);
-    let old_query = "SELECT count(*) FROM (SELECT FROM job WHERE completed_at IS NULL";
-    let skips = "ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) AS taken";
-    // A new worker passes over what an old one has.
-    old.batch_execute("BEGIN; SELECT FROM job FOR UPDATE")
-        .await
-        .unwrap();
-    let none = claim::next::<Job, _>(&mut conn, "new").await.unwrap();
-    assert!(none.is_none());
-    old.batch_execute("ROLLBACK").await.unwrap();
-    let claimed = claim::next::<Job, _>(&mut conn, "new").await.unwrap();
-    assert!(claimed.is_some());
-    // The other way round only if the old query looks at the claim.
-    assert_eq!(db.count(&format!("{old_query} {skips}")).await, 1);
-    let looks = format!("{old_query} AND locked_until IS NULL {skips}");
-    assert_eq!(db.count(&looks).await, 0);
 }

@@ -1,6 +1,7 @@
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{self, Error, Lease, Request, Table};
-use advisory_runtime::{Pool as _, Wait};
+use advisory_runtime::monitor::{self, Names};
+use advisory_runtime::{LockKey, Pool as _, Wait};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::bb8::Pool;
@@ -11,11 +12,16 @@ use tokio::task::JoinHandle;
 
 crate::guide::runs_the_page!("leadership", "leadership.rs");
 
+/// The leader deletes old sessions.
+#[derive(LockKey)]
+#[lock_key("cleanup")]
+struct Cleanup;
+
 async fn run(
     pool: &Pool<AsyncPgConnection>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let campaign = Request::text("cleanup").ttl(Duration::from_secs(15));
+    let campaign = Request::new(Cleanup).ttl(Duration::from_secs(15));
     lease::lead_until(pool, campaign, shutdown, async |term| {
         // An error, such as a lost connection, ends the term: then any process can lead.
         if let Err(error) = clean_up(pool, &term).await {
@@ -83,6 +89,13 @@ async fn one_cleans_up_until_its_shutdown_and_then_another() {
     let campaign = Request::text("cleanup").wait(Wait::Never);
     let refused = Table::new().acquire(&mut conn, campaign).await;
     assert!(refused.unwrap_err().is_held(), "there is a leader");
+    let names = Names::of_program().unwrap();
+    let leases = monitor::leases(&mut conn, &Table::new(), &names).await;
+    let site = &leases.unwrap()[0].names[0].sites[0];
+    assert_eq!(
+        site.purpose.as_deref(),
+        Some("The leader deletes old sessions.")
+    );
     expire_a_session(&db).await;
     let token = "SELECT token FROM advisory_lease";
     let term = db.count(token).await;

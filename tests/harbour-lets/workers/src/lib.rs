@@ -9,6 +9,7 @@ pub mod arrivals;
 pub mod dunning;
 pub mod exports;
 pub mod feeds;
+pub mod letters;
 pub mod orphans;
 pub mod reminders;
 pub mod scheduler;

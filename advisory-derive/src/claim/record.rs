@@ -1,0 +1,39 @@
+//! The record of a claim in the program.
+
+use super::row::Row;
+use crate::record;
+use advisory_pattern::{ClaimRecord, MODULE_PATH};
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
+
+/// The item with the record of a claim. That of a generic type has no columns, because no type is known for which to look at them.
+pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let (file, line) = record::place(row.input.ident.span());
+    let slim = cfg!(feature = "slim-inventory");
+    let text = |tokens: &TokenStream| tokens.to_string().replace(' ', "");
+    let head = row.input.attrs.iter().map(ToTokens::to_token_stream);
+    let record = ClaimRecord {
+        table: text(&row.table),
+        columns: Vec::new(),
+        ttl: record::time(row.args.ttl.as_ref()),
+        renew: record::time(row.args.renew.as_ref()),
+        limit: row.args.limit.as_ref().map(text),
+        max_attempts: row.args.max_attempts.as_ref().map(text),
+        purpose: record::purpose(&head.collect()).filter(|_| !slim),
+        module: MODULE_PATH.to_owned(),
+        row: row.input.ident.to_string(),
+        file: if slim { String::new() } else { file },
+        line: if slim { 0 } else { line },
+        krate: record::env("CARGO_PKG_NAME"),
+        version: record::env("CARGO_PKG_VERSION"),
+    };
+    let encoded = record.encode();
+    let (before, behind) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
+    let name = &row.input.ident;
+    if row.input.generics.params.is_empty() {
+        return quote_spanned!(here=> #private::claim::record!(#before #behind #name););
+    }
+    let rest = Literal::usize_unsuffixed(before.len() + behind.len());
+    quote_spanned!(here=> #private::record!(#rest #before #behind);)
+}

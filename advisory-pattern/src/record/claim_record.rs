@@ -1,0 +1,166 @@
+//! The record of a claim: a type of row that workers claim, written into a program beside the lock sites.
+//!
+//! It has its own first words, so that a reader of lock sites alone skips it: a claim has no key, and collides with nothing.
+
+use std::fmt::Write;
+
+use super::MODULE_PATH;
+use super::error::RecordError;
+use super::format::{CLAIM_MAGIC, END, FIELD, PART, START, clean, join_parts, texts_of};
+
+/// The version of the format that this crate writes; a reader refuses a newer one.
+const VERSION: u32 = 1;
+
+/// Holds one claim as a program contains it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimRecord {
+    /// The table's path in Rust: `schema::mail`.
+    pub table: String,
+    /// The columns of a claim: each with the argument of `#[claim(…)]` that it is for, such as `locked_by`, and its name in SQL.
+    pub columns: Vec<(String, String)>,
+    /// How long a claim lasts, if the derive sets it.
+    pub ttl: Option<String>,
+    /// How often it is renewed, if the derive sets it.
+    pub renew: Option<String>,
+    /// How many rows of one value of `per` can be claimed at a time, if the derive sets it.
+    pub limit: Option<String>,
+    /// The number of the last attempt, if the derive sets it.
+    pub max_attempts: Option<String>,
+    /// The first line with text of the doc comment, at most 500 characters of it.
+    pub purpose: Option<String>,
+    /// The module's path.
+    pub module: String,
+    /// The type of the row.
+    pub row: String,
+    /// The source file, relative to the crate's manifest, or `$OUT_DIR/…` for what a build script wrote.
+    pub file: String,
+    /// Its line.
+    pub line: u32,
+    /// The crate.
+    pub krate: String,
+    /// The crate's version.
+    pub version: String,
+}
+
+/// The start of each column's field, whose name only the compiler knows: it inserts the name behind this text.
+pub const CLAIM_COLUMNS: [&str; 8] = [
+    "\u{1f}column=locked_until\u{1c}",
+    "\u{1f}column=locked_by\u{1c}",
+    "\u{1f}column=completed_at\u{1c}",
+    "\u{1f}column=failed_at\u{1c}",
+    "\u{1f}column=error_message\u{1c}",
+    "\u{1f}column=run_at\u{1c}",
+    "\u{1f}column=attempts\u{1c}",
+    "\u{1f}column=per\u{1c}",
+];
+
+impl ClaimRecord {
+    /// Gives the name of the column that an argument of `#[claim(…)]` is for.
+    #[must_use]
+    pub fn column(&self, argument: &str) -> Option<&str> {
+        let mut columns = self.columns.iter();
+        let found = columns.find(|(known, _)| known == argument)?;
+        Some(&found.1)
+    }
+
+    /// Gives the table's name without its schema: the last part of its path, which is its name in SQL unless the table's
+    /// `#[sql_name = "…"]` says another.
+    #[must_use]
+    pub fn table_name(&self) -> &str {
+        let name = self.table.rsplit("::").next().unwrap_or(&self.table);
+        name.trim_start_matches("r#")
+    }
+
+    /// Writes the record. Control characters in values become spaces, except for [`MODULE_PATH`], which the columns follow.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let line = self.line.to_string();
+        let fields = [
+            ("table", Some(&self.table)),
+            ("row", Some(&self.row)),
+            ("file", Some(&self.file)),
+            ("line", Some(&line)),
+            ("crate", Some(&self.krate)),
+            ("version", Some(&self.version)),
+            ("ttl", self.ttl.as_ref()),
+            ("renew", self.renew.as_ref()),
+            ("limit", self.limit.as_ref()),
+            ("max_attempts", self.max_attempts.as_ref()),
+            ("purpose", self.purpose.as_ref()),
+        ];
+        let mut text = format!("{START}{CLAIM_MAGIC}{FIELD}{VERSION}");
+        let mut push = |name: &str, value: &str| {
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "{FIELD}{name}={value}");
+        };
+        for (name, value) in fields {
+            if let Some(value) = value {
+                push(name, &clean(value));
+            }
+        }
+        match self.module.as_str() {
+            MODULE_PATH => push("module", MODULE_PATH),
+            module => push("module", &clean(module)),
+        }
+        for (argument, column) in &self.columns {
+            push("column", &join_parts([argument, column]));
+        }
+        text.push(END);
+        text
+    }
+
+    /// Reads one record's text, without its start and end. Skips unknown fields.
+    fn decode(text: &str) -> Result<Self, RecordError> {
+        let mut fields = text.split(FIELD).skip(1);
+        let version = fields.next().unwrap_or_default();
+        match version.parse::<u32>() {
+            Ok(version) if version <= VERSION => {}
+            Ok(_) => return Err(RecordError::Newer(version.to_owned())),
+            Err(_) => return Err(RecordError::Malformed(format!("version `{version}`"))),
+        }
+        let mut record = Self::default();
+        for field in fields {
+            let Some((name, value)) = field.split_once('=') else {
+                return Err(RecordError::Malformed(format!("`{field}`")));
+            };
+            let text = clean(value);
+            match name {
+                "table" => record.table = text,
+                "column" => {
+                    let (argument, column) = value.split_once(PART).unwrap_or((value, ""));
+                    record.columns.push((clean(argument), clean(column)));
+                }
+                "ttl" => record.ttl = Some(text),
+                "renew" => record.renew = Some(text),
+                "limit" => record.limit = Some(text),
+                "max_attempts" => record.max_attempts = Some(text),
+                "purpose" => record.purpose = Some(text),
+                "module" => record.module = text,
+                "row" => record.row = text,
+                "file" => record.file = text,
+                "line" => {
+                    let line = value.parse();
+                    record.line =
+                        line.map_err(|_| RecordError::Malformed(format!("line `{value}`")))?;
+                }
+                "crate" => record.krate = text,
+                "version" => record.version = text,
+                _ => {}
+            }
+        }
+        Ok(record)
+    }
+
+    /// Finds every claim's record in a program's bytes, sorted and without duplicates. The bytes can be anything.
+    ///
+    /// # Errors
+    /// The first record that cannot be read.
+    pub fn find_all(bytes: &[u8]) -> Result<Vec<Self>, RecordError> {
+        let texts = texts_of(CLAIM_MAGIC, bytes)?;
+        let records: Result<Vec<Self>, RecordError> = texts.into_iter().map(Self::decode).collect();
+        let mut records = records?;
+        records.sort();
+        records.dedup();
+        Ok(records)
+    }
+}

@@ -1,0 +1,250 @@
+//! Claims are in the inventory, and their rows among the live locks, without being named.
+
+use advisory_pattern::ClaimRecord;
+use advisory_runtime::monitor::{self, ClaimTable, ClaimedRow};
+use advisory_tests::Database;
+use lets_server as _;
+use serde_json::Value;
+
+use crate::json_page::agrees;
+use crate::locks::{does, json, locks, locks_at};
+use crate::programs::{Said, advisory, booking_service, file};
+
+fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
+    let columns = columns.iter();
+    ClaimRecord {
+        table: table.to_owned(),
+        columns: columns
+            .map(|(argument, column)| ((*argument).to_owned(), (*column).to_owned()))
+            .collect(),
+        module: "post".to_owned(),
+        row: "Mail".to_owned(),
+        krate: "post".to_owned(),
+        ..ClaimRecord::default()
+    }
+}
+
+/// A program with this claim, in the form of its record.
+fn program(name: &str, claim: &ClaimRecord) -> String {
+    file(name, format!("rust{}", claim.encode()))
+}
+
+const DEFAULT: [(&str, &str); 2] = [("locked_until", "locked_until"), ("locked_by", "locked_by")];
+
+/// The command's answer about this test's own file, which contains the application that it links.
+fn own(words: &[&str]) -> Said {
+    let program = std::env::current_exe().unwrap();
+    advisory(&[words, &["--artifact", program.to_str().unwrap()]].concat())
+}
+
+const LETTER: &str = "lets_workers::letters::Letter";
+
+/// The names are those in SQL, also where Rust has another, and a column that the table lacks is not named.
+#[test]
+fn dump_has_each_derived_claim_with_its_columns() {
+    let dumped = own(&["dump"]).out;
+    let row = dumped.lines().find(|line| line.starts_with("outbox "));
+    let row = row.unwrap_or_else(|| panic!("{dumped}"));
+    let columns = "  locked_until, claimed_by (locked_by), sent_at (completed_at), failed_at, due (run_at), attempts, \
+                   house (per, at most 1)  ";
+    for part in [columns, "  5m  ", LETTER, "src/letters.rs:33"] {
+        assert!(row.contains(part), "{part}: {row}");
+    }
+    assert!(dumped.ends_with("; 1 claim\n"), "{dumped}");
+    let value: Value = serde_json::from_str(&own(&["dump", "--format", "json"]).out).unwrap();
+    let claim = &value["claims"][0];
+    assert_eq!(claim["columns"][1]["argument"], "locked_by");
+    assert_eq!(claim["columns"][1]["column"], "claimed_by");
+    for (member, wanted) in [
+        ("table", "outbox"),
+        ("ttl", "5m"),
+        ("limit", "1"),
+        ("max_attempts", "5"),
+        (
+            "purpose",
+            "A letter of the outbox. It is sent once for each attempt.",
+        ),
+    ] {
+        assert_eq!(claim[member], wanted, "{claim}");
+    }
+    agrees("Claims", &["The inventory"], &[value]);
+}
+
+#[test]
+fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
+    let dumped = own(&["dump", "--format", "json"]).out;
+    let check = |name: &str, text: &str| {
+        let registry = file(&format!("claims-{name}.json"), text);
+        own(&["check", "--registry", &registry])
+    };
+    let mut moved: Value = serde_json::from_str(&dumped).unwrap();
+    moved["claims"][0]["line"] = 99.into();
+    assert_eq!(check("moved", &moved.to_string()).code, Some(0));
+    // What an earlier release wrote.
+    let mut earlier = moved;
+    earlier.as_object_mut().unwrap().remove("claims");
+    let earlier = earlier.to_string();
+    for (name, text, says) in [
+        (
+            "changed",
+            dumped.replace("\"ttl\": \"5m\"", "\"ttl\": \"1m\""),
+            format!("the claim {LETTER} has changed since"),
+        ),
+        ("earlier", earlier, format!("lacks the claim {LETTER}")),
+        (
+            "gone",
+            dumped.replace("\"row\": \"Letter\"", "\"row\": \"Card\""),
+            "the program lacks the claim lets_workers::letters::Card".to_owned(),
+        ),
+    ] {
+        let said = check(name, &text);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.out.contains(&says), "{says}: {}", said.out);
+        if name == "changed" {
+            assert!(said.out.contains("= + `ttl`: \"5m\""), "{}", said.out);
+        }
+    }
+}
+
+#[test]
+fn an_inventory_without_claims_does_not_mention_them() {
+    let program = booking_service();
+    for format in ["text", "markdown"] {
+        let said = advisory(&["dump", "--format", format, "--artifact", &program]);
+        assert!(!said.out.to_lowercase().contains("claim"), "{}", said.out);
+    }
+}
+
+/// A table with a running row, one that a dead worker left, and one that nobody claims.
+async fn jobs(db: &Database, table: &str) {
+    db.run(&format!(
+        "CREATE TABLE {table} (id int PRIMARY KEY, locked_until timestamptz, locked_by text); \
+         INSERT INTO {table} VALUES (1, clock_timestamp() + interval '1 hour', 'one#u'), \
+         (2, clock_timestamp() - interval '1 hour', 'dead#u'), (3, NULL, NULL)"
+    ))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inventorys_claims_are_shown_without_being_named() {
+    let db = Database::create().await;
+    jobs(&db, "jobs").await;
+    let artifact = program("claims-live.rmeta", &claim("schema::jobs", &DEFAULT));
+    let said = locks(&db, &["--artifact", &artifact]).await;
+    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    for row in [
+        ["public.jobs", "1  ", "one#u", "running"],
+        ["public.jobs", "2  ", "dead#u", "expired"],
+    ] {
+        let has = |line: &str| row.iter().all(|part| line.contains(part));
+        assert!(said.out.lines().any(has), "{row:?}: {}", said.out);
+    }
+    for hint in [
+        "\nexpired: not renewed in time, so its worker is dead",
+        "takes the row again",
+        "\nrunning: the row is free when its work ends",
+    ] {
+        assert!(said.out.contains(hint), "{hint}: {}", said.out);
+    }
+    // The same from a dumped inventory, and each row once if the table is named too.
+    let dumped = advisory(&["dump", "--format", "json", "--artifact", &artifact]).out;
+    let inventory = file("claims-live.json", dumped);
+    for words in [
+        &["--inventory", &*inventory][..],
+        &["--artifact", &artifact, "--claims", "jobs"],
+    ] {
+        let value = json(&db, words).await;
+        let rows = value["claims"].as_array().unwrap();
+        assert_eq!(rows.len(), 2, "{words:?}: {rows:?}");
+    }
+    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
+    assert_eq!(older.code, Some(1), "{older:?}");
+    assert!(!older.out.contains("one#u"), "{older:?}");
+}
+
+/// A time without a zone is in UTC, whatever zone the session has; a holder can be a UUID.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_read_by_the_columns_of_their_claim() {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE mail (id int PRIMARY KEY, lease_until timestamp, token uuid, sent_at timestamptz); \
+         INSERT INTO mail SELECT id, timezone('UTC', clock_timestamp()) + make_interval(mins => away), \
+         gen_random_uuid(), sent_at FROM (VALUES (1, 1, NULL), (2, -1, NULL), (3, -1, now())) AS row (id, away, sent_at)",
+    )
+    .await;
+    let columns = [
+        ("locked_until", "lease_until"),
+        ("locked_by", "token"),
+        ("completed_at", "sent_at"),
+    ];
+    let artifact = program("claims-columns.rmeta", &claim("mail", &columns));
+    let table = ClaimTable::of("mail", &claim("mail", &columns));
+    let mut conn = db.connect().await;
+    does(&mut conn, "SET TimeZone = 'Asia/Tokyo'").await;
+    let rows = monitor::claimed_rows(&mut conn, table).await.unwrap();
+    let left = |row: &ClaimedRow| (row.expired.as_secs() / 60, row.remaining.as_secs() / 60);
+    let left: Vec<_> = rows.iter().map(left).collect();
+    assert_eq!(left, [(1, 0), (0, 0)], "{rows:?}");
+    let value = json(&db, &["--artifact", &artifact]).await;
+    let [expired, running] = &value["claims"].as_array().unwrap()[..] else {
+        panic!("{value}")
+    };
+    assert_eq!(
+        (&expired["row"], &running["row"]),
+        (&"2".into(), &"1".into())
+    );
+    for time in [&expired["expired_ms_ago"], &running["remaining_ms"]] {
+        assert!((1..=120_000).contains(&time.as_u64().unwrap()), "{value}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_table_of_a_claim_is_found_in_its_schema() {
+    let db = Database::create().await;
+    db.run("CREATE SCHEMA shop; CREATE SCHEMA other; CREATE TABLE jobs (id int)")
+        .await;
+    let artifact = program("claims-schema.rmeta", &claim("jobs", &DEFAULT));
+    let words = ["--artifact", &artifact];
+    let said = locks(&db, &words).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let why = "claims on `jobs` are not shown: this database has no table of that name with their columns";
+    assert!(said.out.contains(why), "{}", said.out);
+    jobs(&db, "shop.jobs").await;
+    let said = locks(&db, &words).await;
+    assert!(said.out.contains("\nshop.jobs "), "{}", said.out);
+    jobs(&db, "other.jobs").await;
+    let said = locks(&db, &words).await;
+    let why = "several schemas have that table; `--claims SCHEMA.jobs` shows them";
+    assert!(said.out.contains(why), "{}", said.out);
+    let said = locks(&db, &["--artifact", &artifact, "--claims", "other.jobs"]).await;
+    assert!(said.out.contains("\nother.jobs "), "{}", said.out);
+    assert!(!said.out.contains("several schemas"), "{}", said.out);
+    // What the search path finds is the program's.
+    db.run("DROP TABLE public.jobs").await;
+    jobs(&db, "public.jobs").await;
+    let said = locks(&db, &words).await;
+    assert!(said.out.contains("\npublic.jobs "), "{}", said.out);
+    assert!(!said.out.contains("other.jobs"), "{}", said.out);
+}
+
+/// As for leases: the rest is shown, and an alert does not take silence for an answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_cannot_be_read_are_a_failure() {
+    let db = Database::create().await;
+    jobs(&db, "jobs").await;
+    db.run("DROP ROLE IF EXISTS claims_reader; CREATE ROLE claims_reader LOGIN")
+        .await;
+    let (scheme, address) = db.url().split_once("://").unwrap();
+    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    let url = format!("{scheme}://claims_reader@{address}");
+    let artifact = program("claims-unread.rmeta", &claim("jobs", &DEFAULT));
+    let said = locks_at(&url, &["--artifact", &artifact]).await;
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(
+        said.out.contains("no advisory locks in database"),
+        "{said:?}"
+    );
+    let why = "cannot read the claims on `public.jobs`: ";
+    assert!(said.err.contains(why), "{said:?}");
+    db.run("DROP ROLE claims_reader").await;
+}
