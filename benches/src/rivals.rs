@@ -4,6 +4,9 @@ pub(crate) mod diesel_async;
 pub(crate) mod diesel_blocking;
 #[cfg(feature = "distributed-lock")]
 pub(crate) mod distributed_lock;
+pub(crate) mod graphile_worker;
+pub(crate) mod holder_columns;
+pub(crate) mod open_transaction;
 pub(crate) mod sqlx;
 pub(crate) mod tokio_postgres;
 pub(crate) mod two_tables;
