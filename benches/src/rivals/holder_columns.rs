@@ -1,12 +1,12 @@
 //! Jobs by hand with columns for the holder: `UPDATE … FOR UPDATE SKIP LOCKED … RETURNING`, and another `UPDATE`. Prepared, on
 //! tokio-postgres.
 
-use crate::rivals::open_transaction::Transaction;
+use crate::rivals::open_transaction::set_up;
 use crate::rivals::tokio_postgres::client;
 use crate::side::{Open, Operation};
 use tokio_postgres::{Client, Error, Statement};
 
-/// A claim that expires, in the table of [`Transaction`].
+/// A claim that expires, in the same table.
 pub(crate) struct Columns {
     client: Client,
     claim: Statement,
@@ -44,9 +44,11 @@ impl Operation for Columns {
 }
 
 impl Open for Columns {
-    async fn open(url: &str, key: i64) -> Self {
-        drop(Transaction::<false>::open(url, key).await);
+    async fn open(url: &str, _: i64) -> Self {
         let client = client(url).await.expect("a connection");
+        for sql in set_up() {
+            client.batch_execute(&sql).await.expect("the table");
+        }
         Self::new(client).await.expect("the table")
     }
 }

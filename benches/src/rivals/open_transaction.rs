@@ -34,6 +34,15 @@ pub(crate) fn up(pending: u32, done: u32) -> String {
     )
 }
 
+/// A small table instead of an earlier one.
+pub(crate) fn set_up() -> [String; 2] {
+    let up = up(SMALL, 0);
+    [
+        format!("DROP TABLE IF EXISTS hand_jobs; {up}"),
+        "VACUUM ANALYZE hand_jobs".to_owned(),
+    ]
+}
+
 /// BEGIN, SELECT, UPDATE, COMMIT. With `PER`, one job of each tenant at a time: the tenant is locked for as long as the job.
 pub(crate) struct Transaction<const PER: bool>(pub(crate) AsyncPgConnection);
 
@@ -72,11 +81,9 @@ impl<const PER: bool> Operation for Transaction<PER> {
 impl<const PER: bool> Open for Transaction<PER> {
     async fn open(url: &str, _: i64) -> Self {
         let mut conn = connect(url).await;
-        let up = format!("DROP TABLE IF EXISTS hand_jobs; {}", up(SMALL, 0));
-        conn.batch_execute(&up).await.expect("the table");
-        conn.batch_execute("VACUUM ANALYZE hand_jobs")
-            .await
-            .expect("the table");
+        for sql in set_up() {
+            conn.batch_execute(&sql).await.expect("the table");
+        }
         Self(conn)
     }
 }
