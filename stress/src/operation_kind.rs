@@ -1,5 +1,6 @@
 //! The kinds of operation in the load. Each kind holds its lock differently.
 
+use crate::job::LIMIT;
 use std::str::FromStr;
 
 /// One kind of operation.
@@ -36,6 +37,12 @@ pub(crate) enum OperationKind {
     Sweep,
     /// Runs the pending migrations.
     Migrate,
+    /// The work on a job that its worker completes.
+    Job,
+    /// The work on a job that completes it in the transaction of its writes.
+    JobOnce,
+    /// An attempt at a job that must fail.
+    JobFails,
 }
 
 /// What an operation locks; keys of different subjects never collide.
@@ -51,6 +58,8 @@ pub(crate) enum Subject {
     Work,
     /// A version of the schema.
     Version,
+    /// Has [`LIMIT`] running jobs.
+    Tenant,
     Nothing,
 }
 
@@ -65,6 +74,7 @@ impl Subject {
             Self::Lease => "lease",
             Self::Work => "work",
             Self::Version => "version",
+            Self::Tenant => "tenant",
             Self::Nothing => "nothing",
         }
     }
@@ -73,13 +83,14 @@ impl Subject {
     pub(crate) const fn capacity(self) -> usize {
         match self {
             Self::Room => PERMITS,
+            Self::Tenant => LIMIT,
             _ => 1,
         }
     }
 }
 
 impl OperationKind {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Wait,
         Self::Never,
         Self::Bounded,
@@ -96,6 +107,9 @@ impl OperationKind {
         Self::Lead,
         Self::Sweep,
         Self::Migrate,
+        Self::Job,
+        Self::JobOnce,
+        Self::JobFails,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -116,6 +130,9 @@ impl OperationKind {
             Self::Lead => "lead",
             Self::Sweep => "sweep",
             Self::Migrate => "migrate",
+            Self::Job => "job",
+            Self::JobOnce => "job-once",
+            Self::JobFails => "job-fails",
         }
     }
 
@@ -130,6 +147,7 @@ impl OperationKind {
             Self::Lease | Self::Lead => Subject::Lease,
             Self::Complete => Subject::Work,
             Self::Migrate => Subject::Version,
+            Self::Job | Self::JobOnce | Self::JobFails => Subject::Tenant,
             Self::Sweep => Subject::Nothing,
             _ => Subject::Slot,
         }
