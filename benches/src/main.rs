@@ -88,7 +88,7 @@ async fn run(flags: &Flags) -> Result<(), Box<dyn Error>> {
 
 async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
     if flags.only.is_none() {
-        println!("This takes about four minutes; `--only TEXT` picks the lines with this text.");
+        println!("This takes about seven minutes; `--only TEXT` picks the lines with this text.");
     }
     // In memory `fsync` would cost nothing.
     advisory_tests::keep_data_on_disk();

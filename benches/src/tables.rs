@@ -66,6 +66,8 @@ fn heading(part: &str) -> &str {
         "transaction" => "transaction-level",
         "session" => "session-level",
         "lease" => "a lease: acquire and release",
+        "job" => "a job: claim and complete",
+        "job of a tenant" => "a job, one of each tenant at a time",
         part => part,
     }
 }
@@ -166,7 +168,61 @@ pub(crate) fn processor_time(runs: &[Value]) -> String {
     table.join("\n")
 }
 
-/// The cases that do not compare our lock with a rival's.
+/// Whether jobs are claimed and completed.
+fn is_of_jobs(case: &Value) -> bool {
+    text(case, "case").starts_with("job: ")
+}
+
+/// A row for each table and number of workers, with a column for each rival.
+pub(crate) fn jobs(runs: &[Value]) -> String {
+    let all = || {
+        let cases = runs.iter().flat_map(|run| rows(run, "cases"));
+        cases.filter(|case| is_of_jobs(case))
+    };
+    let rivals = distinct(all(), "rival");
+    let mut table = vec![format!(
+        "| | workers | jobs a second | {} |\n| --- | ---: | ---: {}|",
+        rivals.join(" | "),
+        "| ---: ".repeat(rivals.len())
+    )];
+    let mut seen = Vec::new();
+    for case in all() {
+        let row = ["case", "note", "connections"].map(|of| &case[of]);
+        if seen.contains(&row) {
+            continue;
+        }
+        let of = |what: &str, rival: Option<&str>| {
+            let same = all().filter(|case| {
+                ["case", "note", "connections"].map(|of| &case[of]) == row
+                    && rival.is_none_or(|rival| text(case, "rival") == rival)
+            });
+            same.filter_map(|case| case[what].as_f64())
+                .collect::<Vec<_>>()
+        };
+        let speed = range(&of("ops", None), 0);
+        let ratios = rivals
+            .iter()
+            .map(|rival| range(&of("ratio", Some(rival)), 2));
+        let per = if text(case, "case").ends_with("per") {
+            "`per`, "
+        } else {
+            ""
+        };
+        table.push(format!(
+            "| {per}{} | {} | {speed} | {} |",
+            text(case, "note"),
+            case["connections"],
+            ratios.collect::<Vec<_>>().join(" | ")
+        ));
+        seen.push(row);
+    }
+    if seen.is_empty() {
+        return "Not recorded yet.".to_owned();
+    }
+    table.join("\n")
+}
+
+/// The other cases that do not compare our lock with a rival's.
 pub(crate) fn cases(runs: &[Value]) -> String {
     let mut table = head(
         "| case | connections | operations a second | over | ratio |\n| --- | ---: | ---: | --- | ---: |",
@@ -174,7 +230,7 @@ pub(crate) fn cases(runs: &[Value]) -> String {
     let all = || {
         runs.iter()
             .flat_map(|run| rows(run, "cases"))
-            .filter(|case| !is_comparison(case))
+            .filter(|case| !is_comparison(case) && !is_of_jobs(case))
     };
     let mut seen: Vec<[&Value; 4]> = Vec::new();
     for case in all() {

@@ -24,7 +24,7 @@ diesel::table! {
 pub(crate) const ATTEMPTS: i32 = 3;
 /// How many jobs of a tenant may run at a time.
 pub(crate) const LIMIT: usize = 2;
-/// The work of one in twenty takes this long, so that its claim is renewed.
+/// Some works take this long, so that their claims are renewed.
 pub(crate) const LONG: Duration = TTL.saturating_add(Duration::from_millis(300));
 
 #[derive(Clone, Debug, Queryable, Selectable, QueryableByName, Claim)]

@@ -10,6 +10,7 @@ pub(super) mod limit;
 #[cfg(feature = "diesel-async")]
 pub(super) mod listen;
 pub(super) mod schema;
+mod text_cache;
 
 use super::column_type::{HolderType, Time};
 use super::table::{
@@ -21,7 +22,9 @@ use diesel::query_builder::{AstPass, Query, QueryBuilder, QueryFragment, QueryId
 use diesel::sql_types::{BigInt, Text, Untyped};
 use diesel::{Column, Expression, QueryResult, QuerySource};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
+use text_cache::{Form, cached};
 
 const NOW: &str = "pg_catalog.clock_timestamp()";
 
@@ -50,7 +53,7 @@ impl TimeColumn {
 
 /// A statement. In its text a mark replaces each value: NUL, which no name contains, and a letter.
 pub(super) struct Statement<'a, T: Claim, K> {
-    text: String,
+    text: Arc<str>,
     key: K,
     ttl: i64,
     /// The worker's name, or the claim's own `locked_by`.
@@ -90,24 +93,27 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
     ///
     /// The limit is a literal: a generic plan would assume that a parameter is a tenth of the table.
     pub(super) fn next(worker: &'a str, limit: u32, wanted: Wanted<'a>) -> Self {
-        let names = Names::of::<T>();
-        let rows = format!(
-            "{}{}{}\0w ORDER BY {} LIMIT {limit} FOR NO KEY UPDATE SKIP LOCKED",
-            names.locked::<T>(),
-            names.unclaimed::<T>(),
-            names.due::<T>(),
-            order::<T>(|column| names.column(column)),
-        );
+        let sql = cached::<T>(Form::Next(limit), || {
+            let names = Names::of::<T>();
+            let rows = format!(
+                "{}{}{}\0w ORDER BY {} LIMIT {limit} FOR NO KEY UPDATE SKIP LOCKED",
+                names.locked::<T>(),
+                names.unclaimed::<T>(),
+                names.due::<T>(),
+                order::<T>(|column| names.column(column)),
+            );
+            names.taken::<T>(&rows)
+        });
         Self {
             condition: wanted.condition,
             changes: wanted.changes,
-            ..Self::new(names.taken::<T>(&rows), (), text(worker))
+            ..Self::new(sql, (), text(worker))
         }
     }
 }
 
 impl<'a, T: Claim, K> Statement<'a, T, K> {
-    fn new(text: String, key: K, by: Cow<'a, str>) -> Self {
+    fn new(text: Arc<str>, key: K, by: Cow<'a, str>) -> Self {
         Self {
             text,
             key,
@@ -123,32 +129,39 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
 
     /// Claims the row of a key.
     pub(super) fn by_key(worker: &'a str, key: K) -> Self {
-        let names = Names::of::<T>();
-        let rows = format!(
-            "{}{} AND {} FOR NO KEY UPDATE",
-            names.locked::<T>(),
-            names.is_key::<T>("\0k"),
-            names.unclaimed::<T>(),
-        );
-        Self::new(names.taken::<T>(&rows), key, text(worker))
+        let sql = cached::<T>(Form::ByKey, || {
+            let names = Names::of::<T>();
+            let rows = format!(
+                "{}{} AND {} FOR NO KEY UPDATE",
+                names.locked::<T>(),
+                names.is_key::<T>("\0k"),
+                names.unclaimed::<T>(),
+            );
+            names.taken::<T>(&rows)
+        });
+        Self::new(sql, key, text(worker))
     }
 
     /// Renews a claim.
     pub(super) fn renew(locked_by: &'a str, key: K) -> Self {
-        let names = Names::of::<T>();
-        let text = names.change::<T>(&set_until::<T>(&names.now_and_ttl::<T>()));
-        Self::new(text, key, locked_by.into())
+        let sql = cached::<T>(Form::Renew, || {
+            let names = Names::of::<T>();
+            names.change::<T>(&set_until::<T>(&names.now_and_ttl::<T>()))
+        });
+        Self::new(sql, key, locked_by.into())
     }
 
     /// Reads which claim holds the row, if any. It waits for a transaction that has changed the row.
     pub(super) fn holder(key: K) -> Self {
-        let names = Names::of::<T>();
-        let (table, by, is_key) = (&names.table, &names.by, names.is_key::<T>("\0k"));
-        let text = format!(
-            "SELECT {} FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE",
-            around(ByType::<T>::AROUND, by)
-        );
-        Self::new(text, key, "".into())
+        let sql = cached::<T>(Form::Holder, || {
+            let names = Names::of::<T>();
+            let (table, by, is_key) = (&names.table, &names.by, names.is_key::<T>("\0k"));
+            format!(
+                "SELECT {} FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE",
+                around(ByType::<T>::AROUND, by)
+            )
+        });
+        Self::new(sql, key, "".into())
     }
 
     /// Ends a claim.
@@ -158,25 +171,16 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
         how: How<'a>,
         changes: Option<Changes<'a>>,
     ) -> Self {
-        let names = Names::of::<T>();
-        let deletes = T::CompletedAt::DELETES && matches!(how, How::Complete);
-        if deletes || matches!(how, How::Delete) {
-            let text = names.delete::<T>();
-            return Self::new(text, key, locked_by.into());
-        }
-        let (ending, message, pause) = match how {
-            How::Complete => (T::CompletedAt::COLUMN.map(TimeColumn::set_to_now), "", None),
-            How::Fail(why) => (T::FailedAt::COLUMN.map(TimeColumn::set_to_now), why, None),
-            How::Retry(why, pause) => (Some(names.later::<T>(pause.is_some())), why, pause),
-            How::Release | How::Delete => (Some(uncounted::<T>()), "", None),
+        let (form, message, pause) = match how {
+            How::Complete if T::CompletedAt::DELETES => (Form::Delete, "", None),
+            How::Complete => (Form::Complete, "", None),
+            How::Fail(why) => (Form::Fail, why, None),
+            How::Retry(why, Some(pause)) => (Form::RetryAfter, why, Some(pause)),
+            How::Retry(why, None) => (Form::Retry, why, None),
+            How::Release => (Form::Release, "", None),
+            How::Delete => (Form::Delete, "", None),
         };
-        let why = match (how, T::ErrorMessage::COLUMN) {
-            (How::Fail(_) | How::Retry(..), Some(column)) => format!(", {} = \0m", quoted(column)),
-            _ => String::new(),
-        };
-        let (by, ending) = (quoted(T::LockedBy::NAME), ending.unwrap_or_default());
-        let set = set_until::<T>("NULL");
-        let text = names.change::<T>(&format!("{set}, {by} = NULL{ending}{why}\0c"));
+        let text = cached::<T>(form, || Names::of::<T>().ended::<T>(form));
         let pause = pause.unwrap_or_default().min(LONGEST_PAUSE).as_millis();
         Self {
             message,
@@ -446,6 +450,27 @@ impl Names {
     /// Changes the row of a held claim.
     fn change<T: Claim>(&self, set: &str) -> String {
         self.update::<T>(&self.held::<T>("NO KEY UPDATE"), set) + &Self::still_held::<T>()
+    }
+
+    /// Ends a held claim.
+    fn ended<T: Claim>(&self, form: Form) -> String {
+        let to_now = |column: Option<TimeColumn>| column.map(TimeColumn::set_to_now);
+        let ending = match form {
+            Form::Delete => return self.delete::<T>(),
+            Form::Complete => to_now(T::CompletedAt::COLUMN),
+            Form::Fail => to_now(T::FailedAt::COLUMN),
+            Form::Retry | Form::RetryAfter => Some(self.later::<T>(form == Form::RetryAfter)),
+            _ => Some(uncounted::<T>()),
+        };
+        let why = match (form, T::ErrorMessage::COLUMN) {
+            (Form::Fail | Form::Retry | Form::RetryAfter, Some(column)) => {
+                format!(", {} = \0m", quoted(column))
+            }
+            _ => String::new(),
+        };
+        let (by, ending) = (quoted(T::LockedBy::NAME), ending.unwrap_or_default());
+        let set = set_until::<T>("NULL");
+        self.change::<T>(&format!("{set}, {by} = NULL{ending}{why}\0c"))
     }
 
     /// Deletes the row of a held claim.

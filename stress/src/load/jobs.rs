@@ -15,6 +15,7 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -22,7 +23,7 @@ use tokio::time::timeout;
 
 /// How many rows a process works on at a time.
 const CONCURRENCY: usize = 4;
-const TENANTS: u32 = 4;
+const TENANTS: u32 = 8;
 /// No more are added while so many wait.
 const BACKLOG: u32 = 24;
 /// How long a process goes on after the load has stopped, until all jobs are done or have failed.
@@ -41,12 +42,13 @@ impl Load {
             drop(timeout(patience, self.until_none_is_left()).await);
         });
         if self.told.bug.is_some() {
-            let hands = std::array::from_fn::<_, CONCURRENCY, _>(|_| self.work_by_hand(&works));
-            let [first, second, third, fourth] = hands;
-            tokio::select! {
-                () = added => {}
-                _ = async { tokio::join!(first, second, third, fourth) } => {}
-            }
+            let is_over = AtomicBool::new(false);
+            let adding = async {
+                added.as_mut().await;
+                is_over.store(true, Ordering::Relaxed);
+            };
+            let hand = || self.work_by_hand(&works, &is_over);
+            tokio::join!(adding, hand(), hand(), hand(), hand());
             return;
         }
         let ended = Notify::new();
@@ -146,11 +148,11 @@ impl Load {
     }
 
     /// Works on jobs with a bug instead of our claims.
-    async fn work_by_hand(&self, works: &Mutex<Chance>) {
+    async fn work_by_hand(&self, works: &Mutex<Chance>, is_over: &AtomicBool) {
         let Some(bug) = self.told.bug else {
             return;
         };
-        loop {
+        while !AtomicBool::load(is_over, Ordering::Relaxed) {
             let claimed = async {
                 let mut conn = connection(&self.pool).await?;
                 buggy::claim_by_hand(bug, &mut conn)
@@ -197,10 +199,10 @@ impl Held<'_> {
     }
 
     fn pause(&self, chance: &mut Chance) -> Duration {
-        match (self, chance.below(20)) {
+        match (self, chance.below(40)) {
             (Self::Claimed(_), 0) => LONG,
-            (Self::ByHand(claimed), 0..4) if claimed.outlives() => LONG,
-            (Self::Claimed(_), 1..6) | (Self::ByHand(_), _) => Duration::from_millis(5),
+            (Self::ByHand(claimed), 0..8) if claimed.outlives() => LONG,
+            (Self::Claimed(_), 1..12) | (Self::ByHand(_), _) => Duration::from_millis(5),
             _ => Duration::ZERO,
         }
     }
