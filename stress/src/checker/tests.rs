@@ -323,25 +323,28 @@ fn a_job_that_is_claimed_twice_at_once_is_found() {
 
 #[test]
 fn more_running_jobs_of_a_tenant_than_its_limit_are_found() {
+    // Job 1 runs until 110, and job 2 until 105.
+    for (from, rules) in [(105, &[][..]), (104, &[Rule::TooMany])] {
+        let mut records = sound_jobs();
+        claimed(&mut records, 3, from);
+        ended(&mut records, 3, Change::Completed, 107, 1);
+        assert_eq!(broken(&records), rules, "{from}");
+    }
+}
+
+#[test]
+fn a_renewed_claim_counts_until_its_end() {
     let mut records = sound_jobs();
-    claimed(&mut records, 3, 119);
-    ended(&mut records, 3, Change::Completed, 120, 1);
-    // Job 1 was released at 110, and job 2 waits until 120.
-    assert_eq!(broken(&records), []);
-    for event in &mut records.job_events {
-        event.at -= i64::from(event.job == 3) * 10;
+    claimed(&mut records, 3, 200);
+    event(&mut records, 3, Change::Renewed, 209, Some(219));
+    let renewal = records.job_events.len() - 1;
+    ended(&mut records, 3, Change::Completed, 215, 1);
+    for job in [4, 5] {
+        claimed(&mut records, job, 212);
+        ended(&mut records, job, Change::Completed, 213, 1);
     }
     assert_eq!(broken(&records), [Rule::TooMany]);
-    // Without the renewal, job 1 has expired.
-    let mut records = sound_jobs();
-    claimed(&mut records, 3, 111);
-    ended(&mut records, 3, Change::Completed, 112, 1);
-    claimed(&mut records, 4, 111);
-    ended(&mut records, 4, Change::Completed, 112, 1);
-    assert_eq!(broken(&records), [Rule::TooMany]);
-    for event in &mut records.job_events {
-        event.tenant = event.job;
-    }
+    records.job_events[renewal].until = Some(211);
     assert_eq!(broken(&records), []);
 }
 

@@ -18,7 +18,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// How many rows a process works on at a time.
@@ -51,24 +51,25 @@ impl Load {
             tokio::join!(adding, hand(), hand(), hand(), hand());
             return;
         }
-        let ended = Notify::new();
+        // Closed when the worker must stop, also one that is started after that.
+        let open = Semaphore::new(0);
         let adding = async {
             added.as_mut().await;
-            ended.notify_one();
+            open.close();
         };
         let working = async {
             // An error means that the server has refused the first claim.
-            while self.work_on_jobs(&works, &ended).await.is_err() {
+            while self.work_on_jobs(&works, &open).await.is_err() {
                 pass(Duration::from_millis(50)).await;
             }
         };
         tokio::join!(adding, working);
     }
 
-    async fn work_on_jobs(&self, works: &Mutex<Chance>, ended: &Notify) -> Result<(), Error> {
+    async fn work_on_jobs(&self, works: &Mutex<Chance>, open: &Semaphore) -> Result<(), Error> {
         let worker = claim::Worker::new(&self.pool, format!("worker-{}", self.told.number));
         let worker = worker.concurrency(CONCURRENCY).poll(TTL / 4);
-        let worked = worker.until(ended.notified());
+        let worked = worker.until(async { drop(open.acquire().await) });
         let worked = worked
             .run(async |job: Claimed<Job>| self.work(&Held::Claimed(&job), next(works)).await);
         Box::pin(worked).await
