@@ -26,18 +26,30 @@ fn head(lines: &str) -> Vec<String> {
     vec![lines.to_owned()]
 }
 
-/// From the newest run that counted instructions.
+/// Each part from the newest run that counted its instructions.
 pub(crate) fn instructions(runs: &[Value]) -> String {
-    let Some(run) = runs.iter().rev().find(|run| !run["instructions"].is_null()) else {
-        return "Not recorded yet.".to_owned();
+    let all = || runs.iter().flat_map(|run| rows(run, "instructions"));
+    let has = |run: &Value, part: &str| {
+        let mut ways = rows(run, "instructions");
+        ways.any(|way| text(way, "part") == part)
     };
+    let newest = distinct(all(), "part").into_iter().filter_map(|part| {
+        let run = runs.iter().rev().find(|run| has(run, part))?;
+        Some((part, run))
+    });
+    let newest: Vec<_> = newest.collect();
     let mut table = head("| way | server | client | round trips |\n| --- | ---: | ---: | ---: |");
-    let (mut part, mut apart) = ("", 0.0);
-    for way in rows(run, "instructions") {
-        if text(way, "part") != part {
-            part = text(way, "part");
+    let (mut part_before, mut apart) = ("", 0.0);
+    let ways = newest.iter().flat_map(|(part, run)| {
+        let ways = rows(run, "instructions");
+        ways.filter(|way| text(way, "part") == *part)
+    });
+    for way in ways {
+        let part = text(way, "part");
+        if part != part_before {
             table.push(format!("| *{}* | | | |", heading(part)));
         }
+        part_before = part;
         let mut count = |of| {
             let (one, other) = (&way[of][0], &way[of][1]);
             let (one, other) = (one.as_f64().unwrap_or(0.0), other.as_f64().unwrap_or(0.0));
@@ -55,9 +67,11 @@ pub(crate) fn instructions(runs: &[Value]) -> String {
         table.push(format!("| {name} | {server} | {client} | {trips} |"));
     }
     table.push(format!(
-        "\nCounted twice; the two counts of a way differ by {apart:.2} % at most. {}.",
-        origin(run)
+        "\nCounted twice; the two counts of a way differ by {apart:.2} % at most:\n"
     ));
+    let mut origins: Vec<_> = newest.iter().map(|(_, run)| origin(run)).collect();
+    origins.dedup();
+    table.extend(origins.iter().map(|origin| format!("- {origin}.")));
     table.join("\n")
 }
 

@@ -31,6 +31,11 @@ impl Way {
         ALL.iter().find(|way| way.name == name)
     }
 
+    /// The text that `--only` searches.
+    pub(crate) fn label(&self) -> String {
+        format!("{}: {}", self.part, self.name)
+    }
+
     /// Connects, and makes this many calls.
     pub(crate) async fn call(&self, url: &str, times: u32) {
         (self.call)(url.to_owned(), times).await;

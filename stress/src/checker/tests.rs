@@ -383,6 +383,9 @@ fn a_job_that_is_claimed_or_done_after_its_end_is_doubled() {
     records.worked.clear();
     assert_eq!(broken(&records), [Rule::Lost]);
     let mut records = sound_jobs();
+    records.jobs[1].is_completed = true;
+    assert_eq!(broken(&records), [Rule::Doubled]);
+    let mut records = sound_jobs();
     records.history.told.get_mut(&41).unwrap().outcome = Some(Outcome::Dropped);
     assert_eq!(broken(&records), [Rule::Ghost]);
 }
