@@ -195,7 +195,7 @@ pub(crate) fn jobs(runs: &[Value]) -> String {
     };
     let rivals = distinct(all(), "rival");
     let mut table = vec![format!(
-        "| | workers | jobs a second | {} |\n| --- | ---: | ---: {}|",
+        "| | workers | {} |\n| --- | ---: {}|",
         rivals.join(" | "),
         "| ---: ".repeat(rivals.len())
     )];
@@ -205,25 +205,21 @@ pub(crate) fn jobs(runs: &[Value]) -> String {
         if seen.contains(&row) {
             continue;
         }
-        let of = |what: &str, rival: Option<&str>| {
+        let ratios = rivals.iter().map(|rival| {
             let same = all().filter(|case| {
                 ["case", "note", "connections"].map(|of| &case[of]) == row
-                    && rival.is_none_or(|rival| text(case, "rival") == rival)
+                    && text(case, "rival") == *rival
             });
-            same.filter_map(|case| case[what].as_f64())
-                .collect::<Vec<_>>()
-        };
-        let speed = range(&of("ops", None), 0);
-        let ratios = rivals
-            .iter()
-            .map(|rival| range(&of("ratio", Some(rival)), 2));
+            let ratios: Vec<f64> = same.filter_map(|case| case["ratio"].as_f64()).collect();
+            range(&ratios, 2)
+        });
         let per = if text(case, "case").ends_with("per") {
             "`per`, "
         } else {
             ""
         };
         table.push(format!(
-            "| {per}{} | {} | {speed} | {} |",
+            "| {per}{} | {} | {} |",
             text(case, "note"),
             case["connections"],
             ratios.collect::<Vec<_>>().join(" | ")
