@@ -1,8 +1,9 @@
-//! Claims and completes jobs of a table with a million pending ones: ours compared with jobs by hand and with graphile_worker's
+//! Claims and completes jobs of a table with a million pending ones: ours compared with jobs by hand and with `graphile_worker`'s
 //! statements, with and without a limit for each tenant, and with done rows left in the table.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;
+use crate::rivals::SMALL;
 use crate::rivals::diesel_async::connect;
 use crate::rivals::graphile_worker::{self, GraphileWorker};
 use crate::rivals::holder_columns::Columns;
@@ -46,8 +47,6 @@ pub(crate) struct JobPerTenant {
 }
 
 const PENDING: u32 = 1_000_000;
-/// The pending rows for counts of instructions, which are the same in a larger table.
-pub(crate) const SMALL: u32 = 10_000;
 /// How many done rows are left in the table, and the schema of such tables.
 const DONE: [(u32, &str, &str); 3] = [
     (0, "none done", "none_done"),
@@ -80,7 +79,7 @@ impl Rival {
         }
     }
 
-    /// Whether there is such a comparison: an `UPDATE` by hand has no exact limit, and graphile_worker deletes done rows.
+    /// Whether there is such a comparison: an `UPDATE` by hand has no exact limit, and `graphile_worker` deletes done rows.
     const fn is_for(self, done: u32, is_limited: bool) -> bool {
         match self {
             Self::Transaction => true,
@@ -220,7 +219,7 @@ impl Tables<'_> {
                 let mut each = Vec::new();
                 for _ in 0..count {
                     let client = client(self.url).await?;
-                    client.batch_execute(&self.path(self.schema)).await?;
+                    client.batch_execute(&path(self.schema)).await?;
                     each.push(Columns::new(client).await?);
                 }
                 case.measure(rounds, &mut ours, &mut beside(each)).await
@@ -250,14 +249,14 @@ impl Tables<'_> {
 
     async fn connect(&self, schema: &str) -> AsyncPgConnection {
         let mut conn = connect(self.url).await;
-        let path = self.path(schema);
+        let path = path(schema);
         conn.batch_execute(&path).await.expect("a connection");
         conn
     }
+}
 
-    fn path(&self, schema: &str) -> String {
-        format!("SET search_path = {schema}")
-    }
+fn path(schema: &str) -> String {
+    format!("SET search_path = {schema}")
 }
 
 fn beside<O>(each: Vec<O>) -> Beside<O> {

@@ -22,8 +22,6 @@ diesel::table! {
 
 /// The last attempt.
 pub(crate) const ATTEMPTS: i32 = 3;
-/// How many jobs of a tenant may run at a time.
-pub(crate) const LIMIT: usize = 2;
 /// Some works take this long, so that their claims are renewed.
 pub(crate) const LONG: Duration = TTL.saturating_add(Duration::from_millis(300));
 

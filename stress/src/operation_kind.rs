@@ -1,6 +1,5 @@
 //! The kinds of operation in the load. Each kind holds its lock differently.
 
-use crate::job::LIMIT;
 use std::str::FromStr;
 
 /// One kind of operation.
@@ -65,6 +64,8 @@ pub(crate) enum Subject {
 
 /// How many operations may be in a room at once.
 pub(crate) const PERMITS: usize = 3;
+/// How many jobs of a tenant may run at once.
+pub(crate) const LIMIT: usize = 2;
 
 impl Subject {
     pub(crate) const fn name(self) -> &'static str {

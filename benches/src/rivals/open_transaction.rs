@@ -1,6 +1,6 @@
 //! Jobs by hand: `SELECT … FOR UPDATE SKIP LOCKED` in a transaction that is open for the whole job, with diesel-async.
 
-use crate::jobs::SMALL;
+use crate::rivals::SMALL;
 use crate::rivals::diesel_async::connect;
 use crate::side::{Open, Operation};
 use diesel::prelude::*;

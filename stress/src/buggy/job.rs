@@ -1,8 +1,9 @@
 //! Jobs that are claimed by hand.
 
 use crate::bug::Bug;
-use crate::job::{ATTEMPTS, Job, LIMIT};
+use crate::job::{ATTEMPTS, Job};
 use crate::leased_work::TTL;
+use crate::operation_kind::LIMIT;
 use diesel::prelude::*;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Instant;

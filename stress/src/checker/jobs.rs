@@ -1,8 +1,8 @@
 //! The rules of jobs: each is done once or has failed after its last attempt, and no more of a tenant run than its limit.
 
 use super::{Found, may_be};
-use crate::job::{ATTEMPTS, LIMIT};
-use crate::operation_kind::OperationKind;
+use crate::job::ATTEMPTS;
+use crate::operation_kind::{LIMIT, OperationKind};
 use crate::records::{Change, JobEvent, JobRow, Records};
 use crate::violation::Rule;
 use std::collections::{BTreeMap, HashMap};
