@@ -69,10 +69,10 @@ impl Load {
     async fn work_on_jobs(&self, works: &Mutex<Chance>, open: &Semaphore) -> Result<(), Error> {
         let worker = claim::Worker::new(&self.pool, format!("worker-{}", self.told.number));
         let worker = worker.concurrency(CONCURRENCY).poll(TTL / 4);
-        let worked = worker.until(async { drop(open.acquire().await) });
-        let worked = worked
+        let stopping = worker.until(async { drop(open.acquire().await) });
+        let running = stopping
             .run(async |job: Claimed<Job>| self.work(&Held::Claimed(&job), next(works)).await);
-        Box::pin(worked).await
+        Box::pin(running).await
     }
 
     async fn add_jobs(&self, chance: &mut Chance) {
