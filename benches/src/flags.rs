@@ -35,7 +35,7 @@ pub(crate) struct Flags {
 pub(crate) const HELP: &str = "\
 Benchmarks against the rivals, on servers that this starts itself.
 
-  (nothing)            measures times; takes about four minutes
+  (nothing)            measures times; takes about seven minutes
   --instructions       counts instructions instead, with valgrind
   --publish            writes docs/benchmarks.md and its charts from the runs in benches/runs
   --only TEXT          only cases whose line contains this text

@@ -40,7 +40,7 @@ pub(crate) async fn count(flags: &Flags) -> Result<Vec<Counted>, Box<dyn Error>>
     let proxy = Proxy::start(&db).await;
     println!("{}", Counted::HEAD);
     let mut all = Vec::new();
-    for way in ways::ALL.iter().filter(|way| flags.wants(way.name)) {
+    for way in ways::ALL.iter().filter(|way| flags.wants(&way.label())) {
         let (first_server, first_client) = a_call(&mut counting, way).await?;
         let (second_server, second_client) = a_call(&mut counting, way).await?;
         let counted = Counted {

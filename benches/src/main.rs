@@ -15,6 +15,7 @@ mod curves;
 mod delay;
 mod flags;
 mod instructions;
+mod jobs;
 mod leases;
 mod locked;
 mod machine;
@@ -87,7 +88,7 @@ async fn run(flags: &Flags) -> Result<(), Box<dyn Error>> {
 
 async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
     if flags.only.is_none() {
-        println!("This takes about four minutes; `--only TEXT` picks the lines with this text.");
+        println!("This takes about seven minutes; `--only TEXT` picks the lines with this text.");
     }
     // In memory `fsync` would cost nothing.
     advisory_tests::keep_data_on_disk();
@@ -105,6 +106,7 @@ async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
     if let Some(median) = claims::run(&db, flags, tell).await {
         println!("one claim from 1M rows: {median:.0?} (median)");
     }
+    jobs::run(&db, flags, tell).await?;
     scale::run(&server, flags, tell).await?;
     let spent = spent::run(&server, flags).await?;
     for spent in &spent {

@@ -3,7 +3,8 @@
 use crate::charts;
 use crate::machine::root;
 use crate::tables::{
-    cases, instructions, is_comparison, latency, origin, processor_time, ratios, rows, text, waits,
+    cases, instructions, is_comparison, jobs, latency, origin, processor_time, ratios, rows, text,
+    waits,
 };
 use serde_json::Value;
 use std::error::Error;
@@ -20,6 +21,7 @@ pub(crate) fn publish() -> Outcome<()> {
         ("ratios", ratios(&runs)),
         ("processor time", processor_time(&runs)),
         ("cases", cases(&runs)),
+        ("jobs", jobs(&runs)),
         ("latency", latency(&runs)),
         ("waits", waits(&runs)),
         ("runs", list(&runs)),

@@ -26,18 +26,30 @@ fn head(lines: &str) -> Vec<String> {
     vec![lines.to_owned()]
 }
 
-/// From the newest run that counted instructions.
+/// Each part from the newest run that counted its instructions.
 pub(crate) fn instructions(runs: &[Value]) -> String {
-    let Some(run) = runs.iter().rev().find(|run| !run["instructions"].is_null()) else {
-        return "Not recorded yet.".to_owned();
+    let all = || runs.iter().flat_map(|run| rows(run, "instructions"));
+    let has = |run: &Value, part: &str| {
+        let mut ways = rows(run, "instructions");
+        ways.any(|way| text(way, "part") == part)
     };
+    let newest = distinct(all(), "part").into_iter().filter_map(|part| {
+        let run = runs.iter().rev().find(|run| has(run, part))?;
+        Some((part, run))
+    });
+    let newest: Vec<_> = newest.collect();
     let mut table = head("| way | server | client | round trips |\n| --- | ---: | ---: | ---: |");
-    let (mut part, mut apart) = ("", 0.0);
-    for way in rows(run, "instructions") {
-        if text(way, "part") != part {
-            part = text(way, "part");
+    let (mut part_before, mut apart) = ("", 0.0);
+    let ways = newest.iter().flat_map(|(part, run)| {
+        let ways = rows(run, "instructions");
+        ways.filter(|way| text(way, "part") == *part)
+    });
+    for way in ways {
+        let part = text(way, "part");
+        if part != part_before {
             table.push(format!("| *{}* | | | |", heading(part)));
         }
+        part_before = part;
         let mut count = |of| {
             let (one, other) = (&way[of][0], &way[of][1]);
             let (one, other) = (one.as_f64().unwrap_or(0.0), other.as_f64().unwrap_or(0.0));
@@ -55,9 +67,11 @@ pub(crate) fn instructions(runs: &[Value]) -> String {
         table.push(format!("| {name} | {server} | {client} | {trips} |"));
     }
     table.push(format!(
-        "\nCounted twice; the two counts of a way differ by {apart:.2} % at most. {}.",
-        origin(run)
+        "\nCounted twice; the two counts of a way differ by {apart:.2} % at most:\n"
     ));
+    let mut origins: Vec<_> = newest.iter().map(|(_, run)| origin(run)).collect();
+    origins.dedup();
+    table.extend(origins.iter().map(|origin| format!("- {origin}.")));
     table.join("\n")
 }
 
@@ -66,6 +80,8 @@ fn heading(part: &str) -> &str {
         "transaction" => "transaction-level",
         "session" => "session-level",
         "lease" => "a lease: acquire and release",
+        "job" => "a job: claim and complete",
+        "job of a tenant" => "a job, one of each tenant at a time",
         part => part,
     }
 }
@@ -166,7 +182,57 @@ pub(crate) fn processor_time(runs: &[Value]) -> String {
     table.join("\n")
 }
 
-/// The cases that do not compare our lock with a rival's.
+/// Whether jobs are claimed and completed.
+fn is_of_jobs(case: &Value) -> bool {
+    text(case, "case").starts_with("job: ")
+}
+
+/// A row for each table and number of workers, with a column for each rival.
+pub(crate) fn jobs(runs: &[Value]) -> String {
+    let all = || {
+        let cases = runs.iter().flat_map(|run| rows(run, "cases"));
+        cases.filter(|case| is_of_jobs(case))
+    };
+    let rivals = distinct(all(), "rival");
+    let mut table = vec![format!(
+        "| | workers | {} |\n| --- | ---: {}|",
+        rivals.join(" | "),
+        "| ---: ".repeat(rivals.len())
+    )];
+    let mut seen = Vec::new();
+    for case in all() {
+        let row = ["case", "note", "connections"].map(|of| &case[of]);
+        if seen.contains(&row) {
+            continue;
+        }
+        let ratios = rivals.iter().map(|rival| {
+            let same = all().filter(|case| {
+                ["case", "note", "connections"].map(|of| &case[of]) == row
+                    && text(case, "rival") == *rival
+            });
+            let ratios: Vec<f64> = same.filter_map(|case| case["ratio"].as_f64()).collect();
+            range(&ratios, 2)
+        });
+        let per = if text(case, "case").ends_with("per") {
+            "`per`, "
+        } else {
+            ""
+        };
+        table.push(format!(
+            "| {per}{} | {} | {} |",
+            text(case, "note"),
+            case["connections"],
+            ratios.collect::<Vec<_>>().join(" | ")
+        ));
+        seen.push(row);
+    }
+    if seen.is_empty() {
+        return "Not recorded yet.".to_owned();
+    }
+    table.join("\n")
+}
+
+/// The other cases that do not compare our lock with a rival's.
 pub(crate) fn cases(runs: &[Value]) -> String {
     let mut table = head(
         "| case | connections | operations a second | over | ratio |\n| --- | ---: | ---: | --- | ---: |",
@@ -174,7 +240,7 @@ pub(crate) fn cases(runs: &[Value]) -> String {
     let all = || {
         runs.iter()
             .flat_map(|run| rows(run, "cases"))
-            .filter(|case| !is_comparison(case))
+            .filter(|case| !is_comparison(case) && !is_of_jobs(case))
     };
     let mut seen: Vec<[&Value; 4]> = Vec::new();
     for case in all() {

@@ -1,11 +1,15 @@
 //! The ways to lock. Each is a word of `--call`, which calls it repeatedly for `instructions` to count.
 
+use crate::jobs::{Job, JobPerTenant, Ours};
 use crate::leases;
 use crate::ours::{
     Nested, Session, SessionBlocking, SessionNever, SessionWait, Xact, XactBlocking,
     XactBlockingWait, XactBounded, XactNever, XactPermits, XactPoll, XactRepeatable, XactTwo,
     XactWait,
 };
+use crate::rivals::graphile_worker::GraphileWorker;
+use crate::rivals::holder_columns::Columns;
+use crate::rivals::open_transaction::Transaction;
 use crate::rivals::{diesel_async, diesel_blocking, sqlx, tokio_postgres, two_tables};
 use crate::side::{Blocking, Open, Operation};
 use std::future::{Ready, ready};
@@ -25,6 +29,11 @@ type Call = fn(String, u32) -> Pin<Box<dyn Future<Output = ()>>>;
 impl Way {
     pub(crate) fn find(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|way| way.name == name)
+    }
+
+    /// The text that `--only` searches.
+    pub(crate) fn label(&self) -> String {
+        format!("{}: {}", self.part, self.name)
     }
 
     /// Connects, and makes this many calls.
@@ -101,5 +110,16 @@ pub(crate) const ALL: &[Way] = ways! {
     "lease" {
         "lease" OURS awaits leases::Ours;
         "two tables, advisory lock" THEIRS awaits two_tables::TwoTables;
+    }
+    "job" {
+        "claim::next, claim::complete" OURS awaits Ours<Job>;
+        "SELECT … SKIP LOCKED in a transaction, UPDATE" THEIRS awaits Transaction<false>;
+        "UPDATE … SKIP LOCKED, UPDATE" THEIRS awaits Columns;
+        "graphile_worker's statements" THEIRS awaits GraphileWorker<false>;
+    }
+    "job of a tenant" {
+        "per = \"tenant_id\", limit = 1" OURS awaits Ours<JobPerTenant>;
+        "SELECT … pg_try_advisory_xact_lock(tenant_id)" THEIRS awaits Transaction<true>;
+        "graphile_worker's named queues" THEIRS awaits GraphileWorker<true>;
     }
 };

@@ -21,10 +21,14 @@ pub(crate) enum Bug {
     CompletedApart,
     UnfencedLeader,
     UnlockedMigrations,
+    CountedLimit,
+    LateCompletion,
+    UncountedAttempt,
+    EndlessClaim,
 }
 
 impl Bug {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::LockOut,
         Self::UnlockBeforeCommit,
         Self::OneStatement,
@@ -38,6 +42,10 @@ impl Bug {
         Self::CompletedApart,
         Self::UnfencedLeader,
         Self::UnlockedMigrations,
+        Self::CountedLimit,
+        Self::LateCompletion,
+        Self::UncountedAttempt,
+        Self::EndlessClaim,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -55,6 +63,10 @@ impl Bug {
             Self::CompletedApart => "completed-apart",
             Self::UnfencedLeader => "unfenced-leader",
             Self::UnlockedMigrations => "unlocked-migrations",
+            Self::CountedLimit => "counted-limit",
+            Self::LateCompletion => "late-completion",
+            Self::UncountedAttempt => "uncounted-attempt",
+            Self::EndlessClaim => "endless-claim",
         }
     }
 
@@ -91,28 +103,40 @@ impl Bug {
                 "a leader that does not renew its lease and writes without the fence"
             }
             Self::UnlockedMigrations => "migrations that are run without a lock",
+            Self::CountedLimit => {
+                "the running jobs of a tenant are counted in the statement that claims one more"
+            }
+            Self::LateCompletion => "a job is completed after its claim has expired",
+            Self::UncountedAttempt => {
+                "an attempt counts when it fails, and not when its worker dies"
+            }
+            Self::EndlessClaim => "a job whose worker has died is not claimed again",
         }
     }
 
     /// The rule that it breaks; it may break others too.
     pub(crate) const fn rule(self) -> Rule {
         match self {
-            Self::LockOut | Self::CountedPermits | Self::Now => Rule::TooMany,
+            Self::LockOut | Self::CountedPermits | Self::Now | Self::CountedLimit => Rule::TooMany,
             Self::UnlockBeforeCommit
             | Self::OneStatement
             | Self::PollInSnapshot
             | Self::CompletedApart
-            | Self::UnlockedMigrations => Rule::Doubled,
+            | Self::UnlockedMigrations
+            | Self::LateCompletion => Rule::Doubled,
             Self::EarlyReturn => Rule::Left,
             Self::GuardOff => Rule::Ghost,
             Self::SwallowedError => Rule::Lost,
             Self::SweptToken | Self::UnfencedLeader => Rule::Token,
+            Self::UncountedAttempt => Rule::Attempts,
+            Self::EndlessClaim => Rule::Starved,
         }
     }
 
     /// Whether it replaces the lock of slots and rooms. With the other bugs they use our lock.
     pub(crate) const fn is_of_slots(self) -> bool {
         !self.is_of_leases()
+            && !self.is_of_jobs()
             && !matches!(
                 self,
                 Self::CompletedApart | Self::UnfencedLeader | Self::UnlockedMigrations
@@ -124,10 +148,20 @@ impl Bug {
         matches!(self, Self::Now | Self::SweptToken)
     }
 
-    /// How long the bug takes to show: some leases have to expire first.
+    /// Whether it replaces our claims.
+    pub(crate) const fn is_of_jobs(self) -> bool {
+        matches!(
+            self,
+            Self::CountedLimit | Self::LateCompletion | Self::UncountedAttempt | Self::EndlessClaim
+        )
+    }
+
+    /// How long the bug takes to show: some leases or claims have to expire first.
     pub(crate) const fn time(self) -> Duration {
         match self {
-            Self::Now | Self::UnfencedLeader => TTL.saturating_mul(4),
+            Self::Now | Self::UnfencedLeader | Self::LateCompletion | Self::UncountedAttempt => {
+                TTL.saturating_mul(4)
+            }
             _ => Duration::ZERO,
         }
     }

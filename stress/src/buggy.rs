@@ -1,5 +1,6 @@
 //! The same operations with each bug instead of our lock. Do not copy anything from here.
 
+mod job;
 mod lease;
 mod migration;
 
@@ -11,6 +12,7 @@ use diesel::prelude::*;
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Bool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+pub(crate) use job::{HandClaim, claim_by_hand};
 pub(crate) use lease::{once, run_leased, term, write};
 pub(crate) use migration::migrate;
 use std::time::Duration;
@@ -109,7 +111,7 @@ pub(crate) async fn book(
             });
             booked.await
         }
-        // The bugs of leases, leaders and migrations use our locks for slots.
+        // The bugs of leases, leaders, migrations and jobs use our locks for slots.
         _ => critical_section::wait(conn, slot, section).await,
     }
 }

@@ -1,5 +1,7 @@
 //! The checker: finds broken rules in the records of one run, after the load has stopped. It does not depend on how the load was generated.
 
+mod jobs;
+
 use crate::migration::is_in_transaction;
 use crate::operation_kind::Subject;
 use crate::outcome::Outcome;
@@ -16,6 +18,7 @@ pub(crate) fn check(records: &Records) -> Vec<Violation> {
     found.writes(records);
     found.migrations(records);
     found.tokens(records);
+    found.jobs(records);
     found.0
 }
 
@@ -68,7 +71,11 @@ impl Found {
             stays.add(subject, section.number, section.op, ticks);
         }
         for (op, claim) in &records.history.claims {
-            stays.add(Subject::Lease, claim.lease, *op, (claim.from, claim.to));
+            let subject = match records.subject(*op) {
+                Subject::Tenant => Subject::Tenant,
+                _ => Subject::Lease,
+            };
+            stays.add(subject, claim.lease, *op, (claim.from, claim.to));
         }
         // One lock protects all versions. One operation can apply several.
         let mut versions: Vec<Stay> = Vec::new();

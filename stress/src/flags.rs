@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 pub(crate) const HELP: &str = "\
-Bookings and leases under load from several processes, while faults happen on a server of its own.
+Bookings, leases and jobs under load from several processes, while faults happen on a server of its own.
 
 Without flags: each fault, then each bug without a fault. A run continues until it has shown enough: bookings, slots found booked, faults,
 and each kind to hold a lock. With a bug the load stops repeatedly for the checker, until the bug is found.

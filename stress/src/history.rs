@@ -5,7 +5,7 @@
 //!   ended,
 //! - `+ OP VERSION`: it has applied a migration,
 //! - `= OP LEASE TOKEN FROM TO`: the holder of a lease was inside from one tick to the other, and still held the lease after that, as
-//!   far as it knew.
+//!   far as it knew; or the work on a job of this tenant.
 
 use crate::operation_kind::OperationKind;
 use crate::outcome::Outcome;

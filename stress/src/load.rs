@@ -1,9 +1,10 @@
 //! The choice of the next operation, and what is recorded of it.
 //!
-//! `load::bookings` contains the operations on slots and rooms, `load::leases` the work under a lease, and `load::migrations` the
-//! migrations. With a bug they use the code of `buggy` instead of the lock.
+//! `load::bookings` contains the operations on slots and rooms, `load::leases` the work under a lease, `load::migrations` the
+//! migrations, and `load::jobs` the works on jobs. With a bug they use the code of `buggy` instead of the lock.
 
 mod bookings;
+mod jobs;
 mod leases;
 mod migrations;
 
@@ -125,7 +126,7 @@ impl Load {
             progress.booked += i64::from(is_of_slot && outcome == Outcome::Confirmed);
             progress.taken += i64::from(is_of_slot && outcome == Outcome::Taken);
             // A run that found no pending migration took no lock.
-            let held = is_of_slot || outcome == Outcome::Confirmed;
+            let held = kind != OperationKind::Migrate || outcome == Outcome::Confirmed;
             progress.granted[kind.index()] += i64::from(held);
         }
     }

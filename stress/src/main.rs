@@ -1,7 +1,7 @@
-//! The stress test: each slot is booked once and each lease has one holder, while faults are injected.
+//! The stress test: each slot is booked once, each lease has one holder and each job is done once, while faults are injected.
 //!
-//! `cargo run --release -p advisory-stress` starts a server of its own and several processes that contend for slots and leases
-//! (`worker_pool`, `worker`, `load`, `critical_section`, `leased_work`, `migration`), applies a fault repeatedly (`fault`) until the
+//! `cargo run --release -p advisory-stress` starts a server of its own and several processes that contend for slots, leases and jobs
+//! (`worker_pool`, `worker`, `load`, `critical_section`, `leased_work`, `job`, `migration`), applies a fault repeatedly (`fault`) until the
 //! run has made enough progress (`run`, `progress`), and then checks (`checker`) what the clients (`history`) and the database (`schema`) have recorded. With
 //! `--bug` a known bug replaces our lock (`buggy`), and the checker has to find it. `docs/stress.md` says what this shows, and what
 //! it does not.
@@ -19,6 +19,7 @@ mod fault;
 mod figures;
 mod flags;
 mod history;
+mod job;
 mod leased_work;
 mod load;
 mod migration;

@@ -36,6 +36,12 @@ pub(crate) enum OperationKind {
     Sweep,
     /// Runs the pending migrations.
     Migrate,
+    /// The work on a job that its worker completes.
+    Job,
+    /// The work on a job that completes it in the transaction of its writes.
+    JobOnce,
+    /// An attempt at a job that must fail.
+    JobFails,
 }
 
 /// What an operation locks; keys of different subjects never collide.
@@ -51,11 +57,15 @@ pub(crate) enum Subject {
     Work,
     /// A version of the schema.
     Version,
+    /// Has [`LIMIT`] running jobs.
+    Tenant,
     Nothing,
 }
 
 /// How many operations may be in a room at once.
 pub(crate) const PERMITS: usize = 3;
+/// How many jobs of a tenant may run at once.
+pub(crate) const LIMIT: usize = 2;
 
 impl Subject {
     pub(crate) const fn name(self) -> &'static str {
@@ -65,6 +75,7 @@ impl Subject {
             Self::Lease => "lease",
             Self::Work => "work",
             Self::Version => "version",
+            Self::Tenant => "tenant",
             Self::Nothing => "nothing",
         }
     }
@@ -73,13 +84,14 @@ impl Subject {
     pub(crate) const fn capacity(self) -> usize {
         match self {
             Self::Room => PERMITS,
+            Self::Tenant => LIMIT,
             _ => 1,
         }
     }
 }
 
 impl OperationKind {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Wait,
         Self::Never,
         Self::Bounded,
@@ -96,6 +108,9 @@ impl OperationKind {
         Self::Lead,
         Self::Sweep,
         Self::Migrate,
+        Self::Job,
+        Self::JobOnce,
+        Self::JobFails,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -116,6 +131,9 @@ impl OperationKind {
             Self::Lead => "lead",
             Self::Sweep => "sweep",
             Self::Migrate => "migrate",
+            Self::Job => "job",
+            Self::JobOnce => "job-once",
+            Self::JobFails => "job-fails",
         }
     }
 
@@ -130,6 +148,7 @@ impl OperationKind {
             Self::Lease | Self::Lead => Subject::Lease,
             Self::Complete => Subject::Work,
             Self::Migrate => Subject::Version,
+            Self::Job | Self::JobOnce | Self::JobFails => Subject::Tenant,
             Self::Sweep => Subject::Nothing,
             _ => Subject::Slot,
         }

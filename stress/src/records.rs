@@ -33,6 +33,52 @@ pub(crate) struct Migrated {
     pub(crate) departed: i64,
 }
 
+/// A job at the end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobRow {
+    pub(crate) id: i64,
+    pub(crate) attempts: i64,
+    pub(crate) is_completed: bool,
+    pub(crate) has_failed: bool,
+}
+
+/// A change of a job, as the trigger of its table recorded it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobEvent {
+    pub(crate) job: i64,
+    pub(crate) tenant: i64,
+    pub(crate) change: Change,
+    /// When the claim expires, by the server's clock in microseconds.
+    pub(crate) until: Option<i64>,
+    pub(crate) at: i64,
+    pub(crate) tick: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Claimed,
+    Renewed,
+    /// The attempt was taken back.
+    Released,
+    Retried,
+    Completed,
+    Failed,
+}
+
+impl Change {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "claimed" => Self::Claimed,
+            "renewed" => Self::Renewed,
+            "released" => Self::Released,
+            "retried" => Self::Retried,
+            "completed" => Self::Completed,
+            "failed" => Self::Failed,
+            _ => return None,
+        })
+    }
+}
+
 /// A grant of a lease, as the trigger of its table recorded it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
@@ -52,6 +98,10 @@ pub(crate) struct Records {
     /// Completed work, by number, and the operations that completed it.
     pub(crate) completed: Vec<(i64, i64)>,
     pub(crate) migrated: Vec<Migrated>,
+    pub(crate) jobs: Vec<JobRow>,
+    pub(crate) job_events: Vec<JobEvent>,
+    /// Jobs, and the operations that completed them in the transaction of their writes.
+    pub(crate) worked: Vec<(i64, i64)>,
 }
 
 impl Records {
@@ -109,6 +159,27 @@ impl Records {
                 departed: number(&row, 3)?,
             });
         }
+        for row in server.rows(url, JOBS).await? {
+            records.jobs.push(JobRow {
+                id: number(&row, 0)?,
+                attempts: number(&row, 1)?,
+                is_completed: row[2] == "t",
+                has_failed: row[3] == "t",
+            });
+        }
+        for row in server.rows(url, JOB_EVENTS).await? {
+            records.job_events.push(JobEvent {
+                job: number(&row, 0)?,
+                tenant: number(&row, 1)?,
+                change: Change::of(&row[2]).ok_or("a change of a job")?,
+                until: row[3].parse().ok(),
+                at: number(&row, 4)?,
+                tick: number(&row, 5)?,
+            });
+        }
+        for row in server.rows(url, WORKED).await? {
+            records.worked.push((number(&row, 0)?, number(&row, 1)?));
+        }
         Ok(records)
     }
 }
@@ -117,6 +188,10 @@ const VISITED: &str = "SELECT slot, op, booked, entered, departed FROM stress.se
 const WRITTEN: &str = "SELECT lease, token, op, tick FROM stress.written";
 const COMPLETED: &str = "SELECT number, op FROM stress.completed";
 const MIGRATED: &str = "SELECT version, op, entered, departed FROM stress.migrated";
+const JOBS: &str =
+    "SELECT id, attempts, completed_at IS NOT NULL, failed_at IS NOT NULL FROM stress.job";
+const JOB_EVENTS: &str = "SELECT job, tenant, event, until, at, tick FROM stress.job_event";
+const WORKED: &str = "SELECT job, op FROM stress.worked";
 /// The table of leases contains only hashes.
 const GRANTED: &str = "SELECT lease, token, was_free, granted.tick FROM stress.granted, generate_series(0, 99) AS lease \
      WHERE key_hash = sha256(convert_to('leased:' || lease, 'UTF8'))";

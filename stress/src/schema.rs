@@ -1,10 +1,12 @@
-//! The tables of the database: every critical section, every grant of a lease, every write under one, every migration.
+//! The tables of the database: every critical section, every grant of a lease, every write under one, every migration, every change of
+//! a job.
 //!
 //! Ticks, not a clock, order the events: a sequence counts outside of transactions, and a session that draws a tick
 //! while it holds a lock draws it between the ticks of the holders before and after. A crash may reset the last numbers of a
 //! sequence, so those of each start of the server are above all earlier ones.
 
 use crate::clock;
+use advisory_runtime::claim::Schema;
 
 /// How much larger the ticks are after each start of the server. A tick modulo this is how many were drawn.
 pub(crate) const START: i64 = 1_000_000_000;
@@ -13,10 +15,11 @@ pub(crate) const START: i64 = 1_000_000_000;
 pub(crate) fn up() -> String {
     let base = clock::micros() / 1_000;
     format!(
-        "{TICK}{}",
+        "{TICK}{}{}{EVENTS}",
         SCHEMA
             .replace("{base}", &base.to_string())
-            .replace("{start}", &START.to_string())
+            .replace("{start}", &START.to_string()),
+        Schema::of("stress.job").per("tenant").up(),
     )
 }
 
@@ -79,6 +82,19 @@ END
 $$;
 CREATE TRIGGER note AFTER INSERT OR UPDATE ON public.advisory_lease FOR EACH ROW EXECUTE FUNCTION stress.note();
 
+-- Its other columns are those of a queue.
+CREATE TABLE stress.job (
+    id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant int8 NOT NULL,
+    fails int4 NOT NULL
+);
+
+-- What works have written in the transaction that completed their job.
+CREATE TABLE stress.worked (
+    job int8 NOT NULL,
+    op int8 NOT NULL
+);
+
 -- For programs behind a pooler, which have no prepared statements and so no answers.
 CREATE FUNCTION stress.book(of_slot int8, by_op int8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -90,4 +106,32 @@ BEGIN
     INSERT INTO stress.section VALUES (of_slot, by_op, true, came);
 END
 $$;
+";
+
+/// Each change of a job. The clock is the one by which claims expire.
+const EVENTS: &str = "
+CREATE TABLE stress.job_event (
+    job int8 NOT NULL,
+    tenant int8 NOT NULL,
+    event text NOT NULL,
+    until int8,
+    at int8 NOT NULL,
+    tick int8 NOT NULL DEFAULT stress.tick()
+);
+
+CREATE FUNCTION stress.note_job() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO stress.job_event VALUES (NEW.id, NEW.tenant,
+        CASE WHEN NEW.completed_at IS DISTINCT FROM OLD.completed_at THEN 'completed'
+            WHEN NEW.failed_at IS DISTINCT FROM OLD.failed_at THEN 'failed'
+            WHEN NEW.locked_by IS NULL AND NEW.attempts < OLD.attempts THEN 'released'
+            WHEN NEW.locked_by IS NULL THEN 'retried'
+            WHEN NEW.locked_by IS DISTINCT FROM OLD.locked_by THEN 'claimed'
+            ELSE 'renewed' END,
+        extract(epoch FROM NEW.locked_until) * 1000000,
+        extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000);
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER note AFTER UPDATE ON stress.job FOR EACH ROW EXECUTE FUNCTION stress.note_job();
 ";

@@ -7,12 +7,16 @@ pub(crate) enum Rule {
     TooMany,
     /// Confirmed writes exist.
     Lost,
-    /// A slot is booked once, and each booking is recorded once.
+    /// A slot is booked once, a job is done once, and each is recorded once.
     Doubled,
     /// A call that reported no effect has none, and everything written was begun by a client.
     Ghost,
     /// Tokens grow; a lease is granted only when it is free; no write under an older token comes after a newer grant.
     Token,
+    /// Each claim of a job is an attempt unless it was released; a job fails after its last one.
+    Attempts,
+    /// Once the load has stopped, each job is done or has failed.
+    Starved,
     /// Once the load has stopped, no lock, no waiter and no open transaction is left.
     Left,
     /// Each worker continues after a fault, and exits when it has to.
@@ -22,12 +26,14 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::TooMany,
         Self::Lost,
         Self::Doubled,
         Self::Ghost,
         Self::Token,
+        Self::Attempts,
+        Self::Starved,
         Self::Left,
         Self::Stuck,
         Self::Incomplete,
@@ -40,6 +46,8 @@ impl Rule {
             Self::Doubled => "doubled",
             Self::Ghost => "ghost",
             Self::Token => "token",
+            Self::Attempts => "attempts",
+            Self::Starved => "starved",
             Self::Left => "left",
             Self::Stuck => "stuck",
             Self::Incomplete => "incomplete",

@@ -113,6 +113,9 @@ async fn work(load: &Arc<Load>, told: &Assignment, round: u64) {
     tasks.spawn(async move { Box::pin(leader.lead()).await });
     let migrator = Arc::clone(load);
     tasks.spawn(async move { Box::pin(migrator.migrate()).await });
+    let worker = Arc::clone(load);
+    let seed = told.seed ^ (round << 48) ^ told.number.cast_unsigned();
+    tasks.spawn(async move { Box::pin(worker.jobs(Chance(!seed))).await });
     let mut ended = tokio::spawn(async move {
         while let Some(ended) = tasks.join_next().await {
             if ended.is_err() {

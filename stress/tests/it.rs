@@ -73,6 +73,10 @@ fn each_known_bug_breaks_its_rule() {
         ("completed-apart", "doubled"),
         ("unfenced-leader", "token"),
         ("unlocked-migrations", "doubled"),
+        ("counted-limit", "too many holders"),
+        ("late-completion", "doubled"),
+        ("uncounted-attempt", "attempts"),
+        ("endless-claim", "starved"),
     ];
     let (runs, are_found, _) = run("bugs", &["--bug", "all"]);
     assert_eq!(runs.len(), bugs.len());

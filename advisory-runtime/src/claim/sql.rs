@@ -12,6 +12,7 @@ pub(super) mod limit;
 pub(super) mod listen;
 pub(super) mod schema;
 mod state;
+mod text_cache;
 
 use super::column_type::{HolderType, Time};
 use super::table::{
@@ -25,6 +26,8 @@ use diesel::{Column, Expression, QueryResult, QuerySource};
 pub(crate) use end::How;
 pub(super) use state::{counts, state};
 use std::borrow::Cow;
+use std::sync::Arc;
+use text_cache::{Form, cached};
 
 const NOW: &str = "pg_catalog.clock_timestamp()";
 
@@ -51,7 +54,7 @@ impl TimeColumn {
 
 /// A statement. In its text a mark replaces each value: NUL, which no name contains, and a letter.
 pub(super) struct Statement<'a, T: Claim, K> {
-    text: String,
+    text: Arc<str>,
     key: K,
     ttl: i64,
     /// The worker's name, or the claim's own `locked_by`.
@@ -80,24 +83,27 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
     ///
     /// The limit is a literal: a generic plan would assume that a parameter is a tenth of the table.
     pub(super) fn next(worker: &'a str, limit: u32, wanted: Wanted<'a>) -> Self {
-        let names = Names::of::<T>();
-        let rows = format!(
-            "{}{}{}\0w ORDER BY {} LIMIT {limit} FOR NO KEY UPDATE SKIP LOCKED",
-            names.locked::<T>(),
-            names.unclaimed::<T>(),
-            names.due::<T>(),
-            order::<T>(|column| names.column(column)),
-        );
+        let sql = cached::<T>(Form::Next(limit), || {
+            let names = Names::of::<T>();
+            let rows = format!(
+                "{}{}{}\0w ORDER BY {} LIMIT {limit} FOR NO KEY UPDATE SKIP LOCKED",
+                names.locked::<T>(),
+                names.unclaimed::<T>(),
+                names.due::<T>(),
+                order::<T>(|column| names.column(column)),
+            );
+            names.taken::<T>(&rows)
+        });
         Self {
             condition: wanted.condition,
             changes: wanted.changes,
-            ..Self::new(names.taken::<T>(&rows), (), text(worker))
+            ..Self::new(sql, (), text(worker))
         }
     }
 }
 
 impl<'a, T: Claim, K> Statement<'a, T, K> {
-    fn new(text: String, key: K, by: Cow<'a, str>) -> Self {
+    fn new(text: Arc<str>, key: K, by: Cow<'a, str>) -> Self {
         Self {
             text,
             key,
@@ -113,32 +119,39 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
 
     /// Claims the row of a key.
     pub(super) fn by_key(worker: &'a str, key: K) -> Self {
-        let names = Names::of::<T>();
-        let rows = format!(
-            "{}{} AND {} FOR NO KEY UPDATE",
-            names.locked::<T>(),
-            names.is_key::<T>("\0k"),
-            names.unclaimed::<T>(),
-        );
-        Self::new(names.taken::<T>(&rows), key, text(worker))
+        let sql = cached::<T>(Form::ByKey, || {
+            let names = Names::of::<T>();
+            let rows = format!(
+                "{}{} AND {} FOR NO KEY UPDATE",
+                names.locked::<T>(),
+                names.is_key::<T>("\0k"),
+                names.unclaimed::<T>(),
+            );
+            names.taken::<T>(&rows)
+        });
+        Self::new(sql, key, text(worker))
     }
 
     /// Renews a claim.
     pub(super) fn renew(locked_by: &'a str, key: K) -> Self {
-        let names = Names::of::<T>();
-        let text = names.change::<T>(&set_until::<T>(&names.now_and_ttl::<T>()));
-        Self::new(text, key, locked_by.into())
+        let sql = cached::<T>(Form::Renew, || {
+            let names = Names::of::<T>();
+            names.change::<T>(&set_until::<T>(&names.now_and_ttl::<T>()))
+        });
+        Self::new(sql, key, locked_by.into())
     }
 
     /// Reads which claim holds the row, if any. It waits for a transaction that has changed the row.
     pub(super) fn holder(key: K) -> Self {
-        let names = Names::of::<T>();
-        let (table, by, is_key) = (&names.table, &names.by, names.is_key::<T>("\0k"));
-        let text = format!(
-            "SELECT {} FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE",
-            around(ByType::<T>::AROUND, by)
-        );
-        Self::new(text, key, "".into())
+        let sql = cached::<T>(Form::Holder, || {
+            let names = Names::of::<T>();
+            let (table, by, is_key) = (&names.table, &names.by, names.is_key::<T>("\0k"));
+            format!(
+                "SELECT {} FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE",
+                around(ByType::<T>::AROUND, by)
+            )
+        });
+        Self::new(sql, key, "".into())
     }
 }
 

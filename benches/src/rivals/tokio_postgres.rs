@@ -3,6 +3,13 @@
 use crate::side::{Open, Operation};
 use tokio_postgres::{Client, Error, NoTls, Statement};
 
+pub(crate) async fn client(url: &str) -> Result<Client, Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    // Its errors also reach the calls of its client.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(client)
+}
+
 struct Prepared {
     client: Client,
     lock: Statement,
@@ -12,9 +19,7 @@ struct Prepared {
 
 impl Prepared {
     async fn open(url: &str, key: i64) -> Result<Self, Error> {
-        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-        // Its errors also reach the calls of its client.
-        tokio::spawn(async move { drop(connection.await) });
+        let client = client(url).await?;
         let lock = client.prepare("SELECT pg_advisory_xact_lock($1)").await?;
         let one = client.prepare("SELECT 1").await?;
         Ok(Self {

@@ -4,7 +4,7 @@ use super::check;
 use crate::history::{Claim, Told};
 use crate::operation_kind::OperationKind;
 use crate::outcome::Outcome;
-use crate::records::{Granted, Migrated, Records, SectionRow, Written};
+use crate::records::{Change, Granted, JobEvent, JobRow, Migrated, Records, SectionRow, Written};
 use crate::violation::Rule;
 
 /// A committed operation on slot 7, and its outcome as its caller saw it.
@@ -255,4 +255,163 @@ fn overlapping_lost_and_doubled_migrations_are_found() {
         Some(Outcome::Refused),
     );
     assert!(broken(&records).contains(&Rule::Ghost));
+}
+
+fn event(records: &mut Records, job: i64, change: Change, at: i64, until: Option<i64>) {
+    records.job_events.push(JobEvent {
+        job,
+        tenant: 3,
+        change,
+        until,
+        at,
+        tick: i64::try_from(records.job_events.len()).unwrap(),
+    });
+}
+
+fn claimed(records: &mut Records, job: i64, at: i64) {
+    event(records, job, Change::Claimed, at, Some(at + 10));
+}
+
+fn ended(records: &mut Records, id: i64, change: Change, at: i64, attempts: i64) {
+    event(records, id, change, at, None);
+    records.jobs.push(JobRow {
+        id,
+        attempts,
+        is_completed: change == Change::Completed,
+        has_failed: change == Change::Failed,
+    });
+}
+
+/// Job 1 is done in its second attempt, and job 2 fails in its third one.
+fn sound_jobs() -> Records {
+    let mut records = sound();
+    claimed(&mut records, 1, 100);
+    event(&mut records, 1, Change::Renewed, 109, Some(119));
+    event(&mut records, 1, Change::Released, 110, None);
+    // Its worker dies.
+    claimed(&mut records, 1, 120);
+    claimed(&mut records, 1, 130);
+    ended(&mut records, 1, Change::Completed, 131, 2);
+    for at in [100, 110, 120] {
+        claimed(&mut records, 2, at);
+        if at < 120 {
+            event(&mut records, 2, Change::Retried, at + 5, None);
+        }
+    }
+    ended(&mut records, 2, Change::Failed, 130, 3);
+    let outcome = Some(Outcome::Confirmed);
+    told(&mut records, 41, OperationKind::JobOnce, None, outcome);
+    records.worked.push((1, 41));
+    records
+}
+
+#[test]
+fn jobs_that_are_done_or_have_failed_break_no_rule() {
+    assert_eq!(broken(&sound_jobs()), []);
+}
+
+#[test]
+fn a_job_that_is_claimed_twice_at_once_is_found() {
+    let mut records = sound_jobs();
+    // The second claim comes before the first one is released.
+    records.job_events[2].tick = 4;
+    records.job_events[3].tick = 2;
+    records.job_events[4].tick = 3;
+    records.job_events[3].at = 118;
+    assert!(broken(&records).contains(&Rule::TooMany));
+}
+
+#[test]
+fn more_running_jobs_of_a_tenant_than_its_limit_are_found() {
+    // Job 1 runs until 110, and job 2 until 105.
+    for (from, rules) in [(105, &[][..]), (104, &[Rule::TooMany])] {
+        let mut records = sound_jobs();
+        claimed(&mut records, 3, from);
+        ended(&mut records, 3, Change::Completed, 107, 1);
+        assert_eq!(broken(&records), rules, "{from}");
+    }
+}
+
+#[test]
+fn a_renewed_claim_counts_until_its_end() {
+    let mut records = sound_jobs();
+    claimed(&mut records, 3, 200);
+    event(&mut records, 3, Change::Renewed, 209, Some(219));
+    let renewal = records.job_events.len() - 1;
+    ended(&mut records, 3, Change::Completed, 215, 1);
+    for job in [4, 5] {
+        claimed(&mut records, job, 212);
+        ended(&mut records, job, Change::Completed, 213, 1);
+    }
+    assert_eq!(broken(&records), [Rule::TooMany]);
+    records.job_events[renewal].until = Some(211);
+    assert_eq!(broken(&records), []);
+}
+
+#[test]
+fn works_on_jobs_of_a_tenant_overlap_up_to_its_limit() {
+    let mut records = sound_jobs();
+    for (op, from) in [(42, 50), (43, 51), (44, 60)] {
+        let outcome = Some(Outcome::Taken);
+        told(&mut records, op, OperationKind::Job, None, outcome);
+        let (lease, token, to) = (3, 0, from + 5);
+        let claim = Claim {
+            lease,
+            token,
+            from,
+            to,
+        };
+        records.history.claims.push((op, claim));
+    }
+    assert_eq!(broken(&records), []);
+    records.history.claims[2].1.from = 55;
+    assert_eq!(broken(&records), [Rule::TooMany]);
+}
+
+#[test]
+fn a_job_that_is_claimed_or_done_after_its_end_is_doubled() {
+    let mut records = sound_jobs();
+    claimed(&mut records, 2, 200);
+    assert!(broken(&records).contains(&Rule::Doubled));
+    let mut records = sound_jobs();
+    let outcome = Some(Outcome::Unknown);
+    told(&mut records, 42, OperationKind::JobOnce, None, outcome);
+    records.worked.push((1, 42));
+    assert_eq!(broken(&records), [Rule::Doubled]);
+    records.worked = vec![(1, 41), (2, 42)];
+    assert_eq!(broken(&records), [Rule::Lost]);
+    records.worked.clear();
+    assert_eq!(broken(&records), [Rule::Lost]);
+    let mut records = sound_jobs();
+    records.jobs[1].is_completed = true;
+    assert_eq!(broken(&records), [Rule::Doubled]);
+    let mut records = sound_jobs();
+    records.history.told.get_mut(&41).unwrap().outcome = Some(Outcome::Dropped);
+    assert_eq!(broken(&records), [Rule::Ghost]);
+}
+
+#[test]
+fn a_wrong_count_of_attempts_is_found() {
+    for (job, attempts) in [(0, 1), (0, 3), (1, 2), (1, 4)] {
+        let mut records = sound_jobs();
+        records.jobs[job].attempts = attempts;
+        assert_eq!(broken(&records), [Rule::Attempts], "{job} {attempts}");
+    }
+    // It fails before its last attempt.
+    let mut records = sound_jobs();
+    records
+        .job_events
+        .retain(|event| event.job != 2 || event.at >= 115);
+    records.jobs[1].attempts = 1;
+    assert_eq!(broken(&records), [Rule::Attempts]);
+}
+
+#[test]
+fn a_job_that_is_neither_done_nor_failed_is_starved() {
+    let mut records = sound_jobs();
+    records
+        .job_events
+        .retain(|event| event.change != Change::Failed);
+    records.jobs[1].has_failed = false;
+    assert_eq!(broken(&records), [Rule::Starved]);
 }

@@ -1,6 +1,6 @@
 //! How a claim ends: completed, failed, to be tried again, released, or deleted with its row.
 
-use super::{Changes, NOW, Names, Statement, around, is_last, quoted, set_until};
+use super::{Changes, Form, NOW, Names, Statement, around, cached, is_last, quoted, set_until};
 use crate::claim::table::{
     Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, TimeColumn,
 };
@@ -29,25 +29,16 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
         how: How<'a>,
         changes: Option<Changes<'a>>,
     ) -> Self {
-        let names = Names::of::<T>();
-        let deletes = T::CompletedAt::DELETES && matches!(how, How::Complete);
-        if deletes || matches!(how, How::Delete) {
-            let text = names.delete::<T>();
-            return Self::new(text, key, locked_by.into());
-        }
-        let (ending, message, pause) = match how {
-            How::Complete => (T::CompletedAt::COLUMN.map(TimeColumn::set_to_now), "", None),
-            How::Fail(why) => (T::FailedAt::COLUMN.map(TimeColumn::set_to_now), why, None),
-            How::Retry(why, pause) => (Some(names.later::<T>(pause.is_some())), why, pause),
-            How::Release | How::Delete => (Some(uncounted::<T>()), "", None),
+        let (form, message, pause) = match how {
+            How::Complete if T::CompletedAt::DELETES => (Form::Delete, "", None),
+            How::Complete => (Form::Complete, "", None),
+            How::Fail(why) => (Form::Fail, why, None),
+            How::Retry(why, Some(pause)) => (Form::RetryAfter, why, Some(pause)),
+            How::Retry(why, None) => (Form::Retry, why, None),
+            How::Release => (Form::Release, "", None),
+            How::Delete => (Form::Delete, "", None),
         };
-        let why = match (how, T::ErrorMessage::COLUMN) {
-            (How::Fail(_) | How::Retry(..), Some(column)) => format!(", {} = \0m", quoted(column)),
-            _ => String::new(),
-        };
-        let (by, ending) = (quoted(T::LockedBy::NAME), ending.unwrap_or_default());
-        let set = set_until::<T>("NULL");
-        let text = names.change::<T>(&format!("{set}, {by} = NULL{ending}{why}\0c"));
+        let text = cached::<T>(form, || Names::of::<T>().ended::<T>(form));
         let pause = pause.unwrap_or_default().min(LONGEST_PAUSE).as_millis();
         Self {
             message,
@@ -89,6 +80,27 @@ impl Names {
             }
         });
         failed.unwrap_or_default() + &run.unwrap_or_default()
+    }
+
+    /// Ends a held claim.
+    fn ended<T: Claim>(&self, form: Form) -> String {
+        let to_now = |column: Option<TimeColumn>| column.map(TimeColumn::set_to_now);
+        let ending = match form {
+            Form::Delete => return self.delete::<T>(),
+            Form::Complete => to_now(T::CompletedAt::COLUMN),
+            Form::Fail => to_now(T::FailedAt::COLUMN),
+            Form::Retry | Form::RetryAfter => Some(self.later::<T>(form == Form::RetryAfter)),
+            _ => Some(uncounted::<T>()),
+        };
+        let why = match (form, T::ErrorMessage::COLUMN) {
+            (Form::Fail | Form::Retry | Form::RetryAfter, Some(column)) => {
+                format!(", {} = \0m", quoted(column))
+            }
+            _ => String::new(),
+        };
+        let (by, ending) = (quoted(T::LockedBy::NAME), ending.unwrap_or_default());
+        let set = set_until::<T>("NULL");
+        self.change::<T>(&format!("{set}, {by} = NULL{ending}{why}\0c"))
     }
 
     /// Deletes the row of a held claim.

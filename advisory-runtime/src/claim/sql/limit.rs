@@ -8,6 +8,7 @@
 //! A reservation reads the first rows in order. If there are more, and all of these have values at their limits, it reads the first
 //! row of each value, and not the rows behind it.
 
+use super::text_cache::{Form, cached};
 use super::{
     Names, Statement, Wanted, joined, literal, now_of_until, only, order_columns, pending, quoted,
     text,
@@ -30,10 +31,12 @@ const NEAR: u32 = 64;
 impl<'a, T: Claim> Statement<'a, T, ()> {
     /// Locks the values of the first rows that can be claimed, at most `width`, but none of `passed_over`, an array in SQL.
     pub(in crate::claim) fn reserve(passed_over: &'a str, width: u32, wanted: Wanted<'a>) -> Self {
-        let reservation = Per::of::<T>().reservation::<T>(width);
+        let sql = cached::<T>(Form::Reserve(width), || {
+            Per::of::<T>().reservation::<T>(width)
+        });
         Self {
             condition: wanted.condition,
-            ..Self::new(reservation, (), passed_over.into())
+            ..Self::new(sql, (), passed_over.into())
         }
     }
 
@@ -43,12 +46,15 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
         limit: u32,
         wanted: Wanted<'a>,
     ) -> Self {
-        let per = Per::of::<T>();
-        let rows = per.first_rows::<T>(limit);
+        let sql = cached::<T>(Form::NextOfReserved(limit), || {
+            let per = Per::of::<T>();
+            let rows = per.first_rows::<T>(limit);
+            per.names.taken::<T>(&rows)
+        });
         Self {
             condition: wanted.condition,
             changes: wanted.changes,
-            ..Self::new(per.names.taken::<T>(&rows), (), text(worker))
+            ..Self::new(sql, (), text(worker))
         }
     }
 }
@@ -56,33 +62,38 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
 impl<'a, T: Claim, K> Statement<'a, T, K> {
     /// Locks the value of the row of a key. It waits for the lock.
     pub(in crate::claim) fn reserve_key(key: K) -> Self {
-        let per = Per::of::<T>();
-        let lock = per.lock("pg_catalog.pg_advisory_xact_lock", "advisory_value.per");
-        let reservation = format!(
-            "WITH advisory_locked AS MATERIALIZED (SELECT advisory_value.per, {lock} AS locked \
-             FROM (SELECT {} AS per FROM {} WHERE {} OFFSET 0) AS advisory_value) {}",
-            per.column,
-            per.names.table,
-            per.names.is_key::<T>("\0k"),
-            answer("SELECT per FROM advisory_locked", "false")
-        );
-        Self::new(reservation, key, "".into())
+        let sql = cached::<T>(Form::ReserveKey, || {
+            let per = Per::of::<T>();
+            let lock = per.lock("pg_catalog.pg_advisory_xact_lock", "advisory_value.per");
+            format!(
+                "WITH advisory_locked AS MATERIALIZED (SELECT advisory_value.per, {lock} AS locked \
+                 FROM (SELECT {} AS per FROM {} WHERE {} OFFSET 0) AS advisory_value) {}",
+                per.column,
+                per.names.table,
+                per.names.is_key::<T>("\0k"),
+                answer("SELECT per FROM advisory_locked", "false")
+            )
+        });
+        Self::new(sql, key, "".into())
     }
 
     /// Claims the row of a key, if its value is locked and below its limit.
     pub(in crate::claim) fn reserved_key(worker: &'a str, key: K) -> Self {
-        let per = Per::of::<T>();
-        let rows = format!(
-            "WITH {}, advisory_claim AS MATERIALIZED (SELECT {} FROM {} WHERE {} AND {} AND EXISTS (SELECT FROM advisory_room \
+        let sql = cached::<T>(Form::ReservedKey, || {
+            let per = Per::of::<T>();
+            let rows = format!(
+                "WITH {}, advisory_claim AS MATERIALIZED (SELECT {} FROM {} WHERE {} AND {} AND EXISTS (SELECT FROM advisory_room \
              WHERE advisory_room.per OPERATOR(pg_catalog.=) {} AND advisory_room.room OPERATOR(pg_catalog.>) 0) FOR NO KEY UPDATE",
-            per.room::<T>(),
-            per.names.locked_columns::<T>(),
-            per.names.table,
-            per.names.is_key::<T>("\0k"),
-            per.names.unclaimed::<T>(),
-            per.column,
-        );
-        Self::new(per.names.taken::<T>(&rows), key, text(worker))
+                per.room::<T>(),
+                per.names.locked_columns::<T>(),
+                per.names.table,
+                per.names.is_key::<T>("\0k"),
+                per.names.unclaimed::<T>(),
+                per.column,
+            );
+            per.names.taken::<T>(&rows)
+        });
+        Self::new(sql, key, text(worker))
     }
 }
 

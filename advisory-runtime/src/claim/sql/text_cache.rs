@@ -1,0 +1,47 @@
+//! The texts of statements, which are made once in a process: to make one takes longer than to send it.
+
+use crate::claim::table::Claim;
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+/// What a statement does, and all that its text depends on besides the type of row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Form {
+    /// With the number of rows.
+    Next(u32),
+    ByKey,
+    Renew,
+    Holder,
+    Complete,
+    Fail,
+    Retry,
+    /// With a pause of the caller's.
+    RetryAfter,
+    Release,
+    Delete,
+    /// With the number of values.
+    Reserve(u32),
+    /// With the number of rows.
+    NextOfReserved(u32),
+    ReserveKey,
+    ReservedKey,
+}
+
+type Texts = HashMap<(TypeId, Form), Arc<str>>;
+
+static TEXTS: LazyLock<RwLock<Texts>> = LazyLock::new(RwLock::default);
+
+/// The text of this form for this type of row, made by `make` the first time.
+pub(super) fn cached<T: Claim>(form: Form, make: impl FnOnce() -> String) -> Arc<str> {
+    let key = (TypeId::of::<T>(), form);
+    let texts = TEXTS.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(text) = texts.get(&key) {
+        return Arc::clone(text);
+    }
+    drop(texts);
+    let text: Arc<str> = make().into();
+    let mut texts = TEXTS.write().unwrap_or_else(PoisonError::into_inner);
+    texts.insert(key, Arc::clone(&text));
+    text
+}

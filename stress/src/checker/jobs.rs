@@ -1,0 +1,154 @@
+//! The rules of jobs: each is done once or has failed after its last attempt, and no more of a tenant run than its limit.
+
+use super::{Found, may_be};
+use crate::job::ATTEMPTS;
+use crate::operation_kind::{LIMIT, OperationKind};
+use crate::records::{Change, JobEvent, JobRow, Records};
+use crate::violation::Rule;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// The time of one claim, by the server's clock: to its end, or to its expiry.
+#[derive(Clone, Copy)]
+struct Tenure {
+    job: i64,
+    from: i64,
+    to: i64,
+}
+
+impl fmt::Display for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { job, from, to } = self;
+        write!(f, "job {job} from {from} to {to}")
+    }
+}
+
+impl Found {
+    pub(super) fn jobs(&mut self, records: &Records) {
+        let mut by_job: BTreeMap<i64, Vec<JobEvent>> = BTreeMap::new();
+        for event in &records.job_events {
+            by_job.entry(event.job).or_default().push(*event);
+        }
+        let mut by_tenant: BTreeMap<i64, Vec<Tenure>> = BTreeMap::new();
+        for events in by_job.values_mut() {
+            // The row was locked, so the ticks of its changes are in their order.
+            events.sort_unstable_by_key(|event| event.tick);
+            let tenures = self.tenures(events);
+            by_tenant
+                .entry(events[0].tenant)
+                .or_default()
+                .extend(tenures);
+        }
+        for (tenant, tenures) in by_tenant {
+            self.running(tenant, tenures);
+        }
+        for row in &records.jobs {
+            let events = by_job.get(&row.id).map_or(&[][..], Vec::as_slice);
+            self.job(row, events);
+        }
+        self.works(records);
+    }
+
+    /// The claims of one job. Two of them must not overlap, and none comes after the end.
+    fn tenures(&mut self, events: &[JobEvent]) -> Vec<Tenure> {
+        let mut tenures: Vec<Tenure> = Vec::new();
+        let (mut is_held, mut is_over) = (false, false);
+        for event in events {
+            if is_over {
+                self.add(Rule::Doubled, format!("{event:?} after its end"));
+            }
+            match event.change {
+                Change::Claimed => {
+                    let before = tenures.last().filter(|_| is_held);
+                    if let Some(before) = before.filter(|before| before.to > event.at) {
+                        self.add(Rule::TooMany, format!("{event:?} during {before}"));
+                    }
+                    tenures.push(Tenure {
+                        job: event.job,
+                        from: event.at,
+                        to: event.until.unwrap_or(event.at),
+                    });
+                    is_held = true;
+                }
+                Change::Renewed => {
+                    if let (Some(last), Some(until)) = (tenures.last_mut(), event.until) {
+                        last.to = until;
+                    }
+                }
+                _ => {
+                    if let Some(last) = tenures.last_mut().filter(|_| is_held) {
+                        last.to = last.to.min(event.at);
+                    }
+                    is_held = false;
+                    is_over |= matches!(event.change, Change::Completed | Change::Failed);
+                }
+            }
+        }
+        tenures
+    }
+
+    fn running(&mut self, tenant: i64, mut tenures: Vec<Tenure>) {
+        tenures.sort_unstable_by_key(|tenure| tenure.from);
+        let mut running: Vec<Tenure> = Vec::new();
+        for tenure in tenures {
+            running.retain(|before| before.to > tenure.from);
+            running.push(tenure);
+            if running.len() > LIMIT {
+                let all: Vec<String> = running.iter().map(Tenure::to_string).collect();
+                let what = format!("tenant {tenant}: {}", all.join(" and "));
+                self.add(Rule::TooMany, what);
+            }
+        }
+    }
+
+    fn job(&mut self, row: &JobRow, events: &[JobEvent]) {
+        if !row.is_completed && !row.has_failed {
+            self.add(Rule::Starved, format!("{row:?}"));
+        }
+        let count = |change| events.iter().filter(|event| event.change == change).count();
+        let attempts = count(Change::Claimed).checked_sub(count(Change::Released));
+        let is_counted = attempts.and_then(|count| i64::try_from(count).ok()) == Some(row.attempts);
+        let last = i64::from(ATTEMPTS);
+        if !is_counted || row.attempts > last || (row.has_failed && row.attempts != last) {
+            self.add(Rule::Attempts, format!("{row:?} after {events:?}"));
+        }
+        for (is_so, change) in [
+            (row.is_completed, Change::Completed),
+            (row.has_failed, Change::Failed),
+        ] {
+            if count(change) != usize::from(is_so) {
+                self.add(Rule::Doubled, format!("{row:?} after {events:?}"));
+            }
+        }
+    }
+
+    /// What works have written in the transactions that completed their jobs.
+    fn works(&mut self, records: &Records) {
+        let completed = records.jobs.iter().filter(|job| job.is_completed);
+        let completed: HashMap<i64, _> = completed.map(|job| (job.id, job)).collect();
+        let (mut by_op, mut by_job) = (HashMap::new(), BTreeMap::<i64, Vec<i64>>::new());
+        for (job, op) in &records.worked {
+            *by_op.entry(*op).or_insert(0) += 1;
+            by_job.entry(*job).or_default().push(*op);
+            let told = records.history.told.get(op);
+            let outcome = told.and_then(|told| told.outcome);
+            if told.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
+                self.add(Rule::Ghost, format!("the work of {op}, of which {told:?}"));
+            }
+        }
+        for (job, ops) in by_job {
+            if ops.len() > 1 {
+                self.add(Rule::Doubled, format!("job {job} was done by {ops:?}"));
+            }
+            if !completed.contains_key(&job) {
+                self.add(Rule::Lost, format!("the end of job {job}, done by {ops:?}"));
+            }
+        }
+        for (op, told) in &records.history.told {
+            if told.kind == OperationKind::JobOnce {
+                let count = by_op.get(op).copied().unwrap_or(0);
+                self.is_there(*op, told.outcome, count);
+            }
+        }
+    }
+}
