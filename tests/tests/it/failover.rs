@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-pub(crate) const GENEROUS: Duration = Duration::from_secs(60);
+pub(crate) const GENEROUS: Duration = Duration::from_secs(180);
 
 /// The bits of a token below those of its timeline.
 const BITS: u32 = 40;
