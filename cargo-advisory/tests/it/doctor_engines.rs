@@ -131,3 +131,24 @@ async fn a_failure_of_doctor_names_the_engine() {
         said.err
     );
 }
+
+/// Locks of both key spaces are tried, whatever the server calls itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_that_keep_nobody_out_are_a_problem() {
+    for types in ["bigint", "int, int"] {
+        let db = Database::create().await;
+        for function in ["pg_try_advisory_lock", "pg_advisory_unlock"] {
+            db.run(&format!(
+                "ALTER FUNCTION pg_catalog.{function}({types}) RENAME TO {function}_of_postgresql; \
+                 CREATE FUNCTION pg_catalog.{function}({types}) RETURNS boolean LANGUAGE sql AS 'SELECT true'"
+            ))
+            .await;
+        }
+        let found = findings(db.url(), &[]).await;
+        assert_eq!(problems(&found), ["pooler"], "{types}");
+        assert!(
+            message(&found, "pooler").contains("excludes nobody"),
+            "{found:#?}"
+        );
+    }
+}

@@ -167,6 +167,7 @@ mod test_transactions;
 mod testing;
 mod testing_leases;
 mod unanswered;
+mod unsupported_server;
 mod wait_ends;
 mod waits;
 mod written_migrations;
