@@ -132,19 +132,22 @@ async fn a_pooler_in_transaction_mode_is_refused_at_the_first_call() {
     db.until_quiet().await;
 }
 
-/// Process ids as from poolers that number their clients.
+/// Process ids as from poolers that number their clients, each in its way.
 #[tokio::test]
-async fn a_pooler_that_numbers_its_clients_from_one_is_refused() {
-    if !is_alone("a_pooler_that_numbers_its_clients_from_one_is_refused") {
+async fn a_pooler_that_numbers_its_clients_is_refused() {
+    if !is_alone("a_pooler_that_numbers_its_clients_is_refused") {
         return;
     }
     let db = Database::create().await;
     let Some(bouncer) = bouncer(&db, "transaction").await else {
         return;
     };
-    let proxy = Proxy::before(&bouncer.url(&db)).await;
-    proxy.renumber(1..);
-    is_refused(&db, proxy.url()).await;
+    // PgDog and Supavisor count, from 0 and from 1; Odyssey and SPQR draw 31 bits, and PgCat, as pgbouncer, 32.
+    for first in [0, 1, 1 << 30, 0xF000_0000_u32] {
+        let proxy = Proxy::before(&bouncer.url(&db)).await;
+        proxy.renumber(first..);
+        is_refused(&db, proxy.url()).await;
+    }
     db.until_quiet().await;
 }
 

@@ -28,6 +28,7 @@ mod migrations;
 mod nesting;
 mod owned_locks;
 mod scopes;
+mod several_servers;
 mod testing;
 mod waiting;
 mod watching;
