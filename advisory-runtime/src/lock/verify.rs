@@ -199,14 +199,14 @@ async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Resu
 
 /// A key of each key space that no other session uses, so that a refusal is conclusive.
 fn unlikely_keys() -> [Key; 2] {
+    let process = std::process::id();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let nanoseconds = now.map_or(0, |now| u64::from(now.subsec_nanos()) | now.as_secs() << 30);
+    let now = now.unwrap_or_default();
+    let nanoseconds = u64::from(now.subsec_nanos()) | now.as_secs() << 30;
     // The multiplier of splitmix64 separates times that are close together.
-    let number = (nanoseconds ^ u64::from(std::process::id())).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
-    let (first, second) = ([a, b, c, d], [e, f, g, h]);
+    let number = (nanoseconds ^ u64::from(process)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     [
         Key::BigInt(number.cast_signed()),
-        Key::IntInt(i32::from_be_bytes(first), i32::from_be_bytes(second)),
+        Key::IntInt(process.cast_signed(), now.subsec_nanos().cast_signed()),
     ]
 }

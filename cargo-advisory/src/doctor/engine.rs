@@ -18,10 +18,10 @@ const SIGNS: &str = "SELECT pg_catalog.version(), pg_catalog.array_to_string(ARR
      UNION ALL SELECT pg_catalog.concat('setting ', pg_catalog.split_part(s.name, '.', 1)) FROM pg_catalog.pg_settings AS s \
      WHERE s.name OPERATOR(pg_catalog.~) '^(alloydb|neon)[.]'), ',')";
 
-/// The same for Aurora DSQL, which has no `pg_extension`. No other engine is asked this unless the first question fails.
-const SIGNS_OF_DSQL: &str = "SELECT pg_catalog.version(), pg_catalog.concat('table ', n.nspname, '.', c.relname) \
+/// For engines that lack a catalog of [`SIGNS`]: the version, and the sign of Aurora DSQL, which has no `pg_extension`.
+const FEWER_SIGNS: &str = "SELECT pg_catalog.version(), (SELECT pg_catalog.concat('table ', n.nspname, '.', c.relname) \
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
-     WHERE n.nspname OPERATOR(pg_catalog.=) 'sys' AND c.relname OPERATOR(pg_catalog.=) 'iam_pg_role_mappings'";
+     WHERE n.nspname OPERATOR(pg_catalog.=) 'sys' AND c.relname OPERATOR(pg_catalog.=) 'iam_pg_role_mappings')";
 
 /// By what an engine is known.
 enum Sign {
@@ -126,7 +126,7 @@ const ENGINES: [Engine; 10] = [
     },
 ];
 
-/// The first release of YugabyteDB with advisory locks that are not a preview.
+/// The first of its releases with advisory locks, apart from previews.
 const YUGABYTE: u32 = 2025;
 
 /// What the server says that it is.
@@ -147,7 +147,7 @@ pub(super) async fn find(address: &str) -> Result<Found, Failure> {
     let connection = tokio::spawn(async move { drop(connection.await) });
     let asked = match rows(&client, SIGNS).await {
         Ok(found) => Ok(found),
-        Err(failure) => rows(&client, SIGNS_OF_DSQL).await.map_err(|_| failure),
+        Err(failure) => rows(&client, FEWER_SIGNS).await.map_err(|_| failure),
     };
     drop(client);
     drop(with_timeout(connection).await);

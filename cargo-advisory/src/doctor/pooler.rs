@@ -162,13 +162,11 @@ async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Fa
 /// A number and a pair of numbers that nobody else uses, so a refusal cannot have another cause.
 fn unlikely_keys() -> [String; 2] {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let text = format!("{now:?} {}", std::process::id());
-    let [a, b, c, d, e, f, g, h] = advisory_pattern::Derivation::Sha256
-        .key(&text)
-        .to_be_bytes();
-    let halves = [[a, b, c, d], [e, f, g, h]].map(i32::from_be_bytes);
-    let number = i64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    [number.to_string(), format!("{}, {}", halves[0], halves[1])]
+    let (now, process) = (now.unwrap_or_default(), std::process::id());
+    let number = advisory_pattern::Derivation::Sha256.key(&format!("{now:?} {process}"));
+    // Both are an `int4`: a process id has 22 bits.
+    let pair = format!("{process}, {}", now.subsec_nanos());
+    [number.to_string(), pair]
 }
 
 pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {

@@ -105,12 +105,27 @@ async fn an_engine_is_recognized_by_a_function_or_setting() {
     assert_finds(&setting("alloydb.enable_pgaudit"), "fine", "AlloyDB, ").await;
 }
 
-/// Its documentation lists `pg_extension` as missing.
+/// As the documentation of Aurora DSQL says.
+const WITHOUT_EXTENSIONS: &str = "SET allow_system_table_mods = on; \
+    ALTER TABLE pg_catalog.pg_extension RENAME TO pg_extension_of_postgresql";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_without_extensions_is_recognized() {
-    let dsql = "SET allow_system_table_mods = on; ALTER TABLE pg_catalog.pg_extension RENAME TO pg_extension_of_postgresql; \
-                CREATE SCHEMA sys; CREATE TABLE sys.iam_pg_role_mappings ()";
-    assert_finds(dsql, "problem", "Aurora DSQL, ").await;
+    let dsql = "CREATE SCHEMA sys; CREATE TABLE sys.iam_pg_role_mappings ()";
+    assert_finds(
+        &format!("{WITHOUT_EXTENSIONS}; {dsql}"),
+        "problem",
+        "Aurora DSQL, ",
+    )
+    .await;
+    let cockroach = version("CockroachDB CCL v25.4.0");
+    assert_finds(
+        &format!("{WITHOUT_EXTENSIONS}; {cockroach}"),
+        "problem",
+        "CockroachDB, ",
+    )
+    .await;
+    assert_finds(WITHOUT_EXTENSIONS, "fine", "PostgreSQL: ").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -124,6 +124,7 @@ mod monitor_roles;
 mod nesting;
 mod nesting_read_uncommitted;
 mod observers;
+mod odyssey;
 mod operators;
 mod order;
 mod order_gates;
