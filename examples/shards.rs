@@ -1,7 +1,7 @@
 //! Two servers, and tenants who each live on one of them: a lock where its rows live, two locks in the order of the shards, and a
 //! transfer between shards, which no transaction can commit as a whole.
 //!
-//! `cargo run --example shards` starts two PostgreSQLs of its own. Look at `spend`, `audit` and `send`.
+//! `cargo run --example shards` starts both servers. Look at `spend`, `audit` and `send`.
 
 #![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -47,22 +47,21 @@ diesel::table! {
 
 /// A pool for each server.
 #[derive(Clone)]
-struct Shards(Arc<[Pool<AsyncPgConnection>]>);
+struct Shards(Arc<[Pool<AsyncPgConnection>; 2]>);
 
 impl Shards {
     /// The shard that has a tenant's rows, and so the tenant's lock. Every program has to compute the same one.
-    fn number(&self, tenant_id: i64) -> usize {
-        // Less than the number of shards, which fits.
-        usize::try_from(tenant_id.rem_euclid(self.0.len() as i64)).unwrap_or_default()
+    fn number(tenant_id: i64) -> usize {
+        usize::from(tenant_id % 2 != 0)
     }
 
     fn of(&self, tenant_id: i64) -> &Pool<AsyncPgConnection> {
-        &self.0[self.number(tenant_id)]
+        &self.0[Self::number(tenant_id)]
     }
 
     /// The order in which locks of several tenants are taken: by shard, then by tenant.
-    fn in_order(&self, mut tenants: [i64; 2]) -> [i64; 2] {
-        tenants.sort_by_key(|tenant_id| (self.number(*tenant_id), *tenant_id));
+    fn in_order(mut tenants: [i64; 2]) -> [i64; 2] {
+        tenants.sort_by_key(|tenant_id| (Self::number(*tenant_id), *tenant_id));
         tenants
     }
 }
@@ -91,7 +90,7 @@ async fn spend(shards: &Shards, tenant_id: i64, amount: i64) -> Result<bool, Err
 /// The balances of two tenants at one time. It takes both locks, in the order of the shards: no server sees a deadlock that spans two
 /// of them, and only `wait` would end it.
 async fn audit(shards: &Shards, tenants: [i64; 2]) -> Result<i64, Error> {
-    let [first, second] = shards.in_order(tenants);
+    let [first, second] = Shards::in_order(tenants);
     with_first(shards, first, second, None).await
 }
 
@@ -172,17 +171,18 @@ async fn deliver(shards: &Shards, sender: i64, is_killed: bool) -> Outcome<()> {
     Ok(())
 }
 
+async fn shard(server: &OwnServer) -> Outcome<Pool<AsyncPgConnection>> {
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
+    let pool = Pool::builder(manager).max_size(8).build()?;
+    pool.get().await?.batch_execute(SCHEMA).await?;
+    Ok(pool)
+}
+
 #[tokio::main]
 async fn main() -> Outcome<()> {
     let servers = [OwnServer::start().await, OwnServer::start().await];
-    let mut pools = Vec::new();
-    for server in &servers {
-        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
-        let pool = Pool::builder(manager).max_size(8).build()?;
-        pool.get().await?.batch_execute(SCHEMA).await?;
-        pools.push(pool);
-    }
-    let shards = Shards(pools.into());
+    let [one, other] = &servers;
+    let shards = Shards(Arc::new([shard(one).await?, shard(other).await?]));
     // On one server each.
     let (ada, ben) = (10, 11);
     for tenant_id in [ada, ben] {

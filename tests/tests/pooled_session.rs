@@ -142,7 +142,7 @@ async fn a_pooler_that_numbers_its_clients_is_refused() {
     let Some(bouncer) = bouncer(&db, "transaction").await else {
         return;
     };
-    // PgDog and Supavisor count, from 0 and from 1; Odyssey and SPQR draw 31 bits, and PgCat, as pgbouncer, 32.
+    // PgDog counts from 0, Supavisor from a small number; Odyssey and SPQR draw 31 bits, and PgCat, as pgbouncer, 32.
     for first in [0, 1, 1 << 30, 0xF000_0000_u32] {
         let proxy = Proxy::before(&bouncer.url(&db)).await;
         proxy.renumber(first..);

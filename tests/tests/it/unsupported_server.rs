@@ -30,7 +30,7 @@ async fn is_refused(db: &Database) {
     db.until_no_locks().await;
 }
 
-/// CockroachDB's functions.
+/// The functions of <https://github.com/cockroachdb/cockroach/issues/13546>.
 #[tokio::test]
 async fn functions_that_lock_nothing_are_refused() {
     let db = database().await;
@@ -38,7 +38,7 @@ async fn functions_that_lock_nothing_are_refused() {
     is_refused(&db).await;
 }
 
-/// A preview of YugabyteDB: <https://github.com/yugabyte/yugabyte-db/issues/25756>.
+/// A preview of another engine: <https://github.com/yugabyte/yugabyte-db/issues/25756>.
 #[tokio::test]
 async fn pairs_that_lock_nothing_are_refused() {
     let db = database().await;
