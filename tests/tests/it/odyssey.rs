@@ -1,6 +1,7 @@
 //! Behind Odyssey in transaction mode: transaction-level locks exclude, and leases and claims work with its prepared statements.
 
 use crate::bookings::{book, committed};
+use crate::claims::SyncJob;
 use crate::{claims, lease};
 use advisory_runtime::claim::{self, OnErr};
 use advisory_runtime::lease::Leases;
@@ -9,16 +10,22 @@ use advisory_tests::{Database, Odyssey, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
+use tokio::task::JoinSet;
 
 const RULES: &str =
     "pool \"transaction\"\npool_size 3\npool_reserve_prepared_statement yes\npool_discard no";
+
+const CLIENTS: usize = 6;
 
 /// Odyssey, and a pool of connections through it.
 async fn odyssey(db: &Database) -> Option<(Odyssey, Pool<AsyncPgConnection>)> {
     let started = Odyssey::start(db, RULES).await;
     let odyssey = started.map_err(|why| left_out("odyssey", why)).ok()?;
     let manager = AsyncDieselConnectionManager::new(odyssey.url(db));
-    Some((odyssey, Pool::builder(manager).max_size(3).build().unwrap()))
+    Some((
+        odyssey,
+        Pool::builder(manager).max_size(CLIENTS).build().unwrap(),
+    ))
 }
 
 #[tokio::test]
@@ -47,35 +54,51 @@ async fn transaction_level_locks_exclude_behind_odyssey() {
     assert_eq!(committed(&db, 1).await, 1);
 }
 
-#[tokio::test]
+/// More clients than server sessions, so that their statements go to any of these.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_and_claims_work_behind_odyssey() {
     let db = lease::database().await;
     let Some((_odyssey, pool)) = odyssey(&db).await else {
         return;
     };
-    let leases = Leases::new(pool);
-    for _ in 0..3 {
-        let held = leases.acquire(lease::key("k")).await.unwrap();
-        let missed = leases.acquire(lease::key("k").wait(Wait::Never)).await;
-        assert!(missed.is_err(), "granted twice");
-        held.finish(Ok::<_, advisory_runtime::lease::Error>(()))
-            .await
-            .unwrap();
+    let mut bodies = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let leases = Leases::new(pool.clone());
+        bodies.spawn(async move {
+            for _ in 0..3 {
+                let held = leases
+                    .acquire(lease::key("k").wait(Wait::Forever))
+                    .await
+                    .unwrap();
+                let ended = held.finish(Ok::<_, advisory_runtime::lease::Error>(()));
+                ended.await.unwrap();
+            }
+        });
     }
+    bodies.join_all().await;
 
-    let db = claims::database(5).await;
+    let db = claims::database(20).await;
     let Some((_odyssey, pool)) = odyssey(&db).await else {
         return;
     };
-    for _ in 0..5 {
-        let mut conn = pool.connection().await.unwrap();
-        let job = claims::next(&mut conn).await;
-        drop(conn);
-        let ended = claim::run(&pool, &job, OnErr::Fail, async {
-            Ok::<_, claim::Error>(())
+    let mut workers = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let pool = pool.clone();
+        workers.spawn(async move {
+            while let Some(job) = {
+                let mut conn = pool.connection().await.unwrap();
+                claim::next::<SyncJob, _>(&mut conn, "worker")
+                    .await
+                    .unwrap()
+            } {
+                let ended = claim::run(&pool, &job, OnErr::Fail, async {
+                    Ok::<_, claim::Error>(())
+                });
+                ended.await.unwrap();
+            }
         });
-        ended.await.unwrap();
     }
+    workers.join_all().await;
     let left = "SELECT count(*) FROM sync_jobs WHERE completed_at IS NULL";
     assert_eq!(db.count(left).await, 0);
 }
