@@ -53,6 +53,7 @@ pages! {
     guarded_tables = "guarded-tables";
     watching = "watching";
     doctor = "doctor";
+    several_servers = "several-servers";
     well_known_keys = "well-known-keys";
     guarantees = "guarantees";
     costs = "costs";

@@ -1,11 +1,13 @@
 //! `doctor`: what the settings of a server and a role mean for locks, and the statements that correct them.
 //!
-//! `facts` asks the server, `timeouts`, `server`, `pooler`, `access` and `sequence` judge, and `report` writes it. Everything is asked in the simple
-//! protocol, so that it works behind every pooler.
+//! `facts` asks the server, `engine`, `timeouts`, `server`, `replication`, `pooler`, `access` and `sequence` judge, and `report` writes it.
+//! Everything is asked in the simple protocol, so that it works behind every pooler.
 
 mod access;
+mod engine;
 mod facts;
 mod pooler;
+mod replication;
 mod report;
 mod sequence;
 mod server;
@@ -100,20 +102,11 @@ impl Arguments {
         let address = self.database_url.find()?;
         let table = cli::lease_table(self.lease_table.as_ref())?;
         let (facts, mut findings) = database::block_on(async {
-            let pooler = pooler::find(&address).await?;
-            let (client, connection) = connect(&address).await?;
-            // An error of the connection reaches the queries too.
-            let connection = tokio::spawn(async move { drop(connection.await) });
-            let options = Options {
-                table: &table,
-                is_table_named: self.lease_table.is_some(),
-                idle: self.older_than.unwrap_or(IDLE),
-                is_pooled: pooler.shares_sessions(),
-            };
-            let examined = examine(&client, &options).await;
-            connection.abort();
-            let (facts, mut findings) = examined?;
-            findings.push(pooler::judge(&facts, pooler));
+            let engine = engine::find(&address).await?;
+            // An engine can lack what the other findings ask for.
+            let examined = self.examine(&address, &table).await;
+            let (facts, mut findings) = examined.map_err(|failure| engine.explain(failure))?;
+            findings.push(engine.judge());
             Ok((facts, findings))
         })?;
         findings.sort_by_key(|finding| finding.level);
@@ -128,6 +121,28 @@ impl Arguments {
         };
         self.output.write(&text)?;
         Ok(is_in_order)
+    }
+
+    async fn examine(
+        &self,
+        address: &str,
+        table: &Table,
+    ) -> Result<(Facts, Vec<Finding>), Failure> {
+        let pooler = pooler::find(address).await?;
+        let (client, connection) = connect(address).await?;
+        // An error of the connection reaches the queries too.
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        let options = Options {
+            table,
+            is_table_named: self.lease_table.is_some(),
+            idle: self.older_than.unwrap_or(IDLE),
+            is_pooled: pooler.shares_sessions(),
+        };
+        let examined = examine(&client, &options).await;
+        connection.abort();
+        let (facts, mut findings) = examined?;
+        findings.push(pooler::judge(&facts, pooler));
+        Ok((facts, findings))
     }
 }
 
@@ -146,6 +161,7 @@ async fn examine(client: &Client, options: &Options<'_>) -> Result<(Facts, Vec<F
     let facts = Facts::ask(client).await?;
     let mut findings = vec![server::version(&facts), server::standby(&facts)];
     findings.extend(timeouts::judge(&facts));
+    findings.push(replication::judge(client).await?);
     findings.push(server::lock_table(client, &facts).await?);
     findings.push(access::lease_table(client, &facts, table, options.is_table_named).await?);
     findings.push(sequence::judge(client, &facts, table).await?);

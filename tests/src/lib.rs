@@ -3,7 +3,7 @@
 //! The server is `ADVISORY_TEST_DATABASE_URL`, or one of our own, started once per process (`server`) from
 //! binaries of this system (`binaries`) or of a package registry (`download`). [`Database`] is one fresh
 //! database on it, with an observer. [`Proxy`] runs in front of it and counts messages, or cuts connections. [`Bouncer`] pools its
-//! connections, and [`Pgpool`] sends statements that only read to a standby. [`Standby`] is a server that replicates another one,
+//! connections, as [`Odyssey`] does, and [`Pgpool`] sends statements that only read to a standby. [`Standby`] is a server that replicates another one,
 //! and [`OwnServer`] one that a test may stop or crash. Everything that is started ends with the process (`lifeline`).
 
 mod account;
@@ -15,6 +15,7 @@ mod error;
 mod guardian;
 mod lifeline;
 mod observe;
+mod odyssey;
 mod own_server;
 mod pgpool;
 mod proxy;
@@ -27,6 +28,7 @@ pub use database::{Database, pid_of};
 pub use error::HarnessError;
 pub use guardian::Guardian;
 pub use observe::{AdvisoryLock, LockedKey};
+pub use odyssey::Odyssey;
 pub use own_server::OwnServer;
 pub use pgpool::Pgpool;
 pub use proxy::Proxy;

@@ -7,7 +7,7 @@
 
 use advisory_runtime::migrations::{self, Migrator};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
-use advisory_tests::{Bouncer, Database, Pgpool, Proxy, left_out, pid_of};
+use advisory_tests::{Bouncer, Database, Odyssey, Pgpool, Proxy, left_out, pid_of};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -132,19 +132,22 @@ async fn a_pooler_in_transaction_mode_is_refused_at_the_first_call() {
     db.until_quiet().await;
 }
 
-/// Process ids as from poolers that number their clients.
+/// Process ids as from poolers that number their clients, each in its way.
 #[tokio::test]
-async fn a_pooler_that_numbers_its_clients_from_one_is_refused() {
-    if !is_alone("a_pooler_that_numbers_its_clients_from_one_is_refused") {
+async fn a_pooler_that_numbers_its_clients_is_refused() {
+    if !is_alone("a_pooler_that_numbers_its_clients_is_refused") {
         return;
     }
     let db = Database::create().await;
     let Some(bouncer) = bouncer(&db, "transaction").await else {
         return;
     };
-    let proxy = Proxy::before(&bouncer.url(&db)).await;
-    proxy.renumber(1..);
-    is_refused(&db, proxy.url()).await;
+    // PgDog counts from 0, Supavisor from a small number; Odyssey and SPQR draw 31 bits, and PgCat, as pgbouncer, 32.
+    for first in [0, 1, 1 << 30, 0xF000_0000_u32] {
+        let proxy = Proxy::before(&bouncer.url(&db)).await;
+        proxy.renumber(first..);
+        is_refused(&db, proxy.url()).await;
+    }
     db.until_quiet().await;
 }
 
@@ -386,5 +389,43 @@ async fn behind_pgpool_no_verification_is_needed() {
         Err(why) => return left_out("pgpool", why),
     };
     are_taken(&mut connect(&pgpool.url(&db)).await).await;
+    db.until_no_locks().await;
+}
+
+#[tokio::test]
+async fn odyssey_in_transaction_mode_is_refused() {
+    if !is_alone("odyssey_in_transaction_mode_is_refused") {
+        return;
+    }
+    let db = Database::create().await;
+    let rules =
+        "pool \"transaction\"\npool_size 4\npool_reserve_prepared_statement yes\npool_discard no";
+    let odyssey = match Odyssey::start(&db, rules).await {
+        Ok(odyssey) => odyssey,
+        Err(why) => return left_out("odyssey", why),
+    };
+    is_refused(&db, &odyssey.url(&db)).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(odyssey.url(&db));
+    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let error = session::verify(&pool).await.unwrap_err();
+    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    db.until_no_locks().await;
+}
+
+#[tokio::test]
+async fn odyssey_in_session_mode_is_accepted_when_verified() {
+    if !is_alone("odyssey_in_session_mode_is_accepted_when_verified") {
+        return;
+    }
+    let db = Database::create().await;
+    let odyssey = match Odyssey::start(&db, "pool \"session\"\npool_size 8").await {
+        Ok(odyssey) => odyssey,
+        Err(why) => return left_out("odyssey", why),
+    };
+    is_refused(&db, &odyssey.url(&db)).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(odyssey.url(&db));
+    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    session::verify(&pool).await.unwrap();
+    are_taken(&mut pool.get().await.unwrap()).await;
     db.until_no_locks().await;
 }

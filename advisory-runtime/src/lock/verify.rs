@@ -2,10 +2,10 @@
 
 use super::call::Call;
 use super::way::session;
-use crate::Error;
 use crate::driver::Driver;
 use crate::error::{Marker, is_interrupted};
 use crate::sql::{self, probe};
+use crate::{Error, Key};
 use diesel::QueryResult;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -103,7 +103,6 @@ pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(
 }
 
 async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
-    let key = unlikely_key();
     // What it finds out is about the server, and not about a lock.
     let lock = "".into();
     if !holds(first, probe::IN_RECOVERY, Marker::Standby).await? {
@@ -113,6 +112,16 @@ async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     if !keep_sessions(first, second).await? {
         return Err(Error::PooledSession { lock });
     }
+    for key in unlikely_keys() {
+        if !excludes(first, second, key).await? {
+            return Err(Error::UnsupportedServer);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the second session does not get the lock that the first one has taken. Neither has it afterwards.
+async fn excludes<D: Driver>(first: &mut D, second: &mut D, key: Key) -> Result<bool, Error> {
     let (take, release) = (probe::try_session(key), probe::unlock_session(key));
     let is_taken = holds(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
     let is_refused = holds(second, &take, Marker::NotAvailable).await?;
@@ -120,11 +129,7 @@ async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
         holds(second, &format!("NOT {release}"), Marker::LockLost).await?;
     }
     let is_released = holds(first, &format!("NOT {release}"), Marker::LockLost).await?;
-    if is_taken && is_refused && is_released {
-        Ok(())
-    } else {
-        Err(Error::UnsupportedServer)
-    }
+    Ok(is_taken && is_refused && is_released)
 }
 
 async fn keep_sessions<D: Driver>(first: &mut D, second: &mut D) -> Result<bool, Error> {
@@ -192,12 +197,16 @@ async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Resu
     }
 }
 
-/// A key that no other session uses, so that a refusal is conclusive.
-fn unlikely_key() -> i64 {
+/// A key of each key space that no other session uses, so that a refusal is conclusive.
+fn unlikely_keys() -> [Key; 2] {
+    let process = std::process::id();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let nanoseconds = now.map_or(0, |now| u64::from(now.subsec_nanos()) | now.as_secs() << 30);
+    let now = now.unwrap_or_default();
+    let nanoseconds = u64::from(now.subsec_nanos()) | now.as_secs() << 30;
     // The multiplier of splitmix64 separates times that are close together.
-    (nanoseconds ^ u64::from(std::process::id()))
-        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-        .cast_signed()
+    let number = (nanoseconds ^ u64::from(process)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    [
+        Key::BigInt(number.cast_signed()),
+        Key::IntInt(process.cast_signed(), now.subsec_nanos().cast_signed()),
+    ]
 }

@@ -1,7 +1,7 @@
 //! Queries about the session, and about locks that others hold.
 
-use super::IsBackend;
 use super::own_locks::{push_count, push_is_key};
+use super::{Arguments, IsBackend};
 use crate::error::Marker;
 use crate::{Key, Mode};
 use std::num::NonZeroU32;
@@ -46,13 +46,13 @@ pub(crate) fn is_not_backend(process: i32) -> String {
 pub(crate) const IN_RECOVERY: &str = "pg_catalog.pg_is_in_recovery()";
 
 /// An expression that takes a session-level lock if no other session holds it.
-pub(crate) fn try_session(key: i64) -> String {
-    format!("pg_catalog.pg_try_advisory_lock({key})")
+pub(crate) fn try_session(key: Key) -> String {
+    format!("pg_catalog.pg_try_advisory_lock({})", Arguments(key))
 }
 
 /// An expression that releases it.
-pub(crate) fn unlock_session(key: i64) -> String {
-    format!("pg_catalog.pg_advisory_unlock({key})")
+pub(crate) fn unlock_session(key: Key) -> String {
+    format!("pg_catalog.pg_advisory_unlock({})", Arguments(key))
 }
 
 /// Fails with a marker on a standby, inside a transaction that Diesel does not know of, and for session-level locks behind a pooler

@@ -85,7 +85,7 @@ impl Link {
     }
 
     /// Whether it gets, or releases, a lock.
-    async fn answer(&self, function: &str, key: i64) -> Result<bool, Failure> {
+    async fn answer(&self, function: &str, key: &str) -> Result<bool, Failure> {
         let query = format!("SELECT pg_catalog.{function}({key})");
         let found = rows(&self.client, &query).await?;
         Ok(found.first().and_then(|row| row.get(0)) == Some("t"))
@@ -141,27 +141,32 @@ async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Fa
             return Ok(Pooler::Transaction);
         }
     }
-    let key = unlikely_key();
-    let is_taken = one.answer("pg_try_advisory_lock", key).await?;
-    let is_shared = other.answer("pg_try_advisory_lock", key).await?;
-    if is_shared {
-        other.answer("pg_advisory_unlock", key).await?;
+    for key in unlikely_keys() {
+        let is_taken = one.answer("pg_try_advisory_lock", &key).await?;
+        let is_shared = other.answer("pg_try_advisory_lock", &key).await?;
+        if is_shared {
+            other.answer("pg_advisory_unlock", &key).await?;
+        }
+        let is_released = one.answer("pg_advisory_unlock", &key).await?;
+        if !is_taken || is_shared || !is_released {
+            return Ok(Pooler::LocksKeepNobodyOut);
+        }
     }
-    let is_released = one.answer("pg_advisory_unlock", key).await?;
-    Ok(if !is_taken || is_shared || !is_released {
-        Pooler::LocksKeepNobodyOut
-    } else if is_between {
+    Ok(if is_between {
         Pooler::Session
     } else {
         Pooler::None
     })
 }
 
-/// A key that nobody else uses, so a refusal cannot have another cause.
-fn unlikely_key() -> i64 {
+/// A number and a pair of numbers that nobody else uses, so a refusal cannot have another cause.
+fn unlikely_keys() -> [String; 2] {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let text = format!("{now:?} {}", std::process::id());
-    advisory_pattern::Derivation::Sha256.key(&text)
+    let (now, process) = (now.unwrap_or_default(), std::process::id());
+    let number = advisory_pattern::Derivation::Sha256.key(&format!("{now:?} {process}"));
+    // Both are an `int4`: a process id has 22 bits.
+    let pair = format!("{process}, {}", now.subsec_nanos());
+    [number.to_string(), pair]
 }
 
 pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {

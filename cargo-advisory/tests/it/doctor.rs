@@ -12,7 +12,7 @@ use crate::programs::{Said, run};
 
 const PAGE: &str = include_str!("../../../advisory-runtime/docs/doctor.md");
 
-async fn doctor(url: &str, words: &[&str]) -> Said {
+pub(crate) async fn doctor(url: &str, words: &[&str]) -> Said {
     let url = url.to_owned();
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     spawn_blocking(move || {

@@ -88,6 +88,61 @@ async fn a_standby_is_a_problem() {
     assert_eq!(problems(&findings), ["standby"]);
 }
 
+/// Two servers that send each other the rows of one table; neither sees the other's locks.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_way_logical_replication_is_a_problem() {
+    if !owns_server() {
+        return left_out("logical replication", "the server is somebody's own");
+    }
+    let servers = [OwnServer::start().await, OwnServer::start().await];
+    let mut admins = Vec::new();
+    for server in &servers {
+        let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
+        does(&mut admin, "ALTER SYSTEM SET wal_level = logical").await;
+        drop(admin);
+        server.stop("fast").await;
+        server.start_again().await;
+        let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
+        does(&mut admin, "CREATE TABLE booking (id bigint PRIMARY KEY)").await;
+        does(&mut admin, "CREATE PUBLICATION sent FOR TABLE booking").await;
+        admins.push(admin);
+    }
+    let name = "logical_replication";
+    let [one, other] = &servers;
+    assert_eq!(level(&findings(one.url(), &[]).await, name), "fine");
+    // Nothing is inserted, so nothing goes round in circles.
+    let subscribe = |from: &OwnServer| {
+        format!(
+            "CREATE SUBSCRIPTION received CONNECTION '{}' PUBLICATION sent WITH (copy_data = false)",
+            from.url()
+        )
+    };
+    does(&mut admins[0], "DROP PUBLICATION sent").await;
+    does(&mut admins[0], &subscribe(other)).await;
+    let one_way = findings(one.url(), &[]).await;
+    assert_eq!(level(&one_way, name), "advice", "{one_way:#?}");
+    assert!(
+        message(&one_way, name).starts_with("1 table (public.booking) is received"),
+        "{one_way:#?}"
+    );
+
+    does(&mut admins[0], "CREATE PUBLICATION sent FOR TABLE booking").await;
+    does(&mut admins[1], &subscribe(one)).await;
+    for server in &servers {
+        let two_way = findings(server.url(), &[]).await;
+        assert_eq!(problems(&two_way), [name], "{two_way:#?}");
+        assert!(
+            message(&two_way, name).starts_with("two-way: 1 table (public.booking) is"),
+            "{two_way:#?}"
+        );
+    }
+    for admin in &mut admins {
+        does(admin, "SELECT 1 / pg_try_advisory_lock(7)::int").await;
+        does(admin, "ALTER SUBSCRIPTION received DISABLE").await;
+    }
+    assert_eq!(level(&findings(one.url(), &[]).await, name), "fine");
+}
+
 /// Over TCP, where the advice mentions the operating system's two hours.
 #[tokio::test(flavor = "multi_thread")]
 async fn keepalives_are_advised_over_tcp() {

@@ -14,6 +14,7 @@ mod command;
 mod dashboard;
 mod derived_halves;
 mod doctor;
+mod doctor_engines;
 mod doctor_server;
 mod document;
 mod dump;

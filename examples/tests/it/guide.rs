@@ -29,6 +29,7 @@ mod moving_queues;
 mod nesting;
 mod owned_locks;
 mod scopes;
+mod several_servers;
 mod testing;
 mod waiting;
 mod watching;

@@ -23,6 +23,7 @@ mod leader;
 mod migrate;
 mod quickstart;
 mod race_picture;
+mod shards;
 mod sync_workers;
 
 /// The variable with the address of the server to use.

@@ -1,0 +1,217 @@
+//! Recognition of the engines that speak PostgreSQL's protocol, and what each of them means for locks.
+//!
+//! One statement asks for everything by which an engine names itself. An engine without these catalogs gets a second one.
+
+use super::{Finding, Level};
+use crate::database::{connect, rows, with_timeout};
+use crate::failure::Failure;
+use crate::screen::one_line;
+
+const NAME: &str = "engine";
+
+/// The version, and a sign for each extension, function and setting that could name an engine.
+const SIGNS: &str = "SELECT pg_catalog.version(), pg_catalog.array_to_string(ARRAY(\
+     SELECT pg_catalog.concat('extension ', e.extname) FROM pg_catalog.pg_extension AS e \
+     UNION ALL SELECT pg_catalog.concat('function ', p.proname) FROM pg_catalog.pg_proc AS p \
+     WHERE p.proname OPERATOR(pg_catalog.=) 'aurora_version' \
+     AND p.pronamespace OPERATOR(pg_catalog.=) CAST('pg_catalog' AS pg_catalog.regnamespace) \
+     UNION ALL SELECT pg_catalog.concat('setting ', pg_catalog.split_part(s.name, '.', 1)) FROM pg_catalog.pg_settings AS s \
+     WHERE s.name OPERATOR(pg_catalog.~) '^(alloydb|neon)[.]'), ',')";
+
+/// For engines that lack a catalog of [`SIGNS`]: the version, and the sign of Aurora DSQL, which has no `pg_extension`.
+const FEWER_SIGNS: &str = "SELECT pg_catalog.version(), (SELECT pg_catalog.concat('table ', n.nspname, '.', c.relname) \
+     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
+     WHERE n.nspname OPERATOR(pg_catalog.=) 'sys' AND c.relname OPERATOR(pg_catalog.=) 'iam_pg_role_mappings')";
+
+/// By what an engine is known.
+enum Sign {
+    /// A part of the version's text.
+    Version(&'static str),
+    /// `extension citus`
+    Object(&'static str),
+}
+
+/// What an engine's documentation and sources say of locks. The guide's page on several servers has the links.
+pub(super) struct Engine {
+    name: &'static str,
+    sign: Sign,
+    level: Level,
+    message: &'static str,
+    fix: &'static [&'static str],
+}
+
+const ENGINES: [Engine; 10] = [
+    Engine {
+        name: "CockroachDB",
+        sign: Sign::Version("CockroachDB "),
+        level: Level::Problem,
+        message: "session-level locks lock nothing; transaction-level locks exist from 26.3, where a savepoint's rollback does not release them",
+        fix: &[
+            "Use transaction-level locks of 26.3 or later; `session::verify` refuses the others.",
+        ],
+    },
+    Engine {
+        name: "Aurora DSQL",
+        sign: Sign::Object("table sys.iam_pg_role_mappings"),
+        level: Level::Problem,
+        message: "its transactions never wait for each other, and it has no savepoints, which every commit of a locked call uses",
+        fix: &["Write the rule as a constraint, and repeat transactions that fail with 40001."],
+    },
+    Engine {
+        name: "Shardman",
+        sign: Sign::Object("extension shardman"),
+        level: Level::Problem,
+        message: "a lock excludes the sessions of its own node only; the locks of the whole cluster have functions of their own",
+        fix: &["Connect all programs that share a lock to one node."],
+    },
+    Engine {
+        name: "SPQR",
+        sign: Sign::Object("extension spqrguard"),
+        level: Level::Problem,
+        message: "a lock excludes the sessions of its own shard only; through the router its statements are refused or go to every shard",
+        fix: &["Connect to the shard that has the rows, as with shards of your own."],
+    },
+    Engine {
+        name: "pgEdge (Spock)",
+        sign: Sign::Object("extension spock"),
+        level: Level::Problem,
+        message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
+        fix: &["Connect all programs that share a lock to one node."],
+    },
+    Engine {
+        name: "Citus",
+        sign: Sign::Object("extension citus"),
+        level: Level::Advice,
+        message: "a lock excludes the sessions of its own node only, and the statements of leases and claims are refused on distributed and \
+                  on reference tables",
+        fix: &[
+            "Connect all programs that share a lock to the coordinator.",
+            "Keep the lease table and job tables as ordinary tables of the coordinator.",
+        ],
+    },
+    Engine {
+        name: "YugabyteDB",
+        sign: Sign::Version("-YB-"),
+        level: Level::Advice,
+        message: "locks exclude sessions on all nodes since 2025.1; `SKIP LOCKED` fails under SERIALIZABLE, and sessions draw from a sequence \
+                  in blocks of 100",
+        fix: &[
+            "Run `session::verify` at the start of the program.",
+            "Set the flag `ysql_sequence_cache_minval` to 0 before the lease table is created.",
+        ],
+    },
+    Engine {
+        name: "Neon",
+        sign: Sign::Object("setting neon"),
+        level: Level::Advice,
+        message: "after five minutes without a query the server stops, which ends idle sessions with their session-level locks",
+        fix: &[
+            "Turn off scale to zero for a program that holds session-level locks while it is idle.",
+        ],
+    },
+    Engine {
+        name: "AlloyDB",
+        sign: Sign::Object("setting alloydb"),
+        level: Level::Fine,
+        message: "locks are those of PostgreSQL, on the primary",
+        fix: &[],
+    },
+    Engine {
+        name: "Aurora",
+        sign: Sign::Object("function aurora_version"),
+        level: Level::Fine,
+        message: "locks are those of PostgreSQL, on the writer; a reader that forwards writes refuses savepoints and sequences, and so locked \
+                  calls and leases",
+        fix: &[],
+    },
+];
+
+/// The first of its releases with advisory locks, apart from previews.
+const YUGABYTE: u32 = 2025;
+
+/// What the server says that it is.
+pub(super) enum Found {
+    /// None of [`ENGINES`].
+    PostgreSql,
+    Engine {
+        engine: &'static Engine,
+        version: String,
+    },
+    /// It cannot be determined, and why.
+    Unknown(String),
+}
+
+/// Asks the server what it is. Fails only if the database cannot be reached.
+pub(super) async fn find(address: &str) -> Result<Found, Failure> {
+    let (client, connection) = connect(address).await?;
+    let connection = tokio::spawn(async move { drop(connection.await) });
+    let asked = match rows(&client, SIGNS).await {
+        Ok(found) => Ok(found),
+        Err(failure) => rows(&client, FEWER_SIGNS).await.map_err(|_| failure),
+    };
+    drop(client);
+    drop(with_timeout(connection).await);
+    Ok(match asked {
+        Ok(found) => {
+            let text = |at: usize| found.first().and_then(|row| row.get(at));
+            recognize(text(0).unwrap_or_default(), text(1).unwrap_or_default())
+        }
+        Err(failure) => Found::Unknown(failure.to_string()),
+    })
+}
+
+fn recognize(version: &str, signs: &str) -> Found {
+    let engine = ENGINES.iter().find(|engine| match engine.sign {
+        Sign::Version(part) => version.contains(part),
+        Sign::Object(object) => signs.split(',').any(|sign| sign == object),
+    });
+    match engine {
+        Some(engine) => Found::Engine {
+            engine,
+            version: one_line(version),
+        },
+        None => Found::PostgreSql,
+    }
+}
+
+impl Found {
+    pub(super) fn judge(&self) -> Finding {
+        let (engine, version) = match self {
+            Self::PostgreSql => {
+                let message = "PostgreSQL: a lock excludes all sessions of its database";
+                return Finding::new(NAME, Level::Fine, message);
+            }
+            Self::Unknown(why) => {
+                return Finding::new(NAME, Level::Unknown, format!("cannot be determined: {why}"));
+            }
+            Self::Engine { engine, version } => (engine, version),
+        };
+        if yugabyte_release(version).is_some_and(|release| release < YUGABYTE) {
+            let message = format!("YugabyteDB before 2025.1 has no advisory locks: {version}");
+            return Finding::new(NAME, Level::Problem, message)
+                .fix("Upgrade to YugabyteDB 2025.1 or later.");
+        }
+        let message = format!("{}, by its documentation: {}", engine.name, engine.message);
+        let finding = Finding::new(NAME, engine.level, message);
+        engine
+            .fix
+            .iter()
+            .fold(finding, |finding, fix| finding.fix(*fix))
+    }
+
+    /// Adds what the server is to a failure that this may explain.
+    pub(super) fn explain(&self, failure: Failure) -> Failure {
+        match self {
+            Self::Engine { .. } => {
+                Failure::Input(format!("{failure}; this is {}", self.judge().message))
+            }
+            Self::PostgreSql | Self::Unknown(_) => failure,
+        }
+    }
+}
+
+/// 2025 for `PostgreSQL 15.12-YB-2025.1.0.0-b168`.
+fn yugabyte_release(version: &str) -> Option<u32> {
+    let (_, release) = version.split_once("-YB-")?;
+    release.split('.').next()?.parse().ok()
+}

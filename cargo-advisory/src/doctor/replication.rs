@@ -1,0 +1,71 @@
+//! The finding about logical replication into this database: its rows come from a server with locks of its own.
+
+use tokio_postgres::Client;
+
+use super::{Finding, Level};
+use crate::database::rows;
+use crate::failure::Failure;
+use crate::screen::{one_line, plural};
+
+/// The tables that enabled subscriptions write, and whether this database publishes them too: those first.
+const SUBSCRIBED: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), \
+     EXISTS (SELECT 1 FROM pg_catalog.pg_publication_tables AS p WHERE p.schemaname OPERATOR(pg_catalog.=) n.nspname \
+     AND p.tablename OPERATOR(pg_catalog.=) c.relname) \
+     FROM pg_catalog.pg_subscription AS s JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) s.subdbid \
+     JOIN pg_catalog.pg_subscription_rel AS r ON r.srsubid OPERATOR(pg_catalog.=) s.oid \
+     JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) r.srrelid \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
+     WHERE s.subenabled AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() ORDER BY 2 DESC, 1";
+
+/// How many tables a message names.
+const NAMED: usize = 3;
+
+pub(super) async fn judge(client: &Client) -> Result<Finding, Failure> {
+    let name = "logical_replication";
+    let found = match rows(client, SUBSCRIBED).await {
+        Ok(found) => found,
+        // Such as for an engine that has none of these catalogs.
+        Err(failure) => {
+            let message = format!("cannot be determined: {failure}");
+            return Ok(Finding::new(name, Level::Unknown, message));
+        }
+    };
+    let tables = |is_published: bool| -> Vec<String> {
+        let both = if is_published { "t" } else { "f" };
+        let rows = found.iter().filter(|row| row.get(1) == Some(both));
+        rows.map(|row| one_line(row.get(0).unwrap_or_default()))
+            .collect()
+    };
+    let (both_ways, received) = (tables(true), tables(false));
+    Ok(if !both_ways.is_empty() {
+        let message = format!(
+            "two-way: {} received from another server and published, and a lock on one server excludes nobody on the other",
+            list(&both_ways)
+        );
+        Finding::new(name, Level::Problem, message)
+            .fix("Let one server alone write these tables, and take their locks and leases there.")
+    } else if !received.is_empty() {
+        let message = format!(
+            "{} received from another server, whose sessions a lock here does not exclude",
+            list(&received)
+        );
+        Finding::new(name, Level::Advice, message)
+            .fix("Write these tables, and take their locks and leases, on the server that publishes them.")
+    } else {
+        let message = "none into this database: all its rows are written under its own locks";
+        Finding::new(name, Level::Fine, message)
+    })
+}
+
+/// `2 tables (public.booking, public.room) are`
+fn list(tables: &[String]) -> String {
+    let more = if tables.len() > NAMED { ", …" } else { "" };
+    let names = tables
+        .iter()
+        .take(NAMED)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let is = if tables.len() == 1 { "is" } else { "are" };
+    format!("{} ({names}{more}) {is}", plural(tables.len(), "table"))
+}

@@ -1,0 +1,47 @@
+//! `verify` refuses a server that grants one lock to two sessions, as databases do that only speak PostgreSQL's protocol.
+
+use crate::bookings::database;
+use advisory_runtime::{Error, blocking, session};
+use advisory_tests::Database;
+use diesel::{Connection as _, PgConnection};
+
+/// In this database the functions for keys of these types grant everything and lock nothing.
+async fn grant_all(db: &Database, types: &str) {
+    for function in ["pg_try_advisory_lock", "pg_advisory_unlock"] {
+        db.run(&format!(
+            "ALTER FUNCTION pg_catalog.{function}({types}) RENAME TO {function}_of_postgresql; \
+             CREATE FUNCTION pg_catalog.{function}({types}) RETURNS boolean LANGUAGE sql AS 'SELECT true'"
+        ))
+        .await;
+    }
+}
+
+async fn is_refused(db: &Database) {
+    let error = session::verify(&db.deadpool(2)).await.unwrap_err();
+    assert!(matches!(error, Error::UnsupportedServer), "{error:?}");
+    let url = db.url().to_owned();
+    let verified = tokio::task::spawn_blocking(move || {
+        let mut first = PgConnection::establish(&url).unwrap();
+        let mut second = PgConnection::establish(&url).unwrap();
+        blocking::session::verify(&mut first, &mut second)
+    });
+    let error = verified.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::UnsupportedServer), "{error:?}");
+    db.until_no_locks().await;
+}
+
+/// The functions of <https://github.com/cockroachdb/cockroach/issues/13546>.
+#[tokio::test]
+async fn functions_that_lock_nothing_are_refused() {
+    let db = database().await;
+    grant_all(&db, "bigint").await;
+    is_refused(&db).await;
+}
+
+/// A preview of another engine: <https://github.com/yugabyte/yugabyte-db/issues/25756>.
+#[tokio::test]
+async fn pairs_that_lock_nothing_are_refused() {
+    let db = database().await;
+    grant_all(&db, "int, int").await;
+    is_refused(&db).await;
+}
