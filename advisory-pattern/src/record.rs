@@ -15,7 +15,7 @@ use crate::pattern::permit::Permits;
 pub use claim_record::{CLAIM_COLUMNS, ClaimRecord};
 pub use error::RecordError;
 pub use format::RECORD_VERSION;
-use format::{END, FIELD, MAGIC, PART, START, clean, join_parts, texts_of};
+use format::{END, FIELD, MAGIC, PART, START, clean, join_parts, records_of};
 pub use key::decode_key;
 
 /// Holds one lock site as a program contains it.
@@ -233,12 +233,7 @@ impl Record {
     /// # Errors
     /// The first record that cannot be read.
     pub fn find_all(bytes: &[u8]) -> Result<Vec<Self>, RecordError> {
-        let texts = texts_of(MAGIC, bytes)?;
-        let records: Result<Vec<Self>, RecordError> = texts.into_iter().map(Self::decode).collect();
-        let mut records = records?;
-        records.sort();
-        records.dedup();
-        Ok(records)
+        records_of(MAGIC, bytes, Self::decode)
     }
 
     /// Gives the key space of the site's locks.

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::MODULE_PATH;
 use super::error::RecordError;
-use super::format::{CLAIM_MAGIC, END, FIELD, PART, START, clean, join_parts, texts_of};
+use super::format::{CLAIM_MAGIC, END, FIELD, PART, START, clean, join_parts, records_of};
 
 /// The version of the format that this crate writes; a reader refuses a newer one.
 const VERSION: u32 = 1;
@@ -156,11 +156,6 @@ impl ClaimRecord {
     /// # Errors
     /// The first record that cannot be read.
     pub fn find_all(bytes: &[u8]) -> Result<Vec<Self>, RecordError> {
-        let texts = texts_of(CLAIM_MAGIC, bytes)?;
-        let records: Result<Vec<Self>, RecordError> = texts.into_iter().map(Self::decode).collect();
-        let mut records = records?;
-        records.sort();
-        records.dedup();
-        Ok(records)
+        records_of(CLAIM_MAGIC, bytes, Self::decode)
     }
 }

@@ -36,8 +36,22 @@ pub(super) fn join_parts<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> 
     values.join(&PART.to_string())
 }
 
-/// The texts of the records that have these first words, each without its start and end, from bytes that can be anything.
-pub(super) fn texts_of<'b>(magic: &str, bytes: &'b [u8]) -> Result<Vec<&'b str>, RecordError> {
+/// The records that have these first words, sorted and without duplicates, from bytes that can be anything.
+pub(super) fn records_of<R: Ord>(
+    magic: &str,
+    bytes: &[u8],
+    decode: impl Fn(&str) -> Result<R, RecordError>,
+) -> Result<Vec<R>, RecordError> {
+    let texts = texts_of(magic, bytes)?;
+    let records: Result<Vec<R>, RecordError> = texts.into_iter().map(decode).collect();
+    let mut records = records?;
+    records.sort();
+    records.dedup();
+    Ok(records)
+}
+
+/// The text of each, without its start and end.
+fn texts_of<'b>(magic: &str, bytes: &'b [u8]) -> Result<Vec<&'b str>, RecordError> {
     // Built here: as a constant it would be found as a record in every program that contains this reader.
     let start: Vec<u8> = std::iter::once(START as u8)
         .chain(magic.bytes())
