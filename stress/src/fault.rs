@@ -2,7 +2,7 @@
 
 use crate::clock::pass;
 use crate::leased_work::TTL;
-use crate::server::{Failure, Server, rows};
+use crate::server::{Failure, Server, connect, rows};
 use crate::worker_pool::WorkerPool;
 use advisory_tests::{Bouncer, Proxy};
 use std::str::FromStr;
@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     LockTableFull,
     PoolExhausted,
     CommitHeldUp,
+    /// The primary is killed, and its synchronous standby promoted.
+    Failover,
 }
 
 /// What a fault can act on.
@@ -50,7 +52,7 @@ pub(crate) enum Between {
 const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 4\nadmin_users = postgres";
 
 impl Fault {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Calm,
         Self::KillClient,
         Self::StopClient,
@@ -64,6 +66,7 @@ impl Fault {
         Self::LockTableFull,
         Self::PoolExhausted,
         Self::CommitHeldUp,
+        Self::Failover,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -81,6 +84,7 @@ impl Fault {
             Self::LockTableFull => "lock-table-full",
             Self::PoolExhausted => "pool-exhausted",
             Self::CommitHeldUp => "commit-held-up",
+            Self::Failover => "failover",
         }
     }
 
@@ -142,6 +146,7 @@ impl Fault {
             }
             Self::RestartFast => server.restart("fast").await,
             Self::RestartImmediate => server.restart("immediate").await,
+            Self::Failover => server.fail_over().await?,
             Self::DropPackets | Self::CutConnections => {
                 let Between::Proxy(proxy) = site.between else {
                     return Err("there is no proxy".into());
@@ -167,7 +172,7 @@ impl Fault {
                 return Ok(!held.is_empty());
             }
             Self::LockTableFull => {
-                let client = server.connect(url).await?;
+                let client = connect(url).await?;
                 // This fails when the table is full, and keeps the locks that it has.
                 if rows(&client, FILL).await.is_ok() {
                     return Err("the lock table was not filled".into());

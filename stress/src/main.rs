@@ -14,6 +14,7 @@ mod buggy;
 mod chance;
 mod checker;
 mod clock;
+mod cluster;
 mod critical_section;
 mod fault;
 mod figures;

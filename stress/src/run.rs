@@ -4,6 +4,7 @@ use crate::assignment::Assignment;
 use crate::bug::Bug;
 use crate::checker;
 use crate::clock::{self, pass};
+use crate::cluster::Cluster;
 use crate::fault::{Between, Fault, Site};
 use crate::figures::{Ended, Figures};
 use crate::progress::Progress;
@@ -50,6 +51,17 @@ pub(crate) async fn run(
     plan: &Plan,
     folder: &Path,
 ) -> Result<Figures, Failure> {
+    // Its servers are of this run alone.
+    let own;
+    let server = if fault == Fault::Failover {
+        let Some(cluster) = Cluster::start().await? else {
+            return Ok(Figures::left_out(fault, bug, "no `pg_rewind`"));
+        };
+        own = Server::Cluster(cluster);
+        &own
+    } else {
+        server
+    };
     let bugs = bug.map_or("", Bug::name);
     let name = format!("stress_{}_{bugs}", fault.name()).replace('-', "_");
     let url = server.create(&name).await?;

@@ -1,6 +1,7 @@
-//! The test's own server; faults never touch another.
+//! The test's own server, or two of them; faults never touch another.
 
 use crate::clock::pass;
+use crate::cluster::Cluster;
 use crate::schema;
 use advisory_runtime::lease::ADVISORY_LEASE_UP;
 use advisory_tests::OwnServer;
@@ -11,8 +12,9 @@ use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 /// How long the server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) struct Server {
-    own: OwnServer,
+pub(crate) enum Server {
+    Alone(OwnServer),
+    Cluster(Cluster),
 }
 
 /// A row as text; NULL is empty.
@@ -22,8 +24,7 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        let own = OwnServer::start().await;
-        Self { own }
+        Self::Alone(OwnServer::start().await)
     }
 
     /// A database for one run, with the tables that record its history.
@@ -43,35 +44,49 @@ impl Server {
 
     /// The address of this database on the server.
     pub(crate) fn url(&self, name: &str) -> String {
-        let url = self.own.url();
-        let (server, _) = url.rsplit_once('/').unwrap_or((url, ""));
-        format!("{server}/{name}")
+        match self {
+            Self::Alone(own) => {
+                let url = own.url();
+                let (server, _) = url.rsplit_once('/').unwrap_or((url, ""));
+                format!("{server}/{name}")
+            }
+            Self::Cluster(cluster) => cluster.url(name),
+        }
     }
 
     pub(crate) async fn restart(&self, mode: &str) {
-        self.own.stop(mode).await;
-        self.own.start_again().await;
+        if let Self::Alone(own) = self {
+            own.stop(mode).await;
+            own.start_again().await;
+        }
+    }
+
+    pub(crate) async fn fail_over(&self) -> Result<(), Failure> {
+        match self {
+            Self::Alone(_) => Err("there is no standby".into()),
+            Self::Cluster(cluster) => cluster.fail_over().await,
+        }
     }
 
     /// The rows that statements return, on a connection of their own.
     pub(crate) async fn rows(&self, url: &str, sql: &str) -> Result<Vec<Row>, Failure> {
-        let client = self.connect(url).await?;
+        let client = connect(url).await?;
         rows(&client, sql).await
     }
+}
 
-    /// Retries: the server may be starting, or have no room.
-    pub(crate) async fn connect(&self, url: &str) -> Result<Client, Failure> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match timeout(PATIENCE, tokio_postgres::connect(url, NoTls)).await? {
-                Ok((client, connection)) => {
-                    // The proxy's errors also reach the calls of its client.
-                    drop(tokio::spawn(async move { drop(connection.await) }));
-                    return Ok(client);
-                }
-                Err(error) if Instant::now() > end => return Err(error.into()),
-                Err(_) => pass(Duration::from_millis(20)).await,
+/// Retries: the server may be starting, or have no room.
+pub(crate) async fn connect(url: &str) -> Result<Client, Failure> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match timeout(PATIENCE, tokio_postgres::connect(url, NoTls)).await? {
+            Ok((client, connection)) => {
+                // The proxy's errors also reach the calls of its client.
+                drop(tokio::spawn(async move { drop(connection.await) }));
+                return Ok(client);
             }
+            Err(error) if Instant::now() > end => return Err(error.into()),
+            Err(_) => pass(Duration::from_millis(20)).await,
         }
     }
 }

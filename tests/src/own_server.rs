@@ -138,23 +138,24 @@ impl OwnServer {
         self.control(vec!["promote".to_owned()]).await;
     }
 
-    /// Stops it, and makes it a standby of another one that was promoted meanwhile: what only it has is given up. `false` if the server
-    /// came without `pg_rewind`. It needs `wal_log_hints`.
+    /// Whether the server came with `pg_rewind`, which [`rejoin`](Self::rejoin) needs.
+    #[must_use]
+    pub fn can_rejoin(&self) -> bool {
+        self.0.has("pg_rewind")
+    }
+
+    /// Makes it, if it is stopped, a standby of another one that was promoted meanwhile: what only it has is given up. It needs
+    /// `wal_log_hints`, and a checkpoint of the other one.
     ///
     /// # Panics
     ///
-    /// If it does not stop or start.
-    pub async fn rejoin(&self, primary: &Self) -> bool {
-        if !self.0.has("pg_rewind") {
-            return false;
-        }
-        self.stop("fast").await;
+    /// If it does not start.
+    pub async fn rejoin(&self, primary: &Self) {
         let (server, primary) = (Arc::clone(&self.0), primary.file(""));
         if let Err(error) = blocking(move || server.rewind(&primary)).await {
             panic!("{error}");
         }
         self.start_again().await;
-        true
     }
 
     async fn control(&self, arguments: Vec<String>) {

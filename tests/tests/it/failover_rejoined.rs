@@ -34,9 +34,11 @@ async fn a_primary_that_comes_back_has_lost_only_what_it_did_alone() {
     assert!(after > alone && timeline_of(after) == 2);
     // The timeline is in the control file, where `pg_rewind` looks, from a checkpoint on.
     new.batch_execute("CHECKPOINT").await.unwrap();
-    if !first.rejoin(&second).await {
+    if !first.can_rejoin() {
         return left_out("failover", "the server came without `pg_rewind`");
     }
+    first.stop("fast").await;
+    first.rejoin(&second).await;
     let mut back = connect(&first).await;
     until(&mut back, "(SELECT count(*) = 2 FROM booking)").await;
     // As a standby it grants nothing.
