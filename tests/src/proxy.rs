@@ -84,6 +84,9 @@ struct Seen {
     faults: Vec<Fault>,
 }
 
+/// Fails like a cancelled statement.
+const CANCELLED: &str = "DO LANGUAGE plpgsql 'BEGIN RAISE SQLSTATE ''57014''; END'";
+
 /// What happens to the next message that contains `text`.
 struct Fault {
     text: String,
@@ -96,8 +99,8 @@ enum FaultKind {
     CutBefore,
     /// The connection is cut after the server has executed the message.
     CutAfter,
-    /// The server cancels it.
-    Cancel,
+    /// The server gets this query instead.
+    Replace(&'static str),
 }
 
 impl Proxy {
@@ -216,7 +219,12 @@ impl Proxy {
 
     /// Makes the server cancel the next simple query that contains `text`, once, before it has done anything: SQLSTATE 57014.
     pub fn cancel(&self, text: &str) {
-        self.fail(text, FaultKind::Cancel);
+        self.replace(text, CANCELLED);
+    }
+
+    /// Makes the server execute another query instead of the next simple query that contains `text`, once.
+    pub fn replace(&self, text: &str, by: &'static str) {
+        self.fail(text, FaultKind::Replace(by));
     }
 
     fn fail(&self, text: &str, kind: FaultKind) {

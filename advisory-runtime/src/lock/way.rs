@@ -43,10 +43,10 @@ impl Way {
     }
 }
 
-/// Sends what acquires the locks, once; again for a server that has not the check which `max_hold` sets.
+/// Sends what acquires the locks, once; again for a server that refuses a setting of `max_hold`.
 pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     match acquire_once(conn, call).await {
-        Err(error) if Box::pin(client_check::is_refused(conn, call, &error)).await => {
+        Err(error) if client_check::is_refused(call, &error) => {
             Box::pin(acquire_once(conn, call)).await
         }
         acquired => acquired,

@@ -14,9 +14,6 @@ use super::{Door, Fault, FaultKind, Record};
 use crate::debug_checks_are_on;
 use crate::wire::{self, Opening};
 
-/// Fails like a cancelled statement.
-const CANCELLED: &str = "DO LANGUAGE plpgsql 'BEGIN RAISE SQLSTATE ''57014''; END'";
-
 /// One connection, shared by its two directions.
 struct Exchange {
     /// For each `ReadyForQuery` that the server has not sent yet: whether it is a round trip.
@@ -109,7 +106,7 @@ async fn requests(
         );
         match fault {
             Some(FaultKind::CutBefore) => break,
-            Some(FaultKind::Cancel) => server.write_all(&wire::query(CANCELLED)).await?,
+            Some(FaultKind::Replace(by)) => server.write_all(&wire::query(by)).await?,
             Some(FaultKind::CutAfter) | None => server.write_all(&message).await?,
         }
     }
@@ -189,7 +186,7 @@ impl Record {
         match fault {
             Some(FaultKind::CutBefore) => return fault,
             Some(FaultKind::CutAfter) => exchange.until_cut = Some(exchange.owed.len()),
-            Some(FaultKind::Cancel) | None => {}
+            Some(FaultKind::Replace(_)) | None => {}
         }
         exchange.is_check |= is_check || prepares_debug_check(message);
         exchange.asks |= wire::is_wish(message) && !exchange.is_check;

@@ -195,32 +195,58 @@ async fn a_server_that_refuses_the_client_check_is_asked_without_it() {
             "--exact",
             "hold_settings::a_server_that_refuses_the_client_check_is_asked_without_it",
         ]);
-        let ended = tokio::task::spawn_blocking(move || alone.env(TEST, "1").status());
-        assert!(ended.await.unwrap().unwrap().success());
+        let ended = tokio::task::spawn_blocking(move || alone.env(TEST, "1").output());
+        let ended = ended.await.unwrap().unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(said.contains("1 passed"), "{said}");
         return;
     }
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
-        let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
-        let request = Request::new(7).max_hold(AN_HOUR).isolation(isolation);
-        // A refusal that does not come back is none.
-        proxy.cancel("SET LOCAL client_connection_check_interval");
-        let error = xact::begin(&mut conn, request).await.unwrap_err();
+    let set = "SET LOCAL client_connection_check_interval";
+    let request = Request::new(7).max_hold(AN_HOUR);
+    // A cancel request is no refusal, however often it comes.
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    for _ in 0..2 {
+        proxy.cancel(set);
+        let error = xact::begin(&mut conn, request.clone()).await.unwrap_err();
         assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
     }
-    proxy.cancel("SET LOCAL client_connection_check_interval");
-    proxy.cancel("set_config('client_connection_check_interval'");
+    // The refusal of a value has the same form on every system.
+    let refused = "SET LOCAL client_connection_check_interval = -1";
+    // Two calls that have sent it before the first refusal comes.
+    let mut other = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    for conn in [&mut conn, &mut other] {
+        proxy.replace(set, refused);
+        proxy.reset();
+        let held = xact::begin(conn, request.clone()).await;
+        held.unwrap().finish(Ok::<_, Error>(())).await.unwrap();
+    }
+    assert!(proxy.queries().iter().all(|query| !query.contains(set)));
+    db.until_quiet().await;
+}
+
+/// Only a message whose refusal leaves nothing behind sends what a server can refuse.
+#[tokio::test]
+async fn the_client_check_is_set_where_it_cannot_be_refused() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
-        for wait in [Wait::Session, Wait::Never] {
+        for wait in [Wait::Session, Wait::Never, Wait::For(AN_HOUR)] {
             let request = Request::new(7).max_hold(AN_HOUR).wait(wait);
+            proxy.reset();
             let held = xact::begin(&mut conn, request.isolation(isolation)).await;
             let mut held = held.unwrap();
-            assert_eq!(setting(held.conn(), CHECK).await, "0");
-            assert_eq!(setting(held.conn(), TIMEOUTS[0]).await, "3601s");
+            let sent = proxy.queries().concat();
+            let waits = isolation == Isolation::ReadCommitted && wait != Wait::Never;
+            assert_eq!(
+                sent.contains("SET LOCAL client_connection_check_interval"),
+                waits,
+                "{isolation:?} {wait:?}"
+            );
+            assert_eq!(setting(held.conn(), CHECK).await, "1s");
             held.finish(Ok::<_, Error>(())).await.unwrap();
         }
     }
-    db.until_quiet().await;
 }

@@ -166,7 +166,7 @@ impl Message {
         }
         let mut message = Self::empty();
         message.statement(statement);
-        message.set_client_check(request);
+        message.select_own_client_check(request);
         message.set_xact_timeouts(request);
         message.finish().into()
     }
@@ -291,10 +291,23 @@ impl Message {
         ));
     }
 
-    /// As [`push_client_check`](Self::push_client_check) for a transaction of the call's own, whatever the session has.
+    /// As [`push_client_check`](Self::push_client_check) for a transaction of the call's own, whatever value the session has.
+    pub(super) fn select_own_client_check(&mut self, request: &Request) {
+        if request.max_hold.is_some() {
+            self.select();
+            self.column(format_args!(
+                "CASE WHEN pg_catalog.version() OPERATOR(pg_catalog.~~) '%linux%' \
+                 THEN pg_catalog.set_config('{CLIENT_CHECK}','1000',true) END"
+            ));
+        }
+    }
+
+    /// The same for a third of the price, in a message whose refusal leaves nothing behind.
     pub(super) fn set_client_check(&mut self, request: &Request) {
         if request.max_hold.is_some() && client_check::is_known() {
             self.statement(client_check::SET);
+        } else {
+            self.select_own_client_check(request);
         }
     }
 

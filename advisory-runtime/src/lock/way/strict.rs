@@ -35,7 +35,7 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     let mut message = Message::new(request);
     message.statement(BEGIN);
     select_pooler_check(&mut message, process);
-    message.set_client_check(request);
+    message.select_own_client_check(request);
     message.select_locks(request, Scope::Xact, LockTimeout::Leave, None);
     let lock = lock_function(Scope::Session, request.mode);
     message.select_each(request, lock, None);
@@ -69,7 +69,7 @@ fn push_transaction(message: &mut Message, request: &Request, process: Option<i3
         Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE",
         Isolation::ReadCommitted => BEGIN,
     });
-    message.set_client_check(request);
+    message.select_own_client_check(request);
     // The session holds the keys, so this does not wait.
     let lock = lock_function(Scope::Xact, request.mode);
     message.select_each(request, lock, process);
