@@ -40,7 +40,7 @@ pub(super) struct Engine {
     fix: &'static [&'static str],
 }
 
-const ENGINES: [Engine; 10] = [
+const ENGINES: [Engine; 12] = [
     Engine {
         name: "CockroachDB",
         sign: Sign::Version("CockroachDB "),
@@ -74,6 +74,20 @@ const ENGINES: [Engine; 10] = [
     Engine {
         name: "pgEdge (Spock)",
         sign: Sign::Object("extension spock"),
+        level: Level::Problem,
+        message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
+        fix: &["Connect all programs that share a lock to one node."],
+    },
+    Engine {
+        name: "EDB Postgres Distributed (BDR)",
+        sign: Sign::Object("extension bdr"),
+        level: Level::Problem,
+        message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
+        fix: &["Connect all programs that share a lock to one node."],
+    },
+    Engine {
+        name: "pgactive",
+        sign: Sign::Object("extension pgactive"),
         level: Level::Problem,
         message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
         fix: &["Connect all programs that share a lock to one node."],
@@ -178,7 +192,8 @@ impl Found {
     pub(super) fn judge(&self) -> Finding {
         let (engine, version) = match self {
             Self::PostgreSql => {
-                let message = "PostgreSQL: a lock excludes all sessions of its database";
+                let message =
+                    "PostgreSQL, by all signs: a lock excludes all sessions of its database";
                 return Finding::new(NAME, Level::Fine, message);
             }
             Self::Unknown(why) => {

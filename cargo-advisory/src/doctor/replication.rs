@@ -39,7 +39,7 @@ pub(super) async fn judge(client: &Client) -> Result<Finding, Failure> {
     let (both_ways, received) = (tables(true), tables(false));
     Ok(if !both_ways.is_empty() {
         let message = format!(
-            "two-way: {} received from another server and published, and a lock on one server excludes nobody on the other",
+            "{} received from another server and published, two ways or passed on: a lock on one server excludes nobody on another",
             list(&both_ways)
         );
         Finding::new(name, Level::Problem, message)
@@ -52,7 +52,7 @@ pub(super) async fn judge(client: &Client) -> Result<Finding, Failure> {
         Finding::new(name, Level::Advice, message)
             .fix("Write these tables, and take their locks and leases, on the server that publishes them.")
     } else {
-        let message = "none into this database: all its rows are written under its own locks";
+        let message = "this database has no enabled subscription of PostgreSQL's own";
         Finding::new(name, Level::Fine, message)
     })
 }

@@ -88,7 +88,9 @@ async fn an_engine_is_recognized_by_its_version() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_is_recognized_by_its_extension() {
     for (name, level, begin) in [
+        ("bdr", "problem", "EDB Postgres Distributed (BDR), "),
         ("citus", "advice", "Citus, "),
+        ("pgactive", "problem", "pgactive, "),
         ("shardman", "problem", "Shardman, "),
         ("spock", "problem", "pgEdge (Spock), "),
         ("spqrguard", "problem", "SPQR, "),

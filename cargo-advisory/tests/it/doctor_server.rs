@@ -132,7 +132,9 @@ async fn two_way_logical_replication_is_a_problem() {
         let two_way = findings(server.url(), &[]).await;
         assert_eq!(problems(&two_way), [name], "{two_way:#?}");
         assert!(
-            message(&two_way, name).starts_with("two-way: 1 table (public.booking) is"),
+            message(&two_way, name).starts_with(
+                "1 table (public.booking) is received from another server and published"
+            ),
             "{two_way:#?}"
         );
     }

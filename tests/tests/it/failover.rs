@@ -178,9 +178,11 @@ pub(crate) async fn book_across(url: &str, rooms: i64, fail: impl Future<Output 
         Arc::new(AtomicI64::new(0)),
         Arc::new(Mutex::new(BTreeSet::new())),
     );
+    let errors = Arc::new(AtomicI64::new(0));
     let mut tasks = JoinSet::new();
     for task in 0..6 {
         let (url, next, booked) = (url.to_owned(), Arc::clone(&next), Arc::clone(&booked));
+        let errors = Arc::clone(&errors);
         tasks.spawn(async move {
             let mut conn = reconnect(&url).await;
             let mut unknown = 0;
@@ -193,6 +195,7 @@ pub(crate) async fn book_across(url: &str, rooms: i64, fail: impl Future<Output 
                     Ok(true) => assert!(booked.lock().unwrap().insert(room), "{room} twice"),
                     Ok(false) => {}
                     Err(error) => {
+                        errors.fetch_add(1, Ordering::Relaxed);
                         let found = LockError::find(&error);
                         let is_unknown = found.is_some_and(|found| {
                             matches!(&*found, LockError::CommitUnknown { .. })
@@ -208,6 +211,7 @@ pub(crate) async fn book_across(url: &str, rooms: i64, fail: impl Future<Output 
         tokio::task::yield_now().await;
     }
     fail.await;
+    let before = booked.lock().unwrap().len();
     let unknown: i64 = tasks.join_all().await.into_iter().sum();
     let mut conn = reconnect(url).await;
     let twice = "SELECT count(*) FROM (SELECT room FROM booking GROUP BY room HAVING count(*) > 1) AS twice";
@@ -221,6 +225,11 @@ pub(crate) async fn book_across(url: &str, rooms: i64, fail: impl Future<Output 
     let booked = booked.lock().unwrap();
     let lost: Vec<_> = booked.difference(&there).collect();
     assert!(lost.is_empty(), "an `Ok` that was lost: {lost:?}");
+    assert!(
+        AtomicI64::load(&errors, Ordering::Relaxed) > 0,
+        "nobody noticed the failover"
+    );
+    assert!(booked.len() > before, "nobody booked after the failover");
     let more = there.difference(&booked).count();
     eprintln!(
         "{} booked, {more} more of {unknown} unknown commits",

@@ -169,8 +169,6 @@ async fn a_killed_leader_is_followed_by_a_larger_token() {
     let (_, last) = store.written[&first];
     let late = last.saturating_duration_since(killed);
     assert!(late < TTL + Duration::from_secs(1), "{late:?}");
-    let mut conn = connect(&standby).await;
-    assert_eq!(number(&mut conn, ORDER[1]).await, 0);
 }
 
 /// Both lead at once, since neither primary knows of the other. Storage takes the writes of one.
