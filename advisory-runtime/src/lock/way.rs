@@ -1,6 +1,7 @@
 //! The ways of holding locks: in a transaction of the call's own, at READ COMMITTED or stricter; under a savepoint; for the session.
 //!
-//! Each has a file: the SQL that it sends, how it ends, and how a refusal is read. They share `message`, the builder, and `acquire_sql`, which sends what acquires.
+//! Each has a file: the SQL that it sends, how it ends, and how a refusal is read. They share `message`, the builder, and `acquire_sql`,
+//! which sends what acquires.
 
 mod acquire_sql;
 mod client_check;

@@ -15,8 +15,8 @@ pub(super) const KEYS_PER_STATEMENT: usize = 500;
 /// How long after the client's own bound the server ends the session. A client that has not stopped needs that time to roll back.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The arguments of a lock function for the first key that a statement takes for the session. If the backend is not this process, the statement fails with
-/// [`Marker::PooledSession`] while it computes the argument, so the function is not called.
+/// The arguments of a lock function for the first key that a statement takes for the session. If the backend is not this process, the
+/// statement fails with [`Marker::PooledSession`] while it computes the argument, so the function is not called.
 ///
 /// The key is a text here because only a text can be either a number or the marker. It is converted when the statement runs, where
 /// `pg_backend_pid()` is known; a constant that cannot be converted would fail in every plan.
