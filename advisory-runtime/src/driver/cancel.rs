@@ -1,4 +1,4 @@
-//! Cancel requests over TLS.
+//! Cancel requests: when one is sent, and how over TLS.
 //!
 //! A call that is dropped before its end closes its connection. Where a statement may still run, such as the wait for the lock, it
 //! also asks the server to cancel that statement, so that the session leaves the queue at once. The request travels on a connection

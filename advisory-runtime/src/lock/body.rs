@@ -1,4 +1,5 @@
-//! Runs the body of a locked call: in its span, marked for the checks of debug builds, and within `max_hold`.
+//! Runs the body of a locked call: in its span, marked for the checks of debug builds, and within `max_hold`. A body that panics ends in
+//! the guard's `Drop`, in `abandon`.
 
 use super::call::Call;
 use crate::debug::LockSet;
