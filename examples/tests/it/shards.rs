@@ -1,4 +1,5 @@
-//! A lock on the shard of its rows excludes, two locks in one order never wait for each other, and a transfer arrives once.
+//! A lock on the shard of its rows excludes, two locks in one order never wait for each other, and a transfer arrives once: sent again,
+//! delivered again, and with another sender on its shard.
 
 #[test]
 fn locks_and_transfers_hold_across_two_servers() {
@@ -10,7 +11,10 @@ fn locks_and_transfers_hold_across_two_servers() {
             "one shard      30 of 50 calls spent 1 from 30",
             "without order  a call waited until its `wait` had passed: true",
             "in order       both calls found 30 and 30",
-            "transfer       delivered twice, and counted once: 20 and 10",
+            "of one shard   8 calls found 30, and a tenant who was named twice has 30",
+            "no money       sent: false",
+            "transfer       sent three times and delivered three times, and counted once: 20 and 10",
+            "both ways      two who share a shard have 0 and 30, and the other has 30",
         ],
     );
 }

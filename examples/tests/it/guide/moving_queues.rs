@@ -133,49 +133,136 @@ async fn an_old_worker_takes_a_claimed_row_unless_it_looks() {
     assert_eq!(db.count(open).await, 0, "both see what is done");
 }
 
+/// A long job does not keep producers waiting behind the migration.
 #[tokio::test]
-async fn a_status_becomes_that_of_the_claim() {
+async fn a_new_column_gives_up_behind_a_long_job() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE job (id bigserial PRIMARY KEY); INSERT INTO job VALUES (1)")
+        .await;
+    let (mut conn, mut old) = (db.connect().await, db.connect().await);
+    let works = "BEGIN; SELECT FROM job FOR UPDATE";
+    old.batch_execute(works).await.unwrap();
+    let limit = "SET statement_timeout = '20s'";
+    conn.batch_execute(limit).await.unwrap();
+    let migration = sql("ALTER TABLE job");
+    let refused = refusal(&mut conn, migration).await;
+    assert!(refused.contains("lock timeout"), "{refused}");
+    old.batch_execute("COMMIT").await.unwrap();
+    conn.batch_execute(migration).await.unwrap();
+}
+
+/// Runs SQL that must fail, and returns the message.
+async fn refusal(conn: &mut AsyncPgConnection, sql: &str) -> String {
+    let refused = conn.batch_execute(sql).await;
+    let Err(DatabaseError(DatabaseErrorKind::Unknown, why)) = refused else {
+        panic!("{refused:?}")
+    };
+    conn.batch_execute("ROLLBACK").await.unwrap();
+    why.message().to_owned()
+}
+
+/// A queue with a `status`, whose old producers write it, with the columns of the claim.
+async fn tasks() -> Database {
     let db = Database::create().await;
     db.run(
-        "CREATE TABLE task (id bigserial PRIMARY KEY, status text NOT NULL DEFAULT 'pending', \
+        "CREATE TABLE task (id bigserial PRIMARY KEY, status text, \
              queued_at timestamptz NOT NULL DEFAULT now(), changed_at timestamptz, tries int NOT NULL DEFAULT 0, error text); \
+         CREATE INDEX task_status ON task (status); \
          INSERT INTO task (status, changed_at, tries, error) VALUES ('done', '2026-01-01Z', 1, NULL), \
-             ('failed', NULL, 5, 'no such account'), ('running', now(), 1, NULL); \
-         INSERT INTO task (queued_at) VALUES (now() + interval '1 hour')",
+             ('failed', NULL, 5, 'no such account'), ('running', now(), 1, NULL)",
     )
     .await;
     db.run(sql("ALTER TABLE task\n    ADD COLUMN locked_until"))
         .await;
     db.run(&claim::indexes::<Task>().join(";")).await;
-    let moves = sql("UPDATE task SET completed_at");
+    // A new producer does not write the status.
+    db.run("INSERT INTO task (queued_at) VALUES (now() + interval '1 hour')")
+        .await;
+    db
+}
+
+const GENERATED: &str = "UPDATE task SET completed_at";
+
+/// What the page says for a large table: its SQL with a trigger instead of the `ALTER TABLE`.
+fn with_trigger() -> String {
+    let (checks, _) = sql(GENERATED).split_once("ALTER TABLE").unwrap();
+    format!("{checks}{}COMMIT;", sql("CREATE OR REPLACE TRIGGER"))
+}
+
+#[tokio::test]
+async fn a_status_becomes_that_of_the_claim() {
+    let db = tasks().await;
+    has_the_status_of_the_claim(&db, sql(GENERATED)).await;
+    let old = "INSERT INTO task (status) VALUES ('pending')";
+    let refused = refusal(&mut db.connect().await, old).await;
+    assert!(refused.contains("\"status\""), "{refused}");
+}
+
+#[tokio::test]
+async fn a_trigger_keeps_the_status_of_a_large_table() {
+    let db = tasks().await;
+    has_the_status_of_the_claim(&db, &with_trigger()).await;
+    let index = "SELECT count(*) FROM pg_indexes WHERE indexname = 'task_status'";
+    assert_eq!(db.count(index).await, 1);
+}
+
+async fn has_the_status_of_the_claim(db: &Database, moves: &str) {
+    let mut conn = db.connect().await;
+    let running = "SELECT id, changed_at FROM task";
+    assert_eq!(rows(&mut conn, running).await, 1);
     db.run(moves).await;
+    assert_eq!(rows(&mut conn, running).await, 0);
     let done = "SELECT count(*) FROM task WHERE completed_at = '2026-01-01Z' AND status = 'done'";
     assert_eq!(db.count(done).await, 1);
-    db.run(moves).await;
-    assert_eq!(db.count(done).await, 1, "again");
-    let mut conn = db.connect().await;
+    let status = async |id: i64, wanted: &str| {
+        let query = format!("SELECT count(*) FROM task WHERE id = {id} AND status = '{wanted}'");
+        assert_eq!(db.count(&query).await, 1, "{id} is {wanted}");
+    };
     let taken = claim::next::<Task, _>(&mut conn, "new").await.unwrap();
     let taken = taken.expect("the row of a stopped worker");
     assert_eq!(taken.id, 3);
     let none = claim::next::<Task, _>(&mut conn, "new").await.unwrap();
     assert!(none.is_none());
-    let status = async |id: i64, wanted: &str| {
-        let query = format!("SELECT count(*) FROM task WHERE id = {id} AND status = '{wanted}'");
-        assert_eq!(db.count(&query).await, 1, "{id} is {wanted}");
-    };
+    db.run(moves).await;
+    assert_eq!(db.count(done).await, 1, "again");
     for (id, wanted) in [(1, "done"), (2, "failed"), (3, "running"), (4, "pending")] {
         status(id, wanted).await;
     }
     // A worker that was forgotten takes nothing.
     let old = "UPDATE task SET status = 'running' WHERE id = (SELECT id FROM task WHERE status = 'pending' \
                ORDER BY queued_at LIMIT 1 FOR UPDATE SKIP LOCKED)";
-    let refused = diesel::sql_query(old).execute(&mut conn).await;
-    let Err(DatabaseError(DatabaseErrorKind::Unknown, why)) = refused else {
-        panic!("{refused:?}")
-    };
-    assert!(why.message().contains("\"status\""), "{}", why.message());
-    claim::complete(&mut conn, &taken).await.unwrap();
+    let refused = refusal(&mut conn, old).await;
+    assert!(refused.contains("\"status\""), "{refused}");
+    claim::release(&mut conn, &taken).await.unwrap();
+    status(3, "pending").await;
+    let again = claim::next::<Task, _>(&mut conn, "new").await.unwrap();
+    let again = again.expect("a released row");
+    status(3, "running").await;
+    claim::complete(&mut conn, &again).await.unwrap();
     status(3, "done").await;
+    // A new producer.
+    db.run("INSERT INTO task (queued_at) VALUES (now())").await;
+    let new = claim::next::<Task, _>(&mut conn, "new").await.unwrap();
+    let new = new.expect("a new row");
+    status(new.id, "running").await;
+    claim::fail(&mut conn, &new, "refused").await.unwrap();
+    status(new.id, "failed").await;
+}
+
+#[tokio::test]
+async fn a_status_of_another_kind_is_not_moved() {
+    let db = tasks().await;
+    let mut conn = db.connect().await;
+    for moves in [sql(GENERATED), &with_trigger()] {
+        for other in ["'cancelled'", "NULL"] {
+            db.run(&format!("UPDATE task SET status = {other} WHERE id = 4"))
+                .await;
+            let refused = refusal(&mut conn, moves).await;
+            assert_eq!(refused, "task has rows with another status");
+        }
+    }
+    db.run("DELETE FROM task WHERE id = 4").await;
+    db.run(sql(GENERATED)).await;
 }
 
 /// The columns of `graphile_worker` 0.17, without its functions, checks and indexes.
@@ -209,6 +296,13 @@ async fn jobs_of_graphile_worker_go_on_as_claims() {
              (1, NULL, '{\"to\": \"e\"}', 0, 25, 'no such address', NULL, now()), (2, NULL, '{}', 0, 0, NULL, NULL, now())",
     )
     .await;
+    // One with a single attempt left, and one with more than the table allows. The first row moves to the end of the table.
+    db.run(
+        "INSERT INTO graphile_worker._private_jobs (task_id, payload, priority, attempts, max_attempts, run_at) VALUES \
+             (1, '{\"to\": \"g\"}', 5, 2, 3, now() + interval '1 hour'), (1, '{\"to\": \"h\"}', 5, 1, 30, now() + interval '1 hour'); \
+         UPDATE graphile_worker._private_jobs SET revision = 1 WHERE id = 1",
+    )
+    .await;
     db.run(sql("CREATE TABLE mail")).await;
     db.run(&claim::indexes::<Mail>().join(";")).await;
     let mut conn = db.connect().await;
@@ -216,7 +310,19 @@ async fn jobs_of_graphile_worker_go_on_as_claims() {
     for _ in 0..2 {
         db.run(sql("INSERT INTO mail")).await;
     }
-    assert_eq!(db.count("SELECT count(*) FROM mail").await, 6);
+    let order = "SELECT count(*) FROM (SELECT string_agg(payload ->> 'to', '' ORDER BY id) FROM mail) AS mail (jobs) \
+                 WHERE jobs = 'abcfdegh'";
+    assert_eq!(db.count(order).await, 1);
+    let attempts = async |to: char| {
+        let query = format!("SELECT attempts::bigint FROM mail WHERE payload ->> 'to' = '{to}'");
+        db.count(&query).await
+    };
+    let of_jobs = [
+        attempts('g').await,
+        attempts('h').await,
+        attempts('e').await,
+    ];
+    assert_eq!(of_jobs, [24, 0, 25]);
     let left = "SELECT count(*) FROM graphile_worker._private_jobs";
     assert_eq!(db.count(left).await, 1, "the job of the other task");
     let to = async |id: i64| {
@@ -239,7 +345,7 @@ async fn jobs_of_graphile_worker_go_on_as_claims() {
     let next = claim::next::<Mail, _>(&mut conn, "new").await.unwrap();
     assert_eq!(to(next.unwrap().id).await, 'b');
     let counts = claim::counts::<Mail, _>(&mut conn).await.unwrap();
-    assert_eq!((counts.failed, counts.retrying, counts.running), (1, 1, 1));
+    assert_eq!((counts.failed, counts.retrying, counts.running), (1, 2, 1));
 }
 
 /// The columns of `good_job` 4.19, without its indexes. Rails makes times without a zone, in UTC.
@@ -257,8 +363,8 @@ const GOOD_JOB: &str = "
 async fn jobs_of_good_job_go_on_as_claims() {
     let db = Database::create().await;
     db.run(GOOD_JOB).await;
-    // By the number at the end of the id: two with one key, one for later, one that is done, one of another class, and one that a
-    // process performs.
+    // By the number at the end of the id: two with one key, one for later, one that is done, one of another class, one that a process
+    // performs, and one with more attempts than the table allows.
     let seconds = |seconds: i32| format!("timezone('UTC', now()) + interval '{seconds} s'");
     let job = |id: i32, columns: &str, values: &str| {
         format!(
@@ -288,6 +394,7 @@ async fn jobs_of_good_job_go_on_as_claims() {
         job(5, "priority", "3"),
         job(6, "performed_at", "t"),
         job(7, "queue_name", "'other'"),
+        job(8, "scheduled_at, executions_count", &format!("{later}, 7")),
     ];
     db.run(&jobs.concat()).await;
     db.run("UPDATE good_jobs SET job_class = 'OtherJob' WHERE queue_name = 'other'")
@@ -309,7 +416,9 @@ async fn jobs_of_good_job_go_on_as_claims() {
         .await
         .unwrap();
     conn.batch_execute(moves).await.unwrap();
-    assert_eq!(db.count("SELECT count(*) FROM export").await, 4);
+    assert_eq!(db.count("SELECT count(*) FROM export").await, 5);
+    let last = "SELECT count(*) FROM export WHERE id LIKE '%8' AND attempts = 4";
+    assert_eq!(db.count(last).await, 1);
     let left = "SELECT count(*) FROM good_jobs";
     assert_eq!(
         db.count(left).await,
