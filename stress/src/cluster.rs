@@ -1,7 +1,7 @@
 //! A primary and its synchronous standby, which change places at each failover.
 
 use crate::clock::pass;
-use crate::server::{Failure, connect, rows};
+use crate::connection::{Failure, connect, rows};
 use advisory_tests::OwnServer;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

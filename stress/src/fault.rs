@@ -1,8 +1,9 @@
 //! The faults, and how each is applied and ended.
 
 use crate::clock::pass;
+use crate::connection::{Failure, connect, rows};
 use crate::leased_work::TTL;
-use crate::server::{Failure, Server, connect, rows};
+use crate::server::Server;
 use crate::worker_pool::WorkerPool;
 use advisory_tests::{Bouncer, Proxy};
 use std::str::FromStr;

@@ -1,8 +1,9 @@
 //! The records of one run: what the clients wrote, and what the database contains.
 
+use crate::connection::{Failure, Row};
 use crate::history::History;
 use crate::operation_kind::Subject;
-use crate::server::{Failure, Row, Server};
+use crate::server::Server;
 use std::path::PathBuf;
 
 /// A committed operation on a slot or a room.

@@ -2,8 +2,8 @@
 
 use crate::assignment::Assignment;
 use crate::clock::pass;
+use crate::connection::Failure;
 use crate::progress::Progress;
-use crate::server::Failure;
 use advisory_tests::Proxy;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
