@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::MODULE_PATH;
 use super::error::RecordError;
-use super::format::{CLAIM_MAGIC, END, FIELD, PART, clean, join_parts, records_of};
+use super::format::{CLAIM_MAGIC, END, FIELD, PART, START, clean, join_parts, records_of};
 
 /// The version of the format that this crate writes; a reader refuses a newer one.
 const VERSION: u32 = 1;
@@ -42,7 +42,8 @@ pub struct ClaimRecord {
     pub version: String,
 }
 
-/// The start of a record, in two texts: a program must contain them together only where a record follows.
+/// The start of a record, in two texts, which must not be together in a program except in a record. It is only for the compiler: what
+/// refers to it when it runs can have the two side by side.
 pub const CLAIM_START: [&str; 2] = ["\u{1e}", "advisory claim\u{1f}"];
 
 /// The start of each column's field, whose name only the compiler knows: it inserts the name behind this text.
@@ -91,7 +92,7 @@ impl ClaimRecord {
             ("max_attempts", self.max_attempts.as_ref()),
             ("purpose", self.purpose.as_ref()),
         ];
-        let mut text = format!("{}{VERSION}", CLAIM_START.concat());
+        let mut text = format!("{START}{CLAIM_MAGIC}{FIELD}{VERSION}");
         let mut push = |name: &str, value: &str| {
             // Writing to a `String` cannot fail.
             let _ = write!(text, "{FIELD}{name}={value}");

@@ -78,8 +78,8 @@ fn a_librarys_metadata_has_each_claim_once() {
     let program = std::env::current_exe().unwrap();
     let files = program.parent().unwrap().read_dir().unwrap();
     let libraries = files.map(|file| file.unwrap().path()).filter(|path| {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        name.starts_with("liblets_workers-") && name.ends_with(".rmeta")
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        name.starts_with("liblets_workers-") && path.extension().is_some_and(|it| it == "rmeta")
     });
     let written = |path: &PathBuf| path.metadata().unwrap().modified().unwrap();
     let newest = libraries.max_by_key(written).unwrap();
