@@ -1,7 +1,8 @@
 //! Shows who holds which lock now, and who waits.
 //!
 //! The runtime's monitor reads the locks, and `pooled` removes this command's own traces. `tree` puts them in order, `view`, with its
-//! `cells` and the `causes` below it, and `live_json` write them, `claims` reads the claimed rows, `age` tells how old they are, `renewal` when a lease was renewed, and `end` cancels a statement or terminates a session.
+//! `cells` and the `causes` below it, and `live_json` write them, `claims` reads the claimed rows, `age` tells
+//! how old locks are, `renewal` when a lease was renewed, and `end` cancels a statement or terminates a session.
 
 mod age;
 mod causes;

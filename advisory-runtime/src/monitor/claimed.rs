@@ -82,19 +82,18 @@ impl ClaimTable {
         table
     }
 
-    /// Whether the other is the same table with a claim in the same columns. If so, it takes over the other's columns that end a row,
-    /// so that reading this one gives the rows of both.
+    /// Whether the other is the same table with a claim in the same columns. If so, this one takes over the other's columns that end a
+    /// row, so that one read gives the rows of both.
     pub fn merge(&mut self, other: &Self) -> bool {
-        let place = |table: &Self| {
-            [&table.quoted, &table.locked_until, &table.locked_by].map(String::clone)
-        };
-        if place(self) != place(other) {
-            return false;
+        let is_same = self.quoted == other.quoted
+            && self.locked_until == other.locked_until
+            && self.locked_by == other.locked_by;
+        if is_same {
+            self.ends.extend_from_slice(&other.ends);
+            self.ends.sort();
+            self.ends.dedup();
         }
-        let new = other.ends.iter().filter(|end| !self.ends.contains(end));
-        let new: Vec<String> = new.cloned().collect();
-        self.ends.extend(new);
-        true
+        is_same
     }
 
     /// The table's name, as it was given, or with its schema.

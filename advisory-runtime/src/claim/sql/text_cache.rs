@@ -29,7 +29,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Whether the text is kept. A large number is seldom given twice, and its text is long.
+    /// Whether the text is kept. A process that gives many numbers would keep a text for each.
     const fn is_kept(self) -> bool {
         match self {
             Self::Next(number) | Self::Reserve(number) | Self::NextOfReserved(number) => {
