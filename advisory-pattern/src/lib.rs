@@ -38,5 +38,6 @@ pub use pattern::shape::Shape;
 pub use pattern::suggest::closest;
 pub use pattern::{Filter, Part, Pattern, Placeholder};
 pub use record::{
-    CLAIM_COLUMNS, ClaimRecord, MODULE_PATH, RECORD_VERSION, Record, RecordError, decode_key,
+    CLAIM_COLUMNS, CLAIM_START, ClaimRecord, MODULE_PATH, RECORD_VERSION, Record, RecordError,
+    decode_key,
 };

@@ -12,7 +12,7 @@ use crate::derivation::Derivation;
 use crate::pattern::key_space::KeySpace;
 use crate::pattern::locked_key::HALF;
 use crate::pattern::permit::Permits;
-pub use claim_record::{CLAIM_COLUMNS, ClaimRecord};
+pub use claim_record::{CLAIM_COLUMNS, CLAIM_START, ClaimRecord};
 pub use error::RecordError;
 pub use format::RECORD_VERSION;
 use format::{END, FIELD, MAGIC, PART, START, clean, join_parts, records_of};

@@ -52,7 +52,7 @@ macro_rules! __record {
 }
 
 /// The record of a claim in the program: as that of a lock site, with the names of the columns that the table has behind the module's
-/// path. Only the compiler knows them.
+/// path. Only the compiler knows them. The text before the path lacks the record's start.
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 #[doc(hidden)]
 #[macro_export]
@@ -139,17 +139,17 @@ pub mod claim {
     pub use diesel::row::Row;
 
     use crate::claim::{MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, TimeColumn};
-    use advisory_pattern::CLAIM_COLUMNS;
+    use advisory_pattern::{CLAIM_COLUMNS, CLAIM_START};
     use diesel::Column;
     use diesel::sql_types::{Nullable, Text};
 
-    /// The texts of a row's record: those around the module's path, and behind it the columns that the table has.
+    /// The texts of a row's record: its start, the texts around the module's path, and behind it the columns that the table has.
     #[must_use]
     pub const fn texts<T: Claim>(
         before: &'static str,
         module: &'static str,
         behind: &'static str,
-    ) -> [&'static str; 19] {
+    ) -> [&'static str; 21] {
         const fn time(column: Option<TimeColumn>) -> &'static str {
             match column {
                 Some(column) => column.name(),
@@ -175,12 +175,13 @@ pub mod claim {
                 None => "",
             },
         ];
-        let mut texts = [""; 19];
-        (texts[0], texts[1], texts[18]) = (before, module, behind);
+        let mut texts = [""; 21];
+        [texts[0], texts[1]] = CLAIM_START;
+        (texts[2], texts[3], texts[20]) = (before, module, behind);
         let mut at = 0;
         while at < names.len() {
             if !names[at].is_empty() {
-                (texts[2 + 2 * at], texts[3 + 2 * at]) = (CLAIM_COLUMNS[at], names[at]);
+                (texts[4 + 2 * at], texts[5 + 2 * at]) = (CLAIM_COLUMNS[at], names[at]);
             }
             at += 1;
         }

@@ -91,7 +91,7 @@ pub use names::{Certainty, Name, Names};
 pub use signal::Signal;
 #[cfg(feature = "diesel-async")]
 pub use {
-    claimed::{ClaimTable, ClaimedRow, claim_tables, claimed_rows},
+    claimed::{ClaimTable, ClaimTables, ClaimedRow, claim_tables, claimed_rows},
     leases::{Lease, LeaseCount, LeaseSummary, lease, lease_summary, leases},
 };
 

@@ -1,11 +1,13 @@
 //! Shows who holds which lock now, and who waits.
 //!
 //! The runtime's monitor reads the locks, and `pooled` removes this command's own traces. `tree` puts them in order, `view`, with its
-//! `cells` and the `causes` below it, and `live_json` write them, `age` tells how old they are, `renewal` when a lease was renewed, and `end` cancels a statement or terminates a session.
+//! `cells` and the `causes` below it, and `live_json` write them, `claims` reads the claimed rows, `age` tells
+//! how old locks are, `renewal` when a lease was renewed, and `end` cancels a statement or terminates a session.
 
 mod age;
 mod causes;
 mod cells;
+mod claims;
 mod end;
 mod live_json;
 mod pooled;
@@ -18,16 +20,13 @@ pub(crate) use end::confirm;
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
 pub(crate) use renewal::{UNKNOWN as UNKNOWN_RENEWAL, is_unknown as is_renewal_unknown};
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use advisory_runtime::inventory::ClaimSite;
 use advisory_runtime::lease::{Error, Table};
-use advisory_runtime::monitor::{
-    self, ClaimTable, ClaimedRow, HolderId, LeaseSummary, Lock, Locks, Names,
-};
+use advisory_runtime::monitor::{self, HolderId, LeaseSummary, Lock, Locks, Names};
 use clap::Args;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
@@ -35,9 +34,10 @@ use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
 use crate::database::{self, DatabaseUrl, Session, failure, unless, with_timeout};
 use crate::failure::Failure;
 use crate::names::NameSources;
-use crate::screen::{DIM, ERROR, one_line};
+use crate::screen::{DIM, ERROR};
 use crate::{duration, screen};
 use age::Age;
+use claims::Claims;
 use end::Action;
 
 /// The locks and leases of a database at one moment.
@@ -45,12 +45,9 @@ struct Snapshot {
     locks: Locks,
     /// `None` if the table is missing or could not be read.
     leases: Option<LeaseSummary>,
-    /// Why the leases, or the claims of the inventory, could not be read.
+    /// Why the leases, or the claims, could not be read.
     unread: Option<Failure>,
-    /// The claimed rows, each with its table.
-    claims: Vec<(String, ClaimedRow)>,
-    /// Why claims of the inventory are not shown.
-    unfound: Vec<String>,
+    claims: Claims,
     /// The locks to show, as indices into `locks`.
     wanted: Vec<usize>,
     /// Those of them of which it is not known whether they are older than `older_than`.
@@ -142,8 +139,9 @@ impl Arguments {
             }
             let mut session = Session::open(&address).await?;
             if let Some(action) = &self.action {
-                let snapshot = view.snapshot(&mut session, 0).await?;
-                let ended = action.run(&mut session, &snapshot.locks).await;
+                // Neither leases nor claims: somebody can have locked their tables.
+                let locks = view.locks(&mut session).await?.locks;
+                let ended = action.run(&mut session, &locks).await;
                 session.close().await;
                 return ended;
             }
@@ -186,20 +184,24 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
     if let Some(why) = snapshot.unread {
         return Err(why);
     }
-    let leases = snapshot.leases.as_ref();
-    let has_row =
-        leases.is_some_and(|summary| !summary.leases.is_empty()) || !snapshot.claims.is_empty();
-    let has_lock = snapshot.wanted.len() > snapshot.unknown.len();
-    let is_found = snapshot.older_than.is_some() && (has_lock || has_row);
-    match unknown {
-        Some(why) if !is_found => Err(Failure::Input(why)),
-        why => {
-            if let Some(why) = why {
-                screen::note(&format!("{why}\n"));
-            }
-            Ok(!is_found)
-        }
+    if snapshot.older_than.is_none() {
+        return Ok(true);
     }
+    let leases = snapshot.leases.as_ref();
+    let has_row = leases.is_some_and(|summary| !summary.leases.is_empty())
+        || !snapshot.claims.rows.is_empty();
+    if snapshot.wanted.len() > snapshot.unknown.len() || has_row {
+        if let Some(why) = unknown {
+            screen::note(&format!("{why}\n"));
+        }
+        return Ok(false);
+    }
+    let unfound = snapshot.claims.unfound.into_values();
+    let unknown: Vec<String> = unknown.into_iter().chain(unfound).collect();
+    if unknown.is_empty() {
+        return Ok(true);
+    }
+    Err(Failure::Input(unknown.join("\n")))
 }
 
 /// What is looked at, and under which names.
@@ -282,37 +284,21 @@ impl View<'_> {
         let filter = self.list.filter.as_deref();
         let leases =
             monitor::lease_summary(session.conn(), &self.table, &self.names, filter, LEASES);
-        let (leases, unread) = match with_timeout(leases).await? {
+        let (mut leases, unread) = match with_timeout(leases).await? {
             Ok(leases) => (Some(leases), None),
             // Many databases have no leases.
             Err(Error::MissingTable { .. }) if self.list.lease_table.is_none() => (None, None),
             Err(error) => (None, Some(unread(&self.table, &error))),
         };
-        let mut claims = Vec::new();
-        for table in &self.list.claims {
-            let table = match self.claims.iter().find(|claim| is_on(claim, table)) {
-                Some(claim) => ClaimTable::of(table, claim),
-                None => ClaimTable::new(table),
-            };
-            claims.extend(rows_of(session, table).await??);
-        }
-        let (tables, unfound) = self.claim_tables(session).await?;
-        let mut unread = unread;
-        for table in tables {
-            let name = table.name().to_owned();
-            match rows_of(session, table).await? {
-                Ok(rows) => claims.extend(rows),
-                Err(why) => {
-                    let why = format!("cannot read the claims on `{name}`: {why}");
-                    unread.get_or_insert(Failure::Input(why));
-                }
-            }
-        }
+        // Last, because these tables can be large or locked.
+        let mut claims = claims::read(session, &self.list.claims, &self.claims).await;
+        let unread = unread.or(claims.unread.take());
         if let Some(filter) = filter {
             let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
-            claims.retain(|(table, row)| has(&cells::claim(table, row)[..3]));
+            claims
+                .rows
+                .retain(|(table, row)| has(&cells::claim(table, row)[..3]));
         }
-        let mut leases = leases;
         if let Some(bound) = self.list.older_than {
             if let Some(summary) = &mut leases {
                 summary
@@ -320,50 +306,21 @@ impl View<'_> {
                     .retain(|lease| renewal::is_older(lease, bound));
                 summary.counts.clear();
             }
-            claims.retain(|(_, row)| row.remaining.is_zero() && row.expired >= bound);
+            claims
+                .rows
+                .retain(|(_, row)| row.remaining.is_zero() && row.expired >= bound);
         }
         Ok(Snapshot {
             locks,
             leases,
             unread,
             claims,
-            unfound,
             wanted,
             unknown,
             pooled,
             older_than: self.list.older_than,
             filter: self.list.filter.clone(),
         })
-    }
-
-    /// The tables of the claims in the inventory, except for those that `--claims` names; and for each claim whose table is not known,
-    /// why it is not.
-    async fn claim_tables(
-        &self,
-        session: &mut Session,
-    ) -> Result<(BTreeSet<ClaimTable>, Vec<String>), Failure> {
-        let (mut tables, mut unfound) = (BTreeSet::new(), BTreeSet::new());
-        for claim in &self.claims {
-            if self.list.claims.iter().any(|table| is_on(claim, table)) {
-                continue;
-            }
-            let found = monitor::claim_tables(session.conn(), claim);
-            let mut found = with_timeout(found)
-                .await?
-                .map_err(|error| failure(&error))?;
-            let table = one_line(claim.table_name());
-            match (found.pop(), found.is_empty()) {
-                (Some(only), true) => drop(tables.insert(only)),
-                (Some(_), false) => drop(unfound.insert(format!(
-                    "claims on `{table}` are not shown: several schemas have that table; `--claims SCHEMA.{table}` shows them"
-                ))),
-                (None, _) => drop(unfound.insert(format!(
-                    "claims on `{table}` are not shown: this database has no table of that name with their columns; \
-                     `--claims TABLE` shows those of one with another name"
-                ))),
-            }
-        }
-        Ok((tables, unfound.into_iter().collect()))
     }
 
     /// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection is shown and retried: a server that fails over comes back.
@@ -414,27 +371,6 @@ impl View<'_> {
             }
         }
     }
-}
-
-/// Whether a table of `--claims` is that of a claim in the inventory.
-fn is_on(claim: &ClaimSite, table: &str) -> bool {
-    let name = table.split_once('.').map_or(table, |(_, name)| name);
-    claim.table_name() == name
-}
-
-type ClaimedRows = Vec<(String, ClaimedRow)>;
-
-/// The claimed rows of a table, or why they cannot be read.
-async fn rows_of(
-    session: &mut Session,
-    table: ClaimTable,
-) -> Result<Result<ClaimedRows, Failure>, Failure> {
-    let name = table.name().to_owned();
-    let rows = monitor::claimed_rows(session.conn(), table);
-    let rows = with_timeout(rows).await?;
-    Ok(rows
-        .map(|rows| rows.into_iter().map(|row| (name.clone(), row)).collect())
-        .map_err(|error| failure(&error)))
 }
 
 /// Whether a text contains the other, in upper or lower case.

@@ -2,7 +2,7 @@
 
 use super::row::Row;
 use crate::record;
-use advisory_pattern::{ClaimRecord, MODULE_PATH};
+use advisory_pattern::{CLAIM_START, ClaimRecord, MODULE_PATH};
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 
@@ -32,6 +32,9 @@ pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let (before, behind) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
     let name = &row.input.ident;
     if row.input.generics.params.is_empty() {
+        // A literal is in the crate's metadata too, where what starts like a record has to be one.
+        let start = CLAIM_START.concat();
+        let before = before.strip_prefix(&start).unwrap_or(before);
         return quote_spanned!(here=> #private::claim::record!(#before #behind #name););
     }
     let rest = Literal::usize_unsuffixed(before.len() + behind.len());

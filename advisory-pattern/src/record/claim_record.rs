@@ -42,6 +42,10 @@ pub struct ClaimRecord {
     pub version: String,
 }
 
+/// The start of a record, in two texts, which must not be together in a program except in a record. It is only for the compiler: what
+/// refers to it when it runs can have the two side by side.
+pub const CLAIM_START: [&str; 2] = ["\u{1e}", "advisory claim\u{1f}"];
+
 /// The start of each column's field, whose name only the compiler knows: it inserts the name behind this text.
 pub const CLAIM_COLUMNS: [&str; 8] = [
     "\u{1f}column=locked_until\u{1c}",

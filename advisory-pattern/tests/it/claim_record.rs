@@ -1,6 +1,6 @@
 //! A claim's records are found beside those of lock sites, and neither reader sees the other's.
 
-use advisory_pattern::{CLAIM_COLUMNS, ClaimRecord, MODULE_PATH, Record, RecordError};
+use advisory_pattern::{CLAIM_COLUMNS, CLAIM_START, ClaimRecord, MODULE_PATH, Record, RecordError};
 
 fn claim() -> ClaimRecord {
     ClaimRecord {
@@ -56,9 +56,11 @@ fn the_columns_follow_the_module_that_the_compiler_knows() {
         ..claim()
     };
     let encoded = bare.encode();
-    let (before, behind) = encoded.split_once(MODULE_PATH).unwrap();
+    let start = CLAIM_START.concat();
+    let rest = encoded.strip_prefix(&start).unwrap();
+    let (before, behind) = rest.split_once(MODULE_PATH).unwrap();
     let [until, by, ..] = CLAIM_COLUMNS;
-    let whole = format!("{before}post::office{until}lease_until{by}locked_by{behind}");
+    let whole = format!("{start}{before}post::office{until}lease_until{by}locked_by{behind}");
     assert_eq!(ClaimRecord::find_all(whole.as_bytes()), Ok(vec![claim()]));
 }
 

@@ -36,9 +36,11 @@ struct Answer {
 }
 
 /// A table whose rows are claimed, and the columns that a claim is written into.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimTable {
     name: String,
+    /// The name in SQL.
+    quoted: String,
     locked_until: String,
     locked_by: String,
     /// The columns that are `NULL` while a row can be claimed.
@@ -49,8 +51,11 @@ impl ClaimTable {
     /// The table `jobs` or `shop.jobs`, with the columns `locked_until` and `locked_by`.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
+        let name = name.into();
+        let parts: Vec<String> = name.splitn(2, '.').map(quoted).collect();
         Self {
-            name: name.into(),
+            name,
+            quoted: parts.join("."),
             locked_until: "locked_until".to_owned(),
             locked_by: "locked_by".to_owned(),
             ends: Vec::new(),
@@ -60,20 +65,38 @@ impl ClaimTable {
     /// The table of this name, with the columns of a claim of the [inventory](crate::inventory::claims).
     #[must_use]
     pub fn of(name: impl Into<String>, claim: &ClaimSite) -> Self {
-        let table = Self::new(name);
+        let mut table = Self::new(name);
         let column = |argument: &str| claim.column(argument).map(str::to_owned);
-        Self {
-            locked_until: column("locked_until").unwrap_or(table.locked_until),
-            locked_by: column("locked_by").unwrap_or(table.locked_by),
-            ends: ["completed_at", "failed_at"]
-                .into_iter()
-                .filter_map(column)
-                .collect(),
-            name: table.name,
-        }
+        table.locked_until = column("locked_until").unwrap_or(table.locked_until);
+        table.locked_by = column("locked_by").unwrap_or(table.locked_by);
+        let ends = ["completed_at", "failed_at"].into_iter();
+        table.ends = ends.filter_map(column).collect();
+        table
     }
 
-    /// The table's name, as it was given.
+    fn in_schema(schema: &str, claim: &ClaimSite) -> Self {
+        let name = claim.table_name();
+        let mut table = Self::of(format!("{schema}.{name}"), claim);
+        // A schema's name can have a dot.
+        table.quoted = format!("{}.{}", quoted(schema), quoted(name));
+        table
+    }
+
+    /// Whether the other is the same table with a claim in the same columns. If so, this one takes over the other's columns that end a
+    /// row, so that one read gives the rows of both.
+    pub fn merge(&mut self, other: &Self) -> bool {
+        let is_same = self.quoted == other.quoted
+            && self.locked_until == other.locked_until
+            && self.locked_by == other.locked_by;
+        if is_same {
+            self.ends.extend_from_slice(&other.ends);
+            self.ends.sort();
+            self.ends.dedup();
+        }
+        is_same
+    }
+
+    /// The table's name, as it was given, or with its schema.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -90,13 +113,23 @@ impl From<&str> for ClaimTable {
 #[diesel(check_for_backend(diesel::pg::Pg))]
 struct Found {
     #[diesel(sql_type = Text)]
-    name: String,
+    schema: String,
     #[diesel(sql_type = Bool)]
     is_visible: bool,
 }
 
-/// Finds the tables that a claim of the [inventory](crate::inventory::claims) can be on, which has no schema: the table of its name that
-/// the search path has, or else those of other schemas, at most a hundred. Each has the claim's two columns.
+/// The tables that a claim can be on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClaimTables {
+    /// The one that the search path finds.
+    pub visible: Option<ClaimTable>,
+    /// Those of other schemas.
+    pub others: Vec<ClaimTable>,
+}
+
+/// Finds the tables that a claim of the [inventory](crate::inventory::claims) can be on, which has no schema: those of its name that have
+/// its columns `locked_until` and `locked_by`.
 ///
 /// # Errors
 ///
@@ -108,7 +141,7 @@ struct Found {
 pub async fn claim_tables<C: Connection>(
     conn: &mut C,
     claim: &ClaimSite,
-) -> Result<Vec<ClaimTable>, Error> {
+) -> Result<ClaimTables, Error> {
     let table = ClaimTable::of(claim.table_name(), claim);
     let query = diesel::sql_query(CLAIM_TABLES)
         .bind::<Text, _>(table.name)
@@ -116,9 +149,16 @@ pub async fn claim_tables<C: Connection>(
         .bind::<Text, _>(table.locked_by);
     let found: Result<Vec<Found>, _> = query.load(conn.pg()).await;
     let found = found.map_err(Error::Database)?;
-    let is_visible = found.iter().any(|table| table.is_visible);
-    let tables = found.into_iter().filter(|it| it.is_visible == is_visible);
-    Ok(tables.map(|it| ClaimTable::of(it.name, claim)).collect())
+    let mut tables = ClaimTables::default();
+    for Found { schema, is_visible } in found {
+        let table = ClaimTable::in_schema(&schema, claim);
+        if is_visible {
+            tables.visible = Some(table);
+        } else {
+            tables.others.push(table);
+        }
+    }
+    Ok(tables)
 }
 
 /// Lists the claimed rows of a table, soonest to expire first, at most a thousand: of a [`ClaimTable`], or of the table `jobs` or
@@ -136,10 +176,9 @@ pub async fn claimed_rows<C: Connection>(
     table: impl Into<ClaimTable>,
 ) -> Result<Vec<ClaimedRow>, Error> {
     let table = table.into();
-    let parts: Vec<String> = table.name.splitn(2, '.').map(quoted).collect();
-    let name = parts.join(".");
-    let text = claimed(&name, &table.locked_until, &table.locked_by, &table.ends);
-    let query = diesel::sql_query(text).bind::<Text, _>(&name);
+    let name = &table.quoted;
+    let text = claimed(name, &table.locked_until, &table.locked_by, &table.ends);
+    let query = diesel::sql_query(text).bind::<Text, _>(name);
     // Negative counts as zero.
     let micros = |time: i64| Duration::from_micros(u64::try_from(time).unwrap_or(0));
     let rows: Result<Vec<Answer>, _> = query.load(conn.pg()).await;

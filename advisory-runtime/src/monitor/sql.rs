@@ -159,14 +159,14 @@ pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The tables of the name `$1` that have the columns `$2` and `$3`.
+/// The schemas of the tables of the name `$1` that have the columns `$2` and `$3`.
 #[cfg(feature = "diesel-async")]
-pub(super) const CLAIM_TABLES: &str = "SELECT pg_catalog.concat(n.nspname,'.',c.relname) AS name,pg_catalog.pg_table_is_visible(c.oid) AS is_visible \
+pub(super) const CLAIM_TABLES: &str = "SELECT CAST(n.nspname AS pg_catalog.text) AS schema,pg_catalog.pg_table_is_visible(c.oid) AS is_visible \
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
      WHERE c.relname OPERATOR(pg_catalog.=) $1 AND c.relkind IN ('r','p','v','f') \
      AND (SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute AS a WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid \
      AND NOT a.attisdropped AND (a.attname OPERATOR(pg_catalog.=) $2 OR a.attname OPERATOR(pg_catalog.=) $3)) \
-     OPERATOR(pg_catalog.=) 2 ORDER BY name LIMIT 100";
+     OPERATOR(pg_catalog.=) 2 ORDER BY schema";
 
 /// The claimed rows of a table, whose quoted name is also `$1`, with their primary keys. A time without a zone is in UTC.
 #[cfg(feature = "diesel-async")]

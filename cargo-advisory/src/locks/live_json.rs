@@ -40,7 +40,8 @@ fn value(snapshot: &Snapshot) -> Value {
         "backends": locks.backends.iter().map(backend).collect::<Vec<_>>(),
         "leases": leases.map(|leases| leases.leases.iter().map(lease).collect::<Vec<_>>()),
         "lease_counts": leases.map(|leases| leases.counts.iter().map(lease_count).collect::<Vec<_>>()),
-        "claims": snapshot.claims.iter().map(|(table, row)| claim(table, row)).collect::<Vec<_>>(),
+        "claims": snapshot.claims.rows.iter().map(|(table, row)| claim(table, row)).collect::<Vec<_>>(),
+        "unfound_claims": snapshot.claims.unfound.keys().collect::<Vec<_>>(),
     })
 }
 

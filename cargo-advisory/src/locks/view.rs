@@ -95,7 +95,11 @@ fn tables(snapshot: &Snapshot, width: Option<usize>, most: Option<usize>) -> Str
     }
     let leases = snapshot.leases.as_ref().map(lease_rows);
     table(&mut text, &LEASES, &leases.unwrap_or_default(), width);
-    let claims = snapshot.claims.iter().map(|(table, row)| claim(table, row));
+    let claims = snapshot
+        .claims
+        .rows
+        .iter()
+        .map(|(table, row)| claim(table, row));
     table(&mut text, &CLAIMS, &claim_rows(claims), width);
     text
 }
@@ -297,8 +301,11 @@ fn totals(snapshot: &Snapshot) -> String {
             let (leases, bound) = (plural(leases, "lease"), bound_text(bound));
             let _ = write!(text, "; {leases} not renewed for {bound}");
         }
-        if !snapshot.claims.is_empty() {
-            let (claims, bound) = (plural(snapshot.claims.len(), "claim"), bound_text(bound));
+        if !snapshot.claims.rows.is_empty() {
+            let (claims, bound) = (
+                plural(snapshot.claims.rows.len(), "claim"),
+                bound_text(bound),
+            );
             let _ = write!(text, "; {claims} expired for {bound} and not taken over");
         }
     }
@@ -368,7 +375,7 @@ fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
 
 /// What the states of the claimed rows mean and what ends them, and which claims are not shown.
 fn claim_hints(snapshot: &Snapshot) -> Vec<String> {
-    let rows = || snapshot.claims.iter().map(|(_, row)| row);
+    let rows = || snapshot.claims.rows.iter().map(|(_, row)| row);
     let mut hints = Vec::new();
     if rows().any(|row| row.remaining.is_zero()) {
         hints.push(format!(
@@ -381,7 +388,8 @@ fn claim_hints(snapshot: &Snapshot) -> Vec<String> {
             "{RUNNING}: the row is free when its work ends, or after that time if its worker is dead"
         ));
     }
-    hints.extend(snapshot.unfound.iter().cloned());
+    hints.extend(snapshot.claims.unfound.values().cloned());
+    hints.extend(snapshot.claims.chosen.iter().cloned());
     hints
 }
 

@@ -1,13 +1,15 @@
 //! Claims are in the inventory, and their rows among the live locks, without being named.
 
+use std::path::PathBuf;
+
 use advisory_pattern::ClaimRecord;
 use advisory_runtime::monitor::{self, ClaimTable, ClaimedRow};
-use advisory_tests::Database;
+use advisory_tests::{Database, pid_of};
 use lets_server as _;
 use serde_json::Value;
 
 use crate::json_page::agrees;
-use crate::locks::{does, json, locks, locks_at};
+use crate::locks::{does, holder, json, locks, locks_at};
 use crate::programs::{Said, advisory, booking_service, file};
 
 fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
@@ -68,6 +70,25 @@ fn dump_has_each_derived_claim_with_its_columns() {
         assert_eq!(claim[member], wanted, "{claim}");
     }
     agrees("Claims", &["The inventory"], &[value]);
+}
+
+/// The compiler's intermediate code is in it too.
+#[test]
+fn a_librarys_metadata_has_each_claim_once() {
+    let program = std::env::current_exe().unwrap();
+    let files = program.parent().unwrap().read_dir().unwrap();
+    let libraries = files.map(|file| file.unwrap().path()).filter(|path| {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        name.starts_with("liblets_workers-") && path.extension().is_some_and(|it| it == "rmeta")
+    });
+    let written = |path: &PathBuf| path.metadata().unwrap().modified().unwrap();
+    let newest = libraries.max_by_key(written).unwrap();
+    let newest = newest.to_str().unwrap();
+    let said = advisory(&["dump", "--format", "json", "--artifact", newest]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let library: Value = serde_json::from_str(&said.out).unwrap();
+    let own: Value = serde_json::from_str(&own(&["dump", "--format", "json"]).out).unwrap();
+    assert_eq!(library["claims"], own["claims"]);
 }
 
 #[test]
@@ -209,7 +230,14 @@ async fn the_table_of_a_claim_is_found_in_its_schema() {
     assert_eq!(said.code, Some(0), "{said:?}");
     let why = "claims on `jobs` are not shown: this database has no table of that name with their columns";
     assert!(said.out.contains(why), "{}", said.out);
+    // An alert does not take silence for an answer.
+    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
+    assert_eq!(older.code, Some(2), "{older:?}");
+    assert!(older.err.contains(why), "{older:?}");
+    assert_eq!(json(&db, &words).await["unfound_claims"][0], "jobs");
     jobs(&db, "shop.jobs").await;
+    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
+    assert_eq!(older.code, Some(1), "{older:?}");
     let said = locks(&db, &words).await;
     assert!(said.out.contains("\nshop.jobs "), "{}", said.out);
     jobs(&db, "other.jobs").await;
@@ -225,6 +253,79 @@ async fn the_table_of_a_claim_is_found_in_its_schema() {
     let said = locks(&db, &words).await;
     assert!(said.out.contains("\npublic.jobs "), "{}", said.out);
     assert!(!said.out.contains("other.jobs"), "{}", said.out);
+    let others = "claims on `public.jobs` are those that the search path finds: \
+                  2 other schemas have that table, and `--claims SCHEMA.jobs` shows theirs";
+    assert!(said.out.contains(others), "{}", said.out);
+}
+
+/// A schema's name can have a dot.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_with_a_dot_is_one_name() {
+    let db = Database::create().await;
+    db.run("CREATE SCHEMA \"a.b\"").await;
+    jobs(&db, "\"a.b\".jobs").await;
+    let artifact = program("claims-dot.rmeta", &claim("jobs", &DEFAULT));
+    let said = locks(&db, &["--artifact", &artifact]).await;
+    assert!(said.out.contains("\na.b.jobs "), "{said:?}");
+}
+
+/// Of two types of row with one table each row is shown once, and of two tables with one name each has its own columns.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_one_name_are_told_apart_by_their_columns() {
+    let db = Database::create().await;
+    jobs(&db, "jobs").await;
+    db.run(
+        "ALTER TABLE jobs ADD done timestamptz; CREATE SCHEMA shop; \
+         CREATE TABLE shop.jobs (id int PRIMARY KEY, until timestamptz, by text); \
+         INSERT INTO shop.jobs VALUES (7, clock_timestamp() + interval '1 hour', 'shop#u')",
+    )
+    .await;
+    let ends = [&DEFAULT[..], &[("completed_at", "done")]].concat();
+    let shop = [("locked_until", "until"), ("locked_by", "by")];
+    let claims = [&DEFAULT[..], &ends, &shop].map(|columns| claim("jobs", columns).encode());
+    let artifact = file("claims-apart.rmeta", format!("rust{}", claims.concat()));
+    let shown = async |words: &[&str]| {
+        let value = json(&db, &[&["--artifact", &artifact], words].concat()).await;
+        let rows = value["claims"].as_array().unwrap().iter();
+        let rows = rows.map(|row| format!("{} {}", row["table"], row["row"]).replace('"', ""));
+        rows.collect::<Vec<_>>()
+    };
+    let own = ["public.jobs 2", "public.jobs 1", "shop.jobs 7"];
+    assert_eq!(shown(&[]).await, own);
+    for (table, rows) in [
+        ("shop.jobs", &["shop.jobs 7"][..]),
+        ("jobs", &["jobs 2", "jobs 1"]),
+    ] {
+        assert_eq!(shown(&["--claims", table]).await, rows);
+    }
+}
+
+/// The command that tells who holds a lock does not wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_table_of_claims_hides_no_locks() {
+    let db = Database::create().await;
+    jobs(&db, "jobs").await;
+    let lock = "BEGIN; LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE; SELECT pg_advisory_xact_lock(5)";
+    let mut migration = holder(&db, "migration", lock).await;
+    let pid = pid_of(&mut migration).await.to_string();
+    let artifact = program("claims-locked.rmeta", &claim("jobs", &DEFAULT));
+    for words in [
+        &["--artifact", &*artifact][..],
+        &["--claims", "public.jobs"],
+    ] {
+        let said = locks(&db, words).await;
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.out.contains("migration ("), "{said:?}");
+        assert!(said.out.contains("1 lock, 0 waiters"), "{said:?}");
+        let why = "cannot read the claims on `public.jobs`: ";
+        assert!(said.err.contains(why), "{said:?}");
+        assert!(said.err.contains("due to lock timeout"), "{said:?}");
+    }
+    let ended = locks(&db, &["terminate", &pid, "--yes", "--artifact", &artifact]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let said = locks(&db, &["--artifact", &artifact]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("dead#u"), "{said:?}");
 }
 
 /// As for leases: the rest is shown, and an alert does not take silence for an answer.

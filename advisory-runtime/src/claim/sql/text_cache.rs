@@ -28,12 +28,27 @@ pub(super) enum Form {
     ReservedKey,
 }
 
+impl Form {
+    /// Whether the text is kept. A process that gives many numbers would keep a text for each.
+    const fn is_kept(self) -> bool {
+        match self {
+            Self::Next(number) | Self::Reserve(number) | Self::NextOfReserved(number) => {
+                number <= 1_024
+            }
+            _ => true,
+        }
+    }
+}
+
 type Texts = HashMap<(TypeId, Form), Arc<str>>;
 
 static TEXTS: LazyLock<RwLock<Texts>> = LazyLock::new(RwLock::default);
 
 /// The text of this form for this type of row, made by `make` the first time.
 pub(super) fn cached<T: Claim>(form: Form, make: impl FnOnce() -> String) -> Arc<str> {
+    if !form.is_kept() {
+        return make().into();
+    }
     let key = (TypeId::of::<T>(), form);
     let texts = TEXTS.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(text) = texts.get(&key) {

@@ -1,0 +1,163 @@
+//! The claimed rows of the tables of `--claims`, and of those that the inventory's claims are on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use advisory_runtime::claim::Error;
+use advisory_runtime::inventory::ClaimSite;
+use advisory_runtime::monitor::{self, ClaimTable, ClaimTables, ClaimedRow};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+
+use crate::database::{Session, failure, with_timeout};
+use crate::failure::Failure;
+use crate::screen::{one_line, plural};
+
+/// The claimed rows, and what is not known of others.
+#[derive(Default)]
+pub(super) struct Claims {
+    /// The rows, each with its table.
+    pub(super) rows: Vec<(String, ClaimedRow)>,
+    /// Why a table could not be read.
+    pub(super) unread: Option<Failure>,
+    /// The inventory's tables that are not known, and why.
+    pub(super) unfound: BTreeMap<String, String>,
+    /// Which of several tables of one name is shown.
+    pub(super) chosen: BTreeSet<String>,
+}
+
+/// Reads the claimed rows. What cannot be read does not hide the rest.
+pub(super) async fn read(
+    session: &mut Session,
+    named: &[String],
+    inventory: &[ClaimSite],
+) -> Claims {
+    let mut claims = Claims::default();
+    if let Err(why) = claims.read(session, named, inventory).await {
+        let why = format!("cannot read the claims: {why}");
+        claims.unread.get_or_insert(Failure::Input(why));
+    }
+    claims
+}
+
+impl Claims {
+    async fn read(
+        &mut self,
+        session: &mut Session,
+        named: &[String],
+        inventory: &[ClaimSite],
+    ) -> Result<(), Failure> {
+        let mut tables = Vec::new();
+        for name in named {
+            let mut is_known = false;
+            for claim in inventory.iter().filter(|claim| is_on(claim, name)) {
+                if let Some(table) = of_name(find(session, claim).await?, claim, name) {
+                    is_known = true;
+                    add(&mut tables, table);
+                }
+            }
+            if !is_known {
+                add(&mut tables, ClaimTable::new(name));
+            }
+        }
+        for claim in inventory {
+            if named.iter().any(|name| is_on(claim, name)) {
+                continue;
+            }
+            let found = find(session, claim).await?;
+            if let Some(table) = self.choose(found, claim) {
+                add(&mut tables, table);
+            }
+        }
+        for table in tables {
+            self.read_rows(session, table).await?;
+        }
+        Ok(())
+    }
+
+    /// The table of a claim: the one that the search path finds, or else the only one.
+    fn choose(&mut self, found: ClaimTables, claim: &ClaimSite) -> Option<ClaimTable> {
+        let ClaimTables {
+            visible,
+            mut others,
+            ..
+        } = found;
+        let name = one_line(claim.table_name());
+        if let Some(table) = &visible {
+            if !others.is_empty() {
+                let have = match others.len() {
+                    1 => "has",
+                    _ => "have",
+                };
+                self.chosen.insert(format!(
+                    "claims on `{}` are those that the search path finds: {} {have} that table, and `--claims SCHEMA.{name}` shows theirs",
+                    one_line(table.name()),
+                    plural(others.len(), "other schema")
+                ));
+            }
+            return visible;
+        }
+        let why = match others.len() {
+            1 => return others.pop(),
+            0 => format!(
+                "claims on `{name}` are not shown: this database has no table of that name with their columns; \
+                 `--claims TABLE` shows those of one with another name"
+            ),
+            _ => format!(
+                "claims on `{name}` are not shown: several schemas have that table; `--claims SCHEMA.{name}` shows them"
+            ),
+        };
+        self.unfound.insert(name, why);
+        None
+    }
+
+    /// Reads a table's rows, but does not wait for the end of a transaction that has locked it: this command is to show that.
+    async fn read_rows(&mut self, session: &mut Session, table: ClaimTable) -> Result<(), Failure> {
+        let name = table.name().to_owned();
+        let read = async |conn: &mut AsyncPgConnection| {
+            conn.batch_execute(
+                "SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '5s'",
+            )
+            .await
+            .map_err(Error::Database)?;
+            monitor::claimed_rows(conn, table).await
+        };
+        match with_timeout(session.conn().transaction(read)).await? {
+            Ok(rows) => {
+                let rows = rows.into_iter().map(|row| (name.clone(), row));
+                self.rows.extend(rows);
+            }
+            Err(error) => {
+                let (name, why) = (one_line(&name), failure(&error));
+                let why = format!("cannot read the claims on `{name}`: {why}");
+                self.unread.get_or_insert(Failure::Input(why));
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn find(session: &mut Session, claim: &ClaimSite) -> Result<ClaimTables, Failure> {
+    let found = monitor::claim_tables(session.conn(), claim);
+    with_timeout(found).await?.map_err(|error| failure(&error))
+}
+
+/// Adds a table, unless two types of row have the same one.
+fn add(tables: &mut Vec<ClaimTable>, table: ClaimTable) {
+    if !tables.iter_mut().any(|known| known.merge(&table)) {
+        tables.push(table);
+    }
+}
+
+/// Whether a table of `--claims`, with a schema or without, has the name of a claim's table.
+fn is_on(claim: &ClaimSite, name: &str) -> bool {
+    let schema = name.strip_suffix(claim.table_name());
+    schema.is_some_and(|schema| schema.is_empty() || schema.ends_with('.'))
+}
+
+/// The table of `--claims`, if it has the claim's columns.
+fn of_name(found: ClaimTables, claim: &ClaimSite, name: &str) -> Option<ClaimTable> {
+    if name == claim.table_name() {
+        return found.visible.map(|_| ClaimTable::of(name, claim));
+    }
+    let mut tables = found.visible.into_iter().chain(found.others);
+    tables.find(|table| table.name() == name)
+}
