@@ -6,9 +6,9 @@
 #![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
 
-use std::env;
 use std::process::{Child, Command};
 use std::time::Duration;
+use std::{env, fs};
 
 use advisory_runtime::Pool as _;
 use advisory_runtime::lease::{Error, Table};
@@ -60,7 +60,7 @@ async fn main() -> Outcome<()> {
     );
     db.until_empty(Duration::from_secs(30), "both reads", NOT_READING)
         .await;
-    first.signal("-STOP")?;
+    first.stop()?;
     println!("first   holds both leases, and is stopped");
     sales.batch_execute("COMMIT").await?;
 
@@ -126,6 +126,18 @@ impl Process {
         }
     }
 
+    /// Returns when it has stopped: on a busy machine one of its threads goes on for a moment.
+    fn stop(&self) -> Outcome<()> {
+        self.signal("-STOP")?;
+        loop {
+            match state_of(self.0.id())? {
+                Some('T') => return Ok(()),
+                None | Some('Z') => return Err("the first process has ended".into()),
+                Some(_) => std::thread::yield_now(),
+            }
+        }
+    }
+
     fn ended(mut self) -> Outcome<()> {
         if self.0.wait()?.success() {
             Ok(())
@@ -133,6 +145,19 @@ impl Process {
             Err("the first process has failed".into())
         }
     }
+}
+
+/// The state of a process, as `ps` shows it: a small system may have no `ps`, and another than Linux has no `/proc`.
+fn state_of(process: u32) -> Outcome<Option<char>> {
+    if let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) {
+        let (_, state) = stat.rsplit_once(") ").unwrap_or_default();
+        return Ok(state.chars().next());
+    }
+    let mut ps = Command::new("ps");
+    let said = ps
+        .args(["-o", "stat=", "-p", &process.to_string()])
+        .output()?;
+    Ok(String::from_utf8_lossy(&said.stdout).trim().chars().next())
 }
 
 impl Drop for Process {
