@@ -48,11 +48,11 @@ async fn assert_finds(statements: &str, expected: &str, begin: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgresql_is_no_other_engine() {
-    assert_finds("", "fine", "PostgreSQL: ").await;
+    assert_finds("", "fine", "PostgreSQL, by all signs: ").await;
     // Objects of a user's own with such names.
     let alike = "CREATE SCHEMA neon; CREATE SCHEMA sys; CREATE TABLE sys.iam_pg_role_mappings (); \
                  CREATE FUNCTION public.aurora_version() RETURNS int LANGUAGE sql AS 'SELECT 1'";
-    assert_finds(alike, "fine", "PostgreSQL: ").await;
+    assert_finds(alike, "fine", "PostgreSQL, by all signs: ").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,7 +127,7 @@ async fn an_engine_without_extensions_is_recognized() {
         "CockroachDB, ",
     )
     .await;
-    assert_finds(WITHOUT_EXTENSIONS, "fine", "PostgreSQL: ").await;
+    assert_finds(WITHOUT_EXTENSIONS, "fine", "PostgreSQL, by all signs: ").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
