@@ -59,7 +59,7 @@ use site::lock::LockSite;
 ///
 /// # Arguments
 ///
-/// The second column begins with the default value, or with "none" if there is no default.
+/// The second column starts with the default; "none" means that there is no default.
 ///
 /// | argument | values | meaning |
 /// | --- | --- | --- |
@@ -171,7 +171,7 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Arguments
 ///
-/// The second column begins with the default value, or with "none" if there is no default.
+/// The second column starts with the default; "none" means that there is no default.
 ///
 /// | argument | values | meaning |
 /// | --- | --- | --- |

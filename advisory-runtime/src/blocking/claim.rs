@@ -190,7 +190,7 @@ where
     block_on(take_batch(conn.pg(), worker, limit, wanted))
 }
 
-/// Claims the row with this key if it is available or expired; as [`crate::claim::by_key`].
+/// Claims the row with this key, as [`crate::claim::by_key`] does.
 ///
 /// # Locking
 ///

@@ -237,7 +237,7 @@ where
     take_batch(conn.pg(), worker, limit, wanted).await
 }
 
-/// Claims the row with this key if it is available or expired. Returns `None` if there is no such row, or if it is claimed or done.
+/// Claims the row with this key. Returns `None` if no such row exists, or if it is claimed or done.
 ///
 /// `key` is what Diesel takes for the key's columns: `42`, or `(matrix_id, &chunk_hash)`.
 ///

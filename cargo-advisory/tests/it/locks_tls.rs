@@ -1,6 +1,6 @@
 //! The connection is encrypted as the address says.
 //!
-//! The server is a minimal one: the tests' PostgreSQL listens only on a local socket, where there is no TLS. It refuses
+//! A minimal server, because the tests' PostgreSQL listens only on a local socket, without TLS. It refuses
 //! every session, and says whether the connection was encrypted.
 
 use std::fs;
