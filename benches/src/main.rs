@@ -32,6 +32,7 @@ mod shown;
 mod side;
 mod spent;
 mod spread;
+mod standby;
 mod tables;
 mod waits;
 mod ways;
@@ -102,6 +103,7 @@ async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
     };
     locked::run(&server, flags, tell).await;
     shown::run(&db, flags, tell).await;
+    standby::run(flags, tell).await?;
     leases::run(&db, flags, tell).await?;
     if let Some(median) = claims::run(&db, flags, tell).await {
         println!("one claim from 1M rows: {median:.0?} (median)");

@@ -5,11 +5,18 @@ use crate::rivals::diesel_blocking::one_blocking;
 use crate::side::{Blocking, Open, Operation};
 use advisory_runtime::advisory_lock;
 use diesel::{Connection, PgConnection, QueryResult};
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 
 #[advisory_lock(key = "bench:<number>")]
 pub(crate) async fn locked(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
     one(conn).await
+}
+
+/// A write without a table, so that its commit has to reach the disk.
+#[advisory_lock(key = "bench-write:<number>")]
+async fn locked_write(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<usize> {
+    let write = "SELECT pg_logical_emit_message(true, 'bench', '')";
+    diesel::sql_query(write).execute(conn).await
 }
 
 #[advisory_lock(key = "bench-bounded:<number>", max_hold = "30s")]
@@ -132,6 +139,8 @@ macro_rules! sides {
 sides! {
     /// A transaction that holds the lock.
     Xact awaits locked;
+    /// A transaction that writes.
+    XactWrite awaits locked_write;
     /// A transaction with `max_hold`.
     XactBounded awaits locked_bounded;
     /// A transaction with `wait`.
