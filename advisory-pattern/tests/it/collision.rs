@@ -469,3 +469,29 @@ fn help_for_derived_halves_is_a_pair_that_can_be_written() {
     let help = advice(&name, &sides.0, &sides.1, std::iter::empty()).text;
     assert!(help.contains("write the same key at both"), "{help}");
 }
+
+#[test]
+fn a_collision_says_what_is_the_same() {
+    let found = lock("slot:<a>").collision(&lock("slot:<b>")).unwrap();
+    assert_eq!(
+        found.to_string(),
+        "both can render \"slot:t1\": here a = \"t1\"; there b = \"t1\""
+    );
+    for (found, said) in [
+        (Collision::Number("42".to_owned()), "both are the number 42"),
+        (
+            Collision::Name("slot".to_owned()),
+            "`slot` names both, and the keys differ in text, shapes or derivation",
+        ),
+        (
+            Collision::Permits("slot".to_owned()),
+            "`slot` names both, with different numbers of permits",
+        ),
+        (
+            Collision::Scopes("slot".to_owned()),
+            "`slot` names a lease and an advisory lock, which do not exclude each other",
+        ),
+    ] {
+        assert_eq!(found.to_string(), said);
+    }
+}

@@ -1,6 +1,6 @@
 //! Each derivation gives the numbers that servers and other code give.
 
-use advisory_pattern::{Derivation, Hasher, permit_key};
+use advisory_pattern::{Derivation, Hasher, permit_key, sha256};
 use proptest::prelude::*;
 
 /// Inputs and their numbers, checked on six versions of PostgreSQL, in UTF8 databases.
@@ -164,4 +164,14 @@ proptest! {
             prop_assert_eq!(hasher.finish(), derivation.key(&pieces.concat()));
         }
     }
+}
+
+/// By `printf 'lease:1' | sha256sum`.
+#[test]
+fn a_lease_is_found_by_the_whole_digest_of_its_key() {
+    let digest = sha256("lease:1").map(|byte| format!("{byte:02x}"));
+    assert_eq!(
+        digest.concat(),
+        "3ac394534dbc34d06b1d6251ef88d36db120e0b02ff8b51bda42035209e01a9d"
+    );
 }
