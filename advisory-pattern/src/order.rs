@@ -323,6 +323,9 @@ mod tests {
         let text = message(&[&named, &edges[1]]);
         let way = "held by `outer` (src/a.rs:1), asked for by `inner` (src/b.rs:9)\n";
         assert!(text.contains(way), "{text}");
+        let upgrade = message(&[&edge("shared a", "a")]);
+        let said = "`a` is requested exclusively while it is held shared";
+        assert!(upgrade.starts_with(said), "{upgrade}");
         let own = edge("a:<x>", "a:<y>");
         assert!(
             message(&[&own]).contains("another key of it"),

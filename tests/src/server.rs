@@ -4,7 +4,7 @@
 //! `postgresql_embedded`: it needs a newer Rust than ours and downloads from release pages, not a registry.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -210,14 +210,17 @@ impl Server {
         if let Some(lib) = &own.binaries.lib {
             run.env("LD_LIBRARY_PATH", lib);
         }
+        let folder = Path::new(own.lifeline.folder());
+        let (data, output) = (folder.join("data"), folder.join("output"));
         // The processes that it starts would keep a pipe open.
-        run.stdout(Stdio::null()).stderr(Stdio::null());
-        let data = Path::new(own.lifeline.folder()).join("data");
+        let said = File::create(&output).map_err(|error| HarnessError::new(error.to_string()))?;
+        run.stdout(Stdio::null()).stderr(said);
         let status = run.arg("-D").arg(data).args(arguments).status();
         match status {
             Ok(status) if status.success() => Ok(()),
             other => Err(HarnessError::new(format!(
-                "{program} {arguments:?}: {other:?}"
+                "{program} {arguments:?}: {other:?}: {}",
+                fs::read_to_string(output).unwrap_or_default()
             ))),
         }
     }
