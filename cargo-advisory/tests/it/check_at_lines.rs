@@ -209,7 +209,7 @@ fn more_findings_than_github_shows_are_said() {
     let program = program_of("github-many.rmeta", &sites);
     let said = check(&workspace, &program, &["--format", "github"]);
     let commands = said.out.lines().filter(|line| line.starts_with("::error "));
-    assert!(commands.count() > 10, "{said:?}");
+    assert!(commands.count() > 10);
     let last = said.out.lines().last().unwrap();
-    assert!(last.starts_with("GitHub shows 10 errors"), "{said:?}");
+    assert!(last.starts_with("GitHub shows 10 errors"), "{last}");
 }
