@@ -4,7 +4,7 @@ pub(crate) mod github;
 pub(crate) mod sarif;
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use advisory_pattern::{ClaimRecord, Record};
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::inventory::{claim_line, claim_path, file_line, path};
 use crate::json;
 use crate::screen::{BOLD, ERROR, FRAME, KEY, plural, printable};
+use crate::source_root::{Located, SourceLine, SourceRoot};
 
 /// The kind of a finding that is not a mistake.
 pub(crate) const ADVICE: &str = "advice";
@@ -36,6 +37,15 @@ impl Finding {
         lines.push(format!("help: {}", self.help));
         printable(&lines.join("\n"))
     }
+
+    /// The line to show it at: that of the first place below the root, else the manifest's first, because a code host shows nothing
+    /// without a line. With it, the index of the place.
+    fn first_line(&self, root: &SourceRoot) -> (Located, Option<usize>) {
+        let places = self.places.iter().enumerate();
+        let mut located =
+            places.filter_map(|(at, place)| Some((root.locate(&place.line)?, Some(at))));
+        located.next().unwrap_or_else(|| (root.manifest(), None))
+    }
 }
 
 /// The place of a mistake.
@@ -44,36 +54,7 @@ pub(crate) struct Place {
     site: Option<Value>,
     /// The site's or claim's path in Rust; empty for a line of a document.
     path: String,
-    pub(crate) line: SourceLine,
-}
-
-/// A line of a file, as a record or the user names the file.
-pub(crate) enum SourceLine {
-    /// Of a crate: relative to its manifest, or below `$OUT_DIR`, or empty in a slim inventory.
-    Crate {
-        krate: String,
-        file: String,
-        line: u32,
-    },
-    /// Of a document or an inventory: relative to the working directory.
-    Document { file: PathBuf, line: usize },
-}
-
-impl SourceLine {
-    /// The line of a record; of one from another inventory that file, because the record's line is not of this source tree.
-    fn of_record(krate: &str, file: &str, line: u32, from: Option<&Path>) -> Self {
-        match from {
-            Some(from) => Self::Document {
-                file: from.to_owned(),
-                line: 1,
-            },
-            None => Self::Crate {
-                krate: krate.to_owned(),
-                file: file.to_owned(),
-                line,
-            },
-        }
-    }
+    line: SourceLine,
 }
 
 impl Place {

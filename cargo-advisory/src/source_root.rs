@@ -7,8 +7,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::finding::{Finding, Place, SourceLine};
-
 /// The nearest folder with `.git`, and the folders of the workspace's packages.
 pub(crate) struct SourceRoot {
     folder: PathBuf,
@@ -16,6 +14,35 @@ pub(crate) struct SourceRoot {
     packages: BTreeMap<String, PathBuf>,
     /// The manifest that stands for what has no line in the source.
     manifest: PathBuf,
+}
+
+/// A line of a file, as a record or the user names the file.
+pub(crate) enum SourceLine {
+    /// Of a crate: relative to its manifest, or below `$OUT_DIR`, or empty in a slim inventory.
+    Crate {
+        krate: String,
+        file: String,
+        line: u32,
+    },
+    /// Of a document or an inventory: relative to the working directory.
+    Document { file: PathBuf, line: usize },
+}
+
+impl SourceLine {
+    /// The line of a record; of one from another inventory that file, because the record's line is not of this source tree.
+    pub(crate) fn of_record(krate: &str, file: &str, line: u32, from: Option<&Path>) -> Self {
+        match from {
+            Some(from) => Self::Document {
+                file: from.to_owned(),
+                line: 1,
+            },
+            None => Self::Crate {
+                krate: krate.to_owned(),
+                file: file.to_owned(),
+                line,
+            },
+        }
+    }
 }
 
 /// A line that a code host can show: the path is relative to the root, with slashes.
@@ -50,21 +77,16 @@ impl SourceRoot {
         }
     }
 
-    /// The line of a finding: that of the first place below the root, else the manifest's first, because a code host shows nothing
-    /// without a line. With it, the index of the place.
-    pub(crate) fn first(&self, finding: &Finding) -> (Located, Option<usize>) {
-        let places = finding.places.iter().enumerate();
-        let mut located = places.filter_map(|(at, place)| Some((self.locate(place)?, Some(at))));
-        located.next().unwrap_or_else(|| {
-            let path = self.below(&self.manifest);
-            let path = path.unwrap_or_else(|| "Cargo.toml".to_owned());
-            (Located { path, line: 1 }, None)
-        })
+    /// The first line of the manifest.
+    pub(crate) fn manifest(&self) -> Located {
+        let path = self.below(&self.manifest);
+        let path = path.unwrap_or_else(|| "Cargo.toml".to_owned());
+        Located { path, line: 1 }
     }
 
     /// `None` for what is not below the root: a dependency, a file that a build script wrote, or a record without its file.
-    pub(crate) fn locate(&self, place: &Place) -> Option<Located> {
-        let (file, line) = match &place.line {
+    pub(crate) fn locate(&self, line: &SourceLine) -> Option<Located> {
+        let (file, line) = match line {
             SourceLine::Document { file, line } => {
                 let file = env::current_dir().unwrap_or_default().join(file);
                 (file, u64::try_from(*line).unwrap_or(1))

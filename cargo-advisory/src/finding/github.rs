@@ -20,7 +20,7 @@ pub(crate) fn write(findings: &[Finding], summary: &str, root: &SourceRoot) -> S
         } else {
             "error"
         };
-        let (located, _) = root.first(finding);
+        let (located, _) = finding.first_line(root);
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             text,

@@ -88,12 +88,12 @@ fn rule(kind: &str, means: &str) -> Value {
 }
 
 fn result(finding: &Finding, root: &SourceRoot) -> Value {
-    let (first, at) = root.first(finding);
+    let (first, at) = finding.first_line(root);
     let places = finding.places.iter().enumerate();
     let others = places.filter(|(index, _)| Some(*index) != at);
     let related: Vec<Value> = others
         .filter_map(|(_, place)| {
-            let mut location = location(&root.locate(place)?);
+            let mut location = location(&root.locate(&place.line)?);
             location["message"] = json!({ "text": printable(&place.text) });
             Some(location)
         })

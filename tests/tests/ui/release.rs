@@ -85,7 +85,7 @@ fn a_release_needs_its_address_its_date_and_one_version() {
     let said = refused_with("release-pin", "Cargo.toml", &pin, "version = \"=0.0.9\"");
     assert!(said.contains("expected version"), "{said}");
 
-    let page = "advisory-runtime/README.md";
+    let page = "docs/alerts.md";
     let said = refused_with("release-page", page, "{ version = \"", "{ version = \"9.");
     assert!(said.contains(page), "{said}");
 
