@@ -77,6 +77,10 @@
 )]
 #![forbid(unsafe_code)]
 
+// Before the modules that use its macros.
+#[macro_use]
+mod example_setup;
+
 #[cfg(feature = "postgres")]
 pub mod blocking;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]

@@ -121,6 +121,16 @@ pub(crate) use leases::named;
 /// # Examples
 ///
 /// See [the module](self).
+///
+/// ```no_run
+#[doc = example_of_monitor!()]
+/// let locks = monitor::locks(conn, &Names::of_program()?).await?;
+/// for lock in locks.locks.iter().filter(|lock| !lock.waiters.is_empty()) {
+///     println!("{:?}: {} wait", lock.key, lock.waiters.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[cfg(feature = "diesel-async")]
 pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
     read(conn.pg(), names).await
@@ -189,6 +199,18 @@ pub async fn cancel<C: crate::Connection>(
 /// # Examples
 ///
 /// See [`cancel`].
+///
+/// ```no_run
+#[doc = example_of_monitor!()]
+/// let seen = monitor::locks(conn, &Names::none()).await?;
+/// if let Some(backend) = seen.backend(19_914)
+///     && let Signal::Refused { .. } = monitor::terminate(conn, backend).await?
+/// {
+///     println!("this role may not");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[cfg(feature = "diesel-async")]
 pub async fn terminate<C: crate::Connection>(
     conn: &mut C,

@@ -89,7 +89,8 @@ async fn webhook(pool: &Pool<AsyncPgConnection>, id: &str) -> Result<(), lease::
     .await
 }
 
-#[derive(Queryable, Selectable, Claim)]
+#[derive(Queryable, Selectable)]
+#[derive(Claim)]
 #[diesel(table_name = job)]
 struct Job {
     id: i64,
