@@ -4,6 +4,7 @@
 
 mod compiles;
 mod dependencies;
+mod examples;
 mod layers;
 mod links;
 mod packages;
