@@ -79,6 +79,7 @@
 
 // Before the modules that use its macros.
 #[macro_use]
+#[allow(unused_macros, reason = "the modules that use them need features")]
 mod example_setup;
 
 #[cfg(feature = "postgres")]

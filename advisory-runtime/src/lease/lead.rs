@@ -40,11 +40,11 @@ use tokio::time::{Instant, sleep_until};
 /// See [leader election](crate::guide::leadership).
 ///
 /// ```no_run
-/// use advisory_runtime::lease::{self, Error, InMemory, Leases, Request};
+/// use advisory_runtime::lease::{self, Error, Request, Source};
 /// use std::convert::Infallible;
 ///
-/// async fn serve(leases: &Leases<InMemory>) -> Result<Infallible, Error> {
-///     lease::lead(leases, Request::text("scheduler"), async |term| {
+/// async fn serve(pool: &impl Source) -> Result<Infallible, Error> {
+///     lease::lead(pool, Request::text("scheduler"), async |term| {
 ///         while term.is_held() {
 ///             // … one round of the leader's work …
 /// #           tokio::task::yield_now().await;
@@ -85,10 +85,10 @@ where
 /// # Examples
 ///
 /// ```no_run
-/// use advisory_runtime::lease::{self, Error, InMemory, Leases, Request};
+/// use advisory_runtime::lease::{self, Error, Request, Source};
 ///
-/// async fn serve(leases: &Leases<InMemory>, stop: impl Future<Output = ()>) -> Result<(), Error> {
-///     lease::lead_until(leases, Request::text("scheduler"), stop, async |term| {
+/// async fn serve(pool: &impl Source, stop: impl Future<Output = ()>) -> Result<(), Error> {
+///     lease::lead_until(pool, Request::text("scheduler"), stop, async |term| {
 ///         // Dropped when the lease is lost, or `stop` is ready.
 ///         println!("this process leads with the token {:?}", term.token());
 ///         std::future::pending().await
