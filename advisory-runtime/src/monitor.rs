@@ -80,6 +80,8 @@ pub use crate::claim::Counts as Claims;
 #[cfg(feature = "diesel-async")]
 pub use crate::claim::counts as claims;
 pub use crate::query_comment::{Shown, show, shown};
+#[cfg(feature = "tracing")]
+pub use crate::query_comment::{TraceContext, show_trace};
 pub use crate::request::Scope;
 pub use backend::{Activity, Backend, State};
 pub use comment::{Comment, keys_of};

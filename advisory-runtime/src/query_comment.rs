@@ -3,10 +3,17 @@
 //! `/*advisory:booking:<tenant_id>:<day>*/`: seen in `pg_stat_activity` while the call waits, and in the server's log and deadlock
 //! reports.
 
+#[cfg(feature = "tracing")]
+mod trace;
+
 use crate::key::Key;
 use crate::key::rendered;
 use std::borrow::Cow;
+#[cfg(feature = "tracing")]
+use std::fmt::Write;
 use std::sync::atomic::{AtomicU8, Ordering};
+#[cfg(feature = "tracing")]
+pub use trace::{TraceContext, show_trace};
 
 /// What the comment in front of a lock's message shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +79,22 @@ pub(crate) const LONGEST: usize = 200;
 /// The end of a text that is longer.
 pub(crate) const ELLIPSIS: &str = "...";
 
-/// Appends the comment.
+/// The beginning of the comment that has the caller's trace; it ends with [`TRACE_END`].
+pub(crate) const TRACE_START: &str = "/*traceparent='";
+pub(crate) const TRACE_END: &str = "'*/;";
+
+/// Appends the comment with the caller's trace, if it is shown, as a statement of its own.
+pub(crate) fn push_trace(sql: &mut String) {
+    #[cfg(feature = "tracing")]
+    if let Some(trace) = trace::trace() {
+        // Writing to a `String` cannot fail.
+        let _: std::fmt::Result = write!(sql, "{TRACE_START}{trace}{TRACE_END}");
+    }
+    #[cfg(not(feature = "tracing"))]
+    let _ = sql;
+}
+
+/// Appends the comment that names the lock.
 pub(crate) fn push(sql: &mut String, name: &str) {
     sql.push_str(START);
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'/';

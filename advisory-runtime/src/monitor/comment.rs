@@ -4,7 +4,7 @@
 //! says which one that is.
 
 use crate::Key;
-use crate::query_comment::{ELLIPSIS, LONGEST, START, printable};
+use crate::query_comment::{ELLIPSIS, LONGEST, START, TRACE_END, TRACE_START, printable};
 use advisory_pattern::{Derivation, split_pair_text};
 
 /// What separates the texts of several keys.
@@ -33,6 +33,8 @@ pub struct Comment {
     pub text: String,
     /// Whether the text is incomplete: the program shortens it, and the server cuts queries at `track_activity_query_size`.
     pub is_cut: bool,
+    /// The trace of the caller, in the form of the header `traceparent`, if the program [shows](super::show_trace) it.
+    pub traceparent: Option<String>,
     /// The locks that the query asks for, as far as the server shows the query.
     keys: Vec<Key>,
     /// Whether the query may ask for further locks, behind what the server shows of it.
@@ -51,14 +53,15 @@ impl Comment {
     /// Reads a query as the server shows it; `is_query_cut` tells whether it has the greatest length that the server keeps.
     pub(super) fn read(query: &str, is_query_cut: bool) -> Option<Self> {
         let rest = query.strip_prefix(START)?;
-        let (text, keys, is_closed) = match rest.split_once("*/") {
+        let (text, statements, is_closed) = match rest.split_once("*/") {
             // A space keeps a final `/` from ending the comment early.
             Some((text, statements)) => {
                 let ends_in_slash = text.strip_suffix(' ').filter(|text| text.ends_with('/'));
-                (ends_in_slash.unwrap_or(text), keys_of(statements), true)
+                (ends_in_slash.unwrap_or(text), statements, true)
             }
-            None => (rest.trim_end_matches(['*', ' ', ',']), Vec::new(), false),
+            None => (rest.trim_end_matches(['*', ' ', ',']), "", false),
         };
+        let keys = keys_of(statements);
         // Another program's comment can have any length, and no lock behind it.
         let has_lock = !keys.is_empty() || is_query_cut;
         if text.is_empty() || text.len() > LONGEST || !has_lock {
@@ -69,6 +72,7 @@ impl Comment {
         Some(Self {
             text: shortened.unwrap_or(text).to_owned(),
             is_cut: shortened.is_some() || !is_closed,
+            traceparent: traceparent_of(statements),
             keys,
             is_query_cut,
         })
@@ -112,6 +116,14 @@ impl Comment {
         let mut derived = pairs.chain(derived);
         derived.find(|(key, _)| self.asks_for(*key))
     }
+}
+
+/// The trace in the comment behind the one that names the lock.
+fn traceparent_of(statements: &str) -> Option<String> {
+    let rest = statements.strip_prefix(';')?.strip_prefix(TRACE_START)?;
+    let (trace, _) = rest.split_once(TRACE_END)?;
+    let is_plain = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
+    trace.chars().all(is_plain).then(|| trace.to_owned())
 }
 
 impl KeyText<'_> {

@@ -37,6 +37,9 @@ impl Telemetry {
                 pattern,
                 scope,
                 mode,
+                db.system.name = "postgresql",
+                db.query.summary = summary(scope, mode),
+                error.type = tracing::field::Empty,
                 outcome = tracing::field::Empty,
                 waited_ms = tracing::field::Empty,
                 held_ms = tracing::field::Empty,
@@ -76,6 +79,9 @@ impl Telemetry {
             let waited = error.waited().unwrap_or_else(|| self.asked.elapsed());
             self.span.record("waited_ms", milliseconds(waited));
             let (_, pattern) = self.labels[0];
+            if error.severity() != Severity::Done {
+                self.span.record("error.type", reason);
+            }
             match error.severity() {
                 Severity::Contention => {
                     tracing::debug!(parent: &self.span, pattern, reason, "contention: {error}");
@@ -125,6 +131,7 @@ impl Telemetry {
         #[cfg(feature = "tracing")]
         if let Err(error) = outcome {
             let (_, pattern) = self.labels[0];
+            self.span.record("error.type", error.word());
             match error.severity() {
                 Severity::Ignored => {
                     tracing::warn!(parent: &self.span, pattern, "ignored error: {error}");
@@ -194,6 +201,18 @@ impl Drop for Telemetry {
             self.record_not_acquired("dropped");
         }
     }
+}
+
+/// What OpenTelemetry calls the query's summary: its command and what that names.
+#[cfg(feature = "tracing")]
+fn summary(scope: &str, mode: &str) -> Option<&'static str> {
+    Some(match (scope, mode) {
+        ("xact", "exclusive") => "SELECT pg_advisory_xact_lock",
+        ("xact", "shared") => "SELECT pg_advisory_xact_lock_shared",
+        ("session", "exclusive") => "SELECT pg_advisory_lock",
+        ("session", "shared") => "SELECT pg_advisory_lock_shared",
+        _ => return None,
+    })
 }
 
 #[cfg(feature = "tracing")]

@@ -139,6 +139,7 @@ fn backend(backend: &Backend) -> Value {
         "application": backend.application,
         "is_pooled": backend.is_pooled,
         "comment": backend.comment.as_ref().map(|comment| &comment.text),
+        "traceparent": backend.comment.as_ref().and_then(|comment| comment.traceparent.as_ref()),
         "waits_for": backend.waits_for,
         "blocked_by": backend.blocked_by,
         "activity": "gone",

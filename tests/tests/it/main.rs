@@ -171,6 +171,7 @@ mod telemetry_waits;
 mod test_transactions;
 mod testing;
 mod testing_leases;
+mod trace;
 mod unanswered;
 mod unsupported_server;
 mod wait_ends;

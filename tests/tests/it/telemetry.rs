@@ -87,7 +87,10 @@ async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
     let _guard = tracing::subscriber::set_default(heard.clone());
     calls(&db).await;
     for text in [
-        "new advisory_lock pattern=\"watched:<room>\" scope=\"xact\" mode=\"exclusive\"",
+        "new advisory_lock pattern=\"watched:<room>\" scope=\"xact\" mode=\"exclusive\" db.system.name=\"postgresql\" \
+         db.query.summary=\"SELECT pg_advisory_xact_lock\"",
+        "record error.type=\"not_available\"",
+        "record error.type=\"rolled_back\"",
         "DEBUG in 0 message=acquired",
         // The body's own events are inside the span.
         "INFO in 1 message=running",

@@ -109,9 +109,16 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// Begins with the comments that name the lock and the caller's trace.
+    pub(super) fn new(request: &Request) -> Self {
+        let mut message = Self::named(request);
+        query_comment::push_trace(&mut message.text);
+        message
+    }
+
     /// Begins with the comment that names the lock. A `;` makes the comment an empty statement of its own: otherwise it would be part
     /// of the next utility statement, and of its entry in `pg_stat_statements`.
-    pub(super) fn new(request: &Request) -> Self {
+    fn named(request: &Request) -> Self {
         // With a budget there are three more columns.
         let mut text = String::with_capacity(match request.wait {
             Wait::Session | Wait::Never => 256,
@@ -135,9 +142,10 @@ impl Message {
         }
     }
 
-    /// Asks for the keys without waiting. It returns a row if it took them. It fails if `process` is not the backend.
+    /// Asks for the keys without waiting. It returns a row if it took them. It fails if `process` is not the backend. It has no trace:
+    /// each text is prepared.
     pub(super) fn try_query(request: &Request, scope: Scope, process: Option<i32>) -> String {
-        let mut message = Self::new(request);
+        let mut message = Self::named(request);
         message.select();
         if !request.permits.is_empty() {
             // The number of rows is the position of the permit.
