@@ -36,6 +36,8 @@ macro_rules! pages {
                 "docs/benchmarks.md"
                 "docs/dashboard.json"
                 "docs/stuck-locks.md"
+                "examples/account_cleanup.rs"
+                "examples/guarded_table.rs"
                 "examples/shards.rs"
             ),
             doc = include_str!(concat!("../docs/", $file, ".md"))

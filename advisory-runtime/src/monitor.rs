@@ -21,8 +21,9 @@
 //! # }
 //! ```
 //!
-//! `cargo advisory locks` shows the same on a terminal, and `docs/stuck-locks.md` in the repository says how to end a lock that is
-//! stuck.
+//! `cargo advisory locks` shows the same on a terminal, and [stuck locks] says how to end one.
+//!
+#![doc = concat!("[stuck locks]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/v", env!("CARGO_PKG_VERSION"), "/docs/stuck-locks.md")]
 //!
 //! # What a role sees
 //!
