@@ -9,6 +9,13 @@
 //! | [`macro@KeyPart`] | lets a type be part of a key | `advisory_runtime::KeyPart` |
 //! | [`lock_key!`] | computes a key | `advisory_runtime::lock_key` |
 //! | [`macro@Claim`] | lets workers claim the rows of a table | `advisory_runtime::claim::Claim` |
+//!
+//! ```ignore
+//! use advisory_runtime::advisory_lock;
+//!
+//! #[advisory_lock(key = "<tenant_id>:<date>")]
+//! async fn book(conn: &mut AsyncPgConnection, tenant_id: Uuid, date: NaiveDate) -> QueryResult<usize> { /* … */ }
+//! ```
 #![forbid(unsafe_code)]
 
 mod args;

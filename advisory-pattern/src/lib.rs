@@ -7,6 +7,13 @@
 //! The macro, the program and the command must agree on what a key is, so all of them use this crate. It depends on neither Diesel nor
 //! SQL. The pipeline: [`parse`] a literal to a [`Pattern`]; give each placeholder a [`Shape`]; take the pattern's [`Language`];
 //! look for an [`overlap`], a [`witness`] or an [`ambiguity`]. [`escape`] and [`Derivation`] render and number a key.
+//!
+//! ```
+//! use advisory_pattern::Derivation;
+//!
+//! // The number that the command prints for this key, and that `pg_advisory_xact_lock` gets.
+//! assert_eq!(Derivation::default().key("booking:42"), -4_773_314_698_564_639_978);
+//! ```
 #![forbid(unsafe_code)]
 
 mod collision;

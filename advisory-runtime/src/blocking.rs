@@ -6,6 +6,19 @@
 //! panic unwinds through the call.
 //!
 //! [`claim`] has the steps of [`crate::claim`].
+//!
+//! ```
+//! # #[cfg(feature = "postgres")]
+//! # mod booking {
+//! use advisory_runtime::advisory_lock;
+//! use diesel::{PgConnection, QueryResult, RunQueryDsl};
+//!
+//! #[advisory_lock(key = "<room>:<day>")]
+//! fn book(conn: &mut PgConnection, room: i64, day: &str) -> QueryResult<usize> {
+//!     diesel::sql_query("INSERT INTO booking …").execute(conn)
+//! }
+//! # }
+//! ```
 
 pub mod claim;
 #[cfg(feature = "diesel-async")]

@@ -5,6 +5,13 @@
 )]
 #![doc = "The pages are part of the documentation alone: a program that uses this crate does not compile them."]
 
+/// Defines the labels of links to files of the repository, at the tag of this version.
+macro_rules! repository {
+    ($($file:literal)*) => { concat!($(
+        "[repository:", $file, "]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/v", env!("CARGO_PKG_VERSION"), "/", $file, "\n",
+    )*) };
+}
+
 /// Declares each page beside its file, in reading order. `links.md` defines what the labels of its links mean here. The
 /// examples are tests only with the features that they use.
 macro_rules! pages {
@@ -23,6 +30,16 @@ macro_rules! pages {
                 )
             ),
             doc = include_str!("../docs/links.md"),
+            doc = repository!(
+                "docs/alerts.md"
+                "docs/alerts.yml"
+                "docs/benchmarks.md"
+                "docs/dashboard.json"
+                "docs/stuck-locks.md"
+                "examples/account_cleanup.rs"
+                "examples/guarded_table.rs"
+                "examples/shards.rs"
+            ),
             doc = include_str!(concat!("../docs/", $file, ".md"))
         )]
         pub mod $page {}

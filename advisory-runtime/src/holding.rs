@@ -86,6 +86,21 @@ pub struct Shared<L>(PhantomData<L>, std::convert::Infallible);
 ///
 /// `#[derive(LockKey)]` implements it. A type with a [`LockKey`] by hand implements it with `type Lock = Self`. Numbers do not: a
 /// witness of "some number" would not say which one is held.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::{DeclaredLock, Holding, LockKey};
+///
+/// #[derive(LockKey)]
+/// #[lock_key("slot:<room>")]
+/// struct SlotLock {
+///     room: i64,
+/// }
+///
+/// /// Takes the witness of any declared lock.
+/// fn write<L: DeclaredLock>(_witness: Holding<'_, L>) { /* … */ }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a declared lock, so there is no `Holding` of it",
     label = "expected a type with `#[derive(LockKey)]`",

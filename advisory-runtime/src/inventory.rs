@@ -71,6 +71,15 @@ impl std::error::Error for InventoryError {
 /// # Errors
 ///
 /// [`InventoryError::Unreadable`], for example if the file was deleted; [`InventoryError::Record`].
+///
+/// # Examples
+///
+/// ```
+/// for site in advisory_runtime::inventory::sites()? {
+///     println!("{}::{} takes {:?}", site.module, site.function, site.written);
+/// }
+/// # Ok::<(), advisory_runtime::inventory::InventoryError>(())
+/// ```
 pub fn sites() -> Result<Vec<Site>, InventoryError> {
     Site::find_all(&program()?).map_err(InventoryError::Record)
 }
@@ -80,6 +89,15 @@ pub fn sites() -> Result<Vec<Site>, InventoryError> {
 /// # Errors
 ///
 /// Those of [`sites`].
+///
+/// # Examples
+///
+/// ```
+/// for claim in advisory_runtime::inventory::claims()? {
+///     println!("{}::{} claims rows of {}", claim.module, claim.row, claim.table);
+/// }
+/// # Ok::<(), advisory_runtime::inventory::InventoryError>(())
+/// ```
 pub fn claims() -> Result<Vec<ClaimSite>, InventoryError> {
     ClaimSite::find_all(&program()?).map_err(InventoryError::Record)
 }
@@ -94,6 +112,15 @@ fn program() -> Result<Vec<u8>, InventoryError> {
 /// # Errors
 ///
 /// Those of [`sites`]; [`InventoryError::Collisions`] with every two keys, and two of their sites.
+///
+/// # Examples
+///
+/// ```
+/// match advisory_runtime::inventory::check() {
+///     Ok(sites) => println!("{sites} lock sites, and no collision"),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 pub fn check() -> Result<usize, InventoryError> {
     compare(&sites()?)
 }
@@ -125,6 +152,18 @@ fn compare(sites: &[Site]) -> Result<usize, InventoryError> {
 ///
 /// If two locks can collide, if the program's own file cannot be read, and if it has no lock site: then the test is in the wrong
 /// program.
+///
+/// # Examples
+///
+/// ```no_run
+/// use my_application as _;
+///
+/// #[test]
+/// fn no_two_locks_can_collide() {
+///     advisory_runtime::inventory::assert_no_collisions();
+/// }
+/// # mod my_application {}
+/// ```
 #[expect(clippy::panic, reason = "an assertion of a user's test")]
 pub fn assert_no_collisions() {
     match check() {

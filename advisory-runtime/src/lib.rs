@@ -77,6 +77,11 @@
 )]
 #![forbid(unsafe_code)]
 
+// Before the modules that use its macros.
+#[macro_use]
+#[allow(unused_macros, reason = "the modules that use them need features")]
+mod example_setup;
+
 #[cfg(feature = "postgres")]
 pub mod blocking;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]

@@ -69,6 +69,19 @@ const NAME: &str = "diesel_migrations";
 /// # Cancel safety
 ///
 /// As [`Migrator::run`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::migrations;
+/// use diesel_migrations::EmbeddedMigrations;
+///
+/// async fn start(url: &str, embedded: EmbeddedMigrations) -> Result<(), migrations::Error> {
+///     let report = migrations::run(url, embedded).await?;
+///     println!("{} applied", report.applied.len());
+///     Ok(())
+/// }
+/// ```
 #[cfg(feature = "diesel-async")]
 pub async fn run<S>(url: &str, migrations: S) -> Result<Report, Error>
 where

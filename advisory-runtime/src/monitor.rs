@@ -21,8 +21,9 @@
 //! # }
 //! ```
 //!
-//! `cargo advisory locks` shows the same on a terminal, and `docs/stuck-locks.md` in the repository says how to end a lock that is
-//! stuck.
+//! `cargo advisory locks` shows the same on a terminal, and [stuck locks] says how to end one.
+//!
+#![doc = concat!("[stuck locks]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/v", env!("CARGO_PKG_VERSION"), "/docs/stuck-locks.md")]
 //!
 //! # What a role sees
 //!
@@ -123,6 +124,16 @@ pub(crate) use leases::named;
 /// # Examples
 ///
 /// See [the module](self).
+///
+/// ```no_run
+#[doc = example_of_monitor!()]
+/// let locks = monitor::locks(conn, &Names::of_program()?).await?;
+/// for lock in locks.locks.iter().filter(|lock| !lock.waiters.is_empty()) {
+///     println!("{:?}: {} wait", lock.key, lock.waiters.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[cfg(feature = "diesel-async")]
 pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
     read(conn.pg(), names).await
@@ -191,6 +202,18 @@ pub async fn cancel<C: crate::Connection>(
 /// # Examples
 ///
 /// See [`cancel`].
+///
+/// ```no_run
+#[doc = example_of_monitor!()]
+/// let seen = monitor::locks(conn, &Names::none()).await?;
+/// if let Some(backend) = seen.backend(19_914)
+///     && let Signal::Refused { .. } = monitor::terminate(conn, backend).await?
+/// {
+///     println!("this role may not");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[cfg(feature = "diesel-async")]
 pub async fn terminate<C: crate::Connection>(
     conn: &mut C,

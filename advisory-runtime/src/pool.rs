@@ -12,6 +12,24 @@ use std::time::Duration;
 ///
 /// `pool = <expression>` in the attribute takes one, or a reference or an `Arc` of one. For another kind of pool, implement this trait
 /// on a type of your own around it; [`connection`](Self::connection) is enough for a lock.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Pool, PoolError};
+/// use diesel_async::{AsyncConnection, AsyncPgConnection};
+///
+/// /// Opens a connection for each call.
+/// struct Direct(String);
+///
+/// impl Pool for Direct {
+///     type Connection<'p> = AsyncPgConnection;
+///
+///     async fn connection(&self) -> Result<AsyncPgConnection, PoolError> {
+///         AsyncPgConnection::establish(&self.0).await.map_err(PoolError::new)
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pool of `AsyncPgConnection`",
     label = "expected a pool of bb8 or deadpool, or `impl advisory_runtime::Pool`",

@@ -30,12 +30,30 @@ pub enum Shown {
 static SHOWN: AtomicU8 = AtomicU8::new(1);
 
 /// Sets what the locks of this process show from now on; the default is the key pattern.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::monitor::{self, Shown};
+///
+/// // In development, where keys are not personal data.
+/// monitor::show(Shown::Key);
+/// assert_eq!(monitor::shown(), Shown::Key);
+/// ```
 pub fn show(shown: Shown) {
     rendered::keep(shown == Shown::Key);
     SHOWN.store(shown as u8, Ordering::Relaxed);
 }
 
 /// Returns what they show now.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::monitor::{self, Shown};
+///
+/// assert_eq!(monitor::shown(), Shown::Pattern);
+/// ```
 #[must_use]
 pub fn shown() -> Shown {
     let all = [Shown::Nothing, Shown::Pattern, Shown::Key];

@@ -4,6 +4,18 @@
 //! lock that guards a single transaction use [`xact`](crate::xact), which releases the lock with the commit.
 //!
 //! `#[advisory_lock(…, scope = "session")]` expands to the same calls.
+//!
+//! ```no_run
+//! use advisory_runtime::{Error, Request, session};
+//! use diesel_async::AsyncPgConnection;
+//!
+//! async fn rebuild(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+//!     let mut guard = session::acquire(conn, Request::new(42)).await?;
+//!     let result = in_steps(guard.conn()).await; // each step commits by itself
+//!     guard.finish(result).await
+//! }
+//! # async fn in_steps(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
+//! ```
 
 use crate::{Connection, Error, LockGuard, OwnedLockError, OwnedLockGuard, Request, lock};
 

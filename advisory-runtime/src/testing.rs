@@ -5,6 +5,15 @@
 //!
 //! A function under a lease can run without a database, on [`Leases::in_memory`](crate::lease::Leases::in_memory). The guide's page
 //! on [testing](crate::guide::testing) has the rest: test transactions, mocks, and the assertions that every program should have.
+//!
+//! ```no_run
+//! use advisory_runtime::testing::Observer;
+//! use diesel_async::AsyncPgConnection;
+//!
+//! async fn nobody_holds_the_lock(conn: AsyncPgConnection) {
+//!     assert!(!Observer::new(conn).is_held(42).await);
+//! }
+//! ```
 
 mod calls;
 mod errors;

@@ -5,6 +5,18 @@
 //!
 //! `#[advisory_lock(…, scope = "xact")]` expands to the same calls. They are two instead of one with a closure, because the
 //! future of a generic function that takes an async closure is not `Send`.
+//!
+//! ```no_run
+//! use advisory_runtime::{Error, Request, xact};
+//! use diesel_async::AsyncPgConnection;
+//!
+//! async fn book(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+//!     let mut guard = xact::begin(conn, Request::new(42)).await?;
+//!     let result = insert(guard.conn()).await;
+//!     guard.finish(result).await // commits `Ok`, rolls back `Err`
+//! }
+//! # async fn insert(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
+//! ```
 
 use crate::{Connection, Error, LockGuard, LockInfo, Request, lock};
 

@@ -35,7 +35,10 @@ impl Arguments {
         }
         let inventory = Inventory::read(&files)?;
         let findings = collisions::within(&inventory)?;
-        let text = finding::write(&findings, &inventory.summary(), self.format);
+        let text = match self.format {
+            Format::Text => finding::text(&findings, &inventory.summary()),
+            Format::Json => finding::json(&findings),
+        };
         if self.format == Format::Json || self.output.is_file() {
             self.output.write(&text)?;
         } else if !self.selection.is_quiet() || !findings.is_empty() {

@@ -9,12 +9,13 @@ pub(crate) mod registry;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use crate::cli::{CODES, Format, Output};
+use crate::cli::{CODES, Output};
 use crate::failure::Failure;
-use crate::finding::ADVICE;
+use crate::finding::{github, sarif};
 use crate::selection::Artifacts;
+use crate::source_root::SourceRoot;
 use crate::{finding, json};
 
 /// Fails if locks can collide, or differ from a document, a release or a database
@@ -24,7 +25,7 @@ use crate::{finding, json};
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
-    /// The output format
+    /// The output format; `sarif` and `github` place each finding at its line
     #[arg(long, default_value = "text")]
     format: Format,
     #[command(flatten)]
@@ -55,6 +56,16 @@ pub(crate) struct Arguments {
     artifacts: Artifacts,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    /// SARIF 2.1.0, which code hosts and editors read
+    Sarif,
+    /// Workflow commands of GitHub Actions, which become annotations of a pull request
+    Github,
+}
+
 impl Arguments {
     /// Returns whether nothing was found but advice.
     pub(crate) fn run(&self) -> Result<bool, Failure> {
@@ -76,9 +87,15 @@ impl Arguments {
             findings.extend(guards::find(&inventory, address)?);
             findings.extend(advice::find(&inventory, address, &self.locks_to_keep()?)?);
         }
-        let text = finding::write(&findings, &inventory.summary(), self.format);
+        let source_root = || SourceRoot::find(self.artifacts.manifest_path());
+        let text = match self.format {
+            Format::Text => finding::text(&findings, &inventory.summary()),
+            Format::Json => finding::json(&findings),
+            Format::Sarif => sarif::write(&findings, &source_root()),
+            Format::Github => github::write(&findings, &inventory.summary(), &source_root()),
+        };
         self.output.write(&text)?;
-        Ok(findings.iter().all(|finding| finding.kind == ADVICE))
+        Ok(finding::is_ok(&findings))
     }
 
     /// The locks of `--keep-lock`, each with its reason.

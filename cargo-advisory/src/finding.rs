@@ -1,4 +1,7 @@
-//! A finding of a check, written like rustc's messages or as JSON.
+//! A finding of a check, written like rustc's messages or as JSON; below it, the forms that code hosts show at the lines of a change.
+
+pub(crate) mod github;
+pub(crate) mod sarif;
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,10 +9,10 @@ use std::path::Path;
 use advisory_pattern::{ClaimRecord, Record};
 use serde_json::{Value, json};
 
-use crate::cli::Format;
 use crate::inventory::{claim_line, claim_path, file_line, path};
 use crate::json;
-use crate::screen::{BOLD, ERROR, FRAME, KEY, printable};
+use crate::screen::{BOLD, ERROR, FRAME, KEY, plural, printable};
+use crate::source_root::{Located, SourceLine, SourceRoot};
 
 /// The kind of a finding that is not a mistake.
 pub(crate) const ADVICE: &str = "advice";
@@ -24,10 +27,34 @@ pub(crate) struct Finding {
     pub(crate) help: String,
 }
 
+impl Finding {
+    /// All that it says, for a viewer that has one text for each finding.
+    fn in_lines(&self) -> String {
+        let mut lines = vec![self.message.clone()];
+        let places = self.places.iter();
+        lines.extend(places.map(|place| format!("--> {}", place.text)));
+        lines.extend(self.notes.iter().cloned());
+        lines.push(format!("help: {}", self.help));
+        printable(&lines.join("\n"))
+    }
+
+    /// The line to show it at: that of the first place below the root, else the manifest's first, because a code host shows nothing
+    /// without a line. With it, the index of the place.
+    fn first_line(&self, root: &SourceRoot) -> (Located, Option<usize>) {
+        let places = self.places.iter().enumerate();
+        let mut located =
+            places.filter_map(|(at, place)| Some((root.locate(&place.line)?, Some(at))));
+        located.next().unwrap_or_else(|| (root.manifest(), None))
+    }
+}
+
 /// The place of a mistake.
 pub(crate) struct Place {
     pub(crate) text: String,
     site: Option<Value>,
+    /// The site's or claim's path in Rust; empty for a line of a document.
+    path: String,
+    line: SourceLine,
 }
 
 impl Place {
@@ -51,6 +78,8 @@ impl Place {
         Self {
             text,
             site: Some(json::site(site)),
+            path: path(site),
+            line: SourceLine::of_record(&site.krate, &site.file, site.line, from),
         }
     }
 
@@ -60,10 +89,13 @@ impl Place {
             at if at.is_empty() => claim.krate.clone(),
             at => format!("{}: {at}", claim.krate),
         };
+        let line = SourceLine::of_record(&claim.krate, &claim.file, claim.line, from);
         let from = from.map_or_else(String::new, |from| format!(" in `{}`", from.display()));
         Self {
             text: format!("{at} (struct `{}`){from}", claim_path(claim)),
             site: None,
+            path: claim_path(claim),
+            line,
         }
     }
 
@@ -72,32 +104,52 @@ impl Place {
         Self {
             text: format!("{}:{line}", file.display()),
             site: None,
+            path: String::new(),
+            line: SourceLine::Document {
+                file: file.to_owned(),
+                line,
+            },
         }
     }
 }
 
-/// Writes all findings; `summary` describes what was checked.
-pub(crate) fn write(findings: &[Finding], summary: &str, format: Format) -> String {
-    if format == Format::Json {
-        let findings: Vec<Value> = findings.iter().map(to_json).collect();
-        return json::pretty(&json!({ "version": json::VERSION, "findings": findings }));
-    }
+/// Writes all findings as JSON.
+pub(crate) fn json(findings: &[Finding]) -> String {
+    let findings: Vec<Value> = findings.iter().map(to_json).collect();
+    json::pretty(&json!({ "version": json::VERSION, "findings": findings }))
+}
+
+/// Writes all findings for a terminal; `summary` describes what was checked.
+pub(crate) fn text(findings: &[Finding], summary: &str) -> String {
     let mut text = String::new();
     for finding in findings {
         write_text(&mut text, finding);
     }
-    let summary = printable(summary);
-    let mistakes = findings.iter().filter(|found| found.kind != ADVICE);
+    let style = if is_ok(findings) { KEY } else { ERROR };
+    let verdict = if is_ok(findings) { "ok" } else { "error" };
+    let count = count(findings);
     // Writing to a `String` cannot fail.
-    let _ = match mistakes.count() {
-        0 if !findings.is_empty() => {
-            writeln!(text, "{KEY}ok{KEY:#}: nothing found but advice; {summary}")
-        }
-        0 => writeln!(text, "{KEY}ok{KEY:#}: nothing found; {summary}"),
-        1 => writeln!(text, "{ERROR}error{ERROR:#}: 1 finding; {summary}"),
-        count => writeln!(text, "{ERROR}error{ERROR:#}: {count} findings; {summary}"),
-    };
+    let _ = writeln!(
+        text,
+        "{style}{verdict}{style:#}: {count}; {}",
+        printable(summary)
+    );
     text
+}
+
+/// Whether nothing was found but advice.
+pub(crate) fn is_ok(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.kind == ADVICE)
+}
+
+/// `2 findings`, without advice.
+fn count(findings: &[Finding]) -> String {
+    let mistakes = findings.iter().filter(|found| found.kind != ADVICE);
+    match mistakes.count() {
+        0 if !findings.is_empty() => "nothing found but advice".to_owned(),
+        0 => "nothing found".to_owned(),
+        count => plural(count, "finding"),
+    }
 }
 
 fn write_text(text: &mut String, finding: &Finding) {

@@ -131,6 +131,14 @@ impl Artifacts {
         Inventory::read(&self.artifact)
     }
 
+    /// The manifest that the selection names, if it names one.
+    pub(crate) fn manifest_path(&self) -> Option<&str> {
+        let flags = self.selection.0.iter();
+        flags
+            .rev()
+            .find_map(|flag| flag.strip_prefix("--manifest-path="))
+    }
+
     /// Reads the same for an answer that depends on the lock sites: each artifact that is named must have some.
     pub(crate) fn inventory_to_check(&self) -> Result<Inventory, Failure> {
         if self.artifact.is_empty() {

@@ -42,6 +42,18 @@ pub struct SiteCollision<'a> {
 ///
 /// # Errors
 /// The first site whose keys this version cannot read.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_pattern::{Record, site_collisions};
+///
+/// let program = std::fs::read("target/release/shop")?;
+/// for pair in site_collisions(&Record::find_all(&program)?)? {
+///     println!("{}: {} and {}", pair.headline, pair.here.function, pair.there.function);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn site_collisions(sites: &[Record]) -> Result<Vec<SiteCollision<'_>>, RecordError> {
     let groups = groups(sites)?;
     let all = || groups.iter().filter_map(|group| group.locks.first());

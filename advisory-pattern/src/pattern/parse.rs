@@ -24,6 +24,17 @@ pub const MAX_BYTES: usize = 512;
 ///
 /// # Errors
 /// Every mistake in the text, in the order of the text; at least one.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::parse;
+///
+/// let pattern = parse("booking:<tenant_id>:<req.day>")?;
+/// assert_eq!(pattern.placeholders().count(), 2);
+/// assert!(parse("booking:<").is_err());
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 pub fn parse(text: &str) -> Result<Pattern, Vec<PatternError>> {
     let mut reader = Reader {
         text,

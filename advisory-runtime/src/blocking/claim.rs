@@ -60,6 +60,18 @@ pub use run::{renew_while, run};
 /// # Errors
 ///
 /// As [`crate::claim::next`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// if let Some(job) = claim::next::<Job, _>(conn, "worker-7")? {
+///     println!("job {}", job.id);
+///     claim::complete(conn, &job)?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn next<T: Claim, C: Connection>(
     conn: &mut C,
     worker: &str,
@@ -76,6 +88,18 @@ pub fn next<T: Claim, C: Connection>(
 /// # Errors
 ///
 /// As [`crate::claim::next_batch`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// for job in claim::next_batch::<Job, _>(conn, "worker-7", 20)? {
+///     println!("job {}", job.id);
+///     claim::complete(conn, &job)?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn next_batch<T: Claim, C: Connection>(
     conn: &mut C,
     worker: &str,
@@ -93,6 +117,16 @@ pub fn next_batch<T: Claim, C: Connection>(
 /// # Errors
 ///
 /// As [`crate::claim::next_where`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// let mail = claim::next_where::<Job, _>(conn, "worker-7", jobs::kind.eq_any(["mail", "sms"]))?;
+/// # let _ = mail;
+/// # Ok(())
+/// # }
+/// ```
 #[allow(
     clippy::needless_pass_by_value,
     reason = "the async function of this name takes it so"
@@ -118,6 +152,16 @@ pub fn next_where<T: Claim, C: Connection>(
 /// # Errors
 ///
 /// As [`crate::claim::next_batch_where`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// let mails = claim::next_batch_where::<Job, _>(conn, "worker-7", 20, jobs::kind.eq("mail"))?;
+/// # let _ = mails;
+/// # Ok(())
+/// # }
+/// ```
 #[allow(
     clippy::needless_pass_by_value,
     reason = "the async function of this name takes it so"
@@ -144,6 +188,16 @@ pub fn next_batch_where<T: Claim, C: Connection>(
 /// # Errors
 ///
 /// As [`crate::claim::next_with`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// let job = claim::next_with::<Job, _, _>(conn, "worker-7", jobs::status.eq("running"))?;
+/// # let _ = job;
+/// # Ok(())
+/// # }
+/// ```
 pub fn next_with<T, C, S>(
     conn: &mut C,
     worker: &str,
@@ -171,6 +225,17 @@ where
 /// # Errors
 ///
 /// As [`crate::claim::next_batch_with`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// let running = jobs::status.eq("running");
+/// let some = claim::next_batch_with::<Job, _, _>(conn, "worker-7", 20, running)?;
+/// # let _ = some;
+/// # Ok(())
+/// # }
+/// ```
 pub fn next_batch_with<T, C, S>(
     conn: &mut C,
     worker: &str,
@@ -199,6 +264,18 @@ where
 /// # Errors
 ///
 /// As [`crate::claim::by_key`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// let Some(job) = claim::by_key::<Job, _>(conn, "import of Tuesday", 42)? else {
+///     return Ok(()); // somebody else has it, or it is done
+/// };
+/// # let _ = job;
+/// # Ok(())
+/// # }
+/// ```
 pub fn by_key<T: Claim, C: Connection>(
     conn: &mut C,
     worker: &str,
@@ -218,6 +295,18 @@ pub fn by_key<T: Claim, C: Connection>(
 /// # Errors
 ///
 /// As [`crate::claim::renew`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// for part in 0..10 {
+///     println!("job {}: part {part}", job.id);
+///     claim::renew(conn, job)?; // an error if another worker has the row by now
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     block_on(renew_or_lose(conn.pg(), job))
 }
@@ -231,6 +320,18 @@ pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<
 /// # Errors
 ///
 /// As [`crate::claim::complete`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// conn.transaction(|conn| {
+///     // … the job's results …
+///     claim::complete(conn, job)
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn complete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     block_on(finish(conn.pg(), job, How::Complete, None))
 }
@@ -244,6 +345,15 @@ pub fn complete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Resu
 /// # Errors
 ///
 /// As [`crate::claim::complete_with`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// claim::complete_with(conn, job, jobs::status.eq("sent"))?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn complete_with<T, C, S>(conn: &mut C, job: &Claimed<T>, changes: S) -> Result<(), Error>
 where
     T: KeepsCompleted,
@@ -263,6 +373,15 @@ where
 /// # Errors
 ///
 /// As [`crate::claim::fail`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// claim::fail(conn, job, "the address does not exist")?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn fail<T: Fails, C: Connection>(
     conn: &mut C,
     job: &Claimed<T>,
@@ -280,6 +399,16 @@ pub fn fail<T: Fails, C: Connection>(
 /// # Errors
 ///
 /// As [`crate::claim::retry`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// // After the pause that `#[claim(backoff = …)]` says; `Some(time)` says it here.
+/// claim::retry(conn, job, "the mail server does not answer", None)?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn retry<T: Retries, C: Connection>(
     conn: &mut C,
     job: &Claimed<T>,
@@ -299,6 +428,15 @@ pub fn retry<T: Retries, C: Connection>(
 /// # Errors
 ///
 /// As [`crate::claim::delete`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// claim::delete(conn, job)?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     block_on(finish(conn.pg(), job, How::Delete, None))
 }
@@ -312,6 +450,15 @@ pub fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result
 /// # Errors
 ///
 /// As [`crate::claim::release`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// claim::release(conn, job)?; // not now: this worker stops
+/// # Ok(())
+/// # }
+/// ```
 pub fn release<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     block_on(finish(conn.pg(), job, How::Release, None))
 }
@@ -321,6 +468,16 @@ pub fn release<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Resul
 /// # Errors
 ///
 /// [`Error::Database`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_claims!()]
+/// let Counts { available, failed, .. } = claim::counts::<Job, _>(conn)?;
+/// println!("{available} wait, {failed} have failed");
+/// # Ok(())
+/// # }
+/// ```
 pub fn counts<T: Claim, C: Connection>(conn: &mut C) -> Result<Counts, Error> {
     block_on(counts_on::<T, _>(conn.pg()))
 }

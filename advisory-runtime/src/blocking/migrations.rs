@@ -1,4 +1,14 @@
 //! Diesel's migrations, run by one process at a time, with blocking Diesel; as [`crate::migrations`].
+//!
+//! ```no_run
+//! use advisory_runtime::{blocking, migrations};
+//! use diesel_migrations::EmbeddedMigrations;
+//!
+//! fn start(url: &str, embedded: EmbeddedMigrations) -> Result<(), migrations::Error> {
+//!     blocking::migrations::run(url, embedded)?;
+//!     Ok(())
+//! }
+//! ```
 
 use crate::driver::block_on;
 use crate::lock;
@@ -53,6 +63,20 @@ pub fn run(url: &str, migrations: impl Into<Migrator>) -> Result<Report, Error> 
 /// # Errors
 ///
 /// As [`Migrator::run`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::blocking::migrations;
+/// use diesel::PgConnection;
+/// use diesel_migrations::FileBasedMigrations;
+///
+/// fn set_up(conn: &mut PgConnection) -> Result<(), Box<dyn std::error::Error>> {
+///     let report = migrations::run_on(conn, FileBasedMigrations::find_migrations_directory()?)?;
+///     println!("{} applied", report.applied.len());
+///     Ok(())
+/// }
+/// ```
 pub fn run_on(conn: &mut PgConnection, migrations: impl Into<Migrator>) -> Result<Report, Error> {
     let (report, _) = block_on(migrate(conn, migrations.into()))?;
     Ok(report)

@@ -1,4 +1,14 @@
 //! The live locks by name, on blocking connections; as [`crate::monitor`].
+//!
+//! ```no_run
+//! use advisory_runtime::{Error, blocking::monitor, monitor::Names};
+//! use diesel::PgConnection;
+//!
+//! fn waiters(conn: &mut PgConnection) -> Result<usize, Error> {
+//!     let locks = monitor::locks(conn, &Names::none())?.locks;
+//!     Ok(locks.iter().map(|lock| lock.waiters.len()).sum())
+//! }
+//! ```
 
 use super::Connection;
 use crate::Error;
@@ -12,6 +22,17 @@ use crate::monitor::{self, Backend, Claims, LockHolder, Locks, Names, Refused, S
 /// # Errors
 ///
 /// [`Error::Database`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_monitor!()]
+/// for lock in monitor::locks(conn, &Names::of_program()?)?.locks {
+///     println!("{:?}: {} hold it, {} wait", lock.key, lock.holders.len(), lock.waiters.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn locks<C: Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
     block_on(monitor::read(conn.pg(), names))
 }
@@ -21,6 +42,18 @@ pub fn locks<C: Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error>
 /// # Errors
 ///
 /// [`lease::Error::Database`](crate::lease::Error::Database).
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_monitor!()]
+/// let table = advisory_runtime::lease::Table::new();
+/// for lease in monitor::leases(conn, &table, &Names::of_program()?)? {
+///     println!("{} until {:?}", lease.row.holder, lease.row.expires_at);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[cfg(feature = "diesel-async")]
 pub fn leases<C: Connection>(
     conn: &mut C,
@@ -35,6 +68,17 @@ pub fn leases<C: Connection>(
 /// # Errors
 ///
 /// [`claim::Error::Database`](crate::claim::Error::Database).
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{blocking::monitor, claim::Claim};
+/// use diesel::PgConnection;
+///
+/// fn backlog<Job: Claim>(conn: &mut PgConnection) -> Result<u64, advisory_runtime::claim::Error> {
+///     Ok(monitor::claims::<Job, _>(conn)?.available)
+/// }
+/// ```
 pub fn claims<T: crate::claim::Claim, C: Connection>(
     conn: &mut C,
 ) -> Result<Claims, crate::claim::Error> {
@@ -68,6 +112,20 @@ pub fn holders<C: Connection, E: Refused>(conn: &mut C, error: &E) -> Result<Vec
 /// # Errors
 ///
 /// [`Error::Database`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_monitor!()]
+/// let seen = monitor::locks(conn, &Names::none())?;
+/// if let Some(backend) = seen.backend(19_914)
+///     && let Signal::Refused { .. } = monitor::cancel(conn, backend)?
+/// {
+///     println!("this role may not");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
     block_on(monitor::cancel_on(conn.pg(), backend))
 }
@@ -77,6 +135,20 @@ pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, 
 /// # Errors
 ///
 /// [`Error::Database`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_blocking_monitor!()]
+/// let seen = monitor::locks(conn, &Names::none())?;
+/// if let Some(backend) = seen.backend(19_914)
+///     && let Signal::Refused { .. } = monitor::terminate(conn, backend)?
+/// {
+///     println!("this role may not");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub fn terminate<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
     block_on(monitor::terminate_on(conn.pg(), backend))
 }

@@ -1,4 +1,16 @@
 //! Session-level locks on blocking connections; as [`crate::session`].
+//!
+//! ```no_run
+//! use advisory_runtime::{Error, Request, blocking::session};
+//! use diesel::PgConnection;
+//!
+//! fn rebuild(conn: &mut PgConnection) -> Result<(), Error> {
+//!     let mut guard = session::acquire(conn, Request::new(42))?;
+//!     let result = in_steps(guard.conn()); // each step commits by itself
+//!     guard.finish(result)
+//! }
+//! # fn in_steps(_: &mut PgConnection) -> Result<(), Error> { Ok(()) }
+//! ```
 
 use super::{Connection, LockGuard, OwnedLockGuard, Pool};
 use crate::driver::block_on;
@@ -120,6 +132,18 @@ pub fn acquire_from<P: Pool + ?Sized>(
 /// # Errors
 ///
 /// As [`crate::session::verify`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Error, blocking::session};
+/// use diesel::PgConnection;
+///
+/// /// At the start of a program that takes session-level locks through a pooler.
+/// fn check([first, second]: &mut [PgConnection; 2]) -> Result<(), Error> {
+///     session::verify(first, second)
+/// }
+/// ```
 pub fn verify<C: Connection>(first: &mut C, second: &mut C) -> Result<(), Error> {
     block_on(lock::verify(first.pg(), second.pg()))
 }

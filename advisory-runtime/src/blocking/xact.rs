@@ -1,4 +1,16 @@
 //! Transaction-level locks on blocking connections; as [`crate::xact`].
+//!
+//! ```no_run
+//! use advisory_runtime::{Error, Request, blocking::xact};
+//! use diesel::PgConnection;
+//!
+//! fn book(conn: &mut PgConnection) -> Result<(), Error> {
+//!     let mut guard = xact::begin(conn, Request::new(42))?;
+//!     let result = insert(guard.conn());
+//!     guard.finish(result) // commits `Ok`, rolls back `Err`
+//! }
+//! # fn insert(_: &mut PgConnection) -> Result<(), Error> { Ok(()) }
+//! ```
 
 use super::{Connection, LockGuard, LockInfo};
 use crate::driver::block_on;
@@ -77,6 +89,23 @@ pub fn lock<C: Connection>(conn: &mut C, request: impl Into<Request>) -> Result<
 /// # Errors
 ///
 /// As [`crate::xact::try_lock`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Error, Request, blocking::xact};
+/// use diesel::{Connection, PgConnection};
+///
+/// fn book(conn: &mut PgConnection) -> Result<bool, Error> {
+///     conn.transaction(|conn| {
+///         if !xact::try_lock(conn, Request::new(42))? {
+///             return Ok(false); // somebody else is booking
+///         }
+///         // … the work, under the lock until the commit …
+///         Ok(true)
+///     })
+/// }
+/// ```
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn try_lock<C: Connection>(conn: &mut C, request: impl Into<Request>) -> Result<bool, Error> {
     let request = request.into().with_origin();

@@ -15,6 +15,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A claimed row. It dereferences to the row. If it is dropped, the claim expires.
+///
+/// # Examples
+///
+/// ```
+#[doc = example_of_jobs!()]
+/// use std::time::Instant;
+///
+/// /// Whether there is time for another part of the work.
+/// fn has_time(job: &Claimed<Job>) -> bool {
+///     // The row's own fields are at hand too: `job.id`.
+///     job.deadline() > Instant::now()
+/// }
+/// ```
 #[must_use = "an unfinished claim keeps its row from others until it expires"]
 pub struct Claimed<T>(Arc<Shared<T>>);
 

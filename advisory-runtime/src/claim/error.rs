@@ -8,6 +8,16 @@ use std::fmt;
 ///
 /// An error type of yours receives it through `From<advisory_runtime::claim::Error>`. It converts into one of Diesel's, in which
 /// [`Error::find`] finds it again.
+///
+/// # Examples
+///
+/// ```
+#[doc = example_of_jobs!()]
+/// /// What a worker does after an error.
+/// fn is_fatal(error: &Error) -> bool {
+///     !matches!(error, Error::Lost { .. } | Error::Pool(_))
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -24,6 +24,15 @@ const LONGEST_NAME: usize = 63;
 /// ```sql
 /// CREATE INDEX IF NOT EXISTS "sync_jobs_claim_1a0252c5" ON "sync_jobs" ("priority" DESC) WHERE "completed_at" IS NULL;
 /// ```
+///
+/// Printed into a migration:
+///
+/// ```
+#[doc = example_of_jobs!()]
+/// for statement in advisory_runtime::claim::indexes::<Job>() {
+///     println!("{statement}");
+/// }
+/// ```
 #[must_use]
 pub fn indexes<T: Claim>() -> Vec<String> {
     let definitions = sql::index::<T>()

@@ -45,6 +45,23 @@ use tokio::task::JoinSet;
 /// # Cancel safety
 ///
 /// Cancel safe: the work is dropped, and the job is released in the background.
+///
+/// # Examples
+///
+/// ```no_run
+/// # #[cfg(feature = "bb8")]
+/// # mod jobs {
+/// # use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr};
+/// # use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
+/// async fn work<Job: Claim>(pool: &Pool<AsyncPgConnection>, job: &Claimed<Job>) -> Result<(), Error> {
+///     claim::run(pool, job, OnErr::Release, async {
+///         // … slow work outside of a transaction; its error releases the row …
+///         Ok::<_, Error>(())
+///     })
+///     .await
+/// }
+/// # }
+/// ```
 pub async fn run<T, P, R, E>(
     pool: &P,
     job: &Claimed<T>,

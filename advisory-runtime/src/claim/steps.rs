@@ -48,6 +48,18 @@ type Boxed<'f, R> = Pin<Box<dyn Future<Output = Result<R, Error>> + Send + 'f>>;
 /// # Cancel safety
 ///
 /// Not cancel safe: a row may stay claimed until the claim expires.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// if let Some(job) = claim::next::<Job, _>(conn, "worker-7").await? {
+///     println!("job {}", job.id);
+///     claim::complete(conn, &job).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub async fn next<T, C>(conn: &mut C, worker: &str) -> Result<Option<Claimed<T>>, Error>
 where
     T: Claim,
@@ -73,6 +85,18 @@ where
 /// # Cancel safety
 ///
 /// As [`next`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// for job in claim::next_batch::<Job, _>(conn, "worker-7", 20).await? {
+///     println!("job {}", job.id);
+///     claim::complete(conn, &job).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub async fn next_batch<T, C>(
     conn: &mut C,
     worker: &str,
@@ -151,6 +175,16 @@ where
 /// # Cancel safety
 ///
 /// As [`next`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// let mails = claim::next_batch_where::<Job, _>(conn, "worker-7", 20, jobs::kind.eq("mail")).await?;
+/// # let _ = mails;
+/// # Ok(())
+/// # }
+/// ```
 // As `fail`.
 pub fn next_batch_where<'f, T, C>(
     conn: &'f mut C,
@@ -187,6 +221,16 @@ where
 /// # Cancel safety
 ///
 /// As [`next`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// let job = claim::next_with::<Job, _, _>(conn, "worker-7", jobs::status.eq("running")).await?;
+/// # let _ = job;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn next_with<T, C, S>(
     conn: &mut C,
     worker: &str,
@@ -218,6 +262,17 @@ where
 /// # Cancel safety
 ///
 /// As [`next`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// let running = jobs::status.eq("running");
+/// let some = claim::next_batch_with::<Job, _, _>(conn, "worker-7", 20, running).await?;
+/// # let _ = some;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn next_batch_with<T, C, S>(
     conn: &mut C,
     worker: &str,
@@ -254,6 +309,18 @@ where
 /// # Cancel safety
 ///
 /// As [`next`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// let Some(job) = claim::by_key::<Job, _>(conn, "import of Tuesday", 42).await? else {
+///     return Ok(()); // somebody else has it, or it is done
+/// };
+/// # let _ = job;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn by_key<T, C>(
     conn: &mut C,
     worker: &str,
@@ -283,6 +350,18 @@ where
 /// # Cancel safety
 ///
 /// Cancel safe: the claim is renewed or not, and [`Claimed::deadline`] is the earlier of the two.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// for part in 0..10 {
+///     println!("job {}: part {part}", job.id);
+///     claim::renew(conn, job).await?; // an error if another worker has the row by now
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub async fn renew<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
 where
     T: Claim,
@@ -345,6 +424,15 @@ where
 /// # Cancel safety
 ///
 /// As [`complete`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// claim::complete_with(conn, job, jobs::status.eq("sent")).await?;
+/// # Ok(())
+/// # }
+/// ```
 // As `fail`.
 pub fn complete_with<'f, T, C, S>(conn: &'f mut C, job: &'f Claimed<T>, changes: S) -> Boxed<'f, ()>
 where
@@ -372,6 +460,15 @@ where
 /// # Cancel safety
 ///
 /// As [`complete`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// claim::fail(conn, job, "the address does not exist").await?;
+/// # Ok(())
+/// # }
+/// ```
 // An async fn, whose future has the types in its own, would report a missing column three times.
 pub fn fail<'f, T, C>(conn: &'f mut C, job: &'f Claimed<T>, message: &'f str) -> Boxed<'f, ()>
 where
@@ -400,6 +497,16 @@ where
 /// # Cancel safety
 ///
 /// As [`complete`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// // After the pause that `#[claim(backoff = …)]` says; `Some(time)` says it here.
+/// claim::retry(conn, job, "the mail server does not answer", None).await?;
+/// # Ok(())
+/// # }
+/// ```
 // As `fail`.
 pub fn retry<'f, T, C>(
     conn: &'f mut C,
@@ -429,6 +536,15 @@ where
 /// # Cancel safety
 ///
 /// As [`complete`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// claim::delete(conn, job).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn delete<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
 where
     T: Claim,
@@ -450,6 +566,15 @@ where
 /// # Cancel safety
 ///
 /// As [`complete`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// claim::release(conn, job).await?; // not now: this worker stops
+/// # Ok(())
+/// # }
+/// ```
 pub async fn release<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
 where
     T: Claim,
@@ -467,6 +592,16 @@ where
 /// # Cancel safety
 ///
 /// Cancel safe: it only reads.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// let Counts { available, failed, .. } = claim::counts::<Job, _>(conn).await?;
+/// println!("{available} wait, {failed} have failed");
+/// # Ok(())
+/// # }
+/// ```
 pub async fn counts<T: Claim, C: Connection>(conn: &mut C) -> Result<Counts, Error> {
     counts_on::<T, _>(conn.pg()).await
 }

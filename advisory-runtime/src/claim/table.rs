@@ -15,6 +15,18 @@ use std::time::Duration;
 /// A row of a table with lease columns. Derive it beside `Queryable` and `Selectable`: [`macro@super::Claim`].
 ///
 /// Implement it by hand only if the row is not a struct with the key's columns as fields.
+///
+/// # Examples
+///
+/// ```
+#[doc = example_of_jobs!()]
+/// use advisory_runtime::claim;
+///
+/// /// Works for the rows of every table.
+/// fn label<T: claim::Claim>(job: &Claimed<T>) -> String {
+///     format!("held by {} for {:?}", job.locked_by(), job.ttl())
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "rows of `{Self}` can't be claimed",
     label = "no `Claim`",

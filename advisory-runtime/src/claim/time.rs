@@ -12,6 +12,18 @@ use diesel::sql_types::{Nullable, Timestamp, Timestamptz};
 /// type `Timestamp` it is written in UTC, as claims do.
 ///
 /// Diesel's `now` is the time at which the transaction began.
+///
+/// # Examples
+///
+/// ```
+#[doc = example_of_jobs!()]
+/// use advisory_runtime::claim;
+/// use diesel::prelude::*;
+///
+/// // The jobs whose claim has not expired.
+/// let running = jobs::table.filter(jobs::locked_until.gt(claim::now()));
+/// # let _ = running.select(jobs::id);
+/// ```
 #[must_use]
 pub const fn now() -> Now {
     Now

@@ -29,6 +29,16 @@ static TLS: OnceLock<Box<dyn Fn(CancelToken) -> Job + Send + Sync>> = OnceLock::
 /// Makes every cancel request of this process with this TLS, where the connection that it belongs to asks for it (`sslmode`).
 ///
 /// The first call counts; `false` says that there was one before. Use the connector that you give to `tokio_postgres::connect`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use tokio_postgres::NoTls;
+///
+/// // A program whose connections need TLS gives the connector that they have.
+/// let is_first = advisory_runtime::cancel::use_tls(NoTls);
+/// assert!(is_first);
+/// ```
 pub fn use_tls<T>(tls: T) -> bool
 where
     T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,

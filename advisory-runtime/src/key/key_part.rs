@@ -31,6 +31,27 @@ use std::num::NonZero;
 /// Two different values must never render the same text. There is no implementation for floats (`0.1 + 0.2` is another
 /// key than `0.3`) and none for `Option` (`None` has no text that is not also a value's): write a whole number, or whether there is a
 /// value and the value, in `with(…)`.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::{KeyPart, KeyText, shape};
+///
+/// /// An account as `NL-0042`.
+/// struct Account {
+///     country: [char; 2],
+///     number: u16,
+/// }
+///
+/// impl KeyPart for Account {
+///     type Shape = shape::Text;
+///
+///     fn render(&self, text: &mut KeyText<'_>) {
+///         let [first, second] = self.country;
+///         text.push_str(&format!("{first}{second}-{:04}", self.number));
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be part of an advisory lock key",
     label = "a placeholder of the key pattern renders this value",

@@ -2,16 +2,47 @@
 //!
 //! The macro derives a placeholder's shape from the name of its type or from the pattern, and the collision check relies on it. A
 //! user's own `struct Uuid(String)` would break that, so the expansion requires [`Within`] of the value's real type.
+//!
+//! ```
+//! use advisory_runtime::{KeyPart, shape};
+//!
+//! // A date renders as a `Date`, whose texts collide with no `Uuid`; every shape is within `Text`.
+//! fn fits<T: KeyPart<Shape: shape::Within<shape::Text>>>() {}
+//! fits::<u64>();
+//! fits::<String>();
+//! ```
 
 use advisory_pattern::Shape as Language;
 
 /// A shape as a type. Sealed: patterns can only be checked with the shapes that `advisory-pattern` knows.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::{KeyPart, shape::Shape};
+///
+/// /// What the collision check knows of a type's texts.
+/// fn shape_of<T: KeyPart>(_: &T) -> String {
+///     format!("{:?}", <T::Shape as Shape>::LANGUAGE)
+/// }
+/// assert_eq!(shape_of(&42_i64), "Int");
+/// ```
 pub trait Shape: sealed::Sealed {
     /// The set of texts.
     const LANGUAGE: Language;
 }
 
 /// Every text of the shape `Self` is a text of the shape `S`.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::{KeyPart, shape};
+///
+/// /// Takes integers alone: each of their texts is one of `Int`.
+/// fn number<T: KeyPart<Shape: shape::Within<shape::Int>>>(_: T) {}
+/// number(42_u8);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "this value renders as `{Self}`, but the key pattern expects `{S}`",
     label = "the shape comes from the type's name or from the pattern",

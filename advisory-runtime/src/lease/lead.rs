@@ -38,6 +38,22 @@ use tokio::time::{Instant, sleep_until};
 /// # Examples
 ///
 /// See [leader election](crate::guide::leadership).
+///
+/// ```no_run
+/// use advisory_runtime::lease::{self, Error, Request, Source};
+/// use std::convert::Infallible;
+///
+/// async fn serve(pool: &impl Source) -> Result<Infallible, Error> {
+///     lease::lead(pool, Request::text("scheduler"), async |term| {
+///         while term.is_held() {
+///             // … one round of the leader's work …
+/// #           tokio::task::yield_now().await;
+///         }
+///         Ok(()) // and campaigns again
+///     })
+///     .await
+/// }
+/// ```
 pub async fn lead<E, F>(
     source: &impl Source,
     request: impl Into<Request>,
@@ -65,6 +81,21 @@ where
 /// # Cancel safety
 ///
 /// As [`lead`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::lease::{self, Error, Request, Source};
+///
+/// async fn serve(pool: &impl Source, stop: impl Future<Output = ()>) -> Result<(), Error> {
+///     lease::lead_until(pool, Request::text("scheduler"), stop, async |term| {
+///         // Dropped when the lease is lost, or `stop` is ready.
+///         println!("this process leads with the token {:?}", term.token());
+///         std::future::pending().await
+///     })
+///     .await
+/// }
+/// ```
 pub async fn lead_until<E, F>(
     source: &impl Source,
     request: impl Into<Request>,

@@ -10,6 +10,20 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// A table of leases in memory; see [`Leases::in_memory`]. A clone is the same table.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::lease::{Error, Leases, Request};
+///
+/// # async fn f() -> Result<(), Error> {
+/// let leases = Leases::in_memory();
+/// let guard = leases.acquire(Request::text("report:2026-01")).await?;
+/// let second = leases.acquire(Request::text("report:2026-01")).await;
+/// assert!(second.is_err_and(|error| error.is_held()));
+/// guard.finish(Ok(())).await
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct InMemory(Arc<Mutex<Rows>>);
 

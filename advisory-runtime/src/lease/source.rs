@@ -5,6 +5,17 @@ use super::{Error, LeaseGuard, Leases, Request};
 use std::sync::Arc;
 
 /// What `pool = …` takes: [`Leases`], or a pool of bb8 or deadpool for leases in `public.advisory_lease`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::lease::{Error, LeaseGuard, Request, Source};
+///
+/// /// For a pool, or for `Leases` of a table of yours.
+/// async fn acquire(source: &impl Source, day: &str) -> Result<LeaseGuard, Error> {
+///     source.leases().acquire(Request::text(format!("report:{day}"))).await
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't give a lease its connections",
     label = "expected a pool of bb8 or deadpool, or `advisory_runtime::lease::Leases`",
@@ -86,6 +97,18 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<LeaseG
 /// # Cancel safety
 ///
 /// Cancel safe: some rows may be removed and others not.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::lease::{self, Error, Source};
+///
+/// /// Once a day: rows of keys that nobody asks for any more.
+/// async fn clean(pool: &impl Source) -> Result<(), Error> {
+///     println!("{} rows removed", lease::sweep(pool).await?);
+///     Ok(())
+/// }
+/// ```
 pub async fn sweep(source: &impl Source) -> Result<usize, Error> {
     let leases = source.leases();
     leases.store.sweep(&leases.table).await

@@ -36,6 +36,17 @@ pub struct Acquisition {
 }
 
 /// Where leases are: a pool of bb8 or deadpool, a [`Pool`] of your own, or [`InMemory`](super::InMemory).
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::lease::{Leases, Store};
+///
+/// /// Runs with a database, and in a test with `Leases::in_memory()`.
+/// struct Reports<S: Store> {
+///     leases: Leases<S>,
+/// }
+/// ```
 pub trait Store: Clone + Send + Sync + 'static {
     /// Starts the task of a lease, or says what is missing for it.
     #[doc(hidden)]

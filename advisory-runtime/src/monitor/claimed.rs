@@ -138,6 +138,19 @@ pub struct ClaimTables {
 /// # Cancel safety
 ///
 /// Cancel safe: it only reads.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_monitor!()]
+/// for claim in advisory_runtime::inventory::claims()? {
+///     if let Some(table) = monitor::claim_tables(conn, &claim).await?.visible {
+///         println!("{}", table.name());
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub async fn claim_tables<C: Connection>(
     conn: &mut C,
     claim: &ClaimSite,
@@ -171,6 +184,17 @@ pub async fn claim_tables<C: Connection>(
 /// # Cancel safety
 ///
 /// Cancel safe: it only reads.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_monitor!()]
+/// for row in monitor::claimed_rows(conn, "jobs").await? {
+///     println!("{} by {} for another {:?}", row.key, row.locked_by, row.remaining);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub async fn claimed_rows<C: Connection>(
     conn: &mut C,
     table: impl Into<ClaimTable>,

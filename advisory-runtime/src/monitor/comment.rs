@@ -142,6 +142,15 @@ impl KeyText<'_> {
 
 /// Finds the keys that statements give to `pg_advisory_lock` and its variants, in the text that the server's log and `pg_stat_activity`
 /// show. A call with a parameter, such as `$1`, one that is cut off, or one with more than 256 characters of arguments yields none.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::{Key, monitor};
+///
+/// let logged = "SELECT pg_catalog.pg_advisory_xact_lock(42), pg_advisory_lock($1)";
+/// assert_eq!(monitor::keys_of(logged), [Key::BigInt(42)]);
+/// ```
 #[must_use]
 pub fn keys_of(statements: &str) -> Vec<Key> {
     let mut keys: Vec<Key> = calls(statements).map(|(_, key)| key).collect();

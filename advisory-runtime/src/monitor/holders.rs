@@ -178,6 +178,18 @@ fn fmt_backend(f: &mut fmt::Formatter<'_>, backend: &Backend) -> fmt::Result {
 
 /// An error that can say that somebody else holds what a call asked for: of a lock, [`advisory_runtime::Error`](crate::Error), or of a
 /// lease, `advisory_runtime::lease::Error`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::Connection;
+/// use advisory_runtime::monitor::{self, LockHolder, Refused};
+///
+/// /// Who is in the way, for errors of locks and of leases.
+/// async fn holders<C: Connection, E: Refused>(conn: &mut C, error: &E) -> Vec<LockHolder> {
+///     monitor::holders(conn, error).await.unwrap_or_default()
+/// }
+/// ```
 pub trait Refused: refused::Refused {}
 
 impl Refused for Error {}

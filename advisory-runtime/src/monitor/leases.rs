@@ -46,6 +46,18 @@ pub struct LeaseCount {
 /// # Cancel safety
 ///
 /// Cancel safe: it only reads.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_monitor!()]
+/// let names = Names::of_program()?;
+/// for lease in monitor::leases(conn, &advisory_runtime::lease::Table::new(), &names).await? {
+///     println!("{} until {:?}", lease.row.holder, lease.row.expires_at);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub async fn leases<C: Connection>(
     conn: &mut C,
     table: &Table,
@@ -63,6 +75,18 @@ pub async fn leases<C: Connection>(
 /// # Cancel safety
 ///
 /// Cancel safe: it only reads.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_monitor!()]
+/// use advisory_runtime::lease::{Request, Table};
+///
+/// let found = monitor::lease(conn, &Table::new(), &Names::none(), Request::text("webhook:42")).await?;
+/// println!("{}", found.map_or_else(|| "free".to_owned(), |lease| lease.row.holder));
+/// # Ok(())
+/// # }
+/// ```
 pub async fn lease<C: Connection>(
     conn: &mut C,
     table: &Table,
@@ -89,6 +113,19 @@ pub async fn lease<C: Connection>(
 /// # Cancel safety
 ///
 /// Cancel safe: it only reads.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_monitor!()]
+/// let table = advisory_runtime::lease::Table::new();
+/// let summary = monitor::lease_summary(conn, &table, &Names::of_program()?, None, 10).await?;
+/// for count in summary.counts {
+///     println!("{:?}: {} held, {} done", count.pattern, count.held, count.done);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub async fn lease_summary<C: Connection>(
     conn: &mut C,
     table: &Table,

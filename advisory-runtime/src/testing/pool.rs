@@ -57,6 +57,16 @@ async fn connection<P: Pool>(pool: &P) -> P::Connection<'_> {
 /// # Panics
 ///
 /// If the pool gives out the closed connection again, or none.
+///
+/// # Examples
+///
+/// ```no_run
+/// use diesel::{PgConnection, r2d2::{ConnectionManager, Pool}};
+///
+/// fn the_pool_of_this_program_replaces_what_breaks(pool: &Pool<ConnectionManager<PgConnection>>) {
+///     advisory_runtime::testing::assert_r2d2_replaces_broken(pool);
+/// }
+/// ```
 #[cfg(feature = "r2d2")]
 pub fn assert_r2d2_replaces_broken<M>(pool: &diesel::r2d2::Pool<M>)
 where

@@ -11,7 +11,11 @@ use crate::json::{VERSION, pretty};
 use crate::screen::{BOLD, DIM, ERROR, FRAME, KEY};
 
 /// The guide's page, which has a heading for each finding.
-const PAGE: &str = "https://docs.rs/advisory-runtime/latest/advisory_runtime/guide/doctor/";
+const PAGE: &str = concat!(
+    "https://docs.rs/advisory-runtime/",
+    env!("CARGO_PKG_VERSION"),
+    "/advisory_runtime/guide/doctor/"
+);
 
 impl Level {
     const fn name(self) -> &'static str {

@@ -4,11 +4,14 @@
     reason = "the functions that tests share fail the test too"
 )]
 
+mod action;
 mod application;
+mod archive;
 mod bad_input;
 mod build;
 mod check;
 mod check_advice;
+mod check_at_lines;
 mod claims;
 mod command;
 mod dashboard;

@@ -27,13 +27,18 @@ pub(crate) fn advisory(words: &[&str]) -> Said {
 /// The same with variables in its environment.
 pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Said {
     let _reads = BUILDS.read().unwrap_or_else(PoisonError::into_inner);
-    said(words, variables)
+    said(words, variables, &fixtures())
+}
+
+/// The same in another folder, with artifacts that no other test rebuilds.
+pub(crate) fn advisory_in(folder: &Path, words: &[&str]) -> Said {
+    said(words, &[], folder)
 }
 
 /// The same if it rebuilds a part of the workspace.
 pub(crate) fn run_alone(words: &[&str]) -> Said {
     let _replaces = BUILDS.write().unwrap_or_else(PoisonError::into_inner);
-    said(words, &[])
+    said(words, &[], &fixtures())
 }
 
 /// The records in an artifact.
@@ -42,11 +47,11 @@ pub(crate) fn bytes(artifact: &str) -> Vec<u8> {
     fs::read(artifact).unwrap()
 }
 
-fn said(words: &[&str], variables: &[(&str, &str)]) -> Said {
+fn said(words: &[&str], variables: &[(&str, &str)], folder: &Path) -> Said {
     let output = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
         .arg("advisory")
         .args(words)
-        .current_dir(fixtures())
+        .current_dir(folder)
         .env("CARGO_TARGET_DIR", target())
         .env_remove("NO_COLOR")
         .env_remove("CARGO_TERM_COLOR")

@@ -1,18 +1,27 @@
-//! The program on the README's first screen compiles, and lets one of two callers book.
+//! The program on the first screen of the README, and of the package's own, compiles, and lets one of two callers book.
 
 use advisory_tests::Database;
 
-const README: &str = include_str!("../../../README.md");
+const READMES: [&str; 2] = [
+    include_str!("../../../README.md"),
+    include_str!("../../../advisory-runtime/README.md"),
+];
+
+/// The first block of code in this language.
+fn block<'p>(page: &'p str, language: &str) -> Option<&'p str> {
+    let after = page.split(&format!("```{language}\n")).nth(1);
+    after.and_then(|rest| rest.split("```").next())
+}
 
 #[test]
-fn the_readme_shows_this_program_whole() {
-    let program = README
-        .split("```rust\n")
-        .nth(1)
-        .and_then(|rest| rest.split("```").next());
+fn each_readme_shows_this_program_whole() {
     let source = include_str!("../../quickstart.rs");
     let begin = source.find("use ").expect("the program itself");
-    assert_eq!(program, Some(&source[begin..]));
+    for page in READMES {
+        assert_eq!(block(page, "rust"), Some(&source[begin..]));
+    }
+    let [ours, packages] = READMES.map(|page| block(page, "sh"));
+    assert_eq!(ours, packages, "what is installed");
 }
 
 #[test]

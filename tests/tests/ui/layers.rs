@@ -103,7 +103,7 @@ fn paths_from_root(code: &str) -> Vec<String> {
 }
 
 /// The paths of a path or of a group of them: `a::b` and `a::c` of `a::{b, c}`.
-fn paths_of(text: &str) -> Vec<String> {
+pub(crate) fn paths_of(text: &str) -> Vec<String> {
     let is_of_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let text = text.trim_start();
     let end = text.find(|c: char| !is_of_path(c)).unwrap_or(text.len());

@@ -15,6 +15,10 @@ const SOURCES: &str = "advisory-runtime/src";
 /// Public modules whose names also exist at the crate's root.
 const IN_MODULES: [&str; 4] = ["blocking", "claim", "lease", "migrations"];
 
+/// Before the path of a file that a package does not have. `guide.rs` defines these labels, because their targets begin with the
+/// repository's address.
+const REPOSITORY: &str = "repository:";
+
 /// Before the definitions in `links.md`: an unused definition is a comment.
 const COMMENT: &str = "[//]: # (What the labels of links in the pages mean in the crate's documentation. A test writes it.)\n\n";
 
@@ -109,6 +113,9 @@ fn item(label: &str) -> String {
 
 /// The target for a code host, relative to the folder of the pages.
 fn file(label: &str, sources: &[(String, String)]) -> Result<String, String> {
+    if let Some(path) = label.strip_prefix(REPOSITORY) {
+        return Ok(format!("../../{path}"));
+    }
     let (path, _) = path(label);
     let (path, heading) = match path.split_once('#') {
         Some((path, heading)) => (path, format!("#{heading}")),
@@ -221,6 +228,7 @@ fn every_label_of_the_guide_is_defined() {
     let mut sources = Vec::new();
     collect(&folder, &folder, &mut sources);
     let (mut all, mut wrong) = (BTreeSet::new(), Vec::new());
+    let mut beside = BTreeSet::new();
     let mut check = |name: &str, is: &str, should: &str| {
         if overwrite {
             std::fs::write(root().join(GUIDE).join(name), should).expect("a page");
@@ -256,7 +264,11 @@ fn every_label_of_the_guide_is_defined() {
                     label.trim_matches('`').to_owned(),
                     format!("[{label}]: {file}"),
                 ));
-                all.insert(label);
+                let of_the_repository = label.strip_prefix(REPOSITORY);
+                match of_the_repository.map(str::to_owned) {
+                    Some(path) => drop(beside.insert(path)),
+                    None => drop(all.insert(label)),
+                }
             }
         }
         definitions.sort();
@@ -281,6 +293,11 @@ fn every_label_of_the_guide_is_defined() {
         "GUIDE_LINKS=overwrite writes them:\n{}",
         wrong.join("\n")
     );
+    let guide = read(&folder.join("guide.rs"));
+    let declared = guide.split_once("doc = repository!(").expect("a list");
+    let declared = declared.1.split(')').next().unwrap_or_default();
+    let declared = declared.split('"').skip(1).step_by(2).map(str::to_owned);
+    assert_eq!(declared.collect::<BTreeSet<String>>(), beside, "guide.rs");
     assert!(lines.len() > 150, "only {} labels were found", lines.len());
     // A code host ignores the case of a label.
     let in_small_letters: BTreeSet<String> = all.iter().map(|label| label.to_lowercase()).collect();

@@ -4,6 +4,7 @@
 
 mod compiles;
 mod dependencies;
+mod examples;
 mod layers;
 mod links;
 mod packages;
@@ -53,6 +54,29 @@ fn the_readme_and_the_guide_show_the_compilers_error() {
         let (message, _) = error.split_once("\n  --> ").expect("a message and a place");
         assert!(page.contains(message), "{message}");
     }
+}
+
+/// `ui/pass/readme_table.rs` compiles it.
+#[test]
+fn each_row_of_the_readmes_table_is_compiled() {
+    let (_, table) = include_str!("../../../README.md")
+        .split_once("\n## I need")
+        .expect("a table");
+    let table = table.split("\n## ").next().unwrap_or_default();
+    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(2);
+    let program = include_str!("../../ui/pass/readme_table.rs");
+    let mut looked_at = 0;
+    for row in rows {
+        let row = row.replace("\\|", "\u{0}");
+        let cell = row.split('|').nth(2).expect("what to write");
+        let code = cell.split('`').skip(1).step_by(2);
+        for part in code.flat_map(|code| code.split('…')) {
+            let part = part.trim_end_matches(')').replace('\u{0}', "|");
+            assert!(program.contains(part.trim()), "{part}");
+            looked_at += 1;
+        }
+    }
+    assert!(looked_at >= 15, "only {looked_at} pieces were found");
 }
 
 #[test]

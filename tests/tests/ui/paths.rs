@@ -33,6 +33,13 @@ fn each_path_of_the_map_exists() {
     }
 }
 
+/// A reader sees the end of it.
+#[test]
+fn the_readme_has_at_most_150_lines() {
+    let lines = include_str!("../../../README.md").lines().count();
+    assert!(lines <= 150, "{lines} lines");
+}
+
 #[test]
 fn contributing_has_at_most_a_thousand_words_and_wraps() {
     let (_, page) = PAGES[0];

@@ -85,7 +85,7 @@ fn a_release_needs_its_address_its_date_and_one_version() {
     let said = refused_with("release-pin", "Cargo.toml", &pin, "version = \"=0.0.9\"");
     assert!(said.contains("expected version"), "{said}");
 
-    let page = "advisory-runtime/README.md";
+    let page = "docs/alerts.md";
     let said = refused_with("release-page", page, "{ version = \"", "{ version = \"9.");
     assert!(said.contains(page), "{said}");
 
@@ -108,6 +108,36 @@ fn the_changelog_begins_with_this_version() {
     let date = date.unwrap_or_else(|| panic!("{heading:?} does not begin with `{start}`"));
     let is_day = date.len() == 10 && date.split('-').all(|part| part.parse::<u16>().is_ok());
     assert!(date == "unreleased" || is_day, "{date}");
+}
+
+/// A user of the first release has none before it.
+#[test]
+fn the_changelog_has_an_entry_for_each_release_alone() {
+    let changelog = read(&root().join("CHANGELOG.md"));
+    for word in [
+        "earlier clone",
+        "this repository before",
+        "programs from before",
+    ] {
+        assert!(!changelog.contains(word), "{word}");
+    }
+    let long: Vec<&str> = changelog
+        .lines()
+        .filter(|line| line.chars().count() > 100)
+        .collect();
+    assert!(
+        long.iter().all(|line| line.contains("]: https://")),
+        "{long:?}"
+    );
+    assert!(changelog.contains("\n### Keys\n"));
+}
+
+#[test]
+fn the_action_is_shown_at_the_tag_of_this_version() {
+    let page = read(&root().join("cargo-advisory/docs/registry.md"));
+    let shown = page.split("uses: OWNER/REPOSITORY@").nth(1);
+    let tag = shown.and_then(|rest| rest.split_whitespace().next());
+    assert_eq!(tag, Some(&*format!("v{}", field("version"))));
 }
 
 #[test]

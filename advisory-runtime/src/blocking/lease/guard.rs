@@ -12,6 +12,18 @@ const RELEASE: Duration = Duration::from_secs(1);
 ///
 /// It borrows nothing, so it can be stored in a struct or moved to a thread. Dropping it, also by a panic, releases the lease, and waits
 /// at most a second for that. If the process dies, the lease expires.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::blocking::lease::{Error, LeaseGuard};
+///
+/// fn export(mut guard: LeaseGuard) -> Result<(), Error> {
+///     let rows = guard.run(|| vec![1, 2, 3])?; // an error if the lease was lost meanwhile
+///     println!("{} rows", rows.len());
+///     guard.finish(Ok(()))
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it releases the lease"]
 pub struct LeaseGuard {

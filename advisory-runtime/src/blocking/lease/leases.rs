@@ -19,6 +19,18 @@ use crate::lease;
 /// # Examples
 ///
 /// See [`blocking::lease`](super).
+///
+/// ```no_run
+/// use advisory_runtime::blocking::lease::{self, Error, Request};
+/// use diesel::{PgConnection, r2d2::{ConnectionManager, Pool}};
+///
+/// fn report(pool: &Pool<ConnectionManager<PgConnection>>) -> Result<(), Error> {
+///     let mut guard = lease::acquire(pool, Request::text("report:2026-01"))?;
+///     let result = guard.run(write_report)?;
+///     guard.finish(result)
+/// }
+/// # fn write_report() -> Result<(), Error> { Ok(()) }
+/// ```
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
     pool: &P,
@@ -28,6 +40,22 @@ pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
 }
 
 /// A lease table, and the blocking pool whose connections reach it; as [`lease::Leases`](crate::lease::Leases).
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::blocking::lease::{Error, Leases, Request};
+/// use diesel::{PgConnection, r2d2::{ConnectionManager, Pool}};
+///
+/// fn is_free(pool: Pool<ConnectionManager<PgConnection>>, key: &str) -> Result<bool, Error> {
+///     let leases = Leases::new(pool);
+///     match leases.acquire(Request::text(key)) {
+///         Ok(guard) => guard.finish(Ok(true)),
+///         Err(error) if error.is_held() => Ok(false),
+///         Err(error) => Err(error),
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Leases<P>(lease::Leases<Blocking<P>>);
 

@@ -1,0 +1,56 @@
+//! Findings as workflow commands of GitHub Actions: annotations at the lines of a pull request.
+//!
+//! The syntax: <https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands>.
+
+use std::fmt::Write;
+
+use super::{ADVICE, Finding, count};
+use crate::screen::one_line;
+use crate::source_root::SourceRoot;
+
+/// How many errors, and how many notices, of one step GitHub shows at the lines.
+const SHOWN: usize = 10;
+
+/// Writes a command for each finding, and a line that sums up.
+pub(crate) fn write(findings: &[Finding], summary: &str, root: &SourceRoot) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let command = if finding.kind == ADVICE {
+            "notice"
+        } else {
+            "error"
+        };
+        let (located, _) = finding.first_line(root);
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            text,
+            "::{command} file={},line={},title={}::{}",
+            property(&located.path),
+            located.line,
+            property(&format!("cargo advisory: {}", finding.kind)),
+            data(&finding.in_lines()),
+        );
+    }
+    let count = count(findings);
+    let _ = writeln!(text, "{count}; {}", one_line(summary));
+    let advice = findings.iter().filter(|found| found.kind == ADVICE).count();
+    if advice.max(findings.len() - advice) > SHOWN {
+        let _ = writeln!(
+            text,
+            "GitHub shows {SHOWN} errors and {SHOWN} notices of a step at their lines; this log has all of them."
+        );
+    }
+    text
+}
+
+/// The text of a command. A line break would end it, and what follows could be another command.
+fn data(text: &str) -> String {
+    text.replace('%', "%25")
+        .replace('\r', "%0D")
+        .replace('\n', "%0A")
+}
+
+/// The value of a property of a command.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}

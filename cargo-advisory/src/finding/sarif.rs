@@ -1,0 +1,126 @@
+//! Findings as SARIF 2.1.0, which code hosts and editors read.
+//!
+//! The schema: <https://docs.oasis-open.org/sarif/sarif/v2.1.0/>. What GitHub reads of it:
+//! <https://docs.github.com/en/code-security/reference/code-scanning/sarif-files/sarif-support-for-code-scanning>.
+
+use advisory_pattern::Derivation;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use super::{ADVICE, Finding};
+use crate::cli::NAME;
+use crate::json;
+use crate::screen::printable;
+use crate::source_root::{Located, SourceRoot};
+
+/// A rule for each kind of finding: its name, and what a finding of it means.
+const RULES: [(&str, &str); 5] = [
+    ("collision", "Two different locks have one possible key"),
+    (
+        "drift",
+        "The registry document is not what `cargo advisory dump` would write",
+    ),
+    (
+        "key-change",
+        "A lock does not take every key that it took in an earlier release",
+    ),
+    (
+        "guard",
+        "A guarded table has no trigger for its lock, or one that does not compute its key",
+    ),
+    (
+        ADVICE,
+        "A constraint says the rule of a lock, or could, or an index is missing",
+    ),
+];
+
+/// The registry's page, which explains every kind.
+const PAGE: &str = concat!(
+    env!("CARGO_PKG_REPOSITORY"),
+    "/blob/v",
+    env!("CARGO_PKG_VERSION"),
+    "/cargo-advisory/docs/registry.md#what-check-finds"
+);
+
+/// What a path of a URI may have as it is.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'-');
+
+/// Writes one run of the tool.
+pub(crate) fn write(findings: &[Finding], root: &SourceRoot) -> String {
+    let rules: Vec<Value> = RULES
+        .iter()
+        .map(|(kind, means)| rule(kind, means))
+        .collect();
+    let results: Vec<Value> = findings.iter().map(|found| result(found, root)).collect();
+    json::pretty(&json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": NAME,
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "informationUri": env!("CARGO_PKG_REPOSITORY"),
+                "rules": rules,
+            } },
+            "originalUriBaseIds": { "%SRCROOT%": { "description": { "text": "The root of the repository" } } },
+            "results": results,
+        }],
+    }))
+}
+
+fn level(kind: &str) -> &'static str {
+    if kind == ADVICE { "note" } else { "error" }
+}
+
+fn rule(kind: &str, means: &str) -> Value {
+    json!({
+        "id": kind,
+        "shortDescription": { "text": means },
+        "fullDescription": { "text": means },
+        "help": { "text": format!("Each finding ends with what to write. {PAGE}") },
+        "helpUri": PAGE,
+        "defaultConfiguration": { "level": level(kind) },
+    })
+}
+
+fn result(finding: &Finding, root: &SourceRoot) -> Value {
+    let (first, at) = finding.first_line(root);
+    let places = finding.places.iter().enumerate();
+    let others = places.filter(|(index, _)| Some(*index) != at);
+    let related: Vec<Value> = others
+        .filter_map(|(_, place)| {
+            let mut location = location(&root.locate(&place.line)?);
+            location["message"] = json!({ "text": printable(&place.text) });
+            Some(location)
+        })
+        .collect();
+    json!({
+        "ruleId": finding.kind,
+        "ruleIndex": RULES.iter().position(|(kind, _)| *kind == finding.kind),
+        "level": level(finding.kind),
+        "message": { "text": finding.in_lines() },
+        "locations": [location(&first)],
+        "relatedLocations": related,
+        "partialFingerprints": { "cargoAdvisory/v1": fingerprint(finding) },
+    })
+}
+
+fn location(located: &Located) -> Value {
+    let uri = utf8_percent_encode(&located.path, PATH).to_string();
+    json!({ "physicalLocation": {
+        "artifactLocation": { "uri": uri, "uriBaseId": "%SRCROOT%" },
+        "region": { "startLine": located.line },
+    } })
+}
+
+/// Recognizes the finding after an edit that moves its lines.
+fn fingerprint(finding: &Finding) -> String {
+    let paths = finding.places.iter().map(|place| place.path.as_str());
+    let paths: Vec<&str> = paths.collect();
+    let text = format!("{} {} {}", finding.kind, finding.message, paths.join(" "));
+    format!("{:016x}", Derivation::default().key(&text))
+}

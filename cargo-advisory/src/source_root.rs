@@ -1,0 +1,127 @@
+//! The root of the repository that is checked, and where its crates are below it: the paths that a code host shows.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The nearest folder with `.git`, and the folders of the workspace's packages.
+pub(crate) struct SourceRoot {
+    folder: PathBuf,
+    /// By the package's name.
+    packages: BTreeMap<String, PathBuf>,
+    /// The manifest that stands for what has no line in the source.
+    manifest: PathBuf,
+}
+
+/// A line of a file, as a record or the user names the file.
+pub(crate) enum SourceLine {
+    /// Of a crate: relative to its manifest, or below `$OUT_DIR`, or empty in a slim inventory.
+    Crate {
+        krate: String,
+        file: String,
+        line: u32,
+    },
+    /// Of a document or an inventory: relative to the working directory.
+    Document { file: PathBuf, line: usize },
+}
+
+impl SourceLine {
+    /// The line of a record; of one from another inventory that file, because the record's line is not of this source tree.
+    pub(crate) fn of_record(krate: &str, file: &str, line: u32, from: Option<&Path>) -> Self {
+        match from {
+            Some(from) => Self::Document {
+                file: from.to_owned(),
+                line: 1,
+            },
+            None => Self::Crate {
+                krate: krate.to_owned(),
+                file: file.to_owned(),
+                line,
+            },
+        }
+    }
+}
+
+/// A line that a code host can show: the path is relative to the root, with slashes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    pub(crate) path: String,
+    pub(crate) line: u64,
+}
+
+impl SourceRoot {
+    /// Asks cargo for the packages. Outside of a workspace, as with `--artifact`, none is known.
+    pub(crate) fn find(manifest_path: Option<&str>) -> Self {
+        let metadata = metadata(manifest_path).unwrap_or_default();
+        let workspace = match metadata["workspace_root"].as_str() {
+            Some(folder) => PathBuf::from(folder),
+            None => env::current_dir().unwrap_or_default(),
+        };
+        let workspace = canonical(workspace);
+        let root = workspace
+            .ancestors()
+            .find(|folder| folder.join(".git").exists());
+        let packages = metadata["packages"].as_array().into_iter().flatten();
+        let folder = |package: &Value| {
+            let manifest = Path::new(package["manifest_path"].as_str()?);
+            let folder = canonical(manifest.parent()?.to_owned());
+            Some((package["name"].as_str()?.to_owned(), folder))
+        };
+        Self {
+            packages: packages.filter_map(folder).collect(),
+            manifest: workspace.join("Cargo.toml"),
+            folder: root.unwrap_or(&workspace).to_owned(),
+        }
+    }
+
+    /// The first line of the manifest.
+    pub(crate) fn manifest(&self) -> Located {
+        let path = self.below(&self.manifest);
+        let path = path.unwrap_or_else(|| "Cargo.toml".to_owned());
+        Located { path, line: 1 }
+    }
+
+    /// `None` for what is not below the root: a dependency, a file that a build script wrote, or a record without its file.
+    pub(crate) fn locate(&self, line: &SourceLine) -> Option<Located> {
+        let (file, line) = match line {
+            SourceLine::Document { file, line } => {
+                let file = env::current_dir().unwrap_or_default().join(file);
+                (file, u64::try_from(*line).unwrap_or(1))
+            }
+            SourceLine::Crate { file, .. } if file.is_empty() || file.starts_with("$OUT_DIR") => {
+                return None;
+            }
+            SourceLine::Crate { krate, file, line } => {
+                (self.packages.get(krate)?.join(file), u64::from(*line))
+            }
+        };
+        let path = self.below(&canonical(file))?;
+        // The first line has the number 1 everywhere.
+        let line = line.max(1);
+        Some(Located { path, line })
+    }
+
+    fn below(&self, file: &Path) -> Option<String> {
+        let path = file.strip_prefix(&self.folder).ok()?;
+        Some(path.to_str()?.replace('\\', "/"))
+    }
+}
+
+/// Without symbolic links, so that one path can be a prefix of the other. A file that does not exist stays as it is.
+fn canonical(path: PathBuf) -> PathBuf {
+    path.canonicalize().unwrap_or(path)
+}
+
+fn metadata(manifest_path: Option<&str>) -> Option<Value> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let manifest = manifest_path.map(|path| format!("--manifest-path={path}"));
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version=1"])
+        .args(manifest)
+        .output()
+        .ok()?;
+    serde_json::from_slice(&output.stdout).ok()
+}

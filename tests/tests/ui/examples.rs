@@ -1,0 +1,151 @@
+//! The public functions, traits and modules of the runtime have an example. `scripts/docs-as-published` compares the pages themselves, and
+//! says what is exempt.
+
+use crate::layers::paths_of;
+use crate::packages::root;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A module that a program can name, and what it has without an example.
+struct Module {
+    file: PathBuf,
+    text: String,
+}
+
+impl Module {
+    fn read(file: PathBuf) -> Self {
+        let text =
+            fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        Self { file, text }
+    }
+
+    /// The folder of its submodules.
+    fn folder(&self) -> PathBuf {
+        match self.file.file_stem() {
+            Some(stem) if stem == "lib" => self.file.with_file_name(""),
+            _ => self.file.with_extension(""),
+        }
+    }
+
+    /// The modules that it declares as public, and does not hide.
+    fn modules(&self) -> Vec<Self> {
+        let mut found = Vec::new();
+        for name in self.shown("pub mod ") {
+            let name = name.split([';', ' ']).next().unwrap_or_default();
+            let file = self.folder().join(format!("{name}.rs"));
+            if file.exists() {
+                found.push(Self::read(file));
+            }
+        }
+        found
+    }
+
+    /// What follows `start` at the begin of a line, unless the item is hidden.
+    fn shown(&self, start: &str) -> Vec<&str> {
+        let places = self.text.match_indices(start);
+        let begins = places.filter(|(at, _)| *at == 0 || self.text.as_bytes()[at - 1] == b'\n');
+        let shown = begins.filter(|(at, _)| !head(&self.text, *at).contains("#[doc(hidden)]"));
+        shown
+            .map(|(at, found)| &self.text[at + found.len()..])
+            .collect()
+    }
+
+    /// The items that it exports from private modules: each with the file in which it can be.
+    fn exports(&self, source: &Path) -> Vec<(PathBuf, String)> {
+        let mut found = Vec::new();
+        for tree in self.shown("pub use ") {
+            let tree = tree.split(';').next().unwrap_or_default();
+            for path in paths_of(tree) {
+                let (from, path) = match path.strip_prefix("crate::") {
+                    Some(path) => (source.to_owned(), path.to_owned()),
+                    None => (self.folder(), path),
+                };
+                let Some((module, item)) = path.rsplit_once("::") else {
+                    continue;
+                };
+                let file = from.join(format!("{}.rs", module.replace("::", "/")));
+                if file.exists() {
+                    found.push((file, item.trim().to_owned()));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The doc comment and the attributes in front of an item: up to the blank line before them.
+fn head(text: &str, at: usize) -> &str {
+    let before = &text[..at];
+    before
+        .rfind("\n\n")
+        .map_or(before, |blank| &before[blank..])
+}
+
+/// The functions and traits that a file declares as public, each with its doc comment.
+fn items(text: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let words = ["pub fn ", "pub async fn ", "pub const fn ", "pub trait "];
+        if let Some(rest) = words.iter().find_map(|word| line.strip_prefix(word)) {
+            let name = rest
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .next();
+            found.push((name.unwrap_or_default(), head(text, at)));
+        }
+        at += line.len();
+    }
+    found
+}
+
+/// An indented block of code would do, and nobody writes one.
+fn has_example(doc: &str) -> bool {
+    let fences = doc.lines().filter_map(|line| line.split_once("```"));
+    fences
+        .step_by(2)
+        .any(|(_, language)| matches!(language, "" | "no_run" | "ignore" | "compile_fail"))
+}
+
+#[test]
+fn public_functions_traits_and_modules_have_an_example() {
+    let source = root().join("advisory-runtime/src");
+    let mut left = vec![Module::read(source.join("lib.rs"))];
+    let (mut lacking, mut looked_at) = (Vec::new(), 0);
+    while let Some(module) = left.pop() {
+        let name = module
+            .file
+            .strip_prefix(&source)
+            .unwrap_or(&module.file)
+            .display()
+            .to_string();
+        let own = module
+            .text
+            .lines()
+            .take_while(|line| line.starts_with("//!"));
+        if !has_example(&own.collect::<Vec<_>>().join("\n")) && name != "guide.rs" {
+            lacking.push(name.clone());
+        }
+        let mut check = |place: &str, text: &str, wanted: Option<&str>| {
+            for (item, doc) in items(text) {
+                if wanted.is_none_or(|wanted| wanted == item) && !doc.contains("#[doc(hidden)]") {
+                    looked_at += 1;
+                    if !has_example(doc) {
+                        lacking.push(format!("{place}: {item}"));
+                    }
+                }
+            }
+        };
+        check(&name, &module.text, None);
+        for (file, item) in module.exports(&source) {
+            let text = Module::read(file.clone()).text;
+            check(&file.display().to_string(), &text, Some(&item));
+            let exported = file.with_extension("").join(format!("{item}.rs"));
+            if text.contains(&format!("\npub mod {item};\n")) {
+                left.push(Module::read(exported));
+            }
+        }
+        left.extend(module.modules());
+    }
+    assert!(looked_at > 100, "only {looked_at} items were found");
+    assert!(lacking.is_empty(), "no example:\n{}", lacking.join("\n"));
+}
