@@ -153,23 +153,37 @@ fn as_json(number: &str, found: &[(String, &'static str)], tried: usize) -> Stri
     )
 }
 
-/// The values of each placeholder, as they are rendered.
+/// A name in a pattern, with the texts of its placeholders for each value.
+struct Column {
+    name: String,
+    /// One text for each placeholder of the name: the same value can be rendered differently at each.
+    texts: Vec<Vec<String>>,
+}
+
+/// The names of the pattern, each with its values as they are rendered.
 fn columns(
     pattern: &Pattern,
     sources: &[String],
     database_url: &DatabaseUrl,
-) -> Result<Vec<(String, Vec<String>)>, Failure> {
-    let mut columns: Vec<(String, Vec<String>)> = Vec::new();
-    let placeholders: Vec<&Placeholder> = pattern.placeholders().collect();
-    for placeholder in &placeholders {
+) -> Result<Vec<Column>, Failure> {
+    let mut by_name: Vec<(String, Vec<&Placeholder>)> = Vec::new();
+    for placeholder in pattern.placeholders() {
         let name = placeholder.name();
+        match by_name.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, placeholders)) => placeholders.push(placeholder),
+            None => by_name.push((name, vec![placeholder])),
+        }
+    }
+    let is_only = by_name.len() == 1;
+    let mut columns = Vec::new();
+    for (name, placeholders) in by_name {
+        let last = placeholders.first().and_then(|one| one.path.last());
         let own = sources.iter().find_map(|source| {
             let (of, source) = source.split_once('=')?;
-            let last = placeholder.path.last();
             (of == name || last.is_some_and(|last| of == last)).then_some(source)
         });
-        let only = || match (sources, placeholders.len()) {
-            ([source], 1) => Some(source.as_str()),
+        let only = || match sources {
+            [source] if is_only => Some(source.as_str()),
             _ => None,
         };
         let source = own.or_else(only).ok_or_else(|| {
@@ -179,8 +193,11 @@ fn columns(
             ))
         })?;
         let values = values(source, database_url)?;
-        let rendered = values.iter().flat_map(|value| rendered(placeholder, value));
-        columns.push((name, rendered.collect()));
+        let texts = values.iter().flat_map(|value| rendered(&placeholders, value));
+        columns.push(Column {
+            texts: texts.collect(),
+            name,
+        });
     }
     Ok(columns)
 }
@@ -224,8 +241,18 @@ fn query(query: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure
     Ok(values.collect())
 }
 
-/// The texts that a value can become in a key: where the pattern does not say whether the value is a text, with and without escapes.
-fn rendered(placeholder: &Placeholder, value: &str) -> Vec<String> {
+/// The texts of one value's placeholders, as a text and as what needs no escapes: where the pattern does not say which it is, both.
+fn rendered(placeholders: &[&Placeholder], value: &str) -> Vec<Vec<String>> {
+    let all = |is_text| -> Vec<String> {
+        let texts = placeholders.iter().map(|one| render(one, value, is_text));
+        texts.collect()
+    };
+    let mut ways = vec![all(true), all(false)];
+    ways.dedup();
+    ways
+}
+
+fn render(placeholder: &Placeholder, value: &str, is_text: bool) -> String {
     let has = |filter| placeholder.filters.contains(&filter);
     let mut text = if has(Filter::Trim) {
         escape::trim(value).to_owned()
@@ -235,57 +262,55 @@ fn rendered(placeholder: &Placeholder, value: &str) -> Vec<String> {
     if has(Filter::Lower) {
         text = text.to_ascii_lowercase();
     }
+    let is_escaped = match placeholder.shape {
+        Some(Shape::Text | Shape::Char) => true,
+        Some(_) => false,
+        None => is_text,
+    };
+    if !is_escaped || has(Filter::Raw) {
+        return text;
+    }
     let mut escaped = String::new();
     escape::escape(&text, |piece| escaped.push_str(piece));
-    if escaped == text || has(Filter::Raw) {
-        return vec![text];
-    }
-    match placeholder.shape {
-        Some(Shape::Text | Shape::Char) => vec![escaped],
-        Some(_) => vec![text],
-        None => vec![escaped, text],
-    }
+    escaped
 }
 
 /// Renders the pattern with each combination of values, and returns how many there are.
 fn search(
     pattern: &Pattern,
-    columns: &[(String, Vec<String>)],
+    columns: &[Column],
     mut take: impl FnMut(&str),
 ) -> Result<usize, Failure> {
-    // A placeholder that is used twice has one value.
-    let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-    let of_part: Vec<usize> = columns
-        .iter()
-        .map(|(name, _)| {
-            names
-                .iter()
-                .position(|other| other == name)
-                .unwrap_or_default()
-        })
-        .collect();
-    let is_first = |at: &usize| of_part[*at] == *at;
-    let firsts: Vec<usize> = (0..columns.len()).filter(is_first).collect();
-    let sizes = firsts.iter().map(|at| columns[*at].1.len());
+    let sizes = columns.iter().map(|column| column.texts.len());
     let count = sizes.clone().try_fold(1_usize, usize::checked_mul);
     let count = count.filter(|count| *count <= MOST).ok_or_else(too_many)?;
+    // The column of each placeholder, and which of the column's placeholders it is.
+    let mut uses = vec![0; columns.len()];
+    let places = pattern.placeholders().map(|placeholder| {
+        let name = placeholder.name();
+        let column = columns.iter().position(|column| column.name == name);
+        let column = column.unwrap_or_default();
+        uses[column] += 1;
+        (column, uses[column] - 1)
+    });
+    let places: Vec<(usize, usize)> = places.collect();
+    let mut chosen = vec![0; columns.len()];
     let mut text = String::new();
     for nth in 0..count {
         let mut rest = nth;
-        let mut chosen = vec![0; columns.len()];
-        for at in &firsts {
-            let size = columns[*at].1.len();
-            chosen[*at] = rest % size;
+        for (chosen, size) in chosen.iter_mut().zip(sizes.clone()) {
+            *chosen = rest % size;
             rest /= size;
         }
         text.clear();
-        let mut placeholder = 0;
+        let mut places = places.iter();
         for part in &pattern.parts {
             match part {
                 Part::Text(part) => text.push_str(part),
                 Part::Placeholder(_) => {
-                    text.push_str(&columns[placeholder].1[chosen[of_part[placeholder]]]);
-                    placeholder += 1;
+                    if let Some((column, nth)) = places.next() {
+                        text.push_str(&columns[*column].texts[chosen[*column]][*nth]);
+                    }
                 }
             }
         }

@@ -63,6 +63,28 @@ fn a_number_is_found_among_a_days_candidates() {
     );
 }
 
+/// The value is rendered by each placeholder in its own way, so one name can have two texts.
+#[test]
+fn a_placeholder_is_rendered_at_each_of_its_places() {
+    let names = file("key-find-twice.txt", "x\na:b\n");
+    let name = format!("name={names}");
+    for (pattern, text) in [
+        ("<name>:<name|raw>", "a%3Ab:a:b"),
+        ("<name>:<name|raw>", "x:x"),
+        ("<name>/<name>", "a%3Ab/a%3Ab"),
+        ("<name: text>:<name|raw>:<name|lower>", "a%3Ab:a:b:a%3Ab"),
+    ] {
+        for (number, code) in [(Derivation::Sha256.key(text), 0), (5, 1)] {
+            let number = format!("--find={number}");
+            let words = ["key", &number, "--pattern", pattern, "--values", &name];
+            let said = advisory(&words);
+            assert_eq!(said.code, Some(code), "{said:?}");
+            let line = format!(" is {text}  sha256\n");
+            assert_eq!(said.out.contains(&line), code == 0, "{said:?}");
+        }
+    }
+}
+
 /// The live view prints the command; with the ids of a table it finds the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_live_view_names_the_command_that_finds_the_key() {
