@@ -13,6 +13,7 @@ mod sequence;
 mod server;
 mod timeouts;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use advisory_runtime::lease::Table;
@@ -128,7 +129,7 @@ impl Arguments {
         address: &str,
         table: &Table,
     ) -> Result<(Facts, Vec<Finding>), Failure> {
-        let pooler = pooler::find(address).await?;
+        let (pooler, seen) = pooler::find(address).await?;
         let (client, connection) = connect(address).await?;
         // An error of the connection reaches the queries too.
         let connection = tokio::spawn(async move { drop(connection.await) });
@@ -136,7 +137,7 @@ impl Arguments {
             table,
             is_table_named: self.lease_table.is_some(),
             idle: self.older_than.unwrap_or(IDLE),
-            is_pooled: pooler.shares_sessions(),
+            seen: pooler.shares_sessions().then_some(&seen),
         };
         let examined = examine(&client, &options).await;
         connection.abort();
@@ -152,8 +153,8 @@ struct Options<'o> {
     is_table_named: bool,
     /// How long a session may be idle in a transaction that holds a lock.
     idle: Duration,
-    /// Whether a pooler gives one session to several clients.
-    is_pooled: bool,
+    /// The sessions that this command had from a pooler that gives one to several clients.
+    seen: Option<&'o BTreeSet<i32>>,
 }
 
 async fn examine(client: &Client, options: &Options<'_>) -> Result<(Facts, Vec<Finding>), Failure> {
@@ -167,7 +168,7 @@ async fn examine(client: &Client, options: &Options<'_>) -> Result<(Facts, Vec<F
     findings.push(sequence::judge(client, &facts, table).await?);
     findings.push(access::live_view(&facts));
     findings.push(access::idle_sessions(client, &facts, options.idle).await?);
-    findings.push(access::stranded_locks(client, &facts, options.is_pooled).await?);
+    findings.push(access::stranded_locks(client, &facts, options.seen).await?);
     Ok((facts, findings))
 }
 

@@ -18,7 +18,7 @@ mod view;
 pub(crate) use cells::{DONE, OVERDUE, hex, label, lease as lease_cells, lease_label};
 pub(crate) use end::confirm;
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
-pub(crate) use renewal::{UNKNOWN as UNKNOWN_RENEWAL, is_unknown as is_renewal_unknown};
+pub(crate) use renewal::unknowns as unknown_renewals;
 
 use std::fmt::Write;
 use std::pin::pin;
@@ -35,7 +35,7 @@ use crate::database::{self, DatabaseUrl, Session, failure, unless, with_timeout}
 use crate::failure::Failure;
 use crate::names::NameSources;
 use crate::screen::{DIM, ERROR};
-use crate::{duration, screen};
+use crate::{duration, lease_table, screen};
 use age::Age;
 use claims::Claims;
 use end::Action;
@@ -187,9 +187,11 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
     if snapshot.older_than.is_none() {
         return Ok(true);
     }
-    let leases = snapshot.leases.as_ref();
-    let has_row = leases.is_some_and(|summary| !summary.leases.is_empty())
-        || !snapshot.claims.rows.is_empty();
+    let unknown_leases = view::unknown_leases(&snapshot);
+    let all = snapshot.leases.iter().flat_map(|summary| &summary.leases);
+    let has_row = all.count() > unknown_leases.len() || !snapshot.claims.rows.is_empty();
+    let renewals = renewal::unknowns(unknown_leases);
+    let renewals: Vec<String> = renewals.into_iter().map(str::to_owned).collect();
     if snapshot.wanted.len() > snapshot.unknown.len() || has_row {
         if let Some(why) = unknown {
             screen::note(&format!("{why}\n"));
@@ -197,7 +199,7 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
         return Ok(false);
     }
     let unfound = snapshot.claims.unfound.into_values();
-    let unknown: Vec<String> = unknown.into_iter().chain(unfound).collect();
+    let unknown: Vec<String> = unknown.into_iter().chain(renewals).chain(unfound).collect();
     if unknown.is_empty() {
         return Ok(true);
     }
@@ -282,13 +284,13 @@ impl View<'_> {
             pooled,
         } = self.settled_locks(session, retries).await?;
         let filter = self.list.filter.as_deref();
-        let leases =
-            monitor::lease_summary(session.conn(), &self.table, &self.names, filter, LEASES);
-        let (mut leases, unread) = match with_timeout(leases).await? {
-            Ok(leases) => (Some(leases), None),
+        let of = (&self.table, &self.names);
+        let (mut leases, unread) = match lease_table::summary(session, of, filter, LEASES).await {
+            Ok(Ok(leases)) => (Some(leases), None),
             // Many databases have no leases.
-            Err(Error::MissingTable { .. }) if self.list.lease_table.is_none() => (None, None),
-            Err(error) => (None, Some(unread(&self.table, &error))),
+            Ok(Err(Error::MissingTable { .. })) if self.list.lease_table.is_none() => (None, None),
+            Ok(Err(error)) => (None, Some(unread(&self.table, &failure(&error)))),
+            Err(why) => (None, Some(unread(&self.table, &why))),
         };
         // Last, because these tables can be large or locked.
         let mut claims = claims::read(session, &self.list.claims, &self.claims).await;
@@ -301,9 +303,9 @@ impl View<'_> {
         }
         if let Some(bound) = self.list.older_than {
             if let Some(summary) = &mut leases {
-                summary
-                    .leases
-                    .retain(|lease| renewal::is_older(lease, bound));
+                summary.leases.retain(|lease| {
+                    renewal::is_older(lease, bound) || renewal::can_be_older(lease, bound)
+                });
                 summary.counts.clear();
             }
             claims
@@ -397,8 +399,8 @@ fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
 /// How many held leases and how many kept keys are read one by one. The others are counted.
 const LEASES: u32 = 1_000;
 
-fn unread(table: &Table, error: &Error) -> Failure {
-    let (table, why) = (table.name(), failure(error));
+fn unread(table: &Table, why: &Failure) -> Failure {
+    let table = table.name();
     Failure::Input(format!("cannot read the leases in `{table}`: {why}"))
 }
 

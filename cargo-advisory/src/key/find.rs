@@ -193,7 +193,9 @@ fn columns(
             ))
         })?;
         let values = values(source, database_url)?;
-        let texts = values.iter().flat_map(|value| rendered(&placeholders, value));
+        let texts = values
+            .iter()
+            .flat_map(|value| rendered(&placeholders, value));
         columns.push(Column {
             texts: texts.collect(),
             name,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use advisory_runtime::monitor::{Activity, Holder, HolderId, Lock, Locks, Scope, State};
 
 use super::Snapshot;
-use super::cells::who;
+use super::cells::{UNTRACKED, has_transaction, who};
 use crate::display_width::{self, cut};
 use crate::duration::short;
 use crate::guard::literal;
@@ -233,16 +233,14 @@ fn session(
         count => format!("its {count} locks are released"),
     };
     let has_session_lock = scopes.contains(&Some(Scope::Session));
-    let (mut can_cancel, mut has_transaction) = (false, true);
+    let mut can_cancel = false;
     if let Activity::Visible {
         state,
         state_age,
         query,
-        transaction_age,
         ..
     } = &backend.activity
     {
-        has_transaction = transaction_age.is_some();
         let age = short(*state_age);
         let statement = cut(
             &one_line(query),
@@ -264,6 +262,7 @@ fn session(
                     "idle for {age} in a transaction that has failed: its client has not rolled back"
                 )
             }
+            State::Disabled => UNTRACKED.to_owned(),
             other => one_line(&other.to_string()),
         };
         can_cancel = *state == State::Active && !has_session_lock;
@@ -281,19 +280,26 @@ fn session(
     }
     if can_cancel {
         command(text, "cancel", pid);
+        // Another statement has run since the lock's: what took it is no longer shown.
+        let released = if scopes.contains(&None) {
+            ", which releases a transaction-level lock. If the lock stays, `terminate` releases it"
+                .to_owned()
+        } else {
+            format!("; then {released}")
+        };
         line(
             text,
             &format!(
-                "        ends the statement: its client gets an error and has to roll back; then {released}"
+                "        ends the statement: its client gets an error and has to roll back{released}"
             ),
         );
         return;
     }
     command(text, "terminate", pid);
-    let rolled_back = if has_transaction {
-        "its transaction is rolled back, "
-    } else {
-        ""
+    let rolled_back = match has_transaction(&backend.activity) {
+        Some(true) => "its transaction is rolled back, ",
+        Some(false) => "",
+        None => "a transaction that is open is rolled back, ",
     };
     line(
         text,

@@ -297,9 +297,13 @@ fn totals(snapshot: &Snapshot) -> String {
             .leases
             .as_ref()
             .map_or(0, |summary| summary.leases.len());
-        if leases > 0 {
-            let (leases, bound) = (plural(leases, "lease"), bound_text(bound));
+        let unknown = unknown_leases(snapshot).len();
+        if leases > unknown {
+            let (leases, bound) = (plural(leases - unknown, "lease"), bound_text(bound));
             let _ = write!(text, "; {leases} not renewed for {bound}");
+        }
+        if unknown > 0 {
+            let _ = write!(text, "; {} of unknown renewal", plural(unknown, "lease"));
         }
         if !snapshot.claims.rows.is_empty() {
             let (claims, bound) = (
@@ -339,6 +343,16 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     ))
 }
 
+/// The leases that can be older than the bound, if it is not known whether they are.
+pub(crate) fn unknown_leases(snapshot: &Snapshot) -> Vec<&Lease> {
+    let Some(bound) = snapshot.older_than else {
+        return Vec::new();
+    };
+    let all = snapshot.leases.iter().flat_map(|summary| &summary.leases);
+    all.filter(|lease| renewal::can_be_older(lease, bound))
+        .collect()
+}
+
 /// What the states of the leases mean, and what frees their keys.
 fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
     let Some(summary) = &snapshot.leases else {
@@ -349,7 +363,6 @@ fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
     let leases = summary.leases.iter();
     let is_overdue = |lease: &Lease| renewal::of(lease).is_some_and(|renewal| renewal.is_overdue);
     let overdue = leases.clone().any(is_overdue);
-    let unknown = leases.clone().any(renewal::is_unknown);
     let mut hints = Vec::new();
     if overdue {
         hints.push(format!(
@@ -367,8 +380,9 @@ fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if unknown {
-        hints.push(renewal::UNKNOWN.to_owned());
+    // With `--older-than` it is why the command fails.
+    if snapshot.older_than.is_none() {
+        hints.extend(renewal::unknowns(leases).into_iter().map(str::to_owned));
     }
     hints
 }

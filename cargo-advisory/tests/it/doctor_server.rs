@@ -1,10 +1,10 @@
 //! The findings of `doctor` about a whole server: its settings, its lock table, and that it is a standby.
 
-use advisory_tests::{OwnServer, Standby, left_out, owns_server, pid_of};
+use advisory_tests::{Database, OwnServer, Standby, left_out, owns_server, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
 use crate::doctor::{findings, fix, level, message, problems};
-use crate::locks::does;
+use crate::locks::{does, holder};
 
 /// A test's own server with room for few locks.
 #[tokio::test(flavor = "multi_thread")]
@@ -165,4 +165,29 @@ async fn keepalives_are_advised_over_tcp() {
         message(&after, "keepalives").starts_with("2m00s: "),
         "{after:#?}"
     );
+}
+
+/// Without `track_activities` the server does not record which sessions are idle.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_are_not_recorded_are_not_called_fine() {
+    let db = Database::create().await;
+    let names = ["idle_sessions", "stranded_locks"];
+    let fine = findings(db.url(), &[]).await;
+    for name in names {
+        assert_eq!(level(&fine, name), "fine", "{fine:#?}");
+    }
+    let hold = "SET track_activities = off; BEGIN; SELECT pg_advisory_xact_lock(5)";
+    let held = holder(&db, "job", hold).await;
+    let unknown = findings(db.url(), &[]).await;
+    for name in names {
+        assert_eq!(level(&unknown, name), "unknown", "{unknown:#?}");
+        let message = message(&unknown, name);
+        assert!(
+            message.contains("is not known of 1 session with advisory locks"),
+            "{message}"
+        );
+        let set = "ALTER SYSTEM SET track_activities = on;";
+        assert_eq!(fix(&unknown, name), [set, "SELECT pg_reload_conf();"]);
+    }
+    drop(held);
 }

@@ -84,6 +84,33 @@ async fn a_running_statement_is_cancelled_first() {
     drop(waiting.await.unwrap());
 }
 
+/// The statement that took the lock is no longer shown, so the lock can be session-level, and stay.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_is_not_said_to_release_a_session_lock() {
+    let db = Database::create().await;
+    let mut job = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
+    let pid = pid_of(&mut job).await;
+    let running = tokio::spawn(async move {
+        // The sleep is the statement that is cancelled.
+        drop(
+            diesel_async::SimpleAsyncConnection::batch_execute(&mut job, "SELECT pg_sleep(600)")
+                .await,
+        );
+        job
+    });
+    db.until_active("pg_sleep").await;
+    let (_, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
+    let shown = cause(&locks(&db, &[]).await.out, &format!("{pid}  job ("));
+    let effect = "has to roll back, which releases a transaction-level lock. If the lock stays, `terminate` releases it";
+    assert!(shown.contains(effect), "{shown}");
+    let ended = locks(&db, &["cancel", &pid.to_string(), "--yes"]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let mut job = running.await.unwrap();
+    assert_eq!(db.locks().await.len(), 2, "the lock stays");
+    does(&mut job, "SELECT pg_advisory_unlock(5)").await;
+    drop(waiting.await.unwrap());
+}
+
 /// The session that is named is the last of the chain, not the one that holds the lock and waits itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cause_is_the_last_of_a_chain() {

@@ -220,8 +220,21 @@ async fn a_stranded_lock_is_a_finding_whose_command_frees_it() {
     // The same lock of a program that has its own session is not stranded.
     let own = findings(db.url(), &[]).await;
     assert_eq!(level(&own, "stranded_locks"), "fine");
+    // Through the pooler it can be, as the program has the pooler's role and address; it is not to be ended unseen.
     let ended = locks(&db, &["terminate", &pid.to_string(), "--yes"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    db.until_no_locks().await;
+    let mut direct = holds(&db, "leader", "SELECT pg_advisory_lock(8)").await;
+    let leader = pid_of(&mut direct).await;
+    let found = findings(&pooled, &[]).await;
+    assert_eq!(level(&found, "stranded_locks"), "advice", "{found:#?}");
+    let said = message(&found, "stranded_locks");
+    let end = format!("that connects directly from its address: {leader} (1 lock)");
+    assert!(said.ends_with(&end), "{said}");
+    let stranded = found.iter().find(|one| one["name"] == "stranded_locks");
+    let command = format!("cargo advisory locks --filter {leader}");
+    assert_eq!(stranded.unwrap()["fix"], serde_json::json!([command]));
+    drop(direct);
     db.until_no_locks().await;
     assert_eq!(
         level(&findings(&pooled, &[]).await, "stranded_locks"),
