@@ -26,6 +26,8 @@ const MOST: usize = 50_000_000;
 const SHOWN: usize = 10;
 /// The shortest start of a lease's hash, in digits.
 const SHORTEST_HASH: usize = 8;
+/// A number with so many digits can be the start of a hash too: `lease list` shows as many.
+const SHOWN_HASH: usize = 12;
 
 /// What is looked for.
 enum Wanted {
@@ -35,9 +37,13 @@ enum Wanted {
 }
 
 impl Wanted {
-    fn read(text: &str) -> Result<Self, Failure> {
+    /// What a text can mean, at least one.
+    fn read(text: &str) -> Result<Vec<Self>, Failure> {
         if let Ok(number) = text.parse::<i64>() {
-            return Ok(Self::Key(number.into()));
+            let number_itself = Self::Key(number.into());
+            let is_hash = text.len() >= SHOWN_HASH && text.chars().all(|c| c.is_ascii_digit());
+            let hash = is_hash.then(|| Self::Hash(text.to_owned()));
+            return Ok([number_itself].into_iter().chain(hash).collect());
         }
         let pair = text
             .trim()
@@ -46,14 +52,14 @@ impl Wanted {
         if let Some((first, second)) = pair.and_then(|pair| pair.split_once(','))
             && let (Ok(first), Ok(second)) = (first.trim().parse(), second.trim().parse())
         {
-            return Ok(Self::Key(Key::IntInt(first, second)));
+            return Ok(vec![Self::Key(Key::IntInt(first, second))]);
         }
         let digits = text
             .trim_start_matches("\\x")
             .trim_end_matches('…')
             .to_lowercase();
         if digits.len() >= SHORTEST_HASH && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
-            return Ok(Self::Hash(digits));
+            return Ok(vec![Self::Hash(digits)]);
         }
         Err(Failure::Input(format!(
             "`{}` is not a key: write the number, `(7, 42)`, or the start of a lease's hash",
@@ -102,7 +108,7 @@ impl Arguments {
             })?;
             let columns = columns(&pattern, &self.values, &self.database_url)?;
             tried += search(&pattern, &columns, |text| {
-                if let Some(way) = wanted.derivation(first, text) {
+                if let Some(way) = wanted.iter().find_map(|one| one.derivation(first, text)) {
                     let text = first.map_or_else(
                         || text.to_owned(),
                         |first| advisory_pattern::pair_text(first, text),

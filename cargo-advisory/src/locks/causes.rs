@@ -103,9 +103,37 @@ fn roots_of(locks: &Locks, holder: &Holder) -> BTreeSet<Root> {
         }
     }
     if roots.is_empty() {
-        roots.insert(Root::Circle(seen));
+        roots = circles(locks, &seen);
     }
     roots
+}
+
+/// The sessions that wait for each other, without those that wait for them.
+fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
+    let blockers = |pid: i32| {
+        let backend = locks.backend(pid);
+        backend.map_or(&[][..], |backend| &backend.blocked_by)
+    };
+    let reached = |from: i32| {
+        let (mut reached, mut next) = (BTreeSet::new(), blockers(from).to_vec());
+        while let Some(pid) = next.pop() {
+            if reached.insert(pid) {
+                next.extend(blockers(pid));
+            }
+        }
+        reached
+    };
+    let reached: BTreeMap<i32, BTreeSet<i32>> =
+        pids.iter().map(|pid| (*pid, reached(*pid))).collect();
+    let reaches = |from: &i32, to: &i32| reached.get(from).is_some_and(|pids| pids.contains(to));
+    let waiting = pids.iter().filter(|pid| reaches(pid, pid));
+    let circle = |pid: &i32| {
+        let others = pids.iter().copied();
+        others
+            .filter(|other| reaches(pid, other) && reaches(other, pid))
+            .collect()
+    };
+    waiting.map(|pid| Root::Circle(circle(pid))).collect()
 }
 
 /// Writes the causes, each with what it does, the command that ends it, and what that does.

@@ -85,6 +85,31 @@ fn a_placeholder_is_rendered_at_each_of_its_places() {
     }
 }
 
+/// One hash of some hundred is written with decimal digits alone.
+#[test]
+fn a_hash_without_letters_is_not_only_a_number() {
+    let hash = |id: u32| {
+        let mut digits = String::new();
+        for byte in &advisory_pattern::sha256(&format!("booking:{id}"))[..6] {
+            write!(digits, "{byte:02x}").unwrap();
+        }
+        digits
+    };
+    let id = (1..20_000).find(|id| hash(*id).chars().all(|c| c.is_ascii_digit()));
+    let (id, find) = (id.unwrap(), format!("--find={}", hash(id.unwrap())));
+    let words = [
+        "key",
+        &find,
+        "--pattern",
+        "booking:<id>",
+        "--values",
+        "1..20000",
+    ];
+    let said = advisory(&words);
+    let line = format!(" is booking:{id}  lease\n");
+    assert!(said.out.ends_with(&line), "{said:?}");
+}
+
 /// The live view prints the command; with the ids of a table it finds the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_live_view_names_the_command_that_finds_the_key() {

@@ -136,6 +136,45 @@ async fn the_cause_is_the_last_of_a_chain() {
     drop(first.await.unwrap());
 }
 
+/// Who waits for two sessions that wait for each other is not one of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_circle_has_only_those_that_wait_for_each_other() {
+    let db = Database::create().await;
+    let patient = "SET deadlock_timeout = '1min'; SELECT pg_advisory_lock";
+    let mut sessions = Vec::new();
+    for key in [1, 2, 3] {
+        let mut conn = holder(&db, "web", &format!("{patient}({key})")).await;
+        sessions.push((pid_of(&mut conn).await, conn));
+    }
+    let pids: Vec<i32> = sessions.iter().map(|(pid, _)| *pid).collect();
+    let mut waiting = Vec::new();
+    for ((pid, mut conn), key) in sessions.into_iter().zip([2, 1, 1]) {
+        waiting.push(tokio::spawn(async move {
+            let sql = format!("SELECT pg_advisory_lock({key})");
+            drop(diesel_async::SimpleAsyncConnection::batch_execute(&mut conn, &sql).await);
+        }));
+        let short = format!(
+            "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND waitstart IS NOT NULL)"
+        );
+        db.until_empty(std::time::Duration::from_secs(30), "a waiter", &short)
+            .await;
+    }
+    let (_, last) = waiter(&db, "web", "SELECT pg_advisory_lock(3)").await;
+    let said = locks(&db, &[]).await.out;
+    let mut circle = pids[..2].to_vec();
+    circle.sort_unstable();
+    let line = format!("{} and {} wait for each other.", circle[0], circle[1]);
+    assert_eq!(said.matches("wait for each other").count(), 1, "{said}");
+    assert!(said.contains(&format!("\n{line}")), "{said}");
+    for pid in pids {
+        db.terminate(pid).await;
+    }
+    for one in waiting {
+        one.await.unwrap();
+    }
+    drop(last.await.unwrap());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prepared_transaction_has_its_statement() {
     let db = Database::create().await;
