@@ -6,7 +6,8 @@ use std::io::Read;
 use std::path::Path;
 
 use advisory_pattern::{
-    Derivation, Filter, Part, Pattern, Placeholder, Shape, escape, parse, split_pair_text,
+    Derivation, Filter, Part, Pattern, Placeholder, Shape, escape, parse, permit_key,
+    split_pair_text,
 };
 use advisory_runtime::Key;
 use serde_json::json;
@@ -28,6 +29,9 @@ const SHOWN: usize = 10;
 const SHORTEST_HASH: usize = 8;
 /// A number with so many digits can be the start of a hash too: `lease list` shows as many.
 const SHOWN_HASH: usize = 12;
+
+/// How a query begins.
+const QUERIES: [&str; 4] = ["select", "with", "values", "table"];
 
 /// What is looked for.
 enum Wanted {
@@ -67,25 +71,51 @@ impl Wanted {
         )))
     }
 
-    /// How the text becomes this.
-    fn derivation(&self, first: Option<i32>, text: &str) -> Option<&'static str> {
-        match (self, first) {
-            (Self::Hash(digits), None) => hex(&advisory_pattern::sha256(text))
-                .starts_with(digits)
-                .then_some("lease"),
-            (Self::Key(Key::IntInt(one, other)), Some(first)) if *one == first => {
-                let mut halves = Derivation::ALL.into_iter().filter(|it| it.bits() == 32);
-                halves
-                    .find(|it| it.half(text) == *other)
-                    .map(Derivation::name)
+    /// How the text becomes this, and for which of so many permits.
+    fn origin(&self, first: Option<i32>, text: &str, permits: u32) -> Option<Origin> {
+        let number = match self {
+            Self::Hash(digits) => {
+                let is_it =
+                    first.is_none() && hex(&advisory_pattern::sha256(text)).starts_with(digits);
+                return is_it.then_some(Origin {
+                    derivation: "lease",
+                    permit: 1,
+                });
             }
-            (Self::Key(Key::BigInt(number)), None) => {
-                let mut all = Derivation::ALL.into_iter();
-                all.find(|it| it.key(text) == *number).map(Derivation::name)
+            Self::Key(wanted) => *wanted,
+        };
+        let keys = Derivation::ALL.into_iter().filter_map(|derivation| {
+            let key = match first {
+                None => Key::from(derivation.key(text)),
+                Some(_) if derivation.bits() != 32 => return None,
+                Some(first) => Key::IntInt(first, derivation.half(text)),
+            };
+            Some((derivation.name(), key))
+        });
+        let permit_of = |key: Key| {
+            if key == number {
+                return Some(1);
             }
-            _ => None,
-        }
+            // The others are numbers, also those of a pair.
+            let Key::BigInt(number) = number else {
+                return None;
+            };
+            let key = key.to_string();
+            (2..=permits).find(|permit| permit_key(&key, *permit) == number)
+        };
+        let mut found = keys.filter_map(|(derivation, key)| {
+            let permit = permit_of(key)?;
+            Some(Origin { derivation, permit })
+        });
+        found.next()
     }
+}
+
+/// How a text becomes a number.
+struct Origin {
+    derivation: &'static str,
+    /// The first one is the lock's own number.
+    permit: u32,
 }
 
 impl Arguments {
@@ -107,13 +137,14 @@ impl Arguments {
                 ))
             })?;
             let columns = columns(&pattern, &self.values, &self.database_url)?;
-            tried += search(&pattern, &columns, |text| {
-                if let Some(way) = wanted.iter().find_map(|one| one.derivation(first, text)) {
+            tried += search(&pattern, &columns, self.permits, |text| {
+                let origin = |one: &Wanted| one.origin(first, text, self.permits);
+                if let Some(origin) = wanted.iter().find_map(origin) {
                     let text = first.map_or_else(
                         || text.to_owned(),
                         |first| advisory_pattern::pair_text(first, text),
                     );
-                    found.push((text, way));
+                    found.push((text, origin));
                 }
             })?;
         }
@@ -127,7 +158,7 @@ impl Arguments {
 }
 
 /// The texts with the number, each with its derivation.
-fn answer(number: &str, found: &[(String, &'static str)], tried: usize) -> String {
+fn answer(number: &str, found: &[(String, Origin)], tried: usize) -> String {
     let number = one_line(number);
     if found.is_empty() {
         return format!(
@@ -135,8 +166,12 @@ fn answer(number: &str, found: &[(String, &'static str)], tried: usize) -> Strin
         );
     }
     let mut answer = String::new();
-    for (text, way) in found.iter().take(SHOWN) {
+    for (text, origin) in found.iter().take(SHOWN) {
         let text = one_line(text);
+        let way = match origin.permit {
+            1 => origin.derivation.to_owned(),
+            permit => format!("{}, permit {permit}", origin.derivation),
+        };
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             answer,
@@ -149,10 +184,10 @@ fn answer(number: &str, found: &[(String, &'static str)], tried: usize) -> Strin
     answer
 }
 
-fn as_json(number: &str, found: &[(String, &'static str)], tried: usize) -> String {
-    let found = found
-        .iter()
-        .map(|(key, way)| json!({ "key": key, "derivation": way }));
+fn as_json(number: &str, found: &[(String, Origin)], tried: usize) -> String {
+    let found = found.iter().map(
+        |(key, origin)| json!({ "key": key, "derivation": origin.derivation, "permit": origin.permit }),
+    );
     let found: Vec<_> = found.collect();
     crate::json::pretty(
         &json!({ "version": VERSION, "wanted": number, "tried": tried, "found": found }),
@@ -213,10 +248,9 @@ fn columns(
 /// The values of a source: a query, a range of numbers or days, or the lines of a file.
 fn values(source: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure> {
     let source = source.trim();
-    let is_query = source
-        .get(..7)
-        .is_some_and(|start| start.eq_ignore_ascii_case("select "));
-    if is_query {
+    let first = source.split_once(char::is_whitespace).map(|(word, _)| word);
+    let is_query = |word: &str| QUERIES.iter().any(|start| word.eq_ignore_ascii_case(start));
+    if first.is_some_and(is_query) {
         return query(source, database_url);
     }
     if let Some((from, to)) = source.split_once("..") {
@@ -287,11 +321,13 @@ fn render(placeholder: &Placeholder, value: &str, is_text: bool) -> String {
 fn search(
     pattern: &Pattern,
     columns: &[Column],
+    permits: u32,
     mut take: impl FnMut(&str),
 ) -> Result<usize, Failure> {
     let sizes = columns.iter().map(|column| column.texts.len());
     let count = sizes.clone().try_fold(1_usize, usize::checked_mul);
-    let count = count.filter(|count| *count <= MOST).ok_or_else(too_many)?;
+    let most = MOST / usize::try_from(permits).unwrap_or(MOST).max(1);
+    let count = count.filter(|count| *count <= most).ok_or_else(too_many)?;
     // The column of each placeholder, and which of the column's placeholders it is.
     let mut uses = vec![0; columns.len()];
     let places = pattern.placeholders().map(|placeholder| {
@@ -328,5 +364,7 @@ fn search(
 }
 
 fn too_many() -> Failure {
-    Failure::Input(format!("more than {MOST} texts: give fewer values"))
+    Failure::Input(format!(
+        "more than {MOST} texts, each of them counted for each permit: give fewer values"
+    ))
 }
