@@ -19,6 +19,7 @@ pub(crate) use cells::{DONE, OVERDUE, hex, label, lease as lease_cells, lease_la
 pub(crate) use end::confirm;
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
 pub(crate) use renewal::unknowns as unknown_renewals;
+pub(crate) use view::find_hint;
 
 use std::fmt::Write;
 use std::pin::pin;
@@ -35,7 +36,7 @@ use crate::database::{self, DatabaseUrl, Session, failure, unless, with_timeout}
 use crate::failure::Failure;
 use crate::names::NameSources;
 use crate::screen::{DIM, ERROR};
-use crate::{duration, lease_table, screen};
+use crate::{display_width, duration, lease_table, screen};
 use age::Age;
 use claims::Claims;
 use end::Action;
@@ -422,12 +423,21 @@ fn frame(picture: &str, every: Duration) -> String {
         return format!("{picture}\n");
     };
     let all: Vec<&str> = picture.lines().collect();
+    let columns = screen::width(None).unwrap_or(usize::MAX);
+    // A command can be wider than the terminal, which continues it in the next line.
+    let heights = all.iter().map(|line| display_width::height(line, columns));
     // One line is the head, and one has the cursor.
     let room = height.saturating_sub(2).max(1);
-    let kept = if all.len() > room {
-        room - 1
-    } else {
-        all.len()
+    let fits = |room: usize| {
+        let ends = heights.clone().scan(0, |end, height| {
+            *end += height;
+            Some(*end)
+        });
+        ends.take_while(|end| *end <= room).count()
+    };
+    let kept = match fits(room) {
+        all_lines if all_lines == all.len() => all_lines,
+        _ => fits(room - 1),
     };
     let mut text = format!(
         "\u{1b}[H{DIM}every {}; Ctrl-C ends{DIM:#}\u{1b}[K\n",

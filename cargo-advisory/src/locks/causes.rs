@@ -9,7 +9,7 @@ use advisory_runtime::monitor::{Activity, Holder, HolderId, Lock, Locks, Scope, 
 
 use super::Snapshot;
 use super::cells::{UNTRACKED, has_transaction, who};
-use crate::display_width::{self, cut};
+use crate::display_width::{cut, wrapped};
 use crate::duration::short;
 use crate::guard::literal;
 use crate::screen::{BOLD, DIM, KEY, one_line, plural};
@@ -176,36 +176,6 @@ pub(super) fn text(snapshot: &Snapshot, width: Option<usize>) -> String {
 fn line(text: &mut String, words: &str) {
     text.push_str(words);
     text.push('\n');
-}
-
-/// Continues each line that is wider than the screen in the next one, with the same indentation.
-fn wrapped(text: &str, width: Option<usize>) -> String {
-    let Some(width) = width else {
-        return text.to_owned();
-    };
-    let mut all = String::with_capacity(text.len());
-    for line in text.lines() {
-        let indent = line.len() - line.trim_start().len();
-        let mut used = 0;
-        for (nth, word) in line.trim_start().split(' ').enumerate() {
-            let of_word = display_width::of(&anstream::adapter::strip_str(word).to_string());
-            if nth > 0 && used + 1 + of_word > width {
-                all.push('\n');
-                used = 0;
-            }
-            if used == 0 {
-                all.push_str(&" ".repeat(indent));
-                used = indent;
-            } else {
-                all.push(' ');
-                used += 1;
-            }
-            all.push_str(word);
-            used += of_word;
-        }
-        all.push('\n');
-    }
-    all
 }
 
 /// ` holds up 2 sessions, the first for 38s`
