@@ -141,13 +141,16 @@ impl Arguments {
             let mut session = Session::open(&address).await?;
             if let Some(action) = &self.action {
                 // Neither leases nor claims: somebody can have locked their tables.
-                let locks = view.locks(&mut session).await?.locks;
-                let ended = action.run(&mut session, &locks).await;
+                let ended = match view.locks(&mut session).await {
+                    Ok(selected) => action.run(&mut session, &selected.locks).await,
+                    Err(failure) => Err(failure),
+                };
                 session.close().await;
                 return ended;
             }
-            let snapshot = view.snapshot(&mut session, RETRIES).await?;
+            let snapshot = view.snapshot(&mut session, RETRIES).await;
             session.close().await;
+            let snapshot = snapshot?;
             list.output.write(&match list.format {
                 Format::Text => view::write(&snapshot, list.output.width()),
                 Format::Json => live_json::write(&snapshot),
@@ -328,21 +331,29 @@ impl View<'_> {
 
     /// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection is shown and retried: a server that fails over comes back.
     async fn watch(&self, address: &str) -> Result<bool, Failure> {
+        let mut session = Some(Session::open(address).await?);
+        let ended = self.refresh(address, &mut session).await;
+        if let Some(session) = session {
+            session.close().await;
+        }
+        ended
+    }
+
+    async fn refresh(&self, address: &str, session: &mut Option<Session>) -> Result<bool, Failure> {
         let is_json = self.list.format == Format::Json;
         let every = self.list.interval.unwrap_or(INTERVAL);
         // Reading the locks must not be all that the server does.
         let every = every.max(SHORTEST_INTERVAL);
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut session = Some(Session::open(address).await?);
         let mut ended = pin!(database::ended());
         loop {
             let refreshed = async {
                 ticks.tick().await;
                 if session.is_none() {
-                    session = Some(Session::open(address).await?);
+                    *session = Some(Session::open(address).await?);
                 }
-                match &mut session {
+                match session {
                     Some(session) => self.snapshot(session, 0).await.map(Some),
                     None => Ok(None),
                 }
@@ -368,7 +379,7 @@ impl View<'_> {
                 }
                 Ok(None) => {}
                 Err(failure) => {
-                    session = None;
+                    *session = None;
                     screen::note(&format!("{ERROR}error{ERROR:#}: {failure}\n"));
                 }
             }

@@ -322,6 +322,15 @@ async fn the_answers_of_the_diagram_are_what_is_printed() {
                 db.run("ROLLBACK PREPARED 'diagram'").await;
                 shown
             }
+            // `situations.rs` makes these, and compares the screens.
+            "wait for each other" | "is a session of a pooler" | "gives no connection" => {
+                let screens = blocks("text");
+                assert!(
+                    screens.iter().any(|screen| screen.contains(answer)),
+                    "{answer}"
+                );
+                continue;
+            }
             // These are not words of the command.
             "it is in the table of leases" | "there is no such lock" => continue,
             other => panic!("{other} is not tested"),
