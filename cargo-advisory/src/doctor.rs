@@ -90,6 +90,9 @@ pub(crate) struct Arguments {
     /// Exits with 1 for advice too, and for what this role does not see: for CI
     #[arg(long)]
     strict: bool,
+    /// A finding that `--strict` accepts, such as `live_view` of a role that is not to see others' queries
+    #[arg(long, value_name = "NAME", requires = "strict")]
+    allow: Vec<String>,
     /// The output format
     #[arg(long, default_value = "text")]
     format: Format,
@@ -111,9 +114,16 @@ impl Arguments {
             Ok((facts, findings))
         })?;
         findings.sort_by_key(|finding| finding.level);
+        let has = |name: &&String| findings.iter().any(|found| found.name == *name);
+        if let Some(unknown) = self.allow.iter().find(|name| !has(name)) {
+            return Err(Failure::Input(format!(
+                "`--allow {unknown}`: there is no finding of that name"
+            )));
+        }
+        let is_allowed = |name: &str| self.allow.iter().any(|allowed| allowed == name);
         let is_in_order = findings.iter().all(|found| match found.level {
             Level::Problem => false,
-            Level::Advice | Level::Unknown => !self.strict,
+            Level::Advice | Level::Unknown => !self.strict || is_allowed(found.name),
             Level::Fine => true,
         });
         let text = match self.format {

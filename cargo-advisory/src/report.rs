@@ -287,6 +287,10 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
         ("renew", optional(|site| site.renew.clone())),
         ("keep", optional(|site| site.keep.clone())),
         ("guards", lock.values(guards)),
+        (
+            "needed",
+            lock.values(|site| site.allow_redundant.as_deref().map(escaped)),
+        ),
     ];
     text.push_str("<dl>\n");
     for (name, value) in facts {

@@ -18,6 +18,7 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
         "deadlock_timeout = '1min'",
         "log_lock_waits = off",
         "max_connections = 20",
+        "max_prepared_transactions = 5",
         "max_locks_per_transaction = 10",
     ] {
         does(&mut admin, &format!("ALTER SYSTEM SET {setting}")).await;
@@ -26,6 +27,9 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     server.stop("fast").await;
     server.start_again().await;
 
+    let mut invoices = AsyncPgConnection::establish(server.url()).await.unwrap();
+    let prepare = "BEGIN; SELECT pg_advisory_xact_lock(key) FROM generate_series(-20, -1) AS key; PREPARE TRANSACTION 'invoice-1'";
+    does(&mut invoices, prepare).await;
     let before = findings(server.url(), &[]).await;
     let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
     for name in ["deadlock_timeout", "log_lock_waits"] {
@@ -55,6 +59,11 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     );
     let said = message(&full, "lock_table");
     assert!(said.contains(&holder), "{said}");
+    let prepared = "; prepared transaction 'invoice-1' in postgres: ";
+    assert!(
+        said.contains(prepared) && said.contains(", of them 20 advisory"),
+        "{said}"
+    );
     assert!(
         said.contains(&format!(", of them {left} advisory")),
         "{said}"
