@@ -65,6 +65,14 @@ impl SiteArgs {
         }
     }
 
+    /// Without a table there is nothing that the lock could be redundant to.
+    fn refuse_redundant_without_guards(&self, errors: &mut Errors) {
+        if !self.has("guards") {
+            let message = "`allow_redundant` is about the tables of `guards`: name them there, or leave it out";
+            self.refuse(&[("allow_redundant", message)], errors);
+        }
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
         self.span(name).is_some()
     }

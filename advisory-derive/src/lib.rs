@@ -92,6 +92,7 @@ use site::lock::LockSite;
 /// | `name` | none; `"booking-slot"` | sites with the same name and pattern share one lock |
 /// | `component` | none; `"payments"` | a column of the registry. Its "purpose" is the first line of the doc comment |
 /// | `guards` | none; `"bookings"`, `"bookings, shop.blocks"` | the tables whose writes need the lock, for the registry and `cargo advisory check --database-url`. `cargo advisory migration require` prints the trigger |
+/// | `allow_redundant` | none; `"reason"` | accepts that a constraint of a table of `guards` says, or could say, a rule on the lock's columns, and that no index begins with one: `cargo advisory check --database-url` gives no such advice |
 /// | `allow_overlap` | none; `("other-name", "reason")` | accepts that the key can collide with another lock's, for deployed keys that cannot change. Can be repeated; `"*"` is every other lock |
 /// | `allow_ambiguous` | none; `"reason"` | accepts that different values can render the key, for deployed keys that cannot change |
 /// | `max_keys` | `64` | how many locks a slice, or an expression for `keys`, can take |
@@ -300,7 +301,7 @@ fn lease(
 /// ```
 ///
 /// Placeholders name fields. The pattern can be the second half of a pair, `#[lock_key((7, "<id>"), derivation = "hashtext")]`, and
-/// can be followed by `with(…)`, `name`, `component`, `guards`, `derivation`, `allow_ambiguous`,
+/// can be followed by `with(…)`, `name`, `component`, `guards`, `allow_redundant`, `derivation`, `allow_ambiguous`,
 /// `allow_overlap` and `crate`, as in `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` work without a database.
 ///
 /// A function that takes a `Holding<'_, AccountLock>` cannot be called without the lock: see `advisory_runtime::Holding`.
@@ -375,7 +376,7 @@ pub fn derive_claim(input: TokenStream) -> TokenStream {
 /// let week = lock_key!("report:<week>", with(week = date.iso_week().week()));
 /// ```
 ///
-/// The pattern can be the second half of a pair, `(7, "<id>")`. It can be followed by `with(…)`, `name`, `component`, `guards`, `derivation`, `allow_ambiguous`, `allow_overlap` and
+/// The pattern can be the second half of a pair, `(7, "<id>")`. It can be followed by `with(…)`, `name`, `component`, `guards`, `allow_redundant`, `derivation`, `allow_ambiguous`, `allow_overlap` and
 /// `crate`, as in `#[advisory_lock]`. The macro does not know types: a placeholder without a shape is compared as any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {

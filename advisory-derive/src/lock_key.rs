@@ -250,10 +250,11 @@ impl PatternAndArgs {
         if errors.is_empty() {
             collisions::check(&facts, &self.args, &Permits::ONE, errors);
         }
-        let reason = self.own.allow_ambiguous.as_ref();
+        let text = |reason: &Option<LitStr>| reason.as_ref().map(LitStr::value);
         let own = record::Own {
             guards: self.own.guards.clone().unwrap_or_default(),
-            allow_ambiguous: reason.map(LitStr::value),
+            allow_ambiguous: text(&self.own.allow_ambiguous),
+            allow_redundant: text(&self.own.allow_redundant),
             ..record::Own::default()
         };
         record::emit(facts, own, &self.args)

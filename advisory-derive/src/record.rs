@@ -25,6 +25,7 @@ pub(crate) struct Own {
     pub(crate) keep: Option<String>,
     pub(crate) guards: Vec<String>,
     pub(crate) allow_ambiguous: Option<String>,
+    pub(crate) allow_redundant: Option<String>,
 }
 
 /// A time as it was written.
@@ -69,6 +70,7 @@ pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
             .collect(),
         guards: own.guards,
         allow_ambiguous: own.allow_ambiguous,
+        allow_redundant: own.allow_redundant,
         module: MODULE_PATH.to_owned(),
         function: site.name,
         file: if slim { String::new() } else { file },

@@ -63,6 +63,8 @@ pub struct Record {
     pub guards: Vec<String>,
     /// Why the pattern may be ambiguous.
     pub allow_ambiguous: Option<String>,
+    /// Why the lock is needed although a constraint of a guarded table can say a rule on its columns.
+    pub allow_redundant: Option<String>,
     /// The module's path.
     pub module: String,
     /// The function, or the declared type.
@@ -136,6 +138,7 @@ impl Record {
             ("renew", &self.renew),
             ("keep", &self.keep),
             ("allow_ambiguous", &self.allow_ambiguous),
+            ("allow_redundant", &self.allow_redundant),
         ];
         fields.extend(
             optional
@@ -202,6 +205,7 @@ impl Record {
                 "renew" => record.renew = Some(text()),
                 "keep" => record.keep = Some(text()),
                 "allow_ambiguous" => record.allow_ambiguous = Some(text()),
+                "allow_redundant" => record.allow_redundant = Some(text()),
                 "allow_overlap" => {
                     let (other, reason) = value.split_once(PART).unwrap_or((value, ""));
                     record.allow_overlap.push((clean(other), clean(reason)));

@@ -95,7 +95,7 @@ pub use signal::Signal;
 #[cfg(feature = "diesel-async")]
 pub use {
     claimed::{ClaimTable, ClaimTables, ClaimedRow, claim_tables, claimed_rows},
-    leases::{Lease, LeaseCount, LeaseSummary, lease, lease_summary, leases},
+    leases::{Lease, LeaseCount, LeaseSummary, lease, lease_summary, leases, leases_by_hash},
 };
 
 use crate::Error;

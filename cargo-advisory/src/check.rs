@@ -6,7 +6,6 @@ mod guards;
 pub(crate) mod key_changes;
 pub(crate) mod registry;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -46,9 +45,6 @@ pub(crate) struct Arguments {
     /// could say the rule, or an index is missing
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
-    /// A lock that is needed although a constraint could say a rule on its columns, and why
-    #[arg(long, value_name = "LOCK=REASON", requires = "database_url")]
-    keep_lock: Vec<String>,
     /// For how many keys the registry document gives the odds of a collision
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000)]
     keys: u64,
@@ -85,7 +81,7 @@ impl Arguments {
         }
         if let Some(address) = &self.database_url {
             findings.extend(guards::find(&inventory, address)?);
-            findings.extend(advice::find(&inventory, address, &self.locks_to_keep()?)?);
+            findings.extend(advice::find(&inventory, address)?);
         }
         let source_root = || SourceRoot::find(self.artifacts.manifest_path());
         let text = match self.format {
@@ -96,18 +92,5 @@ impl Arguments {
         };
         self.output.write(&text)?;
         Ok(finding::is_ok(&findings))
-    }
-
-    /// The locks of `--keep-lock`, each with its reason.
-    fn locks_to_keep(&self) -> Result<BTreeMap<String, String>, Failure> {
-        let kept = self.keep_lock.iter().map(|given| match given.split_once('=') {
-            Some((lock, reason)) if !reason.trim().is_empty() => {
-                Ok((lock.to_owned(), reason.to_owned()))
-            }
-            _ => Err(Failure::Input(format!(
-                "`--keep-lock {given}` has no reason: write `--keep-lock 'LOCK=why the lock is needed'`"
-            ))),
-        });
-        kept.collect()
     }
 }

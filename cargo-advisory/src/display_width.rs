@@ -2,6 +2,8 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::screen::KEY;
+
 /// How many cells a text takes.
 pub(crate) fn of(text: &str) -> usize {
     clusters(text).map(|(_, width)| width).sum()
@@ -45,9 +47,77 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     format!("{}…", text[..end].trim_end())
 }
 
+/// Continues each line that is wider than the screen in the next one, with the same indentation. A line in the style of a command stays
+/// whole, so that it can be copied.
+pub(crate) fn wrapped(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else {
+        return text.to_owned();
+    };
+    let mut all = String::with_capacity(text.len());
+    let command = KEY.to_string();
+    for line in text.lines() {
+        if line.trim_start().starts_with(&command) {
+            all.push_str(line);
+            all.push('\n');
+            continue;
+        }
+        let indent = line.len() - line.trim_start().len();
+        let mut used = 0;
+        let words = words(line.trim_start(), width.saturating_sub(indent));
+        for (nth, word) in words.iter().enumerate() {
+            let of_word = of(&plain(word));
+            if nth > 0 && used + 1 + of_word > width {
+                all.push('\n');
+                used = 0;
+            }
+            if used == 0 {
+                all.push_str(&" ".repeat(indent));
+                used = indent;
+            } else {
+                all.push(' ');
+                used += 1;
+            }
+            all.push_str(word);
+            used += of_word;
+        }
+        all.push('\n');
+    }
+    all
+}
+
+/// The words of a line; what is in backticks is one word, unless it is wider than the screen.
+fn words(line: &str, width: usize) -> Vec<String> {
+    let is_open = |text: &str| text.matches('`').count() % 2 == 1;
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split(' ') {
+        match words.last_mut() {
+            Some(last) if is_open(last) && !is_open(line) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    let whole = |word: String| match word {
+        wide if of(&plain(&wide)) > width => wide.split(' ').map(str::to_owned).collect(),
+        fitting => vec![fitting],
+    };
+    words.into_iter().flat_map(whole).collect()
+}
+
+/// The lines of a terminal that a text on one line takes.
+pub(crate) fn height(line: &str, width: usize) -> usize {
+    of(&plain(line)).div_ceil(width.max(1)).max(1)
+}
+
+/// A text without its styles.
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{cut, of};
+    use super::{KEY, cut, height, of, wrapped};
 
     #[test]
     fn a_width_counts_cells() {
@@ -80,5 +150,19 @@ mod tests {
             let text = "予約 Ame\u{301}lie 📅 👍\u{1f3fd} ☁\u{fe0f} 한국어";
             assert!(of(&cut(text, most)) <= most, "{most}");
         }
+    }
+
+    #[test]
+    fn a_line_goes_on_in_the_next_one_unless_it_is_a_command() {
+        let text = format!("    one two three\n    {KEY}cargo advisory locks{KEY:#}\n");
+        let narrow = format!("    one two\n    three\n    {KEY}cargo advisory locks{KEY:#}\n");
+        assert_eq!(wrapped(&text, Some(12)), narrow);
+        assert_eq!(wrapped(&text, None), text);
+        let lines: usize = text.lines().map(|line| height(line, 12)).sum();
+        assert_eq!(lines, 2 + 2);
+        assert_eq!(height("", 12), 1);
+        assert_eq!(wrapped("a: `b c`, d", Some(8)), "a:\n`b c`, d\n");
+        assert_eq!(wrapped("a `b cde fgh`", Some(8)), "a `b cde\nfgh`\n");
+        assert_eq!(wrapped("a ` b c d e", Some(8)), "a ` b c\nd e\n");
     }
 }

@@ -13,6 +13,7 @@ mod sequence;
 mod server;
 mod timeouts;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use advisory_runtime::lease::Table;
@@ -89,6 +90,9 @@ pub(crate) struct Arguments {
     /// Exits with 1 for advice too, and for what this role does not see: for CI
     #[arg(long)]
     strict: bool,
+    /// A finding that `--strict` accepts, such as `live_view` of a role that is not to see others' queries
+    #[arg(long, value_name = "NAME", requires = "strict")]
+    allow: Vec<String>,
     /// The output format
     #[arg(long, default_value = "text")]
     format: Format,
@@ -110,9 +114,16 @@ impl Arguments {
             Ok((facts, findings))
         })?;
         findings.sort_by_key(|finding| finding.level);
+        let has = |name: &&String| findings.iter().any(|found| found.name == *name);
+        if let Some(unknown) = self.allow.iter().find(|name| !has(name)) {
+            return Err(Failure::Input(format!(
+                "`--allow {unknown}`: there is no finding of that name"
+            )));
+        }
+        let is_allowed = |name: &str| self.allow.iter().any(|allowed| allowed == name);
         let is_in_order = findings.iter().all(|found| match found.level {
             Level::Problem => false,
-            Level::Advice | Level::Unknown => !self.strict,
+            Level::Advice | Level::Unknown => !self.strict || is_allowed(found.name),
             Level::Fine => true,
         });
         let text = match self.format {
@@ -128,7 +139,7 @@ impl Arguments {
         address: &str,
         table: &Table,
     ) -> Result<(Facts, Vec<Finding>), Failure> {
-        let pooler = pooler::find(address).await?;
+        let (pooler, seen) = pooler::find(address).await?;
         let (client, connection) = connect(address).await?;
         // An error of the connection reaches the queries too.
         let connection = tokio::spawn(async move { drop(connection.await) });
@@ -136,7 +147,7 @@ impl Arguments {
             table,
             is_table_named: self.lease_table.is_some(),
             idle: self.older_than.unwrap_or(IDLE),
-            is_pooled: pooler.shares_sessions(),
+            seen: pooler.shares_sessions().then_some(&seen),
         };
         let examined = examine(&client, &options).await;
         connection.abort();
@@ -152,8 +163,8 @@ struct Options<'o> {
     is_table_named: bool,
     /// How long a session may be idle in a transaction that holds a lock.
     idle: Duration,
-    /// Whether a pooler gives one session to several clients.
-    is_pooled: bool,
+    /// The sessions that this command had from a pooler that gives one to several clients.
+    seen: Option<&'o BTreeSet<i32>>,
 }
 
 async fn examine(client: &Client, options: &Options<'_>) -> Result<(Facts, Vec<Finding>), Failure> {
@@ -167,7 +178,7 @@ async fn examine(client: &Client, options: &Options<'_>) -> Result<(Facts, Vec<F
     findings.push(sequence::judge(client, &facts, table).await?);
     findings.push(access::live_view(&facts));
     findings.push(access::idle_sessions(client, &facts, options.idle).await?);
-    findings.push(access::stranded_locks(client, &facts, options.is_pooled).await?);
+    findings.push(access::stranded_locks(client, &facts, options.seen).await?);
     Ok((facts, findings))
 }
 

@@ -92,6 +92,7 @@ pub(crate) fn site(site: &Record) -> Value {
         "guards": site.guards,
         "allow_overlap": exceptions,
         "allow_ambiguous": site.allow_ambiguous,
+        "allow_redundant": site.allow_redundant,
     })
 }
 
@@ -262,6 +263,7 @@ fn record(value: &Value) -> Result<Record, String> {
         renew: text(site, "renew")?,
         keep: text(site, "keep")?,
         allow_ambiguous: text(site, "allow_ambiguous")?,
+        allow_redundant: text(site, "allow_redundant")?,
         module: text(site, "module")?.unwrap_or_default(),
         function: text(site, "function")?.ok_or("`function` is missing")?,
         file: text(site, "file")?.unwrap_or_default(),

@@ -6,10 +6,10 @@ mod find;
 
 use std::fmt::Write;
 
-use advisory_pattern::{Derivation, split_pair_text};
+use advisory_pattern::{Derivation, MOST_PERMITS, split_pair_text};
 use advisory_runtime::Key;
 use advisory_runtime::well_known::{self, Tool};
-use clap::Args;
+use clap::{Args, value_parser};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Format, Output};
@@ -50,6 +50,15 @@ pub(crate) struct Arguments {
     /// query, `SELECT id FROM tenant`
     #[arg(long, value_name = "[NAME=]SOURCE", requires = "find")]
     values: Vec<String>,
+    /// How many permits the lock has: the second one and the others have numbers of their own
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        requires = "find",
+        default_value_t = 1,
+        value_parser = value_parser!(u32).range(1..=i64::from(MOST_PERMITS))
+    )]
+    permits: u32,
     #[command(flatten)]
     database_url: DatabaseUrl,
     /// The output format
@@ -153,7 +162,8 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
     if let Some(number) = plain {
         let _ = writeln!(
             table,
-            "\n{DIM}-- Which key has this number:{DIM:#}\ncargo advisory key --find={number} --pattern 'booking:<id>' --values id=1..100000"
+            "\n{DIM}-- Which key has this number (a program shows it after `monitor::show(Shown::Key)`):{DIM:#}\n\
+             cargo advisory key --find={number} --pattern 'booking:<id>' --values id=1..100000"
         );
     }
     let _ = write!(

@@ -14,12 +14,12 @@ use crate::columns::Columns;
 use crate::database::{self, DatabaseUrl, Session, failure, with_timeout};
 use crate::failure::Failure;
 use crate::json::{VERSION, pretty};
+use crate::lease_table;
 use crate::locks::{
-    DONE, OVERDUE, UNKNOWN_RENEWAL, confirm, hex, is_renewal_unknown as is_unknown, lease_cells,
-    lease_json, lease_label,
+    DONE, OVERDUE, confirm, hex, lease_cells, lease_json, lease_label, unknown_renewals,
 };
 use crate::names::NameSources;
-use crate::screen::{self, BOLD, KEY, PLAIN, one_line, plural, shell_word};
+use crate::screen::{self, BOLD, KEY, PLAIN, one_line, shell_word};
 
 /// How many held leases and how many done keys are listed.
 const MOST: u32 = 1_000;
@@ -133,8 +133,7 @@ impl List {
         names: &Names,
     ) -> Result<(), Failure> {
         let filter = self.filter.as_deref();
-        let summary = monitor::lease_summary(session.conn(), table, names, filter, MOST);
-        let summary = with_timeout(summary).await?;
+        let summary = lease_table::summary(session, (table, names), filter, MOST).await?;
         let summary = summary.map_err(|error| failure(&error))?;
         if self.format == Format::Json {
             let leases: Vec<_> = summary.leases.iter().map(lease_json).collect();
@@ -168,8 +167,8 @@ impl List {
             "{held} held, {done} {DONE} in `{}`",
             one_line(&table.name())
         );
-        if summary.leases.iter().any(is_unknown) {
-            let _ = writeln!(text, "{UNKNOWN_RENEWAL}");
+        for why in unknown_renewals(&summary.leases) {
+            let _ = writeln!(text, "{why}");
         }
         let shown = rows.len() as u64;
         if held + done > shown {
@@ -213,8 +212,10 @@ async fn find(
     names: &Names,
     key: &str,
 ) -> Result<Option<Lease>, Failure> {
-    let found = monitor::lease(session.conn(), table, names, Request::text(key));
-    let found = with_timeout(found).await?;
+    let of_text = async |conn: &mut AsyncPgConnection| {
+        monitor::lease(conn, table, names, Request::text(key)).await
+    };
+    let found = lease_table::read(session, table, of_text).await?;
     if let Some(lease) = found.map_err(|error| failure(&error))? {
         return Ok(Some(lease));
     }
@@ -223,14 +224,14 @@ async fn find(
     if !is_hash {
         return Ok(None);
     }
-    let digits = digits.to_lowercase();
-    let leases = with_timeout(monitor::leases(session.conn(), table, names)).await?;
-    let mut leases = leases.map_err(|error| failure(&error))?;
-    leases.retain(|lease| hex(&lease.row.key_hash).starts_with(&digits));
+    let of_hash = async |conn: &mut AsyncPgConnection| {
+        monitor::leases_by_hash(conn, table, names, digits).await
+    };
+    let found = lease_table::read(session, table, of_hash).await?;
+    let mut leases = found.map_err(|error| failure(&error))?;
     if leases.len() > 1 {
         return Err(Failure::Input(format!(
-            "`{digits}` is the start of {}: write more of it",
-            plural(leases.len(), "hash").replace("hashs", "hashes")
+            "`{digits}` is the start of several hashes: write more of it"
         )));
     }
     Ok(leases.pop())

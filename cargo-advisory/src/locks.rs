@@ -18,7 +18,8 @@ mod view;
 pub(crate) use cells::{DONE, OVERDUE, hex, label, lease as lease_cells, lease_label};
 pub(crate) use end::confirm;
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
-pub(crate) use renewal::{UNKNOWN as UNKNOWN_RENEWAL, is_unknown as is_renewal_unknown};
+pub(crate) use renewal::unknowns as unknown_renewals;
+pub(crate) use view::find_hint;
 
 use std::fmt::Write;
 use std::pin::pin;
@@ -35,7 +36,7 @@ use crate::database::{self, DatabaseUrl, Session, failure, unless, with_timeout}
 use crate::failure::Failure;
 use crate::names::NameSources;
 use crate::screen::{DIM, ERROR};
-use crate::{duration, screen};
+use crate::{display_width, duration, lease_table, screen};
 use age::Age;
 use claims::Claims;
 use end::Action;
@@ -140,13 +141,16 @@ impl Arguments {
             let mut session = Session::open(&address).await?;
             if let Some(action) = &self.action {
                 // Neither leases nor claims: somebody can have locked their tables.
-                let locks = view.locks(&mut session).await?.locks;
-                let ended = action.run(&mut session, &locks).await;
+                let ended = match view.locks(&mut session).await {
+                    Ok(selected) => action.run(&mut session, &selected.locks).await,
+                    Err(failure) => Err(failure),
+                };
                 session.close().await;
                 return ended;
             }
-            let snapshot = view.snapshot(&mut session, RETRIES).await?;
+            let snapshot = view.snapshot(&mut session, RETRIES).await;
             session.close().await;
+            let snapshot = snapshot?;
             list.output.write(&match list.format {
                 Format::Text => view::write(&snapshot, list.output.width()),
                 Format::Json => live_json::write(&snapshot),
@@ -187,9 +191,11 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
     if snapshot.older_than.is_none() {
         return Ok(true);
     }
-    let leases = snapshot.leases.as_ref();
-    let has_row = leases.is_some_and(|summary| !summary.leases.is_empty())
-        || !snapshot.claims.rows.is_empty();
+    let unknown_leases = view::unknown_leases(&snapshot);
+    let all = snapshot.leases.iter().flat_map(|summary| &summary.leases);
+    let has_row = all.count() > unknown_leases.len() || !snapshot.claims.rows.is_empty();
+    let renewals = renewal::unknowns(unknown_leases);
+    let renewals: Vec<String> = renewals.into_iter().map(str::to_owned).collect();
     if snapshot.wanted.len() > snapshot.unknown.len() || has_row {
         if let Some(why) = unknown {
             screen::note(&format!("{why}\n"));
@@ -197,7 +203,7 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
         return Ok(false);
     }
     let unfound = snapshot.claims.unfound.into_values();
-    let unknown: Vec<String> = unknown.into_iter().chain(unfound).collect();
+    let unknown: Vec<String> = unknown.into_iter().chain(renewals).chain(unfound).collect();
     if unknown.is_empty() {
         return Ok(true);
     }
@@ -282,13 +288,13 @@ impl View<'_> {
             pooled,
         } = self.settled_locks(session, retries).await?;
         let filter = self.list.filter.as_deref();
-        let leases =
-            monitor::lease_summary(session.conn(), &self.table, &self.names, filter, LEASES);
-        let (mut leases, unread) = match with_timeout(leases).await? {
-            Ok(leases) => (Some(leases), None),
+        let of = (&self.table, &self.names);
+        let (mut leases, unread) = match lease_table::summary(session, of, filter, LEASES).await {
+            Ok(Ok(leases)) => (Some(leases), None),
             // Many databases have no leases.
-            Err(Error::MissingTable { .. }) if self.list.lease_table.is_none() => (None, None),
-            Err(error) => (None, Some(unread(&self.table, &error))),
+            Ok(Err(Error::MissingTable { .. })) if self.list.lease_table.is_none() => (None, None),
+            Ok(Err(error)) => (None, Some(unread(&self.table, &failure(&error)))),
+            Err(why) => (None, Some(unread(&self.table, &why))),
         };
         // Last, because these tables can be large or locked.
         let mut claims = claims::read(session, &self.list.claims, &self.claims).await;
@@ -301,9 +307,9 @@ impl View<'_> {
         }
         if let Some(bound) = self.list.older_than {
             if let Some(summary) = &mut leases {
-                summary
-                    .leases
-                    .retain(|lease| renewal::is_older(lease, bound));
+                summary.leases.retain(|lease| {
+                    renewal::is_older(lease, bound) || renewal::can_be_older(lease, bound)
+                });
                 summary.counts.clear();
             }
             claims
@@ -325,21 +331,29 @@ impl View<'_> {
 
     /// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection is shown and retried: a server that fails over comes back.
     async fn watch(&self, address: &str) -> Result<bool, Failure> {
+        let mut session = Some(Session::open(address).await?);
+        let ended = self.refresh(address, &mut session).await;
+        if let Some(session) = session {
+            session.close().await;
+        }
+        ended
+    }
+
+    async fn refresh(&self, address: &str, session: &mut Option<Session>) -> Result<bool, Failure> {
         let is_json = self.list.format == Format::Json;
         let every = self.list.interval.unwrap_or(INTERVAL);
         // Reading the locks must not be all that the server does.
         let every = every.max(SHORTEST_INTERVAL);
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut session = Some(Session::open(address).await?);
         let mut ended = pin!(database::ended());
         loop {
             let refreshed = async {
                 ticks.tick().await;
                 if session.is_none() {
-                    session = Some(Session::open(address).await?);
+                    *session = Some(Session::open(address).await?);
                 }
-                match &mut session {
+                match session {
                     Some(session) => self.snapshot(session, 0).await.map(Some),
                     None => Ok(None),
                 }
@@ -365,7 +379,7 @@ impl View<'_> {
                 }
                 Ok(None) => {}
                 Err(failure) => {
-                    session = None;
+                    *session = None;
                     screen::note(&format!("{ERROR}error{ERROR:#}: {failure}\n"));
                 }
             }
@@ -397,8 +411,8 @@ fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
 /// How many held leases and how many kept keys are read one by one. The others are counted.
 const LEASES: u32 = 1_000;
 
-fn unread(table: &Table, error: &Error) -> Failure {
-    let (table, why) = (table.name(), failure(error));
+fn unread(table: &Table, why: &Failure) -> Failure {
+    let table = table.name();
     Failure::Input(format!("cannot read the leases in `{table}`: {why}"))
 }
 
@@ -420,12 +434,21 @@ fn frame(picture: &str, every: Duration) -> String {
         return format!("{picture}\n");
     };
     let all: Vec<&str> = picture.lines().collect();
+    let columns = screen::width(None).unwrap_or(usize::MAX);
+    // A command can be wider than the terminal, which continues it in the next line.
+    let heights = all.iter().map(|line| display_width::height(line, columns));
     // One line is the head, and one has the cursor.
     let room = height.saturating_sub(2).max(1);
-    let kept = if all.len() > room {
-        room - 1
-    } else {
-        all.len()
+    let fits = |room: usize| {
+        let ends = heights.clone().scan(0, |end, height| {
+            *end += height;
+            Some(*end)
+        });
+        ends.take_while(|end| *end <= room).count()
+    };
+    let kept = match fits(room) {
+        all_lines if all_lines == all.len() => all_lines,
+        _ => fits(room - 1),
     };
     let mut text = format!(
         "\u{1b}[H{DIM}every {}; Ctrl-C ends{DIM:#}\u{1b}[K\n",

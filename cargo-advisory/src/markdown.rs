@@ -336,6 +336,10 @@ fn exceptions(text: &mut String, inventory: &Inventory) {
         }
         if let Some(reason) = &site.allow_ambiguous {
             let exception = "values may not be distinguishable".to_owned();
+            rows.push([place.clone(), exception, plain(reason)]);
+        }
+        if let Some(reason) = &site.allow_redundant {
+            let exception = "a constraint can say a rule on its columns".to_owned();
             rows.push([place, exception, plain(reason)]);
         }
     }

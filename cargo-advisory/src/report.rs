@@ -17,9 +17,9 @@ use crate::check::{collisions, key_changes, registry};
 use crate::cli::Output;
 use crate::failure::Failure;
 use crate::finding::Finding;
-use crate::inventory::{Inventory, file_line, keys, path};
+use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
 use crate::selection::Artifacts;
-use crate::{graph, json};
+use crate::{graph, json, table};
 use html::{code, escaped};
 
 /// The page's style: readable on a phone and in the dark.
@@ -37,8 +37,8 @@ struct Changes {
 
 /// Writes one page (HTML) with all locks of a program: by component, in which order, with findings and changes
 ///
-/// It shows the locks by component, the order in which tests acquire them, the collisions, and what has changed since a release. The
-/// file has no script and loads nothing, so it can be mailed or published by CI.
+/// It shows the locks by component, the claims, the order in which tests acquire locks, the collisions, and what has changed since a
+/// release. The file has no script and loads nothing, so it can be mailed or published by CI.
 ///
 /// Findings are on the page; `check` is what fails.
 #[derive(Args)]
@@ -100,7 +100,7 @@ fn page(
         escaped(&inventory.summary())
     );
     let components = by_component(inventory);
-    contents(&mut text, &components, changes);
+    contents(&mut text, inventory, &components, changes);
     text.push_str("</header>\n<main>\n");
     section(&mut text, "findings", "Findings");
     if findings.is_empty() {
@@ -116,14 +116,19 @@ fn page(
     if let Some(changes) = changes {
         since(&mut text, changes);
     }
-    for (component, sites) in &components {
-        let id = html::id(component);
-        section(&mut text, &id, component);
-        for (key, sites) in by_key(sites) {
-            lock(&mut text, &key, &sites);
+    let locks = by_key(inventory);
+    for name in components.keys() {
+        section(&mut text, &html::id(name), name);
+        for one in locks.iter().filter(|lock| lock.is_in(name)) {
+            if one.component() == *name {
+                card_of_lock(&mut text, one);
+            } else {
+                one.link(&mut text);
+            }
         }
         text.push_str("</section>\n");
     }
+    claims(&mut text, inventory);
     text.push_str("</main>\n<footer>Written by <code>cargo advisory report</code>. Who holds a lock now: <code>cargo advisory locks</code>.</footer>\n</body>\n</html>\n");
     text
 }
@@ -135,6 +140,7 @@ fn section(text: &mut String, id: &str, title: &str) {
 
 fn contents(
     text: &mut String,
+    inventory: &Inventory,
     components: &BTreeMap<&str, Vec<&Record>>,
     changes: Option<&Changes>,
 ) {
@@ -150,6 +156,13 @@ fn contents(
             sites.len()
         );
     }
+    if !inventory.claims.is_empty() {
+        let count = inventory.claims.len();
+        let _ = writeln!(
+            text,
+            "<a href=\"#claims\">Claims <small>{count}</small></a>"
+        );
+    }
     text.push_str("</nav>\n");
 }
 
@@ -157,74 +170,182 @@ fn contents(
 fn by_component(inventory: &Inventory) -> BTreeMap<&str, Vec<&Record>> {
     let mut components: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
     for site in &inventory.sites {
-        let component = site.component.as_deref().unwrap_or(&site.krate);
-        components.entry(component).or_default().push(site);
+        components.entry(component(site)).or_default().push(site);
     }
     components
 }
 
-/// The sites of one lock: of one name, or with the same keys.
-fn by_key<'s>(sites: &[&'s Record]) -> Vec<(String, Vec<&'s Record>)> {
-    let mut locks: Vec<(String, Vec<&Record>)> = Vec::new();
-    for site in sites {
-        let key = site.name.clone().unwrap_or_else(|| site.written.join(", "));
-        match locks.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, sites)) => sites.push(site),
-            None => locks.push((key, vec![site])),
+fn component(site: &Record) -> &str {
+    site.component.as_deref().unwrap_or(&site.krate)
+}
+
+/// One lock: the sites of one name, or with the same keys.
+struct Lock<'s> {
+    title: String,
+    sites: Vec<&'s Record>,
+}
+
+/// The locks of all sites: several components can use one.
+fn by_key(inventory: &Inventory) -> Vec<Lock<'_>> {
+    let mut locks: Vec<Lock<'_>> = Vec::new();
+    for site in &inventory.sites {
+        let title = site.name.clone().unwrap_or_else(|| site.written.join(", "));
+        match locks.iter_mut().find(|lock| lock.title == title) {
+            Some(lock) => lock.sites.push(site),
+            None => locks.push(Lock {
+                title,
+                sites: vec![site],
+            }),
         }
     }
     locks
 }
 
-fn lock(text: &mut String, title: &str, sites: &[&Record]) {
-    let Some(first) = sites.first() else { return };
-    let _ = writeln!(text, "<article>\n<h3>{}</h3>", code(title));
-    if let Some(purpose) = sites.iter().find_map(|site| site.purpose.as_deref()) {
+impl Lock<'_> {
+    fn is_in(&self, name: &str) -> bool {
+        self.sites.iter().any(|site| component(site) == name)
+    }
+
+    /// The component that has its card: the one that declares it, or else that of its first site.
+    fn component(&self) -> &str {
+        let declared = self.sites.iter().find(|site| site.kind == "struct");
+        declared
+            .or(self.sites.first())
+            .map_or("", |site| component(site))
+    }
+
+    /// The place of its card on the page.
+    fn id(&self) -> String {
+        format!("lock-{}", html::id(&self.title))
+    }
+
+    /// Names it in another component that uses it.
+    fn link(&self, text: &mut String) {
+        let (id, title, of) = (self.id(), code(&self.title), escaped(self.component()));
+        let _ = writeln!(text, "<p><a href=\"#{id}\">{title}</a> of {of}</p>");
+    }
+
+    /// What its sites say, each value once: sites of one lock can differ.
+    fn values(&self, of: impl Fn(&Record) -> Option<String>) -> Option<String> {
+        let mut values: Vec<String> = Vec::new();
+        for value in self.sites.iter().filter_map(|site| of(site)) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        (!values.is_empty()).then(|| values.join(", "))
+    }
+}
+
+fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
+    let (id, title) = (lock.id(), code(&lock.title));
+    let _ = writeln!(text, "<article id=\"{id}\">\n<h3>{title}</h3>");
+    if let Some(purpose) = lock.sites.iter().find_map(|site| site.purpose.as_deref()) {
         let _ = writeln!(text, "<p>{}</p>", escaped(purpose));
     }
-    let mut facts: Vec<(&str, String)> = Vec::new();
     let mut written: Vec<&str> = Vec::new();
-    for site in sites {
+    for site in &lock.sites {
         written.extend(keys(site).iter().map(|key| key.written));
     }
     written.sort_unstable();
     written.dedup();
     let written: Vec<String> = written.into_iter().map(code).collect();
-    facts.push(("key", written.join(", ")));
-    let scope = match (first.scope.as_str(), first.mode.as_str()) {
-        ("none", _) => "where it is used".to_owned(),
-        (scope, "exclusive") => scope.to_owned(),
-        (scope, mode) => format!("{scope}, {mode}"),
+    let held = |site: &Record| {
+        let held = match (site.scope.as_str(), site.mode.as_str()) {
+            ("none", _) => return None,
+            (scope, "exclusive") => scope.to_owned(),
+            (scope, mode) => format!("{scope} {mode}"),
+        };
+        Some(escaped(&held))
     };
-    facts.push(("held", escaped(&scope)));
-    facts.push(("number", escaped(&first.derivation)));
-    let permits = first.permits.as_ref().map(ToString::to_string);
-    for (name, value) in [
-        ("wait", &first.wait),
-        ("poll", &first.poll),
-        ("permits", &permits),
-        ("max_hold", &first.max_hold),
-        ("isolation", &first.isolation),
-        ("ttl", &first.ttl),
-        ("renew", &first.renew),
-        ("keep", &first.keep),
-    ] {
-        facts.extend(value.as_ref().map(|value| (name, code(value))));
-    }
-    if !first.guards.is_empty() {
-        let guards: Vec<String> = first.guards.iter().map(|table| code(table)).collect();
-        facts.push(("guards", guards.join(", ")));
-    }
+    let optional =
+        |of: fn(&Record) -> Option<String>| lock.values(|site| of(site).map(|value| code(&value)));
+    let guards = |site: &Record| {
+        let guards: Vec<String> = site.guards.iter().map(|table| code(table)).collect();
+        (!guards.is_empty()).then(|| guards.join(", "))
+    };
+    let facts = [
+        ("key", Some(written.join(", "))),
+        (
+            "held",
+            lock.values(held)
+                .or_else(|| Some("where it is used".to_owned())),
+        ),
+        (
+            "number",
+            lock.values(|site| Some(escaped(&site.derivation))),
+        ),
+        ("wait", optional(|site| site.wait.clone())),
+        ("poll", optional(|site| site.poll.clone())),
+        (
+            "permits",
+            optional(|site| site.permits.as_ref().map(ToString::to_string)),
+        ),
+        ("max_hold", optional(|site| site.max_hold.clone())),
+        ("isolation", optional(|site| site.isolation.clone())),
+        ("ttl", optional(|site| site.ttl.clone())),
+        ("renew", optional(|site| site.renew.clone())),
+        ("keep", optional(|site| site.keep.clone())),
+        ("guards", lock.values(guards)),
+        (
+            "needed",
+            lock.values(|site| site.allow_redundant.as_deref().map(escaped)),
+        ),
+    ];
     text.push_str("<dl>\n");
     for (name, value) in facts {
-        let _ = writeln!(text, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+        if let Some(value) = value {
+            fact(text, name, &value);
+        }
     }
     text.push_str("</dl>\n<ul>\n");
-    for site in sites {
+    for site in &lock.sites {
         let (function, place) = (code(&path(site)), escaped(&file_line(site)));
-        let _ = writeln!(text, "<li>{function} <small>{place}</small></li>");
+        let of = match component(site) {
+            own if own == lock.component() => String::new(),
+            other => format!(", {}", escaped(other)),
+        };
+        let _ = writeln!(text, "<li>{function} <small>{place}{of}</small></li>");
     }
     text.push_str("</ul>\n</article>\n");
+}
+
+fn fact(text: &mut String, name: &str, value: &str) {
+    let _ = writeln!(text, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+}
+
+/// The tables whose rows workers claim.
+fn claims(text: &mut String, inventory: &Inventory) {
+    if inventory.claims.is_empty() {
+        return;
+    }
+    section(text, "claims", "Claims");
+    text.push_str("<p>A claim is written into its row, and takes no lock.</p>\n");
+    for claim in &inventory.claims {
+        let _ = writeln!(text, "<article>\n<h3>{}</h3>", code(&claim.table));
+        if let Some(purpose) = &claim.purpose {
+            let _ = writeln!(text, "<p>{}</p>", escaped(purpose));
+        }
+        text.push_str("<dl>\n");
+        let columns: Vec<String> = table::columns(claim).iter().map(|it| escaped(it)).collect();
+        fact(text, "columns", &columns.join(", "));
+        for (name, value) in [
+            ("ttl", &claim.ttl),
+            ("renew", &claim.renew),
+            ("limit", &claim.limit),
+            ("max_attempts", &claim.max_attempts),
+        ] {
+            if let Some(value) = value {
+                fact(text, name, &code(value));
+            }
+        }
+        let (row, place) = (code(&claim_path(claim)), escaped(&claim_line(claim)));
+        let _ = writeln!(
+            text,
+            "</dl>\n<ul>\n<li>{row} <small>{place}</small></li>\n</ul>\n</article>"
+        );
+    }
+    text.push_str("</section>\n");
 }
 
 fn card(text: &mut String, finding: &Finding) {

@@ -111,7 +111,12 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 /// Writes to the standard output; returns whether it is still open for reading, unlike with `cargo advisory dump | head`.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
-    match anstream::stdout().write_all(text.as_bytes()) {
+    let mut output = anstream::stdout();
+    // Behind the last line break there can be what clears the rest of a terminal.
+    match output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush())
+    {
         Ok(()) => Ok(true),
         Err(error) if is_gone(&error) => Ok(false),
         Err(error) => Err(Failure::Input(format!("standard output: {error}"))),

@@ -14,7 +14,7 @@ use proc_macro2::{Ident, TokenStream};
 use syn::{LitInt, LitStr};
 
 /// Every argument. Each is read below, or in `call.rs` or `args.rs` if a lease has it too.
-pub(super) const NAMES: [&str; 26] = [
+pub(super) const NAMES: [&str; 27] = [
     "key",
     "keys",
     "with",
@@ -39,6 +39,7 @@ pub(super) const NAMES: [&str; 26] = [
     "name",
     "component",
     "guards",
+    "allow_redundant",
     "allow_overlap",
     "crate",
 ];
@@ -65,6 +66,8 @@ pub(crate) struct LockArgs {
     pub(crate) allow_ambiguous: Option<LitStr>,
     /// The tables whose writes need the lock.
     pub(crate) guards: Option<Vec<String>>,
+    /// Why the lock is needed beside their constraints.
+    pub(crate) allow_redundant: Option<LitStr>,
 }
 
 pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, CallArgs, LockArgs) {
@@ -73,6 +76,7 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, Call
     let site = SiteArgs::parse(tokens, known, errors, |name, value, errors| {
         lock.read(name, value, &mut call, errors);
     });
+    site.refuse_redundant_without_guards(errors);
     (site, call, lock)
 }
 
@@ -161,6 +165,7 @@ impl LockArgs {
             "guards" => set!(guards, tables(value, name, errors)),
             "max_keys" => set!(max_keys, number(value, name, errors)),
             "allow_ambiguous" => set!(allow_ambiguous, reason(value, name, errors)),
+            "allow_redundant" => set!(allow_redundant, reason(value, name, errors)),
             _ => call.read(name, value, errors),
         }
     }

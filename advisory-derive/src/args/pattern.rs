@@ -9,11 +9,12 @@ use advisory_pattern::Derivation;
 use proc_macro2::{Ident, TokenStream};
 use syn::LitStr;
 
-pub(crate) const KNOWN: [&str; 8] = [
+pub(crate) const KNOWN: [&str; 9] = [
     "with",
     "name",
     "component",
     "guards",
+    "allow_redundant",
     "derivation",
     "allow_ambiguous",
     "allow_overlap",
@@ -24,6 +25,7 @@ pub(crate) const KNOWN: [&str; 8] = [
 #[derive(Default)]
 pub(crate) struct PatternArgs {
     pub(crate) guards: Option<Vec<String>>,
+    pub(crate) allow_redundant: Option<LitStr>,
     pub(crate) derivation: Option<Derivation>,
     pub(crate) allow_ambiguous: Option<LitStr>,
 }
@@ -38,6 +40,7 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, Patt
             pattern.read(name, value, errors);
         },
     );
+    site.refuse_redundant_without_guards(errors);
     (site, pattern)
 }
 
@@ -60,6 +63,7 @@ impl PatternArgs {
                 set!(derivation, choice(&value, name, derivations, errors));
             }
             "allow_ambiguous" => set!(allow_ambiguous, reason(value, name, errors)),
+            "allow_redundant" => set!(allow_redundant, reason(value, name, errors)),
             _ => not_implemented(name, errors),
         }
     }

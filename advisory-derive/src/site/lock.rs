@@ -92,6 +92,7 @@ fn own(call: &CallArgs, lock: &LockArgs) -> record::Own {
         isolation: lock.isolation.map(|level| level.name().to_owned()),
         guards: lock.guards.clone().unwrap_or_default(),
         allow_ambiguous: lock.allow_ambiguous.as_ref().map(LitStr::value),
+        allow_redundant: lock.allow_redundant.as_ref().map(LitStr::value),
         ..record::Own::default()
     }
 }

@@ -78,6 +78,7 @@ fn record() -> impl Strategy<Value = Record> {
             keep,
             guards: guards.collect(),
             allow_overlap,
+            allow_redundant: allow_ambiguous.clone(),
             allow_ambiguous,
             module,
             function,

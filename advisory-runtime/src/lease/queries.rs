@@ -104,6 +104,17 @@ impl Table {
         Ok(rows?.pop())
     }
 
+    /// The first two rows of the keys whose hash is in this range.
+    pub(crate) async fn between(
+        &self,
+        conn: &mut AsyncPgConnection,
+        first: [u8; 32],
+        last: [u8; 32],
+    ) -> Result<Vec<Row>, Error> {
+        let values = &[Value::Hash(first), Value::Hash(last)];
+        self.rows(conn, &self.named.texts.between, values).await
+    }
+
     /// Removes all expired rows, and returns how many. Acquisitions remove a few at a time; call this to shrink a table at once.
     ///
     /// # Locking

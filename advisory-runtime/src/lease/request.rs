@@ -51,6 +51,9 @@ pub struct Request {
 }
 
 impl Request {
+    /// The ttl of a request that sets none, and of a lock site without `ttl`: a minute.
+    pub const DEFAULT_TTL: Duration = DEFAULT_TTL;
+
     /// Requests the lease on a declared lock, by its rendered text, or on a number, by its digits.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn new(key: impl LockKey) -> Self {

@@ -78,6 +78,7 @@ pub(super) struct Texts {
     pub(super) fence: String,
     pub(super) is_current: String,
     pub(super) find: String,
+    pub(super) between: String,
     pub(super) list: String,
     pub(super) counts: String,
     pub(super) some: String,
@@ -187,6 +188,10 @@ impl Texts {
             .replace("$2", "$")
             .replace("$3", "$"),
             find: format!("{row} WHERE {KEY} AND {VALID}"),
+            between: format!(
+                "{row} WHERE key_hash OPERATOR(pg_catalog.>=) CAST($1 AS pg_catalog.bytea) \
+                 AND key_hash OPERATOR(pg_catalog.<=) CAST($2 AS pg_catalog.bytea) AND {VALID} ORDER BY key_hash LIMIT 2"
+            ),
             list: format!("{row} WHERE {VALID} ORDER BY expires_at"),
             counts: format!(
                 "SELECT pattern,pg_catalog.count(*) FILTER (WHERE NOT is_kept),pg_catalog.count(*) FILTER (WHERE is_kept) \

@@ -97,6 +97,42 @@ pub async fn lease<C: Connection>(
     Ok(named(row.into_iter().collect(), names).pop())
 }
 
+/// Finds the leases, and the done keys, of which the key's SHA-256 starts with these hexadecimal digits: two at most, so that one can
+/// see whether the digits are enough. Nothing has a hash with another character. It reads a range of the table's primary key.
+///
+/// # Errors
+///
+/// Those of [`Table::find`].
+///
+/// # Cancel safety
+///
+/// Cancel safe: it only reads.
+pub async fn leases_by_hash<C: Connection>(
+    conn: &mut C,
+    table: &Table,
+    names: &Names,
+    digits: &str,
+) -> Result<Vec<Lease>, Error> {
+    let (Some(first), Some(last)) = (hash_of(digits, 0), hash_of(digits, 0xf)) else {
+        return Ok(Vec::new());
+    };
+    Ok(named(table.between(conn.pg(), first, last).await?, names))
+}
+
+/// The hash that starts with these digits, and has `rest` as each other digit.
+fn hash_of(digits: &str, rest: u8) -> Option<[u8; 32]> {
+    let mut hash = [(rest << 4) | rest; 32];
+    for (at, digit) in digits.chars().enumerate() {
+        let byte = hash.get_mut(at / 2)?;
+        let digit = u8::try_from(digit.to_digit(16)?).ok()?;
+        *byte = match at % 2 {
+            0 => (digit << 4) | (*byte & 0xf),
+            _ => (*byte & 0xf0) | digit,
+        };
+    }
+    Some(hash)
+}
+
 /// Counts the leases of a table by pattern, and lists at most `limit` held leases, `limit` done keys and `limit` patterns.
 ///
 /// With a `filter` only leases that have this text, in upper or lower case, in their holder, in their key or pattern, or in one of their
@@ -153,4 +189,20 @@ pub(crate) fn named(rows: Vec<Row>, names: &Names) -> Vec<Lease> {
         row,
     });
     leases.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hash_of;
+
+    #[test]
+    fn digits_are_the_start_of_a_hash() {
+        let start = |digits, rest| hash_of(digits, rest).map(|hash| hash[..3].to_vec());
+        assert_eq!(start("a1B", 0), Some(vec![0xa1, 0xb0, 0]));
+        assert_eq!(start("a1B", 0xf), Some(vec![0xa1, 0xbf, 0xff]));
+        assert_eq!(start("", 0xf), Some(vec![0xff; 3]));
+        assert_eq!(start("xy", 0), None);
+        assert!(hash_of(&"0".repeat(64), 0).is_some());
+        assert_eq!(hash_of(&"0".repeat(65), 0), None);
+    }
 }

@@ -42,6 +42,25 @@ impl Session {
         &mut self.0
     }
 
+    /// Reads in a transaction that waits for no table for long: this command is to show who has locked it. The bounds end with the
+    /// transaction, also at a pooler, and the two statements of a reading together stay below [`TIMEOUT`].
+    pub(crate) async fn read_bounded<T, E>(
+        &mut self,
+        read: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, E>,
+    ) -> Result<Result<T, E>, Failure> {
+        const BEGIN: &str = "START TRANSACTION READ ONLY; SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '4s'";
+        let conn = &mut self.0;
+        with_timeout(async {
+            let begun = conn.batch_execute(BEGIN).await;
+            begun.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
+            let answer = read(conn).await;
+            // A connection that is lost has been reported by the answer.
+            drop(conn.batch_execute("ROLLBACK").await);
+            Ok(answer)
+        })
+        .await?
+    }
+
     /// Ends it. A session of a pooler outlives that, and shows its last statement to everybody: it is an empty one.
     pub(crate) async fn close(mut self) {
         drop(with_timeout(self.0.batch_execute("")).await);

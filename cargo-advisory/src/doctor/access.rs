@@ -1,12 +1,13 @@
 //! Findings about rights: leasing, seeing other sessions, and sessions that hold a lock while idle.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
 
 use super::facts::Facts;
-use super::{Finding, Level};
+use super::{Finding, Level, RELOAD, alter_system};
 use crate::database::{identifier, rows};
 use crate::duration::short;
 use crate::failure::Failure;
@@ -141,6 +142,43 @@ const IDLE: &str = "WITH held AS (SELECT DISTINCT l.pid, l.virtualtransaction FR
      JOIN pg_catalog.pg_prepared_xacts AS p ON CAST(p.transaction AS pg_catalog.text) OPERATOR(pg_catalog.=) \
      CAST(x.transactionid AS pg_catalog.text) ORDER BY 3 DESC";
 
+/// How many sessions hold an advisory lock in this database and do not record what they do.
+const UNTRACKED: &str = "SELECT pg_catalog.count(DISTINCT a.pid) FROM pg_catalog.pg_locks AS l \
+     JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
+     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.database OPERATOR(pg_catalog.=) \
+     (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) \
+     AND a.state OPERATOR(pg_catalog.=) 'disabled'";
+
+/// That it is not known which sessions are idle, if this role does not see it or some sessions do not record it.
+async fn unseen(
+    client: &Client,
+    facts: &Facts,
+    name: &'static str,
+    what: &str,
+) -> Result<Option<Finding>, Failure> {
+    let found = rows(client, UNTRACKED).await?;
+    let count = found.first().and_then(|row| row.get(0)?.parse().ok());
+    let count: usize = count.unwrap_or_default();
+    if count > 0 {
+        let message = format!(
+            "whether a session is {what} is not known of {} with advisory locks: `track_activities` is off",
+            plural(count, "session")
+        );
+        return Ok(Some(
+            Finding::new(name, Level::Unknown, message)
+                .fix(alter_system("track_activities", "on"))
+                .fix(RELOAD),
+        ));
+    }
+    if facts.sees_all {
+        return Ok(None);
+    }
+    let message = format!("this role does not see which sessions of other roles are {what}");
+    Ok(Some(Finding::new(name, Level::Unknown, message).fix(
+        format!("GRANT pg_monitor TO {};", identifier(&facts.role)),
+    )))
+}
+
 pub(super) async fn idle_sessions(
     client: &Client,
     facts: &Facts,
@@ -171,11 +209,8 @@ pub(super) async fn idle_sessions(
         let finding = Finding::new(name, Level::Problem, message);
         return Ok(fix.into_iter().fold(finding, Finding::fix));
     }
-    if !facts.sees_all {
-        let message =
-            "this role does not see which sessions of other roles are idle in a transaction";
-        return Ok(Finding::new(name, Level::Unknown, message)
-            .fix(format!("GRANT pg_monitor TO {};", identifier(&facts.role))));
+    if let Some(unseen) = unseen(client, facts, name, "idle in a transaction").await? {
+        return Ok(unseen);
     }
     let message = format!(
         "no session that holds an advisory lock has been idle in a transaction for {}",
@@ -184,50 +219,74 @@ pub(super) async fn idle_sessions(
     Ok(Finding::new(name, Level::Fine, message))
 }
 
-/// Idle sessions of a pooler in transaction mode that hold advisory locks, and this session if it does: it acquires none. `{}` is whether
-/// this command has found such a pooler. Then the sessions of the same role from the same address are its sessions.
-const STRANDED: &str = "SELECT CAST(a.pid AS pg_catalog.text), pg_catalog.count(*), \
-     CAST(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.max(a.state_change)) AS pg_catalog.int8) \
-     FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
-     JOIN pg_catalog.pg_stat_activity AS own ON own.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
-     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.database OPERATOR(pg_catalog.=) own.datid \
-     AND (a.pid OPERATOR(pg_catalog.=) own.pid OR a.state OPERATOR(pg_catalog.=) 'idle' AND ({} \
-     AND a.usesysid OPERATOR(pg_catalog.=) own.usesysid \
-     AND COALESCE(pg_catalog.host(a.client_addr), '') OPERATOR(pg_catalog.=) COALESCE(pg_catalog.host(own.client_addr), '') \
+/// Idle sessions of a pooler in transaction mode that hold advisory locks, with whether they are known to be its sessions: this session
+/// and those that this command had before it (`{seen}`), none of which acquires a lock, and those of a role whose setting says so. Of the
+/// same role and address (if `{pooled}`) can also be a program beside the pooler, which is connected directly.
+const STRANDED: &str = "SELECT CAST(h.pid AS pg_catalog.text), pg_catalog.count(*), h.is_known FROM (SELECT a.pid, \
+     a.pid OPERATOR(pg_catalog.=) own.pid OR a.state OPERATOR(pg_catalog.=) 'idle' \
+     AND (a.pid OPERATOR(pg_catalog.=) ANY (CAST('{{seen}}' AS pg_catalog.int4[])) \
      OR EXISTS (SELECT 1 FROM pg_catalog.pg_db_role_setting AS s CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (line) \
      WHERE (s.setrole OPERATOR(pg_catalog.=) a.usesysid OR s.setrole OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.oid)) \
      AND (s.setdatabase OPERATOR(pg_catalog.=) a.datid OR s.setdatabase OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.oid)) \
-     AND c.line OPERATOR(pg_catalog.=) 'advisory.pooler=transaction'))) \
-     GROUP BY a.pid ORDER BY a.pid";
+     AND c.line OPERATOR(pg_catalog.=) 'advisory.pooler=transaction')) AS is_known, \
+     {pooled} AND a.state OPERATOR(pg_catalog.=) 'idle' AND a.usesysid OPERATOR(pg_catalog.=) own.usesysid \
+     AND COALESCE(pg_catalog.host(a.client_addr), '') OPERATOR(pg_catalog.=) COALESCE(pg_catalog.host(own.client_addr), '') AS is_likely \
+     FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
+     JOIN pg_catalog.pg_stat_activity AS own ON own.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
+     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.database OPERATOR(pg_catalog.=) own.datid) AS h \
+     WHERE h.is_known OR h.is_likely GROUP BY h.pid, h.is_known ORDER BY h.pid";
 
-/// Session-level locks that programs have left on sessions of a pooler.
+/// Session-level locks that programs have left on sessions of a pooler. `seen` has the pooler's sessions that this command had; it is
+/// `None` without a pooler that shares them.
 pub(super) async fn stranded_locks(
     client: &Client,
     facts: &Facts,
-    is_pooled: bool,
+    seen: Option<&BTreeSet<i32>>,
 ) -> Result<Finding, Failure> {
     let name = "stranded_locks";
-    let mut said = Vec::new();
-    let mut fix = Vec::new();
-    for row in rows(client, &STRANDED.replace("{}", &is_pooled.to_string())).await? {
+    let pids = seen.into_iter().flatten().map(ToString::to_string);
+    let pids: Vec<String> = pids.collect();
+    let question = STRANDED
+        .replace("{seen}", &pids.join(","))
+        .replace("{pooled}", &seen.is_some().to_string());
+    let (mut left, mut possible, mut fix) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows(client, &question).await? {
         let (pid, count) = (row.get(0).unwrap_or_default(), row.get(1));
         let count = count.and_then(|count| count.parse().ok()).unwrap_or(1);
-        said.push(format!("{pid} ({})", plural(count, "lock")));
-        fix.push(format!("cargo advisory locks terminate {pid}"));
+        let session = format!("{pid} ({})", plural(count, "lock"));
+        if row.get(2) == Some("t") {
+            left.push(session);
+            fix.push(format!("cargo advisory locks terminate {pid}"));
+        } else {
+            possible.push(session);
+            fix.push(format!("cargo advisory locks --filter {pid}"));
+        }
     }
-    if said.is_empty() {
-        if !facts.sees_all {
-            let message = "this role does not see which sessions of other roles are idle";
-            return Ok(Finding::new(name, Level::Unknown, message)
-                .fix(format!("GRANT pg_monitor TO {};", identifier(&facts.role))));
+    if left.is_empty() && possible.is_empty() {
+        if let Some(unseen) = unseen(client, facts, name, "idle").await? {
+            return Ok(unseen);
         }
         let message = "no idle session that is known to be of a pooler in transaction mode holds an advisory lock";
         return Ok(Finding::new(name, Level::Fine, message));
     }
-    let message = format!(
-        "programs have left session-level locks on sessions of a pooler, where nobody releases them: {}",
-        said.join(", ")
-    );
-    let finding = Finding::new(name, Level::Problem, message);
+    let level = if left.is_empty() {
+        Level::Advice
+    } else {
+        Level::Problem
+    };
+    let mut said = Vec::new();
+    if !left.is_empty() {
+        said.push(format!(
+            "programs have left session-level locks on sessions of a pooler, where nobody releases them: {}",
+            left.join(", ")
+        ));
+    }
+    if !possible.is_empty() {
+        said.push(format!(
+            "idle sessions with session-level locks are the pooler's, or those of a program that connects directly from its address: {}",
+            possible.join(", ")
+        ));
+    }
+    let finding = Finding::new(name, level, said.join("; "));
     Ok(fix.into_iter().fold(finding, Finding::fix))
 }

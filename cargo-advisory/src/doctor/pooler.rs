@@ -4,6 +4,8 @@
 //! told another process id than that of its server session, there is a pooler; if the session changes hands while both are open, the
 //! pooler is in transaction mode.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use advisory_runtime::cancel::told_process_id;
@@ -47,19 +49,26 @@ impl Pooler {
 struct Link {
     client: Client,
     connection: JoinHandle<()>,
+    /// The processes that have served it.
+    seen: RefCell<BTreeSet<i32>>,
 }
 
 impl Link {
     async fn open(address: &str) -> Result<Self, Failure> {
         let (client, connection) = connect(address).await?;
         let connection = tokio::spawn(async move { drop(connection.await) });
-        Ok(Self { client, connection })
+        Ok(Self {
+            client,
+            connection,
+            seen: RefCell::default(),
+        })
     }
 
-    /// Closes it, and waits until that is sent.
-    async fn close(self) {
+    /// Closes it, and waits until that is sent. Returns the processes that have served it.
+    async fn close(self) -> BTreeSet<i32> {
         drop(self.client);
         drop(with_timeout(self.connection).await);
+        self.seen.into_inner()
     }
 
     /// The process that serves it, whether that is older than a time of the server's clock, and the time now.
@@ -71,6 +80,7 @@ impl Link {
                 .and_then(|row| row.get(at))
                 .unwrap_or_default()
         };
+        self.seen.borrow_mut().extend(text(0).parse::<i32>());
         Ok((text(0).to_owned(), text(1) == "t", text(2).to_owned()))
     }
 
@@ -92,24 +102,26 @@ impl Link {
     }
 }
 
-/// Looks for a pooler. Fails only if the database cannot be reached at all.
-pub(super) async fn find(address: &str) -> Result<Pooler, Failure> {
+/// Looks for a pooler, and returns the processes of the server that served this command. Fails only if the database cannot be reached at
+/// all.
+pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>), Failure> {
     let first = Link::open(address).await?;
     let (_, _, now) = first.session("0").await?;
-    first.close().await;
+    let mut seen = first.close().await;
     let one = Link::open(address).await?;
     let (pid, is_older, _) = one.session(&now).await?;
     let is_between = is_older || one.is_renumbered(&pid);
     let kind = match Link::open(address).await {
         Ok(other) => {
             let kind = of_two(&one, &other, is_between).await;
-            other.close().await;
+            seen.extend(other.close().await);
             kind
         }
         Err(failure) => Err(failure),
     };
-    one.close().await;
-    Ok(kind.unwrap_or_else(|failure| Pooler::Unknown(failure.to_string())))
+    seen.extend(one.close().await);
+    let kind = kind.unwrap_or_else(|failure| Pooler::Unknown(failure.to_string()));
+    Ok((kind, seen))
 }
 
 async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Failure> {

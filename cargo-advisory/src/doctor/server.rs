@@ -14,10 +14,15 @@ const USED: &str = "SELECT pg_catalog.count(*) FROM (SELECT DISTINCT l.locktype,
      WHERE NOT l.fastpath AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock') AS distinct_locks";
 
 /// The sessions with most of these locks, and how many of them are advisory.
-const LARGEST: &str = "SELECT COALESCE(CAST(l.pid AS pg_catalog.text), 'prepared transactions'), a.application_name, d.datname, \
+const LARGEST: &str = "WITH prepared AS (SELECT x.virtualtransaction, p.gid, p.database FROM pg_catalog.pg_locks AS x \
+     JOIN pg_catalog.pg_prepared_xacts AS p ON CAST(p.transaction AS pg_catalog.text) OPERATOR(pg_catalog.=) \
+     CAST(x.transactionid AS pg_catalog.text) WHERE x.pid IS NULL AND x.locktype OPERATOR(pg_catalog.=) 'transactionid') \
+     SELECT COALESCE(CAST(l.pid AS pg_catalog.text), pg_catalog.format('prepared transaction %L', p.gid)), \
+     a.application_name, COALESCE(d.datname, p.database), \
      pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory') \
      FROM pg_catalog.pg_locks AS l LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
      LEFT JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) a.datid \
+     LEFT JOIN prepared AS p ON l.pid IS NULL AND p.virtualtransaction OPERATOR(pg_catalog.=) l.virtualtransaction \
      WHERE NOT l.fastpath AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock' \
      GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1 LIMIT 3";
 

@@ -6,7 +6,8 @@ use std::io::Read;
 use std::path::Path;
 
 use advisory_pattern::{
-    Derivation, Filter, Part, Pattern, Placeholder, Shape, escape, parse, split_pair_text,
+    Derivation, Filter, Part, Pattern, Placeholder, Shape, escape, parse, permit_key,
+    split_pair_text,
 };
 use advisory_runtime::Key;
 use serde_json::json;
@@ -26,6 +27,11 @@ const MOST: usize = 50_000_000;
 const SHOWN: usize = 10;
 /// The shortest start of a lease's hash, in digits.
 const SHORTEST_HASH: usize = 8;
+/// A number with so many digits can be the start of a hash too: `lease list` shows as many.
+const SHOWN_HASH: usize = 12;
+
+/// How a query begins.
+const QUERIES: [&str; 4] = ["select", "with", "values", "table"];
 
 /// What is looked for.
 enum Wanted {
@@ -35,9 +41,13 @@ enum Wanted {
 }
 
 impl Wanted {
-    fn read(text: &str) -> Result<Self, Failure> {
+    /// What a text can mean, at least one.
+    fn read(text: &str) -> Result<Vec<Self>, Failure> {
         if let Ok(number) = text.parse::<i64>() {
-            return Ok(Self::Key(number.into()));
+            let number_itself = Self::Key(number.into());
+            let is_hash = text.len() >= SHOWN_HASH && text.chars().all(|c| c.is_ascii_digit());
+            let hash = is_hash.then(|| Self::Hash(text.to_owned()));
+            return Ok([number_itself].into_iter().chain(hash).collect());
         }
         let pair = text
             .trim()
@@ -46,14 +56,14 @@ impl Wanted {
         if let Some((first, second)) = pair.and_then(|pair| pair.split_once(','))
             && let (Ok(first), Ok(second)) = (first.trim().parse(), second.trim().parse())
         {
-            return Ok(Self::Key(Key::IntInt(first, second)));
+            return Ok(vec![Self::Key(Key::IntInt(first, second))]);
         }
         let digits = text
             .trim_start_matches("\\x")
             .trim_end_matches('…')
             .to_lowercase();
         if digits.len() >= SHORTEST_HASH && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
-            return Ok(Self::Hash(digits));
+            return Ok(vec![Self::Hash(digits)]);
         }
         Err(Failure::Input(format!(
             "`{}` is not a key: write the number, `(7, 42)`, or the start of a lease's hash",
@@ -61,25 +71,51 @@ impl Wanted {
         )))
     }
 
-    /// How the text becomes this.
-    fn derivation(&self, first: Option<i32>, text: &str) -> Option<&'static str> {
-        match (self, first) {
-            (Self::Hash(digits), None) => hex(&advisory_pattern::sha256(text))
-                .starts_with(digits)
-                .then_some("lease"),
-            (Self::Key(Key::IntInt(one, other)), Some(first)) if *one == first => {
-                let mut halves = Derivation::ALL.into_iter().filter(|it| it.bits() == 32);
-                halves
-                    .find(|it| it.half(text) == *other)
-                    .map(Derivation::name)
+    /// How the text becomes this, and for which of so many permits.
+    fn origin(&self, first: Option<i32>, text: &str, permits: u32) -> Option<Origin> {
+        let number = match self {
+            Self::Hash(digits) => {
+                let is_it =
+                    first.is_none() && hex(&advisory_pattern::sha256(text)).starts_with(digits);
+                return is_it.then_some(Origin {
+                    derivation: "lease",
+                    permit: 1,
+                });
             }
-            (Self::Key(Key::BigInt(number)), None) => {
-                let mut all = Derivation::ALL.into_iter();
-                all.find(|it| it.key(text) == *number).map(Derivation::name)
+            Self::Key(wanted) => *wanted,
+        };
+        let keys = Derivation::ALL.into_iter().filter_map(|derivation| {
+            let key = match first {
+                None => Key::from(derivation.key(text)),
+                Some(_) if derivation.bits() != 32 => return None,
+                Some(first) => Key::IntInt(first, derivation.half(text)),
+            };
+            Some((derivation.name(), key))
+        });
+        let permit_of = |key: Key| {
+            if key == number {
+                return Some(1);
             }
-            _ => None,
-        }
+            // The others are numbers, also those of a pair.
+            let Key::BigInt(number) = number else {
+                return None;
+            };
+            let key = key.to_string();
+            (2..=permits).find(|permit| permit_key(&key, *permit) == number)
+        };
+        let mut found = keys.filter_map(|(derivation, key)| {
+            let permit = permit_of(key)?;
+            Some(Origin { derivation, permit })
+        });
+        found.next()
     }
+}
+
+/// How a text becomes a number.
+struct Origin {
+    derivation: &'static str,
+    /// The first one is the lock's own number.
+    permit: u32,
 }
 
 impl Arguments {
@@ -101,13 +137,14 @@ impl Arguments {
                 ))
             })?;
             let columns = columns(&pattern, &self.values, &self.database_url)?;
-            tried += search(&pattern, &columns, |text| {
-                if let Some(way) = wanted.derivation(first, text) {
+            tried += search(&pattern, &columns, self.permits, |text| {
+                let origin = |one: &Wanted| one.origin(first, text, self.permits);
+                if let Some(origin) = wanted.iter().find_map(origin) {
                     let text = first.map_or_else(
                         || text.to_owned(),
                         |first| advisory_pattern::pair_text(first, text),
                     );
-                    found.push((text, way));
+                    found.push((text, origin));
                 }
             })?;
         }
@@ -121,7 +158,7 @@ impl Arguments {
 }
 
 /// The texts with the number, each with its derivation.
-fn answer(number: &str, found: &[(String, &'static str)], tried: usize) -> String {
+fn answer(number: &str, found: &[(String, Origin)], tried: usize) -> String {
     let number = one_line(number);
     if found.is_empty() {
         return format!(
@@ -129,8 +166,12 @@ fn answer(number: &str, found: &[(String, &'static str)], tried: usize) -> Strin
         );
     }
     let mut answer = String::new();
-    for (text, way) in found.iter().take(SHOWN) {
+    for (text, origin) in found.iter().take(SHOWN) {
         let text = one_line(text);
+        let way = match origin.permit {
+            1 => origin.derivation.to_owned(),
+            permit => format!("{}, permit {permit}", origin.derivation),
+        };
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             answer,
@@ -143,33 +184,47 @@ fn answer(number: &str, found: &[(String, &'static str)], tried: usize) -> Strin
     answer
 }
 
-fn as_json(number: &str, found: &[(String, &'static str)], tried: usize) -> String {
-    let found = found
-        .iter()
-        .map(|(key, way)| json!({ "key": key, "derivation": way }));
+fn as_json(number: &str, found: &[(String, Origin)], tried: usize) -> String {
+    let found = found.iter().map(
+        |(key, origin)| json!({ "key": key, "derivation": origin.derivation, "permit": origin.permit }),
+    );
     let found: Vec<_> = found.collect();
     crate::json::pretty(
         &json!({ "version": VERSION, "wanted": number, "tried": tried, "found": found }),
     )
 }
 
-/// The values of each placeholder, as they are rendered.
+/// A name in a pattern, with the texts of its placeholders for each value.
+struct Column {
+    name: String,
+    /// One text for each placeholder of the name: the same value can be rendered differently at each.
+    texts: Vec<Vec<String>>,
+}
+
+/// The names of the pattern, each with its values as they are rendered.
 fn columns(
     pattern: &Pattern,
     sources: &[String],
     database_url: &DatabaseUrl,
-) -> Result<Vec<(String, Vec<String>)>, Failure> {
-    let mut columns: Vec<(String, Vec<String>)> = Vec::new();
-    let placeholders: Vec<&Placeholder> = pattern.placeholders().collect();
-    for placeholder in &placeholders {
+) -> Result<Vec<Column>, Failure> {
+    let mut by_name: Vec<(String, Vec<&Placeholder>)> = Vec::new();
+    for placeholder in pattern.placeholders() {
         let name = placeholder.name();
+        match by_name.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, placeholders)) => placeholders.push(placeholder),
+            None => by_name.push((name, vec![placeholder])),
+        }
+    }
+    let is_only = by_name.len() == 1;
+    let mut columns = Vec::new();
+    for (name, placeholders) in by_name {
+        let last = placeholders.first().and_then(|one| one.path.last());
         let own = sources.iter().find_map(|source| {
             let (of, source) = source.split_once('=')?;
-            let last = placeholder.path.last();
             (of == name || last.is_some_and(|last| of == last)).then_some(source)
         });
-        let only = || match (sources, placeholders.len()) {
-            ([source], 1) => Some(source.as_str()),
+        let only = || match sources {
+            [source] if is_only => Some(source.as_str()),
             _ => None,
         };
         let source = own.or_else(only).ok_or_else(|| {
@@ -179,8 +234,13 @@ fn columns(
             ))
         })?;
         let values = values(source, database_url)?;
-        let rendered = values.iter().flat_map(|value| rendered(placeholder, value));
-        columns.push((name, rendered.collect()));
+        let texts = values
+            .iter()
+            .flat_map(|value| rendered(&placeholders, value));
+        columns.push(Column {
+            texts: texts.collect(),
+            name,
+        });
     }
     Ok(columns)
 }
@@ -188,10 +248,9 @@ fn columns(
 /// The values of a source: a query, a range of numbers or days, or the lines of a file.
 fn values(source: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure> {
     let source = source.trim();
-    let is_query = source
-        .get(..7)
-        .is_some_and(|start| start.eq_ignore_ascii_case("select "));
-    if is_query {
+    let first = source.split_once(char::is_whitespace).map(|(word, _)| word);
+    let is_query = |word: &str| QUERIES.iter().any(|start| word.eq_ignore_ascii_case(start));
+    if first.is_some_and(is_query) {
         return query(source, database_url);
     }
     if let Some((from, to)) = source.split_once("..") {
@@ -224,8 +283,18 @@ fn query(query: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure
     Ok(values.collect())
 }
 
-/// The texts that a value can become in a key: where the pattern does not say whether the value is a text, with and without escapes.
-fn rendered(placeholder: &Placeholder, value: &str) -> Vec<String> {
+/// The texts of one value's placeholders, as a text and as what needs no escapes: where the pattern does not say which it is, both.
+fn rendered(placeholders: &[&Placeholder], value: &str) -> Vec<Vec<String>> {
+    let all = |is_text| -> Vec<String> {
+        let texts = placeholders.iter().map(|one| render(one, value, is_text));
+        texts.collect()
+    };
+    let mut ways = vec![all(true), all(false)];
+    ways.dedup();
+    ways
+}
+
+fn render(placeholder: &Placeholder, value: &str, is_text: bool) -> String {
     let has = |filter| placeholder.filters.contains(&filter);
     let mut text = if has(Filter::Trim) {
         escape::trim(value).to_owned()
@@ -235,57 +304,57 @@ fn rendered(placeholder: &Placeholder, value: &str) -> Vec<String> {
     if has(Filter::Lower) {
         text = text.to_ascii_lowercase();
     }
+    let is_escaped = match placeholder.shape {
+        Some(Shape::Text | Shape::Char) => true,
+        Some(_) => false,
+        None => is_text,
+    };
+    if !is_escaped || has(Filter::Raw) {
+        return text;
+    }
     let mut escaped = String::new();
     escape::escape(&text, |piece| escaped.push_str(piece));
-    if escaped == text || has(Filter::Raw) {
-        return vec![text];
-    }
-    match placeholder.shape {
-        Some(Shape::Text | Shape::Char) => vec![escaped],
-        Some(_) => vec![text],
-        None => vec![escaped, text],
-    }
+    escaped
 }
 
 /// Renders the pattern with each combination of values, and returns how many there are.
 fn search(
     pattern: &Pattern,
-    columns: &[(String, Vec<String>)],
+    columns: &[Column],
+    permits: u32,
     mut take: impl FnMut(&str),
 ) -> Result<usize, Failure> {
-    // A placeholder that is used twice has one value.
-    let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-    let of_part: Vec<usize> = columns
-        .iter()
-        .map(|(name, _)| {
-            names
-                .iter()
-                .position(|other| other == name)
-                .unwrap_or_default()
-        })
-        .collect();
-    let is_first = |at: &usize| of_part[*at] == *at;
-    let firsts: Vec<usize> = (0..columns.len()).filter(is_first).collect();
-    let sizes = firsts.iter().map(|at| columns[*at].1.len());
+    let sizes = columns.iter().map(|column| column.texts.len());
     let count = sizes.clone().try_fold(1_usize, usize::checked_mul);
-    let count = count.filter(|count| *count <= MOST).ok_or_else(too_many)?;
+    let most = MOST / usize::try_from(permits).unwrap_or(MOST).max(1);
+    let count = count.filter(|count| *count <= most).ok_or_else(too_many)?;
+    // The column of each placeholder, and which of the column's placeholders it is.
+    let mut uses = vec![0; columns.len()];
+    let places = pattern.placeholders().map(|placeholder| {
+        let name = placeholder.name();
+        let column = columns.iter().position(|column| column.name == name);
+        let column = column.unwrap_or_default();
+        uses[column] += 1;
+        (column, uses[column] - 1)
+    });
+    let places: Vec<(usize, usize)> = places.collect();
+    let mut chosen = vec![0; columns.len()];
     let mut text = String::new();
     for nth in 0..count {
         let mut rest = nth;
-        let mut chosen = vec![0; columns.len()];
-        for at in &firsts {
-            let size = columns[*at].1.len();
-            chosen[*at] = rest % size;
+        for (chosen, size) in chosen.iter_mut().zip(sizes.clone()) {
+            *chosen = rest % size;
             rest /= size;
         }
         text.clear();
-        let mut placeholder = 0;
+        let mut places = places.iter();
         for part in &pattern.parts {
             match part {
                 Part::Text(part) => text.push_str(part),
                 Part::Placeholder(_) => {
-                    text.push_str(&columns[placeholder].1[chosen[of_part[placeholder]]]);
-                    placeholder += 1;
+                    if let Some((column, nth)) = places.next() {
+                        text.push_str(&columns[*column].texts[chosen[*column]][*nth]);
+                    }
                 }
             }
         }
@@ -295,5 +364,7 @@ fn search(
 }
 
 fn too_many() -> Failure {
-    Failure::Input(format!("more than {MOST} texts: give fewer values"))
+    Failure::Input(format!(
+        "more than {MOST} texts, each of them counted for each permit: give fewer values"
+    ))
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use advisory_runtime::monitor::{Activity, Holder, HolderId, Lock, Locks, Scope, State};
 
 use super::Snapshot;
-use super::cells::who;
-use crate::display_width::{self, cut};
+use super::cells::{UNTRACKED, has_transaction, who};
+use crate::display_width::{cut, wrapped};
 use crate::duration::short;
 use crate::guard::literal;
 use crate::screen::{BOLD, DIM, KEY, one_line, plural};
@@ -103,9 +103,37 @@ fn roots_of(locks: &Locks, holder: &Holder) -> BTreeSet<Root> {
         }
     }
     if roots.is_empty() {
-        roots.insert(Root::Circle(seen));
+        roots = circles(locks, &seen);
     }
     roots
+}
+
+/// The sessions that wait for each other, without those that wait for them.
+fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
+    let blockers = |pid: i32| {
+        let backend = locks.backend(pid);
+        backend.map_or(&[][..], |backend| &backend.blocked_by)
+    };
+    let reached = |from: i32| {
+        let (mut reached, mut next) = (BTreeSet::new(), blockers(from).to_vec());
+        while let Some(pid) = next.pop() {
+            if reached.insert(pid) {
+                next.extend(blockers(pid));
+            }
+        }
+        reached
+    };
+    let reached: BTreeMap<i32, BTreeSet<i32>> =
+        pids.iter().map(|pid| (*pid, reached(*pid))).collect();
+    let reaches = |from: &i32, to: &i32| reached.get(from).is_some_and(|pids| pids.contains(to));
+    let waiting = pids.iter().filter(|pid| reaches(pid, pid));
+    let circle = |pid: &i32| {
+        let others = pids.iter().copied();
+        others
+            .filter(|other| reaches(pid, other) && reaches(other, pid))
+            .collect()
+    };
+    waiting.map(|pid| Root::Circle(circle(pid))).collect()
 }
 
 /// Writes the causes, each with what it does, the command that ends it, and what that does.
@@ -148,36 +176,6 @@ pub(super) fn text(snapshot: &Snapshot, width: Option<usize>) -> String {
 fn line(text: &mut String, words: &str) {
     text.push_str(words);
     text.push('\n');
-}
-
-/// Continues each line that is wider than the screen in the next one, with the same indentation.
-fn wrapped(text: &str, width: Option<usize>) -> String {
-    let Some(width) = width else {
-        return text.to_owned();
-    };
-    let mut all = String::with_capacity(text.len());
-    for line in text.lines() {
-        let indent = line.len() - line.trim_start().len();
-        let mut used = 0;
-        for (nth, word) in line.trim_start().split(' ').enumerate() {
-            let of_word = display_width::of(&anstream::adapter::strip_str(word).to_string());
-            if nth > 0 && used + 1 + of_word > width {
-                all.push('\n');
-                used = 0;
-            }
-            if used == 0 {
-                all.push_str(&" ".repeat(indent));
-                used = indent;
-            } else {
-                all.push(' ');
-                used += 1;
-            }
-            all.push_str(word);
-            used += of_word;
-        }
-        all.push('\n');
-    }
-    all
 }
 
 /// ` holds up 2 sessions, the first for 38s`
@@ -233,16 +231,14 @@ fn session(
         count => format!("its {count} locks are released"),
     };
     let has_session_lock = scopes.contains(&Some(Scope::Session));
-    let (mut can_cancel, mut has_transaction) = (false, true);
+    let mut can_cancel = false;
     if let Activity::Visible {
         state,
         state_age,
         query,
-        transaction_age,
         ..
     } = &backend.activity
     {
-        has_transaction = transaction_age.is_some();
         let age = short(*state_age);
         let statement = cut(
             &one_line(query),
@@ -264,6 +260,7 @@ fn session(
                     "idle for {age} in a transaction that has failed: its client has not rolled back"
                 )
             }
+            State::Disabled => UNTRACKED.to_owned(),
             other => one_line(&other.to_string()),
         };
         can_cancel = *state == State::Active && !has_session_lock;
@@ -281,19 +278,26 @@ fn session(
     }
     if can_cancel {
         command(text, "cancel", pid);
+        // Another statement has run since the lock's: what took it is no longer shown.
+        let released = if scopes.contains(&None) {
+            ", which releases a transaction-level lock. If the lock stays, `terminate` releases it"
+                .to_owned()
+        } else {
+            format!("; then {released}")
+        };
         line(
             text,
             &format!(
-                "        ends the statement: its client gets an error and has to roll back; then {released}"
+                "        ends the statement: its client gets an error and has to roll back{released}"
             ),
         );
         return;
     }
     command(text, "terminate", pid);
-    let rolled_back = if has_transaction {
-        "its transaction is rolled back, "
-    } else {
-        ""
+    let rolled_back = match has_transaction(&backend.activity) {
+        Some(true) => "its transaction is rolled back, ",
+        Some(false) => "",
+        None => "a transaction that is open is rolled back, ",
     };
     line(
         text,

@@ -127,7 +127,7 @@ fn backend(cells: &mut [String; 7], locks: &Locks, pid: i32) {
         } => {
             cells[TRANSACTION] = transaction_age.map(short).unwrap_or_default();
             cells[STATE] = match state {
-                State::Active => state.to_string(),
+                State::Active | State::Disabled => state.to_string(),
                 other => format!("{} {}", one_line(&other.to_string()), short(*state_age)),
             };
             cells[QUERY] = cut(&one_line(query), LONGEST_QUERY);
@@ -138,6 +138,24 @@ fn backend(cells: &mut [String; 7], locks: &Locks, pid: i32) {
     }
     if backend.is_pooled {
         cells[STATE].push_str(", pooled");
+    }
+}
+
+/// What is said of a session whose state is [`State::Disabled`].
+pub(super) const UNTRACKED: &str = "what it does is not known: `track_activities` is off";
+
+/// Whether a session has a transaction open; `None` if this role does not see it, or if the server does not record it.
+pub(super) fn has_transaction(activity: &Activity) -> Option<bool> {
+    match activity {
+        Activity::Visible {
+            state: State::Disabled,
+            ..
+        }
+        | Activity::Hidden { .. } => None,
+        Activity::Visible {
+            transaction_age, ..
+        } => Some(transaction_age.is_some()),
+        _ => Some(false),
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use advisory_runtime::claim::Error;
 use advisory_runtime::inventory::ClaimSite;
 use advisory_runtime::monitor::{self, ClaimTable, ClaimTables, ClaimedRow};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::AsyncPgConnection;
 
 use crate::database::{Session, failure, with_timeout};
 use crate::failure::Failure;
@@ -109,18 +108,11 @@ impl Claims {
         None
     }
 
-    /// Reads a table's rows, but does not wait for the end of a transaction that has locked it: this command is to show that.
+    /// Reads a table's rows.
     async fn read_rows(&mut self, session: &mut Session, table: ClaimTable) -> Result<(), Failure> {
         let name = table.name().to_owned();
-        let read = async |conn: &mut AsyncPgConnection| {
-            conn.batch_execute(
-                "SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '5s'",
-            )
-            .await
-            .map_err(Error::Database)?;
-            monitor::claimed_rows(conn, table).await
-        };
-        match with_timeout(session.conn().transaction(read)).await? {
+        let read = async |conn: &mut AsyncPgConnection| monitor::claimed_rows(conn, table).await;
+        match session.read_bounded(read).await? {
             Ok(rows) => {
                 let rows = rows.into_iter().map(|row| (name.clone(), row));
                 self.rows.extend(rows);

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, IsTerminal};
 use advisory_runtime::monitor::{self, Activity, Backend, HolderId, Locks, Signal, State};
 use clap::{Args, Subcommand, value_parser};
 
-use super::cells::{label, lock_kind, scope_and_mode, who};
+use super::cells::{UNTRACKED, has_transaction, label, lock_kind, scope_and_mode, who};
 use crate::database::{Session, failure, identifier, with_timeout};
 use crate::duration::short;
 use crate::failure::Failure;
@@ -109,6 +109,10 @@ fn description(locks: &Locks, backend: &Backend) -> String {
         let _ = writeln!(text, "  {line}");
     };
     match &backend.activity {
+        Activity::Visible {
+            state: State::Disabled,
+            ..
+        } => line(UNTRACKED.to_owned()),
         Activity::Visible {
             state,
             state_age,
@@ -223,16 +227,10 @@ fn describe_locks(text: &mut String, locks: &Locks, pid: i32) {
 
 /// What the signal will do.
 fn consequences(activity: &Activity, action: &Action) -> String {
-    let has_transaction = match activity {
-        Activity::Visible {
-            transaction_age, ..
-        } => transaction_age.is_some(),
-        _ => true,
-    };
-    let rolled_back = if has_transaction {
-        "its transaction is rolled back"
-    } else {
-        "no transaction is open, so nothing is rolled back"
+    let rolled_back = match has_transaction(activity) {
+        Some(true) => "its transaction is rolled back",
+        Some(false) => "no transaction is open, so nothing is rolled back",
+        None => "a transaction that is open is rolled back",
     };
     match action {
         Action::Cancel(_) => "Its statement fails. If a transaction is open, it can then only be rolled back, which releases its locks. Session-level \

@@ -2,14 +2,13 @@
 //!
 //! The table has only the time at which a lease expires. That is a ttl after the last renewal, and the ttl is known from its lock site.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use advisory_runtime::lease::Request;
 use advisory_runtime::monitor::Lease;
 
 use crate::duration::parse;
-
-/// The ttl of a site that sets none.
-const DEFAULT_TTL: Duration = Duration::from_secs(60);
 
 /// The last renewal of a lease.
 pub(crate) struct Renewal {
@@ -25,11 +24,13 @@ pub(crate) fn of(lease: &Lease) -> Option<Renewal> {
     if row.is_done || row.never_expires() {
         return None;
     }
+    // The ttl of a declared lock is that of its use, which the table does not name.
     let sites = lease.names.iter().flat_map(|name| &name.sites);
+    let sites = sites.filter(|site| site.scope == "lease");
     let mut times = sites.map(|site| {
         let ttl = match &site.ttl {
             Some(written) => parse(written).ok()?,
-            None => DEFAULT_TTL,
+            None => Request::DEFAULT_TTL,
         };
         let renew = match &site.renew {
             Some(written) => parse(written).ok()?,
@@ -55,11 +56,26 @@ pub(crate) fn is_older(lease: &Lease, bound: Duration) -> bool {
     }
 }
 
-/// Whether the last renewal of a lease that is held is not known.
-pub(crate) fn is_unknown(lease: &Lease) -> bool {
+/// Why the last renewal of a lease that is held is not known; `None` if it is.
+pub(crate) fn unknown(lease: &Lease) -> Option<&'static str> {
     let row = &lease.row;
-    !row.is_done && !row.never_expires() && of(lease).is_none()
+    if row.is_done || row.never_expires() || of(lease).is_some() {
+        return None;
+    }
+    Some(if lease.names.iter().all(|name| name.sites.is_empty()) {
+        "whether a lease is overdue follows from the ttl of its lock site: give the program as `--artifact`"
+    } else {
+        "whether a lease is overdue is not known if its ttl is an expression, if its lock sites have several, or if code without a ttl of \
+         its own has granted it"
+    })
 }
 
-/// Why it is not known.
-pub(crate) const UNKNOWN: &str = "whether a lease is overdue follows from the ttl of its lock site: give the program as `--artifact`";
+/// Why it is not known of some of these leases.
+pub(crate) fn unknowns<'l>(leases: impl IntoIterator<Item = &'l Lease>) -> BTreeSet<&'static str> {
+    leases.into_iter().filter_map(unknown).collect()
+}
+
+/// Whether it is not known whether a lease is [older](is_older): its last renewal is later than its grant.
+pub(crate) fn can_be_older(lease: &Lease, bound: Duration) -> bool {
+    unknown(lease).is_some() && lease.row.age() >= bound
+}

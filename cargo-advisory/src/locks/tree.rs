@@ -41,7 +41,8 @@ const ALONE: usize = 3;
 
 struct Tree<'l> {
     locks: &'l Locks,
-    wanted: &'l [usize],
+    /// The wanted locks that each process holds.
+    held: BTreeMap<i32, Vec<usize>>,
     groups: BTreeMap<GroupKey, Vec<usize>>,
     shown: BTreeSet<usize>,
     blockers: BTreeSet<i32>,
@@ -57,9 +58,15 @@ pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize], is_grouped: bool)
         }
     }
     groups.retain(|_, group| group.len() > ALONE);
+    let mut held: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
+    for at in wanted {
+        for pid in pids(&locks.locks[*at]) {
+            held.entry(pid).or_default().push(*at);
+        }
+    }
     let mut tree = Tree {
         locks,
-        wanted,
+        held,
         groups,
         shown: BTreeSet::new(),
         blockers: BTreeSet::new(),
@@ -71,11 +78,9 @@ pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize], is_grouped: bool)
         let longest = lock.waiters.first().map(|waiter| waiter.waited);
         (std::cmp::Reverse(longest), pids(lock).next())
     });
-    let awaits = |pid: i32| {
-        let awaited = wanted.iter().flat_map(|at| &locks.locks[*at].waiters);
-        awaited.into_iter().any(|waiter| waiter.pid == pid)
-    };
-    let is_cause = |at: &&usize| !pids(&locks.locks[**at]).any(awaits);
+    let waiters = wanted.iter().flat_map(|at| &locks.locks[*at].waiters);
+    let waiting: BTreeSet<i32> = waiters.map(|waiter| waiter.pid).collect();
+    let is_cause = |at: &&usize| !pids(&locks.locks[**at]).any(|pid| waiting.contains(&pid));
     for at in order.iter().filter(is_cause) {
         tree.lock(*at, "", "");
     }
@@ -137,10 +142,8 @@ impl<'l> Tree<'l> {
             };
             self.push(&format!("{rest}{branch}"), Content::Waiter(waiter));
             let below = format!("{rest}{below}");
-            for at in self.wanted {
-                if pids(&self.locks.locks[*at]).any(|pid| pid == waiter.pid) {
-                    self.lock(*at, &below, &below);
-                }
+            for at in self.held.get(&waiter.pid).cloned().unwrap_or_default() {
+                self.lock(at, &below, &below);
             }
         }
         for (nth, one) in lock.tries.iter().enumerate() {

@@ -13,7 +13,7 @@ use super::cells::{
 use super::{age, causes, renewal, tree};
 use crate::columns::Columns;
 use crate::database::identifier;
-use crate::display_width::{self, cut};
+use crate::display_width::{self, cut, wrapped};
 use crate::duration::short;
 use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural, shell_word};
 
@@ -48,6 +48,9 @@ const CLAIMS: Columns<5> = Columns {
     styles: [KEY, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: NARROWEST,
 };
+/// The cells of a lease, by their columns.
+const HOLDER: usize = 1;
+const TOKEN: usize = 3;
 const NARROWEST: usize = 11;
 /// A query is not cut shorter.
 const SHORTEST: usize = 20;
@@ -61,25 +64,29 @@ const OF_ONE: usize = 3;
 pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
     let mut text = tables(snapshot, width, None);
     text.push_str(&causes::text(snapshot, width));
-    for note in [totals(snapshot)].into_iter().chain(hints(snapshot)) {
-        // Writing to a `String` cannot fail.
-        let _ = writeln!(text, "{note}");
-    }
+    text.push_str(&notes(
+        [totals(snapshot)].into_iter().chain(hints(snapshot)),
+        width,
+    ));
     text
 }
 
 /// Draws the same for `--watch`: what was counted comes first, and no more lines than the terminal has.
 pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<usize>) -> String {
-    let mut text = totals(snapshot);
-    text.push_str("\n\n");
+    let mut text = notes([totals(snapshot)], width);
+    text.push('\n');
     // The table can be longer than the terminal.
     text.push_str(&causes::text(snapshot, width));
     text.push_str(&tables(snapshot, width, height));
     let unread = snapshot.unread.as_ref().map(ToString::to_string);
-    for note in unread.into_iter().chain(hints(snapshot)) {
-        let _ = writeln!(text, "{note}");
-    }
+    text.push_str(&notes(unread.into_iter().chain(hints(snapshot)), width));
     text
+}
+
+/// Sentences below the tables.
+fn notes(notes: impl IntoIterator<Item = String>, width: Option<usize>) -> String {
+    let notes = notes.into_iter().map(|note| note + "\n");
+    wrapped(&notes.collect::<String>(), width)
 }
 
 fn tables(snapshot: &Snapshot, width: Option<usize>, most: Option<usize>) -> String {
@@ -94,13 +101,21 @@ fn tables(snapshot: &Snapshot, width: Option<usize>, most: Option<usize>) -> Str
         None => table(&mut text, &LOCKS, &rows, width),
     }
     let leases = snapshot.leases.as_ref().map(lease_rows);
-    table(&mut text, &LEASES, &leases.unwrap_or_default(), width);
+    let leases = leases.unwrap_or_default();
+    table(&mut text, &LEASES, &fitted_leases(leases, width), width);
     let claims = snapshot
         .claims
         .rows
         .iter()
         .map(|(table, row)| claim(table, row));
-    table(&mut text, &CLAIMS, &claim_rows(claims), width);
+    let claims = claim_rows(claims);
+    let fitting = narrowed(
+        &CLAIMS,
+        &claims,
+        width,
+        &[2, 1, 0].map(|at| (at, SHORTEST_NAME)),
+    );
+    table(&mut text, &CLAIMS, &fitting.unwrap_or(claims), width);
     text
 }
 
@@ -221,19 +236,51 @@ fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>
             row[BACKEND].truncate(end);
         }
     }
-    for (column, shortest) in [(BACKEND, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)] {
-        let widths = rows.iter().map(|row| display_width::of(&row[column]));
+    let names = [(BACKEND, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)];
+    narrowed(&LOCKS, &rows, width, &names)
+}
+
+/// The same for leases: names are shortened, then the tokens are left out.
+fn fitted_leases(mut rows: Vec<[String; 7]>, width: Option<usize>) -> Vec<[String; 7]> {
+    for (is_without, shortest) in [
+        (false, SHORTEST_LABEL),
+        (true, SHORTEST_LABEL),
+        (true, SHORTEST_NAME),
+    ] {
+        if is_without {
+            rows.iter_mut().for_each(|row| row[TOKEN].clear());
+        }
+        let names = [(HOLDER, SHORTEST_NAME), (LABEL, shortest)];
+        if let Some(fitting) = narrowed(&LEASES, &rows, width, &names) {
+            return fitting;
+        }
+    }
+    rows
+}
+
+/// Makes a table as narrow as the screen by cutting columns, the first one first, each to its shortest width; `None` if that is not
+/// enough.
+fn narrowed<const N: usize>(
+    grid: &Columns<N>,
+    rows: &[[String; N]],
+    width: Option<usize>,
+    columns: &[(usize, usize)],
+) -> Option<Vec<[String; N]>> {
+    let fits = |rows: &[[String; N]]| width.is_none_or(|width| grid.width(rows) <= width);
+    let mut rows = rows.to_vec();
+    for (column, shortest) in columns {
+        let widths = rows.iter().map(|row| display_width::of(&row[*column]));
         let mut most = widths.max().unwrap_or_default();
-        while !fits(&rows) && most > shortest {
+        while !fits(&rows) && most > *shortest {
             most -= 1;
-            rows = shortened(&rows, column, most);
+            rows = shortened(&rows, *column, most);
         }
     }
     fits(&rows).then_some(rows)
 }
 
 /// The rows with the cells of one column cut.
-fn shortened(rows: &[[String; 7]], column: usize, most: usize) -> Vec<[String; 7]> {
+fn shortened<const N: usize>(rows: &[[String; N]], column: usize, most: usize) -> Vec<[String; N]> {
     let mut rows = rows.to_vec();
     for row in &mut rows {
         row[column] = cut(&row[column], most);
@@ -297,9 +344,13 @@ fn totals(snapshot: &Snapshot) -> String {
             .leases
             .as_ref()
             .map_or(0, |summary| summary.leases.len());
-        if leases > 0 {
-            let (leases, bound) = (plural(leases, "lease"), bound_text(bound));
+        let unknown = unknown_leases(snapshot).len();
+        if leases > unknown {
+            let (leases, bound) = (plural(leases - unknown, "lease"), bound_text(bound));
             let _ = write!(text, "; {leases} not renewed for {bound}");
+        }
+        if unknown > 0 {
+            let _ = write!(text, "; {} of unknown renewal", plural(unknown, "lease"));
         }
         if !snapshot.claims.rows.is_empty() {
             let (claims, bound) = (
@@ -339,6 +390,16 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     ))
 }
 
+/// The leases that can be older than the bound, if it is not known whether they are.
+pub(crate) fn unknown_leases(snapshot: &Snapshot) -> Vec<&Lease> {
+    let Some(bound) = snapshot.older_than else {
+        return Vec::new();
+    };
+    let all = snapshot.leases.iter().flat_map(|summary| &summary.leases);
+    all.filter(|lease| renewal::can_be_older(lease, bound))
+        .collect()
+}
+
 /// What the states of the leases mean, and what frees their keys.
 fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
     let Some(summary) = &snapshot.leases else {
@@ -349,7 +410,6 @@ fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
     let leases = summary.leases.iter();
     let is_overdue = |lease: &Lease| renewal::of(lease).is_some_and(|renewal| renewal.is_overdue);
     let overdue = leases.clone().any(is_overdue);
-    let unknown = leases.clone().any(renewal::is_unknown);
     let mut hints = Vec::new();
     if overdue {
         hints.push(format!(
@@ -367,8 +427,9 @@ fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if unknown {
-        hints.push(renewal::UNKNOWN.to_owned());
+    // With `--older-than` it is why the command fails.
+    if snapshot.older_than.is_none() {
+        hints.extend(renewal::unknowns(leases).into_iter().map(str::to_owned));
     }
     hints
 }
@@ -416,35 +477,41 @@ fn pooled_hint(snapshot: &Snapshot) -> Option<String> {
 fn key_hint(snapshot: &Snapshot) -> Option<String> {
     let all = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
     let has_placeholder = |name: &&Name| name.key.contains('<');
+    // The server can have cut a pattern off.
     let pattern = |lock: &Lock| {
-        lock.names
-            .iter()
-            .find(has_placeholder)
-            .map(|name| one_line(&name.key))
+        let name = lock.names.iter().find(has_placeholder)?;
+        let pattern = one_line(&name.key);
+        let parsed = advisory_pattern::parse(&pattern).ok()?;
+        let values = parsed.placeholders().map(|one| one.name());
+        Some((pattern, values.collect::<Vec<String>>()))
     };
-    let waited = |lock: &&Lock| !lock.waiters.is_empty() && pattern(lock).is_some();
-    if let Some(lock) = all
-        .clone()
-        .find(waited)
-        .or_else(|| all.clone().find(|lock| pattern(lock).is_some()))
-    {
-        let (pattern, key) = (pattern(lock)?, shell_word(&lock.key.to_string()));
-        let names = advisory_pattern::parse(&pattern).ok()?;
-        let values: Vec<String> = names
-            .placeholders()
-            .map(|one| format!("--values {}=FILE", one.name()))
-            .collect();
+    let waited = all.clone().filter(|lock| !lock.waiters.is_empty());
+    let mut known = waited
+        .chain(all.clone())
+        .filter_map(|lock| Some((lock.key, pattern(lock)?)));
+    if let Some((key, (pattern, mut names))) = known.next() {
+        names.dedup();
+        let values = names.iter().map(|name| format!(" --values {name}=FILE"));
         return Some(format!(
-            "its values: cargo advisory key --find={key} --pattern {} {}\n\
+            "its values:\n    {KEY}cargo advisory key --find={} --pattern {}{}{KEY:#}\n\
              or the program shows them here, after `monitor::show(Shown::Key)`",
+            shell_word(&key.to_string()),
             shell_word(&pattern),
-            values.join(" ")
+            values.collect::<String>()
         ));
     }
-    let has_number = all.clone().any(|lock| lock.names.is_empty());
-    has_number.then(|| {
-        "a number's key: `cargo advisory key --find NUMBER --pattern PATTERN --values FILE`; `--artifact` names fixed numbers".to_owned()
-    })
+    let is_number = |lock: &Lock| lock.names.is_empty();
+    let mut all = all;
+    all.any(|lock| is_number(lock) || lock.names.iter().any(|name| has_placeholder(&name)))
+        .then(|| format!("{}; `--artifact` names fixed numbers", find_hint()))
+}
+
+/// How the key of a number is found.
+pub(crate) fn find_hint() -> String {
+    format!(
+        "a number's key:\n    {KEY}cargo advisory key --find NUMBER --pattern PATTERN --values FILE{KEY:#}\n\
+         or the program names it, after `monitor::show(Shown::Key)`"
+    )
 }
 
 /// What the role does not see.

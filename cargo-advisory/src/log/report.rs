@@ -8,8 +8,9 @@ use super::incident::Incident;
 use super::lock_waits::LockWaits;
 use super::waits::{Deadlock, Waits, ordered};
 use crate::columns::Columns;
+use crate::display_width::wrapped;
 use crate::duration::short;
-use crate::locks::label;
+use crate::locks::{find_hint, label};
 use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural};
 
 const COLUMNS: Columns<8> = Columns {
@@ -48,6 +49,14 @@ pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
     for deadlock in &waits.deadlocks {
         text.push_str(&deadlock_text(waits, deadlock));
         text.push('\n');
+    }
+    let is_number = |of_it: &LockWaits| {
+        let mut names = of_it.names.iter();
+        of_it.names.is_empty() || names.any(|name| name.key.contains('<'))
+    };
+    if waits.locks.values().any(is_number) {
+        let hint = wrapped(&format!("{}\n\n", find_hint()), width);
+        text.push_str(&hint);
     }
     text.push_str(&summary(waits));
     text

@@ -12,9 +12,9 @@
 use super::record::{Record, is_error};
 use super::time::Time;
 
-pub(super) const SEVERITIES: [&str; 12] = [
-    "DEBUG1", "DEBUG2", "DEBUG3", "DEBUG4", "DEBUG5", "LOG", "INFO", "NOTICE", "WARNING", "ERROR",
-    "FATAL", "PANIC",
+/// The server writes `DEBUG` for all five levels.
+pub(super) const SEVERITIES: [&str; 8] = [
+    "DEBUG", "LOG", "INFO", "NOTICE", "WARNING", "ERROR", "FATAL", "PANIC",
 ];
 const PARTS: [&str; 7] = [
     "DETAIL",

@@ -141,6 +141,22 @@ async fn the_statements_advised_for_a_role_fix_its_settings() {
     }
     // For CI, advice is a failure. Without the flag it is not, which `findings` has checked.
     assert_eq!(doctor(&url, &["--strict"]).await.code, Some(1));
+    let names = before.iter().filter(|found| found["level"] != "fine");
+    let names: Vec<&str> = names.map(|found| found["name"].as_str().unwrap()).collect();
+    let allowing = async |names: &[&str]| {
+        let words = names.iter().flat_map(|name| ["--allow", name]);
+        let words: Vec<&str> = ["--strict"].into_iter().chain(words).collect();
+        doctor(&url, &words).await
+    };
+    assert_eq!(allowing(&names).await.code, Some(0), "{names:?}");
+    assert_eq!(allowing(&names[1..]).await.code, Some(1), "{names:?}");
+    let wrong = allowing(&["liveview"]).await;
+    assert_eq!(wrong.code, Some(2));
+    assert!(
+        wrong.err.contains("there is no finding of that name"),
+        "{}",
+        wrong.err
+    );
     for name in advised {
         assert_eq!(level(&before, name), "advice", "{name}");
         for statement in fix(&before, name) {

@@ -1,10 +1,10 @@
 //! The findings of `doctor` about a whole server: its settings, its lock table, and that it is a standby.
 
-use advisory_tests::{OwnServer, Standby, left_out, owns_server, pid_of};
+use advisory_tests::{Database, OwnServer, Standby, left_out, owns_server, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
 use crate::doctor::{findings, fix, level, message, problems};
-use crate::locks::does;
+use crate::locks::{does, holder};
 
 /// A test's own server with room for few locks.
 #[tokio::test(flavor = "multi_thread")]
@@ -18,6 +18,7 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
         "deadlock_timeout = '1min'",
         "log_lock_waits = off",
         "max_connections = 20",
+        "max_prepared_transactions = 5",
         "max_locks_per_transaction = 10",
     ] {
         does(&mut admin, &format!("ALTER SYSTEM SET {setting}")).await;
@@ -26,6 +27,9 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     server.stop("fast").await;
     server.start_again().await;
 
+    let mut invoices = AsyncPgConnection::establish(server.url()).await.unwrap();
+    let prepare = "BEGIN; SELECT pg_advisory_xact_lock(key) FROM generate_series(-20, -1) AS key; PREPARE TRANSACTION 'invoice-1'";
+    does(&mut invoices, prepare).await;
     let before = findings(server.url(), &[]).await;
     let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
     for name in ["deadlock_timeout", "log_lock_waits"] {
@@ -47,7 +51,8 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     let take =
         |keys: i64| format!("SELECT pg_advisory_lock(key) FROM generate_series(1, {keys}) AS key");
     does(&mut admin, &take(left)).await;
-    let full = findings(server.url(), &[]).await;
+    // The prepared transaction is young.
+    let full = findings(server.url(), &["--older-than", "1h"]).await;
     assert_eq!(problems(&full), ["lock_table"]);
     let holder = format!(
         "The largest holders: {} in postgres: ",
@@ -55,6 +60,11 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     );
     let said = message(&full, "lock_table");
     assert!(said.contains(&holder), "{said}");
+    let prepared = "; prepared transaction 'invoice-1' in postgres: ";
+    assert!(
+        said.contains(prepared) && said.contains(", of them 20 advisory"),
+        "{said}"
+    );
     assert!(
         said.contains(&format!(", of them {left} advisory")),
         "{said}"
@@ -165,4 +175,29 @@ async fn keepalives_are_advised_over_tcp() {
         message(&after, "keepalives").starts_with("2m00s: "),
         "{after:#?}"
     );
+}
+
+/// Without `track_activities` the server does not record which sessions are idle.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_are_not_recorded_are_not_called_fine() {
+    let db = Database::create().await;
+    let names = ["idle_sessions", "stranded_locks"];
+    let fine = findings(db.url(), &[]).await;
+    for name in names {
+        assert_eq!(level(&fine, name), "fine", "{fine:#?}");
+    }
+    let hold = "SET track_activities = off; BEGIN; SELECT pg_advisory_xact_lock(5)";
+    let held = holder(&db, "job", hold).await;
+    let unknown = findings(db.url(), &[]).await;
+    for name in names {
+        assert_eq!(level(&unknown, name), "unknown", "{unknown:#?}");
+        let message = message(&unknown, name);
+        assert!(
+            message.contains("is not known of 1 session with advisory locks"),
+            "{message}"
+        );
+        let set = "ALTER SYSTEM SET track_activities = on;";
+        assert_eq!(fix(&unknown, name), [set, "SELECT pg_reload_conf();"]);
+    }
+    drop(held);
 }

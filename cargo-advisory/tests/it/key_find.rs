@@ -51,6 +51,13 @@ fn a_number_is_found_among_a_days_candidates() {
         said.out.contains(") is (7,\"t-1:2026-11-22\")  hashtext"),
         "{said:?}"
     );
+    let number = advisory(&["key", "4711"]).out;
+    for part in [
+        "cargo advisory key --find=4711 ",
+        "`monitor::show(Shown::Key)`",
+    ] {
+        assert!(number.contains(part), "{part}: {number}");
+    }
     let said = find("5".to_owned(), "<tenant>:<date>");
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.out.starts_with("none of "), "{}", said.out);
@@ -61,6 +68,80 @@ fn a_number_is_found_among_a_days_candidates() {
         "{}",
         said.err
     );
+}
+
+/// The value is rendered by each placeholder in its own way, so one name can have two texts.
+#[test]
+fn a_placeholder_is_rendered_at_each_of_its_places() {
+    let names = file("key-find-twice.txt", "x\na:b\n");
+    let name = format!("name={names}");
+    for (pattern, text) in [
+        ("<name>:<name|raw>", "a%3Ab:a:b"),
+        ("<name>:<name|raw>", "x:x"),
+        ("<name>/<name>", "a%3Ab/a%3Ab"),
+        ("<name: text>:<name|raw>:<name|lower>", "a%3Ab:a:b:a%3Ab"),
+    ] {
+        for (number, code) in [(Derivation::Sha256.key(text), 0), (5, 1)] {
+            let number = format!("--find={number}");
+            let words = ["key", &number, "--pattern", pattern, "--values", &name];
+            let said = advisory(&words);
+            assert_eq!(said.code, Some(code), "{said:?}");
+            let line = format!(" is {text}  sha256\n");
+            assert_eq!(said.out.contains(&line), code == 0, "{said:?}");
+        }
+    }
+}
+
+/// One hash of some hundred is written with decimal digits alone.
+#[test]
+fn a_hash_without_letters_is_not_only_a_number() {
+    let hash = |id: u32| {
+        let mut digits = String::new();
+        for byte in &advisory_pattern::sha256(&format!("booking:{id}"))[..6] {
+            write!(digits, "{byte:02x}").unwrap();
+        }
+        digits
+    };
+    let id = (1..20_000).find(|id| hash(*id).chars().all(|c| c.is_ascii_digit()));
+    let (id, find) = (id.unwrap(), format!("--find={}", hash(id.unwrap())));
+    let words = [
+        "key",
+        &find,
+        "--pattern",
+        "booking:<id>",
+        "--values",
+        "1..20000",
+    ];
+    let said = advisory(&words);
+    let line = format!(" is booking:{id}  lease\n");
+    assert!(said.out.ends_with(&line), "{said:?}");
+}
+
+/// The permits of a number and of a pair are numbers.
+#[test]
+fn the_number_of_a_permit_is_found() {
+    let own = Derivation::Sha256.key("slot:7").to_string();
+    let pair = format!("(7, {})", Derivation::Hashtext.half("slot:7"));
+    for (key, pattern, end) in [
+        (own, "slot:<id>", " is slot:7  sha256, permit 3\n"),
+        (
+            pair,
+            "(7,\"slot:<id>\")",
+            " is (7,\"slot:7\")  hashtext, permit 3\n",
+        ),
+    ] {
+        let find = format!("--find={}", advisory_pattern::permit_key(&key, 3));
+        let words = ["key", &find, "--pattern", pattern, "--values", "1..9"];
+        for (permits, code) in [("2", 1), ("3", 0)] {
+            let said = advisory(&[&words[..], &["--permits", permits]].concat());
+            assert_eq!(said.code, Some(code), "{said:?}");
+            assert_eq!(said.out.ends_with(end), code == 0, "{said:?}");
+        }
+        assert_eq!(advisory(&words).code, Some(1));
+        let said = advisory(&[&words[..], &["--permits", "3", "--format", "json"]].concat());
+        let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(value["found"][0]["permit"], 3, "{value}");
+    }
 }
 
 /// The live view prints the command; with the ids of a table it finds the key.
@@ -86,15 +167,29 @@ async fn the_live_view_names_the_command_that_finds_the_key() {
             "--pattern",
             "booking:<id>",
             "--values",
-            "id=SELECT id FROM room",
+            "id=WITH own AS (SELECT id FROM room) SELECT id FROM own",
         ];
-        run(&words, &[("DATABASE_URL", &url)])
+        let query = run(&words, &[("DATABASE_URL", &url)]);
+        let words = [&words[..5], &["id=select\tid from room"]].concat();
+        [query, run(&words, &[("DATABASE_URL", &url)])]
     });
-    let said = said.await.unwrap();
-    assert!(said.out.contains(" is booking:417  sha256"), "{said:?}");
+    for said in said.await.unwrap() {
+        assert!(said.out.contains(" is booking:417  sha256"), "{said:?}");
+    }
     drop(held);
     db.until_no_locks().await;
     let held = holder(&db, "job", "SELECT pg_advisory_lock(987654321987)").await;
+    let out = locks(&db, &[]).await.out;
+    for part in [
+        "cargo advisory key --find NUMBER",
+        "`monitor::show(Shown::Key)`",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    drop(held);
+    // The comment is cut in the pattern, by the marks of the comment of another lock or by the server.
+    let cut = "/*advisory:booking:<i…*/;SELECT pg_catalog.pg_advisory_lock(987654321987)";
+    let held = holder(&db, "job", cut).await;
     let out = locks(&db, &[]).await.out;
     assert!(out.contains("cargo advisory key --find NUMBER"), "{out}");
     drop(held);

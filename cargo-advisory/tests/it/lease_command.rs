@@ -1,5 +1,6 @@
 //! `cargo advisory lease`: what is held and overdue, and a key that is freed for good.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use advisory_pattern::Record;
@@ -220,4 +221,48 @@ async fn a_done_key_runs_again_after_its_release() {
         .await
         .unwrap();
     assert!(again.token() > done.token());
+}
+
+/// Keys that are done can be millions.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hash_is_found_without_a_scan_of_the_table() {
+    let (db, table, mut conn) = database().await;
+    table
+        .acquire(&mut conn, request("webhook:7"))
+        .await
+        .unwrap();
+    db.run(
+        "INSERT INTO public.advisory_lease (key_hash, token, grant_id, holder, is_kept, acquired_at, expires_at) \
+         SELECT sha256(convert_to('done:' || id, 'UTF8')), id, id, 'a worker', true, now(), now() + interval '1 hour' \
+         FROM generate_series(1, 20000) AS id; ANALYZE public.advisory_lease",
+    )
+    .await;
+    let reads = |column: &str| {
+        format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'advisory_lease'")
+    };
+    let scans = db.count(&reads("seq_scan")).await;
+    let mut hash = String::new();
+    for byte in &advisory_pattern::sha256("webhook:7")[..6] {
+        write!(hash, "{byte:02x}").unwrap();
+    }
+    has(
+        &lease(&db, &["release", &hash, "--yes"]).await,
+        0,
+        &["The key is free."],
+    );
+    assert_eq!(db.count(&reads("seq_scan")).await, scans);
+    let said = lease(&db, &["release", "webhook:none", "--yes"]).await;
+    has(&said, 1, &["nobody holds a lease"]);
+    // Six digits are the start of more than one hash of these.
+    let first = |id: u32| advisory_pattern::sha256(&format!("done:{id}"))[..3].to_vec();
+    let mut starts: Vec<Vec<u8>> = (1..=20_000).map(first).collect();
+    starts.sort_unstable();
+    let twice = starts.windows(2).find(|pair| pair[0] == pair[1]).unwrap();
+    let digits: String = twice[0].iter().map(|byte| format!("{byte:02x}")).collect();
+    let said = lease(&db, &["release", &digits, "--yes"]).await;
+    has(
+        &said,
+        2,
+        &["is the start of several hashes: write more of it"],
+    );
 }

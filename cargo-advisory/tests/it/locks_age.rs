@@ -8,10 +8,10 @@ use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::locks::{does, holder, json, locks, locks_at};
-use crate::programs::{Said, program_of, site};
+use crate::programs::{Said, program_of, run, site};
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
@@ -213,4 +213,88 @@ async fn leases_and_claims_that_nobody_ends_are_older() {
         let says = "; 1 claim expired for 45s and not taken over";
         assert_eq!(out.contains(says), is_older, "{out}");
     }
+}
+
+/// Without its ttl a lease is neither old nor young; one that was granted later than the bound is young.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_unknown_renewal_is_not_called_young() {
+    let db = Database::create().await;
+    let table = Table::new();
+    let mut conn = db.connect().await;
+    table.set_up(&mut conn).await.unwrap();
+    let request = Request::rendered("report:<month>", "report:1".to_owned());
+    drop(table.acquire(&mut conn, request).await.unwrap());
+    let leased = |ttl: Option<&str>, scope: &str| Record {
+        kind: if scope == "none" { "struct" } else { "fn" }.to_owned(),
+        scope: scope.to_owned(),
+        ttl: ttl.map(str::to_owned),
+        ..site(
+            "svc",
+            "report",
+            7,
+            &["report:<month>"],
+            &["pattern report:<month: text>"],
+        )
+    };
+    let with_ttl = "is not known if its ttl is an expression";
+    let expression = program_of(
+        "locks-age-expression.rmeta",
+        &[leased(Some("Duration::from_secs(30)"), "lease")],
+    );
+    let declared = program_of("locks-age-declared.rmeta", &[leased(None, "none")]);
+    let several = program_of(
+        "locks-age-several.rmeta",
+        &[leased(None, "lease"), leased(Some("30s"), "lease")],
+    );
+    for (artifact, why) in [
+        (None, "give the program as `--artifact`"),
+        (Some(&expression), with_ttl),
+        (Some(&declared), with_ttl),
+        (Some(&several), with_ttl),
+    ] {
+        let names: Vec<&str> = artifact.map_or_else(Vec::new, |path| vec!["--artifact", path]);
+        let older =
+            async |bound| locks(&db, &[&names[..], &["--older-than", bound]].concat()).await;
+        db.run(
+            "UPDATE public.advisory_lease SET acquired_at = clock_timestamp() - interval '1 day'",
+        )
+        .await;
+        let said = older("45s").await;
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains(why), "{why}: {said:?}");
+        assert!(
+            said.out.contains("; 1 lease of unknown renewal"),
+            "{said:?}"
+        );
+        assert!(said.out.contains("report:<month>"), "{said:?}");
+        for listed in [locks(&db, &names).await, leases(&db, &names).await] {
+            assert_eq!(listed.code, Some(0), "{listed:?}");
+            assert!(listed.out.contains(why), "{why}: {listed:?}");
+        }
+        db.run("UPDATE public.advisory_lease SET acquired_at = clock_timestamp()")
+            .await;
+        let said = older("45s").await;
+        assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    }
+    // A lock that is old is found all the same.
+    db.run("UPDATE public.advisory_lease SET acquired_at = clock_timestamp() - interval '1 day'")
+        .await;
+    let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
+    let said = locks(&db, &["--older-than", "0s"]).await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    drop(held);
+}
+
+/// Runs `cargo advisory lease list`.
+async fn leases(db: &Database, names: &[&str]) -> Said {
+    let url = db.url().to_owned();
+    let words: Vec<String> = names.iter().map(|word| (*word).to_owned()).collect();
+    let list = move || {
+        let words: Vec<&str> = ["lease", "list"]
+            .into_iter()
+            .chain(words.iter().map(String::as_str))
+            .collect();
+        run(&words, &[("DATABASE_URL", &url)])
+    };
+    spawn_blocking(list).await.unwrap()
 }

@@ -46,6 +46,29 @@ async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
     job.batch_execute("SELECT 1").await.unwrap_err();
 }
 
+/// Without `track_activities` the server records neither the state nor the transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unrecorded_transaction_is_not_called_closed() {
+    let db = Database::create().await;
+    let hold = "SET track_activities = off; BEGIN; SELECT pg_advisory_xact_lock(5)";
+    let mut job = holder(&db, "job", hold).await;
+    let pid = pid_of(&mut job).await.to_string();
+    let (_, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
+    let asked = locks(&db, &["terminate", &pid]).await;
+    let shown = locks(&db, &[]).await;
+    for text in [&asked.err, &shown.out] {
+        for part in [
+            "what it does is not known: `track_activities` is off",
+            "a transaction that is open is rolled back",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("no transaction is open"), "{text}");
+    }
+    drop(job);
+    drop(waiting.await.unwrap());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiters_statement_is_cancelled_and_its_session_stays() {
     let db = Database::create().await;

@@ -54,6 +54,30 @@ async fn leases_that_cannot_be_read_are_an_error() {
     drop(held);
 }
 
+/// Such as by a migration that waits for its turn: the locks are what one wants to see then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_lease_table_does_not_hide_the_locks() {
+    let db = database().await;
+    let lock = "BEGIN; LOCK TABLE public.advisory_lease; SELECT pg_advisory_xact_lock(5)";
+    let held = holder(&db, "migration", lock).await;
+    for words in [&[][..], &["--older-than", "0s"]] {
+        assert_error(&locks(&db, words).await, "lock timeout");
+    }
+    for words in [&["list"][..], &["release", "report:1", "--yes"]] {
+        let words = [&["lease"], words].concat();
+        let url = db.url().to_owned();
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let said = tokio::task::spawn_blocking(move || {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            crate::programs::run(&words, &[("DATABASE_URL", &url)])
+        });
+        let said = said.await.unwrap();
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains("lock timeout"), "{said:?}");
+    }
+    drop(held);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_never_expires_is_shown_with_the_others() {
     let db = database().await;

@@ -1,5 +1,7 @@
 //! A lock that a program left on a session behind a pooler, which the command itself uses too.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use advisory_tests::{Bouncer, Database, left_out, pid_of};
@@ -100,6 +102,31 @@ async fn a_run_shows_nothing_of_the_runs_before_it() {
         assert_eq!(value["locks"][0]["tries"], serde_json::json!([]));
     }
     drop(conn);
+}
+
+/// The pooler's session outlives the command, and shows its last statement to everybody.
+#[tokio::test(flavor = "multi_thread")]
+async fn watching_leaves_no_statement_behind() {
+    let db = Database::create().await;
+    let bouncer = match Bouncer::start(&db, "pool_mode = transaction").await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out("pgbouncer", why),
+    };
+    let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+        .args(["locks", "--watch", "--format=json", "--interval", "1h"])
+        .env("DATABASE_URL", bouncer.url(&db))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'cargo-advisory%' \
+         AND datname = current_database()";
+    assert_eq!(db.count(sessions).await, 1);
+    let pid = watching.id().to_string();
+    Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
+    assert_eq!(db.count(&format!("{sessions} AND query <> ''")).await, 0);
 }
 
 /// The pooler's one session is in use. It would answer after `query_wait_timeout`, two minutes.
@@ -220,8 +247,21 @@ async fn a_stranded_lock_is_a_finding_whose_command_frees_it() {
     // The same lock of a program that has its own session is not stranded.
     let own = findings(db.url(), &[]).await;
     assert_eq!(level(&own, "stranded_locks"), "fine");
+    // Through the pooler it can be, as the program has the pooler's role and address; it is not to be ended unseen.
     let ended = locks(&db, &["terminate", &pid.to_string(), "--yes"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    db.until_no_locks().await;
+    let mut direct = holds(&db, "leader", "SELECT pg_advisory_lock(8)").await;
+    let leader = pid_of(&mut direct).await;
+    let found = findings(&pooled, &[]).await;
+    assert_eq!(level(&found, "stranded_locks"), "advice", "{found:#?}");
+    let said = message(&found, "stranded_locks");
+    let end = format!("that connects directly from its address: {leader} (1 lock)");
+    assert!(said.ends_with(&end), "{said}");
+    let stranded = found.iter().find(|one| one["name"] == "stranded_locks");
+    let command = format!("cargo advisory locks --filter {leader}");
+    assert_eq!(stranded.unwrap()["fix"], serde_json::json!([command]));
+    drop(direct);
     db.until_no_locks().await;
     assert_eq!(
         level(&findings(&pooled, &[]).await, "stranded_locks"),

@@ -337,6 +337,12 @@ async fn each_wait_is_reported_in_each_format_and_with_each_prefix() {
             3 * rounds
         );
         assert!(summary.starts_with(&counts), "{summary}");
+        for part in [
+            "cargo advisory key --find NUMBER",
+            "`monitor::show(Shown::Key)`",
+        ] {
+            assert!(table.out.contains(part), "{part}: {}", table.out);
+        }
         assert!(
             table.out.contains("\nidempotency-cleanup (42424242) "),
             "{}",

@@ -73,6 +73,43 @@ async fn a_log_in_another_language_says_so() {
     assert!(said.out.starts_with("LOCK "), "{}", said.out);
 }
 
+/// A message in the three formats.
+fn in_each_format(severity: &str, message: &str) -> [String; 3] {
+    let time = "2026-11-23 09:05:22.574 UTC";
+    [
+        format!("{time} [18366] {severity}:  {message}\n"),
+        format!(
+            "{time},\"app\",\"shop\",18366,\"[local]\",6b.35,1,\"SELECT\",{time},4/15,0,{severity},00000,\"{message}\",,,,,,,,,\"web\"\n"
+        ),
+        format!(
+            "{{\"timestamp\":\"{time}\",\"pid\":18366,\"error_severity\":\"{severity}\",\"message\":\"{message}\"}}\n"
+        ),
+    ]
+}
+
+/// `log_min_messages = debug1` adds a severity, not a language.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_format_says_its_language() {
+    for (at, text) in in_each_format("DEBUG", "forked new backend, pid=18366")
+        .into_iter()
+        .enumerate()
+    {
+        let said = log(&[&file(&format!("log-language-debug-{at}.log"), text)]).await;
+        assert_eq!((said.code, &*said.err), (Some(0), ""), "{at}: {said:?}");
+        let nothing = "no waits for advisory locks in 1 message";
+        assert!(said.out.starts_with(nothing), "{at}: {said:?}");
+    }
+    for (at, text) in in_each_format("FEHLER", "storniere Anfrage")
+        .into_iter()
+        .enumerate()
+    {
+        let said = log(&[&file(&format!("log-language-of-{at}.log"), text)]).await;
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{at}: {said:?}");
+        let says = format!("error: {SAYS}FEHLER`");
+        assert!(said.err.starts_with(&says), "{at}: {said:?}");
+    }
+}
+
 /// A server that speaks German, if it is installed with its translations.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_german_servers_log_says_so() {

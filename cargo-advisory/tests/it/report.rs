@@ -1,6 +1,7 @@
 //! One page with all locks: whole, closed, and without anything that it would have to load.
 
 use advisory_pattern::order::{Edge, End};
+use advisory_pattern::{ClaimRecord, Record};
 
 use crate::programs::{
     advisory, booking_service, file, inventory, program_of, scratch, shop, site,
@@ -99,6 +100,66 @@ fn a_page_shows_collisions_and_says_what_is_missing() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("id=\"changes\""), "{text}");
+}
+
+/// A page that shows only the first site would hide that another holds the lock differently.
+#[test]
+fn a_lock_of_two_components_is_one_card_with_all_its_values() {
+    let site_of = |component: &str, function: &str, ttl: &str, mode: &str| {
+        let mut site = site(
+            "svc",
+            function,
+            7,
+            &["hook:<id>"],
+            &["pattern hook:<id: uint>"],
+        );
+        site.component = Some(component.to_owned());
+        site.scope = if ttl.is_empty() { "xact" } else { "lease" }.to_owned();
+        site.ttl = Some(ttl.to_owned()).filter(|ttl| !ttl.is_empty());
+        site.mode = mode.to_owned();
+        site
+    };
+    let sites = [
+        site_of("Billing", "bill", "30s", "exclusive"),
+        site_of("Mail", "send", "90s", "exclusive"),
+        site_of("Mail", "resend", "90s", "exclusive"),
+        site_of("Mail", "look", "", "shared"),
+    ];
+    let claim = ClaimRecord {
+        table: "schema::outbox".to_owned(),
+        columns: vec![("locked_by".to_owned(), "taken_by".to_owned())],
+        ttl: Some("45s".to_owned()),
+        limit: Some("3".to_owned()),
+        purpose: Some("Sends <mail>".to_owned()),
+        module: "svc::jobs".to_owned(),
+        row: "Outbox".to_owned(),
+        ..ClaimRecord::default()
+    };
+    let records: String = sites.iter().map(Record::encode).collect();
+    let program = file(
+        "report-values.rmeta",
+        format!("rust{records}{}", claim.encode()),
+    );
+    let text = page(&["--artifact", &program]);
+    assert_eq!(
+        text.matches("<h3><code>hook:&lt;id&gt;</code></h3>")
+            .count(),
+        1,
+        "{text}"
+    );
+    for part in [
+        "<dt>held</dt><dd>lease, xact shared</dd>",
+        "<dt>ttl</dt><dd><code>30s</code>, <code>90s</code></dd>",
+        "<code>svc::send</code> <small>src/lib.rs:7, Mail</small>",
+        "<code>hook:&lt;id&gt;</code></a> of Billing</p>",
+        "<a href=\"#claims\">Claims <small>1</small></a>",
+        "<h3><code>schema::outbox</code></h3>\n<p>Sends &lt;mail&gt;</p>",
+        "taken_by",
+        "<dt>ttl</dt><dd><code>45s</code></dd>",
+        "<code>svc::jobs::Outbox</code>",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]

@@ -1,0 +1,38 @@
+//! Reads the lease table without a wait for whoever has locked it.
+
+use advisory_runtime::lease::{Error, Table};
+use advisory_runtime::monitor::{self, LeaseSummary, Names};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+
+use crate::database::{Session, with_timeout};
+use crate::failure::Failure;
+
+/// Reads the table. The outer failure is that of the connection.
+pub(crate) async fn read<T>(
+    session: &mut Session,
+    table: &Table,
+    read: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, Error>,
+) -> Result<Result<T, Error>, Failure> {
+    let exists = format!("SELECT CAST('{}' AS pg_catalog.regclass)", table.name());
+    if with_timeout(session.conn().batch_execute(&exists))
+        .await?
+        .is_ok()
+    {
+        return session.read_bounded(read).await;
+    }
+    // Nobody can have locked it, and only outside of a transaction the reading can ask why it failed.
+    with_timeout(read(session.conn())).await
+}
+
+/// Some leases, and how many there are.
+pub(crate) async fn summary(
+    session: &mut Session,
+    (table, names): (&Table, &Names),
+    filter: Option<&str>,
+    most: u32,
+) -> Result<Result<LeaseSummary, Error>, Failure> {
+    let summary = async |conn: &mut AsyncPgConnection| {
+        monitor::lease_summary(conn, table, names, filter, most).await
+    };
+    read(session, table, summary).await
+}
