@@ -36,14 +36,21 @@ const WAIT: &str = "SET LOCAL statement_timeout = '3s'";
 /// An index, with its columns as `plain` writes them.
 struct Index {
     name: String,
-    is_primary: bool,
-    is_unique: bool,
-    is_exclusion: bool,
+    kind: IndexKind,
     columns: Vec<String>,
     /// Not so for a deferrable constraint, with which `ON CONFLICT` is an error.
     is_immediate: bool,
     /// Whether rows with NULL are not compared.
     omits_nulls: bool,
+}
+
+/// What an index says of its columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IndexKind {
+    Plain,
+    Unique,
+    Primary,
+    Exclusion,
 }
 
 /// A column of a table.
@@ -173,21 +180,24 @@ impl Guarded<'_> {
             !index.columns.is_empty() && index.columns.iter().all(|it| wanted.contains(it))
         };
         let says = |index: &&Index| {
-            index.is_unique && !index.omits_nulls && is_part(index)
-                || index.is_exclusion && is_part(index)
-                || index.is_exclusion && wanted.iter().all(|column| index.columns.contains(column))
+            let has_all = wanted.iter().all(|column| index.columns.contains(column));
+            match index.kind {
+                IndexKind::Plain => false,
+                IndexKind::Unique | IndexKind::Primary => !index.omits_nulls && is_part(index),
+                IndexKind::Exclusion => is_part(index) || has_all,
+            }
         };
         let index = indexes.iter().find(says)?;
         let rule = index.columns.join(", ");
         let index_name = one_line(&index.name);
-        let (message, help) = if index.is_primary {
+        let (message, help) = if index.kind == IndexKind::Primary {
             (
                 format!("`{name}` has one row for each key of the advisory lock `{lock}`"),
                 format!(
                     "lock that row instead, `SELECT … FROM {name} WHERE … FOR UPDATE`, unless it may not exist yet"
                 ),
             )
-        } else if index.is_exclusion {
+        } else if index.kind == IndexKind::Exclusion {
             (
                 format!(
                     "the exclusion constraint `{index_name}` already says a rule on the columns of the advisory lock `{lock}`"
@@ -225,7 +235,7 @@ impl Guarded<'_> {
             return Ok(None);
         };
         let same = |index: &Index| {
-            index.is_unique
+            index.kind == IndexKind::Unique
                 && index.columns.len() == wanted.len()
                 && index.columns.iter().all(|column| wanted.contains(column))
         };
@@ -367,9 +377,12 @@ async fn indexes(client: &Client, relation: &Relation) -> Result<Vec<Index>, Fai
         let columns: Vec<String> = row.try_get(4)?;
         Ok(Index {
             name: row.try_get(0)?,
-            is_primary: row.try_get(1)?,
-            is_unique: row.try_get(2)?,
-            is_exclusion: row.try_get(3)?,
+            kind: match [row.try_get(1)?, row.try_get(3)?, row.try_get(2)?] {
+                [true, _, _] => IndexKind::Primary,
+                [_, true, _] => IndexKind::Exclusion,
+                [_, _, true] => IndexKind::Unique,
+                _ => IndexKind::Plain,
+            },
             columns: columns.iter().map(|column| plain(column)).collect(),
             is_immediate: row.try_get(5)?,
             omits_nulls: row.try_get(6)?,

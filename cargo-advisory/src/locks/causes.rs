@@ -114,7 +114,7 @@ fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
         let backend = locks.backend(pid);
         backend.map_or(&[][..], |backend| &backend.blocked_by)
     };
-    let reached = |from: i32| {
+    let all_before = |from: i32| {
         let (mut reached, mut next) = (BTreeSet::new(), blockers(from).to_vec());
         while let Some(pid) = next.pop() {
             if reached.insert(pid) {
@@ -124,13 +124,13 @@ fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
         reached
     };
     let reached: BTreeMap<i32, BTreeSet<i32>> =
-        pids.iter().map(|pid| (*pid, reached(*pid))).collect();
-    let reaches = |from: &i32, to: &i32| reached.get(from).is_some_and(|pids| pids.contains(to));
-    let waiting = pids.iter().filter(|pid| reaches(pid, pid));
+        pids.iter().map(|pid| (*pid, all_before(*pid))).collect();
+    let is_before = |to: &i32, from: &i32| reached.get(from).is_some_and(|pids| pids.contains(to));
+    let waiting = pids.iter().filter(|pid| is_before(pid, pid));
     let circle = |pid: &i32| {
         let others = pids.iter().copied();
         others
-            .filter(|other| reaches(pid, other) && reaches(other, pid))
+            .filter(|other| is_before(pid, other) && is_before(other, pid))
             .collect()
     };
     waiting.map(|pid| Root::Circle(circle(pid))).collect()

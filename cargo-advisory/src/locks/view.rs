@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use advisory_pattern::Placeholder;
 use advisory_runtime::monitor::{Lease, LeaseCount, LeaseSummary, Lock, Name};
 
 use super::Snapshot;
@@ -248,7 +249,9 @@ fn fitted_leases(mut rows: Vec<[String; 7]>, width: Option<usize>) -> Vec<[Strin
         (true, SHORTEST_NAME),
     ] {
         if is_without {
-            rows.iter_mut().for_each(|row| row[TOKEN].clear());
+            for row in &mut rows {
+                row[TOKEN].clear();
+            }
         }
         let names = [(HOLDER, SHORTEST_NAME), (LABEL, shortest)];
         if let Some(fitting) = narrowed(&LEASES, &rows, width, &names) {
@@ -482,7 +485,7 @@ fn key_hint(snapshot: &Snapshot) -> Option<String> {
         let name = lock.names.iter().find(has_placeholder)?;
         let pattern = one_line(&name.key);
         let parsed = advisory_pattern::parse(&pattern).ok()?;
-        let values = parsed.placeholders().map(|one| one.name());
+        let values = parsed.placeholders().map(Placeholder::name);
         Some((pattern, values.collect::<Vec<String>>()))
     };
     let waited = all.clone().filter(|lock| !lock.waiters.is_empty());

@@ -186,8 +186,8 @@ async fn sessions_that_are_not_recorded_are_not_called_fine() {
     for name in names {
         assert_eq!(level(&fine, name), "fine", "{fine:#?}");
     }
-    let hold = "SET track_activities = off; BEGIN; SELECT pg_advisory_xact_lock(5)";
-    let held = holder(&db, "job", hold).await;
+    let sql = "SET track_activities = off; BEGIN; SELECT pg_advisory_xact_lock(5)";
+    let held = holder(&db, "job", sql).await;
     let unknown = findings(db.url(), &[]).await;
     for name in names {
         assert_eq!(level(&unknown, name), "unknown", "{unknown:#?}");

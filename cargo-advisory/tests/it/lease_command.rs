@@ -258,7 +258,10 @@ async fn a_hash_is_found_without_a_scan_of_the_table() {
     let mut starts: Vec<Vec<u8>> = (1..=20_000).map(first).collect();
     starts.sort_unstable();
     let twice = starts.windows(2).find(|pair| pair[0] == pair[1]).unwrap();
-    let digits: String = twice[0].iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut digits = String::new();
+    for byte in &twice[0] {
+        write!(digits, "{byte:02x}").unwrap();
+    }
     let said = lease(&db, &["release", &digits, "--yes"]).await;
     has(
         &said,
