@@ -151,6 +151,11 @@ fn decoded(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use advisory_tests::fuzz;
+    use tokio_postgres::Config;
+    use tokio_postgres::config::SslMode;
+
+    use super::super::tls::Tls;
     use super::split;
 
     #[test]
@@ -232,5 +237,31 @@ mod tests {
                 (mode, authorities)
             );
         }
+    }
+
+    /// What tokio-postgres reads of an address, it reads of what is left of it too.
+    #[test]
+    fn any_address_keeps_its_meaning() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/address");
+        fuzz(corpus, |input| {
+            let Ok(address) = std::str::from_utf8(input) else {
+                return;
+            };
+            let (rest, tls) = split(address);
+            assert_eq!(split(&rest), (rest.clone(), Tls::default()), "{rest}");
+            let Ok(mut whole) = address.parse::<Config>() else {
+                return;
+            };
+            // It takes an `@` of the query for the end of a password.
+            let escaped = |text: &str| text.matches("%40").count();
+            if escaped(&rest) != escaped(address) {
+                return;
+            }
+            whole.ssl_mode(SslMode::Prefer);
+            match rest.parse::<Config>() {
+                Ok(rest) => assert_eq!(rest, whole, "{address}: {tls:?}"),
+                Err(error) => panic!("{address}: {rest}: {error}"),
+            }
+        });
     }
 }
