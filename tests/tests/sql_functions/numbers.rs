@@ -299,7 +299,7 @@ async fn the_servers_hashes_are_ours_on_random_texts() {
 #[test]
 fn any_text_has_the_same_numbers_in_sql() {
     let runtime = Runtime::new().unwrap();
-    let (db, mut conn) = runtime.block_on(async {
+    let (_db, mut conn) = runtime.block_on(async {
         let (db, conn) = migrated().await;
         db.run(FNV).await;
         (db, conn)
