@@ -67,11 +67,14 @@ fn unreadable(error: &dotenvy::Error) -> Failure {
 /// Whether the address is a URL, and not a key-value string.
 pub(crate) fn is_url(address: &str) -> bool {
     let schemes = ["postgres://", "postgresql://"];
+    let address = address.trim_start();
     schemes.iter().any(|scheme| address.starts_with(scheme))
 }
 
 /// Takes the TLS settings out of an address: tokio-postgres does not know all those of libpq.
 pub(crate) fn split(address: &str) -> (String, Tls) {
+    // Without the space, what is left would be read as a URL, and what it says of TLS would be overruled.
+    let address = address.trim_start();
     if is_url(address) {
         split_url(address)
     } else {

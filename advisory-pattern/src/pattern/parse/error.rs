@@ -17,6 +17,8 @@ impl PatternError {
         let start = start.min(text.len());
         let end = text.len().min(start + at.len());
         let range = start..end;
+        // It quotes the text, and is printed to terminals.
+        let message = message.replace(char::is_control, " ");
         Self { message, range }
     }
 
