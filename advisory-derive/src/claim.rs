@@ -110,6 +110,7 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let (ttl, renew) = (time("TTL", &args.ttl), time("RENEW", &args.renew));
     let (generics, arguments, bounds) = row.input.generics.split_for_impl();
     quote_spanned!(here=>
+        #[automatically_derived]
         impl #generics #claim::Claim for #name #arguments #bounds {
             type Table = #table::table;
             type Key = #key;

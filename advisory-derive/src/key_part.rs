@@ -76,6 +76,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         }
     };
     Some(quote_spanned!(here=>
+        #[automatically_derived]
         impl #generics #krate::KeyPart for #name #arguments #bounds {
             type Shape = #shape;
 

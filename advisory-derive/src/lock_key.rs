@@ -92,6 +92,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let (generics, arguments, bounds) = input.generics.split_for_impl();
     Some(quote_spanned!(here=>
         #record
+        #[automatically_derived]
         impl #generics #krate::LockKey for #name #arguments #bounds {
             fn key(&#this) -> #krate::Key {
                 #values
@@ -111,6 +112,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
                 #text
             }
         }
+        #[automatically_derived]
         impl #generics #krate::DeclaredLock for #name #arguments #bounds {
             type Lock = Self;
 

@@ -126,6 +126,12 @@ impl Record {
             ("crate", clean(&self.krate)),
             ("version", clean(&self.version)),
         ];
+        // An empty list, which has no text, would be read as one empty text.
+        fields.retain(|(name, _)| match *name {
+            "written" => !self.written.is_empty(),
+            "keys" => !self.keys.is_empty(),
+            _ => true,
+        });
         let optional = [
             ("name", &self.name),
             ("component", &self.component),

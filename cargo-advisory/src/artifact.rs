@@ -152,3 +152,54 @@ fn scan(bytes: &[u8], found: &mut Records) -> Result<(), RecordError> {
     found.claims.extend(ClaimRecord::find_all(bytes)?);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use advisory_pattern::{ClaimRecord, Record, site_collisions};
+    use advisory_tests::fuzz;
+
+    use super::records;
+    use crate::inventory::{Inventory, claim_path, keys, path};
+
+    fn corpus(name: &str) -> String {
+        format!("{}/tests/corpus/{name}", env!("CARGO_MANIFEST_DIR"))
+    }
+
+    /// Each record that is read can be written, and is then read as the same.
+    fn are_kept(bytes: &[u8]) {
+        let Ok(found) = records(bytes) else { return };
+        let inventory = Inventory::of(found);
+        for site in &inventory.sites {
+            assert_eq!(
+                Record::find_all(site.encode().as_bytes()),
+                Ok(vec![site.clone()])
+            );
+            for key in keys(site) {
+                let _ = (key.number(), key.pair(), key.space(), key.is_fixed());
+            }
+            assert!(!path(site).contains(char::is_control));
+        }
+        for claim in &inventory.claims {
+            let encoded = claim.encode();
+            assert_eq!(
+                ClaimRecord::find_all(encoded.as_bytes()),
+                Ok(vec![claim.clone()])
+            );
+            assert!(!claim_path(claim).contains(char::is_control));
+        }
+        let _ = (inventory.summary(), site_collisions(&inventory.sites));
+    }
+
+    #[test]
+    fn any_file_is_read() {
+        fuzz(&corpus("artifact"), are_kept);
+    }
+
+    /// As [`any_file_is_read`], of bytes that need no format around them.
+    #[test]
+    fn any_record_is_read() {
+        fuzz(&corpus("record"), |input| {
+            are_kept(&[b"rust", input].concat());
+        });
+    }
+}

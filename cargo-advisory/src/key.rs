@@ -215,3 +215,47 @@ fn holder_query(numbers: &[Number]) -> String {
         keys.join(",\n  ")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use advisory_pattern::{
+        LockedKey, Pattern, Shape, ambiguity, decode_key, encode_key, overlap, parse, witness,
+    };
+    use advisory_tests::fuzz;
+
+    /// A pattern is read again as it is printed, and means the same in canonical form.
+    fn is_kept(pattern: &Pattern) {
+        assert_eq!(parse(&pattern.to_string()).as_ref(), Ok(pattern));
+        let shaped = pattern.shaped(|_| Shape::Text);
+        assert_eq!(parse(&shaped.to_string()).as_ref(), Ok(&shaped));
+        let key = LockedKey::Pattern(shaped.clone());
+        assert_eq!(decode_key(&encode_key(Some(&key))), Ok(Some(key)));
+        let language = pattern.language(|_| Shape::Text);
+        assert_eq!(shaped.language(|_| Shape::Int), language);
+        assert!(overlap(&language, &language), "{pattern}");
+        assert!(witness(&language, &language).is_some(), "{pattern}");
+        if let Some(found) = ambiguity(pattern, &language) {
+            assert_ne!(found.first, found.second, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn any_pattern_is_read() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/pattern");
+        fuzz(corpus, |input| {
+            let Ok(text) = std::str::from_utf8(input) else {
+                return;
+            };
+            match parse(text) {
+                Ok(pattern) => is_kept(&pattern),
+                Err(errors) => {
+                    assert!(!errors.is_empty());
+                    for error in errors {
+                        assert!(text.get(error.range()).is_some(), "{error:?}");
+                        assert!(!error.to_string().contains(char::is_control), "{error}");
+                    }
+                }
+            }
+        });
+    }
+}

@@ -158,3 +158,131 @@ async fn follow(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use advisory_runtime::monitor::Names;
+    use advisory_tests::fuzz;
+    use serde_json::{Value, json};
+
+    use super::record::{Reader, Record};
+    use super::time::Time;
+    use super::waits::Waits;
+    use super::{report, waits_json};
+    use crate::screen::controls_terminal;
+
+    const TIME: &str = "2026-11-22 07:06:19.026 UTC";
+
+    fn records(log: &str) -> Vec<Record> {
+        let (mut reader, mut records) = (Reader::default(), Vec::new());
+        for line in log.split('\n') {
+            reader.line(line, &mut |record| records.push(record));
+        }
+        records.extend(reader.flush());
+        records
+    }
+
+    /// What is printed of a log controls no terminal, and is JSON where it should be.
+    fn is_reported(log: &str) {
+        let mut waits = Waits::new(Names::none());
+        for record in records(log) {
+            let incident = waits.take(record);
+            if let Some(incident) = incident {
+                assert_is_plain(&report::line(&waits, &incident));
+                let line = waits_json::line(&waits, &incident);
+                assert!(serde_json::from_str::<Value>(&line).is_ok(), "{line}");
+            }
+        }
+        for width in [None, Some(40), Some(120)] {
+            assert_is_plain(&report::table(&waits, width));
+        }
+        let text = waits_json::write(&waits);
+        assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+        let is_control = |letter: char| letter != '\n' && controls_terminal(letter);
+        assert!(!text.contains(is_control), "{text:?}");
+    }
+
+    fn assert_is_plain(text: &str) {
+        let text = anstream::adapter::strip_str(text).to_string();
+        let is_control = |letter: char| letter != '\n' && controls_terminal(letter);
+        assert!(!text.contains(is_control), "{text:?}");
+    }
+
+    /// A record of the values in an input, as the server logs it in one of its two structured formats.
+    fn written(input: &str) -> Record {
+        let mut values = input.split('\u{1f}').map(str::to_owned);
+        let mut value = || values.next().unwrap_or_default();
+        let some = |value: String| Some(value).filter(|value| !value.is_empty());
+        Record {
+            time: Time::find(TIME),
+            pid: Some(13_595),
+            // The server logs no empty message.
+            message: format!("m{}", value()),
+            detail: value(),
+            statement: value(),
+            // No name of a user or a database has several lines.
+            user: some(value().replace('\n', " ")),
+            database: some(value().replace('\n', " ")),
+            application: some(value()),
+            ..Record::default()
+        }
+    }
+
+    fn text(input: &[u8]) -> String {
+        String::from_utf8_lossy(input).into_owned()
+    }
+
+    fn corpus(name: &str) -> String {
+        format!("{}/tests/corpus/{name}", env!("CARGO_MANIFEST_DIR"))
+    }
+
+    #[test]
+    fn any_plain_log_is_read() {
+        fuzz(&corpus("log-stderr"), |input| is_reported(&text(input)));
+    }
+
+    #[test]
+    fn any_csv_log_is_read() {
+        fuzz(&corpus("log-csv"), |input| {
+            let input = text(input);
+            is_reported(&input);
+            let record = written(&input);
+            let quoted = |value: &str| match value {
+                "" => String::new(),
+                value => format!("\"{}\"", value.replace('"', "\"\"")),
+            };
+            let some = |value: &Option<String>| quoted(value.as_deref().unwrap_or_default());
+            let line = format!(
+                "{TIME},{},{},13595,,6b.35,1,,{TIME},,0,LOG,00000,{},{},,,,,{},,,{},\"client backend\",,0",
+                some(&record.user),
+                some(&record.database),
+                quoted(&record.message),
+                quoted(&record.detail),
+                quoted(&record.statement),
+                some(&record.application)
+            );
+            assert_eq!(records(&line), [record], "{line}");
+        });
+    }
+
+    #[test]
+    fn any_json_log_is_read() {
+        fuzz(&corpus("log-json"), |input| {
+            let input = text(input);
+            is_reported(&input);
+            let record = written(&input);
+            let line = json!({
+                "timestamp": TIME,
+                "pid": 13_595,
+                "error_severity": "LOG",
+                "user": record.user,
+                "dbname": record.database,
+                "application_name": record.application,
+                "message": record.message,
+                "detail": record.detail,
+                "statement": record.statement,
+            });
+            assert_eq!(records(&line.to_string()), [record], "{line}");
+        });
+    }
+}

@@ -33,28 +33,36 @@ impl Captures {
         let here = Span::mixed_site();
         let body = site.function.body.stream();
         let (mut captures, mut borrows) = (Self::default(), Vec::new());
+        let mut conditional = TokenStream::new();
         if site.function.form != Form::Async {
             return captures;
         }
         borrows
             .extend(connection.and_then(|connection| borrowed_connection(site, connection, &body)));
         for param in &site.function.params {
-            if is_sync(param) || param.is_conditional {
+            if is_sync(param) {
                 continue;
             }
+            let conditions = &param.conditions;
             for name in &param.names {
                 if !is_used(&body, name) || is_in_use(site, connection, name) {
                     continue;
                 }
-                if param.is_name && param.is_mutable_reference() {
-                    borrows.push(quote_spanned!(here=> &mut *#name));
-                    continue;
-                }
-                if !param.is_mut(name) {
-                    let rebind = quote_spanned!(here=> let mut #name = #name;);
+                let is_reborrowed = param.is_name && param.is_mutable_reference();
+                if !is_reborrowed && !param.is_mut(name) {
+                    let rebind = quote_spanned!(here=> #conditions let mut #name = #name;);
                     captures.rebind.extend(rebind);
                 }
-                borrows.push(quote_spanned!(here=> &mut #name));
+                let borrow = if is_reborrowed {
+                    quote_spanned!(here=> &mut *#name)
+                } else {
+                    quote_spanned!(here=> &mut #name)
+                };
+                if conditions.is_empty() {
+                    borrows.push(borrow);
+                } else {
+                    conditional.extend(quote_spanned!(here=> #conditions { _ = #borrow; }));
+                }
             }
         }
         if let Some(this) = used_self(body).filter(|this| !is_in_use(site, connection, this)) {
@@ -72,6 +80,7 @@ impl Captures {
             [only] => quote_spanned!(here=> _ = #only;),
             several => quote_spanned!(here=> _ = (#(#several),*);),
         };
+        captures.borrow.extend(conditional);
         captures
     }
 }

@@ -21,8 +21,8 @@ pub(crate) struct Param {
     /// The type of the whole pattern, so a name's type only if the pattern is just that name.
     pub(crate) ty: TokenStream,
     pub(crate) is_name: bool,
-    /// Whether `#[cfg]` can remove it. Its attributes are expanded after this one.
-    pub(crate) is_conditional: bool,
+    /// Its `#[cfg]` and `#[cfg_attr]`, which are expanded after this attribute and can remove it.
+    pub(crate) conditions: TokenStream,
 }
 
 impl Param {
@@ -107,9 +107,7 @@ enum ParamOrReceiver {
 }
 
 fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
-    let written = tokens.len();
-    let mut tokens = without_attributes(tokens);
-    let is_conditional = tokens.len() < written;
+    let (conditions, mut tokens) = without_attributes(tokens);
     let colon = tokens
         .iter()
         .enumerate()
@@ -152,21 +150,34 @@ fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
         mut_names,
         ty,
         is_name,
-        is_conditional,
+        conditions,
     }))
 }
 
-fn without_attributes(tokens: Vec<TokenTree>) -> Vec<TokenTree> {
-    let mut rest = Vec::with_capacity(tokens.len());
+/// The conditions among the attributes, and the tokens without any attribute.
+fn without_attributes(tokens: Vec<TokenTree>) -> (TokenStream, Vec<TokenTree>) {
+    let (mut conditions, mut rest) = (TokenStream::new(), Vec::with_capacity(tokens.len()));
     let mut tokens = tokens.into_iter();
     while let Some(token) = tokens.next() {
-        if is_punct(&token, '#') {
-            tokens.next();
-        } else {
+        if !is_punct(&token, '#') {
             rest.push(token);
+            continue;
+        }
+        let attribute = tokens.next();
+        if attribute.as_ref().is_some_and(is_condition) {
+            conditions.extend([Some(token), attribute].into_iter().flatten());
         }
     }
-    rest
+    (conditions, rest)
+}
+
+/// Whether these are the brackets of `#[cfg(…)]` or `#[cfg_attr(…)]`.
+fn is_condition(attribute: &TokenTree) -> bool {
+    let TokenTree::Group(group) = attribute else {
+        return false;
+    };
+    let name = group.stream().into_iter().next();
+    name.is_some_and(|name| is_word(&name, "cfg") || is_word(&name, "cfg_attr"))
 }
 
 /// Whether there is a `:` that is not part of a `::`.

@@ -67,11 +67,14 @@ fn unreadable(error: &dotenvy::Error) -> Failure {
 /// Whether the address is a URL, and not a key-value string.
 pub(crate) fn is_url(address: &str) -> bool {
     let schemes = ["postgres://", "postgresql://"];
+    let address = address.trim_start();
     schemes.iter().any(|scheme| address.starts_with(scheme))
 }
 
 /// Takes the TLS settings out of an address: tokio-postgres does not know all those of libpq.
 pub(crate) fn split(address: &str) -> (String, Tls) {
+    // Without the space, what is left would be read as a URL, and what it says of TLS would be overruled.
+    let address = address.trim_start();
     if is_url(address) {
         split_url(address)
     } else {
@@ -151,6 +154,11 @@ fn decoded(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use advisory_tests::fuzz;
+    use tokio_postgres::Config;
+    use tokio_postgres::config::SslMode;
+
+    use super::super::tls::Tls;
     use super::split;
 
     #[test]
@@ -232,5 +240,31 @@ mod tests {
                 (mode, authorities)
             );
         }
+    }
+
+    /// What tokio-postgres reads of an address, it reads of what is left of it too.
+    #[test]
+    fn any_address_keeps_its_meaning() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/address");
+        fuzz(corpus, |input| {
+            let Ok(address) = std::str::from_utf8(input) else {
+                return;
+            };
+            let (rest, tls) = split(address);
+            assert_eq!(split(&rest), (rest.clone(), Tls::default()), "{rest}");
+            let Ok(mut whole) = address.parse::<Config>() else {
+                return;
+            };
+            // It takes an `@` of the query for the end of a password.
+            let escaped = |text: &str| text.matches("%40").count();
+            if escaped(&rest) != escaped(address) {
+                return;
+            }
+            whole.ssl_mode(SslMode::Prefer);
+            match rest.parse::<Config>() {
+                Ok(rest) => assert_eq!(rest, whole, "{address}: {tls:?}"),
+                Err(error) => panic!("{address}: {rest}: {error}"),
+            }
+        });
     }
 }

@@ -10,11 +10,18 @@ pub(super) fn is_csv(line: &str) -> bool {
         return false;
     };
     let is_time = || Time::find(time).is_some_and(|found| found.text == time);
-    let pid = || {
-        let (pid, _) = value_end(value_end(rest)?)?.split_once(',')?;
-        pid.parse::<u32>().ok()
+    let behind_pid = || {
+        let (pid, rest) = value_end(value_end(rest)?)?.split_once(',')?;
+        pid.parse::<u32>().ok().map(|_| rest)
     };
-    rest.starts_with(['"', ',']) && is_time() && pid().is_some()
+    rest.starts_with(['"', ',']) && is_time() && behind_pid().is_some_and(opens_value)
+}
+
+/// Whether the first quotes open a value. The message is always in quotes; inside of another value they would be an even number.
+fn opens_value(text: &str) -> bool {
+    let quotes = text.trim_start_matches(|letter| letter != '"');
+    let count = quotes.len() - quotes.trim_start_matches('"').len();
+    count % 2 == 1
 }
 
 /// What follows the first value and its comma, if the value is empty or in quotes.
@@ -113,7 +120,13 @@ mod tests {
             "2026-11-22 07:06:19.026 UTC,,,13595,,6b.35,1,,2026-11-22 07:06:18 UTC,,0,LOG,00000,\"a\""
         ));
         let quoted = first.replace('"', "\"\"");
-        for line in [quoted.as_str(), "2026-11-22 07:06:19.026 UTC,\"a\",\"b\",c"] {
+        let of_no_session =
+            "2026-11-22 07:06:19 UTC,,,7,,6b.35,1,,2026-11-22 07:06:18 UTC,,0,LOG,00000,\"\"a\"\"";
+        for line in [
+            quoted.as_str(),
+            of_no_session,
+            "2026-11-22 07:06:19.026 UTC,\"a\",\"b\",c",
+        ] {
             assert!(!is_csv(line), "{line}");
         }
         assert_eq!(reader.line("no record"), None);

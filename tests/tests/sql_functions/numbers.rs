@@ -3,12 +3,14 @@
 use crate::{EmailLock, migrated, says};
 use advisory_pattern::{Derivation, escape};
 use advisory_runtime::{Key, LockKey, lock_key};
-use advisory_tests::Database;
+use advisory_tests::{Database, fuzz};
 use diesel::deserialize::FromSqlRow;
 use diesel::dsl::sql;
 use diesel::pg::Pg;
 use diesel::sql_types::{Array, BigInt, HasSqlType, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::sync::Mutex;
+use tokio::runtime::Runtime;
 
 /// The result of the published recipe for the text `t`, with the built-in function instead of pgcrypto's.
 const RECIPE: &str = "(SELECT (get_byte(h, 0)::bigint << 56) | (get_byte(h, 1)::bigint << 48) | (get_byte(h, 2)::bigint << 40) \
@@ -291,4 +293,49 @@ async fn the_servers_hashes_are_ours_on_random_texts() {
             derivation.key(text)
         });
     }
+}
+
+/// As above, one text at a time, for a fuzzer.
+#[test]
+fn any_text_has_the_same_numbers_in_sql() {
+    let runtime = Runtime::new().unwrap();
+    let (_db, mut conn) = runtime.block_on(async {
+        let (db, conn) = migrated().await;
+        db.run(FNV).await;
+        (db, conn)
+    });
+    let numbers = "ARRAY[advisory_key(t), advisory_key('booking:' || advisory_escape(t)), email_to_lock_id(t), \
+                   generate_lock_id('cleanup', t), ('x' || substr(md5(t), 1, 16))::bit(64)::bigint, hashtext(t)::bigint, \
+                   hashtextextended(t, 0), fnv1a32(t)]";
+    let server = Mutex::new(move |text: &str| {
+        let numbers = sql::<Array<BigInt>>(&format!("SELECT {numbers} FROM (SELECT "))
+            .bind::<Text, _>(text)
+            .sql(" AS t) AS texts");
+        runtime.block_on(numbers.get_result::<Vec<i64>>(&mut conn))
+    });
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/keys");
+    fuzz(corpus, move |input| {
+        // A text of the server has no NUL.
+        let text = String::from_utf8_lossy(input).replace('\0', "");
+        let ours = [
+            Derivation::Sha256.key(&text),
+            number(lock_key!(
+                "booking:<text>",
+                name = "booking",
+                allow_overlap("email", "deployed")
+            )),
+            number(EmailLock { email: &text }.key()),
+            number(lock_key!(
+                "cleanup:<text|trim|lower|raw>",
+                name = "cleanup",
+                allow_overlap("email", "deployed")
+            )),
+            Derivation::Md5.key(&text),
+            Derivation::Hashtext.key(&text),
+            Derivation::Hashtextextended.key(&text),
+            Derivation::Fnv1a32.key(&text),
+        ];
+        let theirs = (server.lock().unwrap())(&text);
+        assert_eq!(theirs.unwrap(), ours, "{text:?}");
+    });
 }

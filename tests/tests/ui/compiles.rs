@@ -25,41 +25,56 @@ pub(crate) fn programs(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// After trybuild, whose compiled dependencies are reused.
+/// Checks the programs, after trybuild.
 pub(crate) fn without_a_warning(programs: &[PathBuf], host: &str) {
-    let trybuild = target().join("trybuild");
-    let read = |file| fs::read_to_string(trybuild.join("advisory-tests").join(file)).expect(file);
-    let manifest = read("Cargo.toml");
-    let tables = manifest
+    let with_programs = |manifest: &str| {
+        let mut manifest = manifest.to_owned();
+        for program in programs {
+            let name = program.file_stem().expect("a file").display();
+            let path = program.display();
+            write!(manifest, "\n[[bin]]\nname = \"{name}\"\npath = '{path}'\n").expect("a text");
+        }
+        manifest
+    };
+    cargo("check", &project("compiles", with_programs), host);
+}
+
+/// A project with the dependencies of trybuild's, which are compiled.
+pub(crate) fn project(name: &str, manifest: impl Fn(&str) -> String) -> PathBuf {
+    let read = |file| {
+        let file = target().join("trybuild/advisory-tests").join(file);
+        fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    };
+    let trybuilds = read("Cargo.toml");
+    let tables = trybuilds
         .split("\n\n")
         .filter(|table| !table.starts_with("[[bin]]"));
-    let mut manifest = tables.collect::<Vec<_>>().join("\n\n");
-    for program in programs {
-        let name = program.file_stem().expect("a file").display();
-        let path = program.display();
-        write!(manifest, "\n[[bin]]\nname = \"{name}\"\npath = '{path}'\n").expect("a text");
-    }
-    let project = target().join("compiles");
+    let manifest = manifest(&tables.collect::<Vec<_>>().join("\n\n"));
+    let project = target().join(name);
     fs::create_dir_all(&project).expect("the target folder is ours");
     for (file, text) in [("Cargo.toml", manifest), ("Cargo.lock", read("Cargo.lock"))] {
         fs::write(project.join(file), text).expect("the target folder is ours");
     }
+    project
+}
+
+/// Runs `cargo check` or `cargo clippy`, which must have nothing to say.
+pub(crate) fn cargo(command: &str, project: &Path, host: &str) {
     // With flags other than trybuild's, the dependencies would be compiled again.
     let flags = "[\"--cfg\", \"trybuild\", \"--verbose\", \"-A\", \"dead_code\"]";
     let output = Command::new(env!("CARGO"))
         .args([
-            "check",
+            command,
             "--quiet",
             "--offline",
-            "--bins",
             "--keep-going",
             "--target",
             host,
         ])
         .arg(format!("--config=build.rustflags={flags}"))
         .arg(format!("--config=target.{host}.rustflags={flags}"))
-        .current_dir(&project)
-        .env("CARGO_TARGET_DIR", &trybuild)
+        .current_dir(project)
+        .env("CARGO_TARGET_DIR", target().join("trybuild"))
         .env("CARGO_INCREMENTAL", "0")
         .env_remove("RUSTFLAGS")
         .output()

@@ -1,7 +1,9 @@
 //! Messages of the attribute for incorrect use: one mistake per file in `ui/`, and one file with five. The programs in `ui/pass/`
-//! compile without a warning. Tests of the documents: their links are defined (`links`) and lead somewhere (`targets`), the
-//! packages are what a registry gets (`packages`), and the dependencies are accounted for (`dependencies`).
+//! compile without a warning, and so does every argument with every kind of parameter (`combinations`). Tests of the documents:
+//! their links are defined (`links`) and lead somewhere (`targets`), the packages are what a registry gets (`packages`), and the
+//! dependencies are accounted for (`dependencies`).
 
+mod combinations;
 mod compiles;
 mod dependencies;
 mod examples;
@@ -36,6 +38,7 @@ fn each_mistake_has_its_message_and_correct_code_compiles() {
             .flat_map(|folder| compiles::programs(folder))
             .collect();
         compiles::without_a_warning(&programs, host);
+        combinations::check(host);
     } else {
         eprintln!("not compared: the files are written by {WRITTEN_BY}x, and this is {version}");
     }

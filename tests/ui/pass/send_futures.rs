@@ -1,5 +1,5 @@
-//! The future of a locked function is `Send` whenever that of the same function without the attribute is, whatever its parameters are:
-//! none of the values here is `Sync`, so a body that borrowed one as shared would not be `Send`.
+//! The future of a locked function is `Send` where its connection, its key or `err` uses what the body uses too: none of the values
+//! here is `Sync`, so a body that borrowed one as shared would not be `Send`. `tests/ui/combinations` has every kind of parameter.
 #![forbid(unsafe_code)]
 #![deny(warnings)]
 #![allow(dead_code, reason = "what is tested here is that it compiles")]
@@ -7,24 +7,10 @@
 
 use advisory_runtime::{Error, LockKey, advisory_lease, advisory_lock};
 use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::{bb8, deadpool};
+use diesel_async::pooled_connection::bb8;
 use std::cell::Cell;
-use std::fmt;
 
 type Scale = Box<dyn Fn(i64) -> i64 + Send>;
-type Alias = Cell<i64>;
-
-#[derive(Clone, Copy)]
-struct Unshared(i64, std::marker::PhantomData<Cell<()>>);
-
-struct Wrapped<T>(T);
-
-struct Shown(Cell<i64>);
-impl fmt::Display for Shown {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.get().fmt(formatter)
-    }
-}
 
 #[derive(LockKey)]
 #[lock_key("declared:<id>")]
@@ -56,11 +42,6 @@ impl From<Error> for AppError {
         Self::Lock(0)
     }
 }
-impl From<deadpool::PoolError> for AppError {
-    fn from(_: deadpool::PoolError) -> Self {
-        Self::Pool
-    }
-}
 impl From<bb8::RunError> for AppError {
     fn from(_: bb8::RunError) -> Self {
         Self::Pool
@@ -82,157 +63,7 @@ struct Actor {
     last: Cell<i64>,
 }
 
-/// Every kind of parameter under one attribute, and without any.
-macro_rules! table {
-    ($form:ident: $(#[$attribute:ident ($($arguments:tt)*)])? ($($conn:ident: $ty:ty)?)) => {
-        mod $form {
-            use super::*;
-
-            $(#[$attribute($($arguments)*)])?
-            async fn boxed($($conn: $ty,)? scale: Scale) -> Result<i64, AppError> {
-                let first = work(scale(1)).await;
-                Ok(work(scale(first)).await)
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn cell($($conn: $ty,)? cell: Cell<i64>) -> Result<i64, AppError> {
-                if cell.get() > 3 {
-                    return Ok(cell.get());
-                }
-                let number: i64 = work(cell.get()).await;
-                Ok(work(cell.get()).await + number)
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn borrowed<'a>($($conn: $ty,)? both: &'a mut (Cell<i64>, String)) -> Result<&'a str, AppError> {
-                work(both.0.get()).await;
-                work(both.0.get()).await;
-                Ok(&both.1)
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn reborrowed<'a>($($conn: $ty,)? cell: &'a mut Cell<i64>) -> Result<&'a mut Cell<i64>, AppError> {
-                work(cell.get()).await;
-                Ok(cell)
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn opaque($($conn: $ty,)? scale: impl Fn(i64) -> i64 + Send) -> Result<i64, AppError> {
-                work(scale(1)).await;
-                Ok(scale(2))
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn generic<F>($($conn: $ty,)? scale: F) -> Result<i64, AppError>
-            where
-                F: Fn(i64) -> i64 + Send,
-            {
-                work(scale(1)).await;
-                Ok(scale(2))
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn by_reference($($conn: $ty,)? Shown(ref shown): Shown) -> Result<i64, AppError> {
-                Ok(shown.get())
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn destructured(
-                $($conn: $ty,)?
-                Wrapped(cell): Wrapped<Cell<i64>>,
-                (mut first, second): (Cell<i64>, Cell<i64>),
-                [third, _]: [Cell<i64>; 2],
-            ) -> Result<i64, AppError> {
-                work(cell.get()).await;
-                *first.get_mut() += third.get();
-                work(cell.get() + second.get()).await;
-                Ok(first.get())
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn mutable($($conn: $ty,)? mut cell: Cell<i64>, mut other: Option<Cell<i64>>) -> Result<i64, AppError> {
-                *cell.get_mut() += 1;
-                work(cell.get()).await;
-                other = other.take();
-                work(cell.get()).await;
-                Ok(other.map_or(0, Cell::into_inner))
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn moved($($conn: $ty,)? cell: Cell<i64>, scale: Scale) -> Result<(i64, Scale), AppError> {
-                work(cell.get()).await;
-                Ok((cell.into_inner(), scale))
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn formatted($($conn: $ty,)? shown: Shown) -> Result<String, AppError> {
-                let text = format!("{shown:>3}");
-                work(0).await;
-                Ok(text)
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn aliased($($conn: $ty,)? cell: Alias, copied: Unshared) -> Result<i64, AppError> {
-                work(cell.get() + copied.0).await;
-                Ok(cell.get() + copied.0)
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn recursive($($conn: $ty,)? cell: Cell<i64>) -> Result<i64, AppError> {
-                if cell.get() == 0 {
-                    return Ok(0);
-                }
-                Ok(work(cell.get()).await)
-            }
-
-            $(#[$attribute($($arguments)*)])?
-            async fn not_there(
-                $($conn: $ty,)?
-                #[cfg(any())] absent: Cell<i64>,
-                #[cfg(all())] present: Cell<i64>,
-            ) -> Result<i64, AppError> {
-                #[cfg(any())]
-                work(absent.get()).await;
-                Ok(present.get())
-            }
-
-            fn check(
-                $($conn: $ty,)?
-                mut cells: impl FnMut() -> Cell<i64>,
-                scale: fn() -> Scale,
-            ) {
-                is_send(boxed($($conn,)? scale()));
-                is_send(cell($($conn,)? cells()));
-                is_send(borrowed($($conn,)? &mut (cells(), String::new())));
-                is_send(reborrowed($($conn,)? &mut cells()));
-                is_send(opaque($($conn,)? scale()));
-                is_send(generic($($conn,)? scale()));
-                is_send(destructured($($conn,)? Wrapped(cells()), (cells(), cells()), [cells(), cells()]));
-                is_send(mutable($($conn,)? cells(), None));
-                is_send(moved($($conn,)? cells(), scale()));
-                is_send(formatted($($conn,)? Shown(cells())));
-                is_send(aliased($($conn,)? cells(), Unshared(1, std::marker::PhantomData)));
-                is_send(recursive($($conn,)? cells()));
-            }
-        }
-    };
-}
-
 type Bb8 = bb8::Pool<AsyncPgConnection>;
-type Deadpool = deadpool::Pool<AsyncPgConnection>;
-
-table!(plain: ());
-table!(transaction: #[advisory_lock(key = "send", name = "send")] (_conn: &mut AsyncPgConnection));
-table!(max_hold: #[advisory_lock(key = "send", name = "send", max_hold = "5s")] (_conn: &mut AsyncPgConnection));
-table!(session: #[advisory_lock(key = "send", name = "send", scope = "session", wait = "5s")] (_conn: &mut AsyncPgConnection));
-table!(nested: #[advisory_lock(key = "send", name = "send", nested = "refuse", isolation = "serializable")] (_conn: &mut AsyncPgConnection));
-table!(permits: #[advisory_lock(key = "few", permits = 3, name = "few", wait = "never")] (_conn: &mut AsyncPgConnection));
-table!(queue: #[advisory_lock(key = "send", name = "send", queue = 8, conn = pool.get().await?)] (pool: &Deadpool));
-table!(of_bb8: #[advisory_lock(key = "send", name = "send", queue = 8, wait = "5s", on_held = Err(AppError::Pool), pool = pool)] (pool: &Bb8));
-table!(of_deadpool: #[advisory_lock(key = "send", name = "send", poll = "50ms", pool = pool)] (pool: &Deadpool));
-table!(pool: #[advisory_lock(key = "send", name = "send", conn = pool.get().await?)] (pool: &Bb8));
-table!(poll: #[advisory_lock(key = "send", name = "send", poll = "50ms", conn = pool.get().await?)] (pool: &Bb8));
-table!(lease: #[advisory_lease(key = "send", name = "sent", pool = pool, keep = "5s")] (pool: &Bb8));
 
 impl Actor {
     #[advisory_lock(key = "send", name = "send")]

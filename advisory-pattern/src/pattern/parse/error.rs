@@ -11,12 +11,14 @@ pub struct PatternError {
 
 impl PatternError {
     /// `at` is the slice of `text` that is wrong.
-    fn new(text: &str, at: &str, message: String) -> Self {
+    fn new(text: &str, at: &str, message: &str) -> Self {
         // Addresses tell where a slice lies in its text; the bounds hold for any other slice too.
         let start = at.as_ptr().addr().saturating_sub(text.as_ptr().addr());
         let start = start.min(text.len());
         let end = text.len().min(start + at.len());
         let range = start..end;
+        // It quotes the text, and is printed to terminals.
+        let message = message.replace(char::is_control, " ");
         Self { message, range }
     }
 
@@ -50,7 +52,7 @@ impl<'a> Errors<'a> {
     /// Adds a mistake; `at` is the slice of the text that is wrong.
     pub(super) fn at(&mut self, at: &str, message: impl Into<String>) {
         self.list
-            .push(PatternError::new(self.text, at, message.into()));
+            .push(PatternError::new(self.text, at, &message.into()));
     }
 
     /// Returns the value unless a mistake was found.
