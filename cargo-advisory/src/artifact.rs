@@ -187,7 +187,7 @@ mod tests {
             );
             assert!(!claim_path(claim).contains(char::is_control));
         }
-        let _ = (inventory.summary(), site_collisions(&inventory.sites));
+        drop((inventory.summary(), site_collisions(&inventory.sites)));
     }
 
     #[test]
