@@ -159,7 +159,7 @@ mod tests {
     use tokio_postgres::config::SslMode;
 
     use super::super::tls::Tls;
-    use super::split;
+    use super::{is_url, split};
 
     #[test]
     fn what_is_said_of_tls_is_taken_out_of_any_form_of_address() {
@@ -251,6 +251,10 @@ mod tests {
                 return;
             };
             let (rest, tls) = split(address);
+            // Settings in front of a URL are no address.
+            if is_url(&rest) != is_url(address) {
+                return;
+            }
             assert_eq!(split(&rest), (rest.clone(), Tls::default()), "{rest}");
             let Ok(mut whole) = address.parse::<Config>() else {
                 return;
