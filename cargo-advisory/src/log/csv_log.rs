@@ -17,11 +17,15 @@ pub(super) fn is_csv(line: &str) -> bool {
     rest.starts_with(['"', ',']) && is_time() && behind_pid().is_some_and(opens_value)
 }
 
-/// Whether the first quotes open a value. The message is always in quotes; inside of another value they would be an even number.
+/// Whether the first quotes open a value, as those of the message do. Inside of another value they would be an even number, and those
+/// that close it have a comma or the line's end behind them.
 fn opens_value(text: &str) -> bool {
     let quotes = text.trim_start_matches(|letter| letter != '"');
-    let count = quotes.len() - quotes.trim_start_matches('"').len();
-    count % 2 == 1
+    let before = &text[..text.len() - quotes.len()];
+    let behind = quotes.trim_start_matches('"');
+    let is_odd = (quotes.len() - behind.len()) % 2 == 1;
+    let is_first = before.is_empty() || before.ends_with(',');
+    is_odd && is_first && !behind.is_empty() && !behind.starts_with(',')
 }
 
 /// What follows the first value and its comma, if the value is empty or in quotes.

@@ -18,6 +18,7 @@ pub(super) enum Place {
 
 /// A kind of parameter, and what a function does with it.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "a table: each is a column")]
 pub(super) struct Parameter {
     pub(super) name: &'static str,
     pub(super) place: Place,
