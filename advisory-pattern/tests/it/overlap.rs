@@ -46,6 +46,24 @@ fn overlap_is_that_of_the_languages() {
     }
 }
 
+/// The table has a word for each 64 positions of a pattern.
+#[test]
+fn long_patterns_overlap_as_short_ones_do() {
+    let long = |middle: &str| format!("<a>:{0}{middle}{0}:<b>", "k".repeat(70));
+    for (a, b, collide) in [
+        (long("k"), long("k"), true),
+        (long("k"), long("j"), false),
+        (long("<c: uint>"), long("7"), true),
+        (long("<c: uint>"), long("j"), false),
+        (long("k"), "<a>:<x>:<b>".to_owned(), true),
+        (long(":"), "<a>:<x>:<b>".to_owned(), false),
+    ] {
+        let (left, right) = (language(&a), language(&b));
+        assert_eq!(overlap(&left, &right), collide, "{a} and {b}");
+        assert_eq!(overlap(&right, &left), collide, "{b} and {a}");
+    }
+}
+
 #[test]
 fn witness_reads_well() {
     let cases = [
