@@ -305,7 +305,8 @@ impl Request {
             Mode::Exclusive => "exclusive",
             Mode::Shared => "shared",
         };
-        Telemetry::new(self.pattern, scope, mode)
+        let is_try = self.poll.is_some() || self.budget() == Wait::Never;
+        Telemetry::new(self.pattern, scope, mode, is_try)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::setting::{Keys, Setting};
 use crate::side::{Beside, Open, Operation};
 use advisory_tests::OwnServer;
 use std::error::Error;
+use std::time::{Duration, Instant};
 
 const QUERY: &str = "xact: a query";
 const WRITE: &str = "xact: a write";
@@ -67,11 +68,16 @@ async fn wait_for_the_standby(primary: &OwnServer) -> Result<(), Box<dyn Error>>
         client.batch_execute(statement).await?;
     }
     let state = "SELECT coalesce(max(sync_state), 'none') FROM pg_stat_replication";
+    let asked = Instant::now();
     loop {
         let state: String = client.query_one(state, &[]).await?.get(0);
         if state == "sync" {
             break;
         }
+        if asked.elapsed() > Duration::from_secs(30) {
+            return Err(format!("the standby is not synchronous: {state}").into());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     drop(client);
     Ok(driven.await??)

@@ -6,6 +6,7 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 
 use crate::database::{Session, with_timeout};
 use crate::failure::Failure;
+use crate::guard::literal;
 
 /// Reads the table. The outer failure is that of the connection.
 pub(crate) async fn read<T>(
@@ -13,7 +14,8 @@ pub(crate) async fn read<T>(
     table: &Table,
     read: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, Error>,
 ) -> Result<Result<T, Error>, Failure> {
-    let exists = format!("SELECT CAST('{}' AS pg_catalog.regclass)", table.name());
+    let name = literal(&table.name());
+    let exists = format!("SELECT CAST({name} AS pg_catalog.regclass)");
     if with_timeout(session.conn().batch_execute(&exists))
         .await?
         .is_ok()

@@ -28,7 +28,7 @@ fn run(name: &str, flags: &[&str]) -> (Vec<Value>, bool, String) {
 
 #[test]
 fn no_rule_is_broken_whatever_fails() {
-    let flags = ["--only", "all", "--operations", "5200"];
+    let flags = ["--only", "all", "--operations", "5600"];
     let (runs, is_sound, _) = run("faults", &flags);
     assert!(is_sound, "a rule was broken, or a run failed");
     assert_eq!(runs.len(), 14);

@@ -104,7 +104,7 @@ impl<S: Store> Leases<S> {
     }
 
     pub(crate) async fn acquire_recorded(&self, request: Request) -> Result<LeaseGuard, Error> {
-        let mut telemetry = Telemetry::new(request.lock, "lease", "exclusive");
+        let mut telemetry = Telemetry::new(request.lock, "lease", "exclusive", false);
         match self.acquire_inner(request).await {
             Ok(mut held) => {
                 telemetry.record_acquired(held.lease().waited());

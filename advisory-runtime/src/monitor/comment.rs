@@ -122,8 +122,12 @@ impl Comment {
 fn traceparent_of(statements: &str) -> Option<String> {
     let rest = statements.strip_prefix(';')?.strip_prefix(TRACE_START)?;
     let (trace, _) = rest.split_once(TRACE_END)?;
-    let is_plain = |letter: char| letter.is_ascii_hexdigit() || letter == '-';
-    trace.chars().all(is_plain).then(|| trace.to_owned())
+    let digits = trace.split('-').map(|digits| {
+        let are_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        are_hex.then_some(digits.len())
+    });
+    let is_one = digits.eq([2, 32, 16, 2].map(Some));
+    is_one.then(|| trace.to_owned())
 }
 
 impl KeyText<'_> {

@@ -8,7 +8,7 @@ pub(crate) struct Telemetry;
 
 #[expect(clippy::unused_self, reason = "nothing observes")]
 impl Telemetry {
-    pub(crate) const fn new(_: &'static str, _: &'static str, _: &'static str) -> Self {
+    pub(crate) const fn new(_: &'static str, _: &'static str, _: &'static str, _: bool) -> Self {
         Self
     }
 

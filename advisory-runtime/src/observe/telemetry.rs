@@ -23,7 +23,15 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    pub(crate) fn new(pattern: &'static str, scope: &'static str, mode: &'static str) -> Self {
+    /// `is_try`: whether the lock is tried, and not waited for.
+    pub(crate) fn new(
+        pattern: &'static str,
+        scope: &'static str,
+        mode: &'static str,
+        is_try: bool,
+    ) -> Self {
+        #[cfg(not(feature = "tracing"))]
+        let _ = is_try;
         let pattern = if pattern.is_empty() { NUMBER } else { pattern };
         Self {
             labels: [("pattern", pattern), ("scope", scope), ("mode", mode)],
@@ -38,7 +46,7 @@ impl Telemetry {
                 scope,
                 mode,
                 db.system.name = "postgresql",
-                db.query.summary = summary(scope, mode),
+                db.query.summary = summary(scope, mode, is_try),
                 error.type = tracing::field::Empty,
                 outcome = tracing::field::Empty,
                 waited_ms = tracing::field::Empty,
@@ -205,12 +213,16 @@ impl Drop for Telemetry {
 
 /// What OpenTelemetry calls the query's summary: its command and what that names.
 #[cfg(feature = "tracing")]
-fn summary(scope: &str, mode: &str) -> Option<&'static str> {
-    Some(match (scope, mode) {
-        ("xact", "exclusive") => "SELECT pg_advisory_xact_lock",
-        ("xact", "shared") => "SELECT pg_advisory_xact_lock_shared",
-        ("session", "exclusive") => "SELECT pg_advisory_lock",
-        ("session", "shared") => "SELECT pg_advisory_lock_shared",
+fn summary(scope: &str, mode: &str, is_try: bool) -> Option<&'static str> {
+    Some(match (scope, mode, is_try) {
+        ("xact", "exclusive", false) => "SELECT pg_advisory_xact_lock",
+        ("xact", "shared", false) => "SELECT pg_advisory_xact_lock_shared",
+        ("session", "exclusive", false) => "SELECT pg_advisory_lock",
+        ("session", "shared", false) => "SELECT pg_advisory_lock_shared",
+        ("xact", "exclusive", true) => "SELECT pg_try_advisory_xact_lock",
+        ("xact", "shared", true) => "SELECT pg_try_advisory_xact_lock_shared",
+        ("session", "exclusive", true) => "SELECT pg_try_advisory_lock",
+        ("session", "shared", true) => "SELECT pg_try_advisory_lock_shared",
         _ => return None,
     })
 }

@@ -1,6 +1,6 @@
 //! The caller's trace in a comment of its own, so that a slow lock in the server's log leads to its request.
 //!
-//! `/*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'*/`, directly behind the comment that names the lock.
+//! `/*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'*/`, behind the comment that names the lock, if there is one.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// `None` if an id is zero, which is how a span that is not recorded is identified.
+    /// `None` if an id is zero, which no span has.
     #[must_use]
     pub fn new(trace_id: [u8; 16], span_id: [u8; 8], flags: u8) -> Option<Self> {
         let is_valid = trace_id != [0; 16] && span_id != [0; 8];
@@ -73,7 +73,8 @@ static CURRENT: OnceLock<fn() -> Option<TraceContext>> = OnceLock::new();
 /// The comment is at the beginning, because the server cuts long queries at their end, and an empty statement of its own, because it
 /// would otherwise be part of a statement's entry in `pg_stat_statements`. A try ([`Wait::Never`], and a call that polls) has none: it
 /// does not wait at the server, and its text is prepared, so a pooler that tracks prepared statements would keep one for each trace.
-/// Leases and claims have none either, for the same reason.
+/// Leases and claims have none either, for the same reason. [`Comment`](crate::monitor::Comment) has the trace only behind the name of a lock,
+/// so not under [`Shown::Nothing`](crate::monitor::Shown::Nothing).
 ///
 /// [`Wait::Never`]: crate::Wait::Never
 pub fn show_trace(current: fn() -> Option<TraceContext>) {

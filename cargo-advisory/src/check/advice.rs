@@ -239,15 +239,6 @@ impl Guarded<'_> {
                 && index.columns.len() == wanted.len()
                 && index.columns.iter().all(|column| wanted.contains(column))
         };
-        let nullable = self.columns.iter().filter(|column| {
-            let known = self.known.iter();
-            known
-                .filter(|known| known.can_be_null)
-                .any(|known| database::identifier(&known.name) == **column)
-        });
-        let nullable: Vec<String> = nullable
-            .map(|column| format!("ALTER TABLE {name} ALTER COLUMN {column} SET NOT NULL;"))
-            .collect();
         let mut notes = Vec::new();
         if !indexes.iter().any(same) {
             let concurrently = self.concurrently();
@@ -255,10 +246,7 @@ impl Guarded<'_> {
                 "CREATE UNIQUE INDEX{concurrently} ON {name} ({list});"
             ));
         }
-        if !nullable.is_empty() {
-            notes.push("it compares no rows with NULL in one of these columns:".to_owned());
-            notes.extend(nullable);
-        }
+        notes.extend(self.nulls(&[]));
         if notes.is_empty() {
             return Ok(None);
         }
@@ -269,6 +257,31 @@ impl Guarded<'_> {
             notes,
             "if that is the rule, run this and leave the lock out: then no program can break it",
         )))
+    }
+
+    /// What a constraint does not compare: rows with NULL in one of the lock's columns or of `more`. An expression can be NULL too.
+    fn nulls(&self, more: &[String]) -> Vec<String> {
+        let name = self.table;
+        let (mut can_be_null, mut notes) = (false, Vec::new());
+        for column in self.columns.iter().chain(more) {
+            let mut known = self.known.iter();
+            let known = known.find(|known| database::identifier(&known.name) == *column);
+            can_be_null |= known.is_none_or(|known| known.can_be_null);
+            if known.is_some_and(|known| known.can_be_null) {
+                notes.push(format!(
+                    "ALTER TABLE {name} ALTER COLUMN {column} SET NOT NULL;"
+                ));
+            }
+        }
+        if can_be_null {
+            let what = if notes.is_empty() {
+                "it compares no rows with NULL in one of these expressions"
+            } else {
+                "it compares no rows with NULL in one of these columns:"
+            };
+            notes.insert(0, what.to_owned());
+        }
+        notes
     }
 
     /// An exclusion constraint, if no two rows of one key have ranges that overlap.
@@ -282,18 +295,20 @@ impl Guarded<'_> {
             }
             let equal = self.columns.iter().map(|column| format!("{column} WITH ="));
             let equal: Vec<String> = equal.collect();
+            let mut notes = vec![
+                "CREATE EXTENSION IF NOT EXISTS btree_gist;".to_owned(),
+                format!(
+                    "ALTER TABLE {name} ADD EXCLUDE USING gist ({}, {range} WITH &&);",
+                    equal.join(", ")
+                ),
+            ];
+            notes.extend(self.nulls(std::slice::from_ref(&range)));
             return Ok(Some(self.advice(
                 format!(
                     "an exclusion constraint could say the rule of the advisory lock `{lock}`: no two rows of `{name}` with the same ({list}) \
                      overlap in `{range}`"
                 ),
-                vec![
-                    "CREATE EXTENSION IF NOT EXISTS btree_gist;".to_owned(),
-                    format!(
-                        "ALTER TABLE {name} ADD EXCLUDE USING gist ({}, {range} WITH &&);",
-                        equal.join(", ")
-                    ),
-                ],
+                notes,
                 "if that is the rule, add the constraint and leave the lock out; answer the error 23P01",
             )));
         }

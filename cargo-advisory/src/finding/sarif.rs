@@ -121,6 +121,11 @@ fn location(located: &Located) -> Value {
 fn fingerprint(finding: &Finding) -> String {
     let paths = finding.places.iter().map(|place| place.path.as_str());
     let paths: Vec<&str> = paths.collect();
-    let text = format!("{} {} {}", finding.kind, finding.message, paths.join(" "));
+    // What advice says of a table behind the colon has its number of rows.
+    let message = match finding.message.split_once(": ") {
+        Some((start, _)) if finding.kind == ADVICE => start,
+        _ => &finding.message,
+    };
+    let text = format!("{} {message} {}", finding.kind, paths.join(" "));
     format!("{:016x}", Derivation::default().key(&text))
 }

@@ -88,7 +88,7 @@ async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
     calls(&db).await;
     for text in [
         "new advisory_lock pattern=\"watched:<room>\" scope=\"xact\" mode=\"exclusive\" db.system.name=\"postgresql\" \
-         db.query.summary=\"SELECT pg_advisory_xact_lock\"",
+         db.query.summary=\"SELECT pg_try_advisory_xact_lock\"",
         "record error.type=\"not_available\"",
         "record error.type=\"rolled_back\"",
         "DEBUG in 0 message=acquired",

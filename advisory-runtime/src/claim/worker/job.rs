@@ -79,7 +79,7 @@ pub(super) async fn job<T, P, E, F>(
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
-    let mut telemetry = Telemetry::new(settings.table, "claim", "exclusive");
+    let mut telemetry = Telemetry::new(settings.table, "claim", "exclusive", false);
     telemetry.record_acquired(Duration::ZERO);
     let caught = async {
         // The text is made here, because that can panic too.
