@@ -76,7 +76,7 @@ pub(super) const SITES: [Site; 28] = [
     },
     Site {
         name: "session",
-        arguments: "key = \"{word}:<id>\", scope = \"session\", guards = \"rooms\", wait = millis({read}), \
+        arguments: "key = \"{word}:<id>\", scope = \"session\", guards = \"rooms\", allow_redundant = \"a sum needs it\", wait = millis({read}), \
                     poll = millis({read}), poll_max = millis({read})",
         ..LOCK
     },
