@@ -33,7 +33,7 @@ static SHOWN: AtomicU8 = AtomicU8::new(1);
 ///
 /// # Examples
 ///
-/// ```
+/// ```standalone_crate
 /// use advisory_runtime::monitor::{self, Shown};
 ///
 /// // In development, where keys are not personal data.
