@@ -101,9 +101,12 @@ fn items(text: &str) -> Vec<(&str, &str)> {
 /// An indented block of code would do, and nobody writes one.
 fn has_example(doc: &str) -> bool {
     let fences = doc.lines().filter_map(|line| line.split_once("```"));
-    fences
-        .step_by(2)
-        .any(|(_, language)| matches!(language, "" | "no_run" | "ignore" | "compile_fail"))
+    fences.step_by(2).any(|(_, language)| {
+        matches!(
+            language,
+            "" | "no_run" | "ignore" | "compile_fail" | "standalone_crate"
+        )
+    })
 }
 
 #[test]
