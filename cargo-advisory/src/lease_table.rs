@@ -1,4 +1,4 @@
-//! Reads the lease table without a wait for whoever has locked it.
+//! Reads the lease table. Gives up soon if another session has locked it.
 
 use advisory_runtime::lease::{Error, Table};
 use advisory_runtime::monitor::{self, LeaseSummary, Names};

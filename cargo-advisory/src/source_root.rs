@@ -12,7 +12,7 @@ pub(crate) struct SourceRoot {
     folder: PathBuf,
     /// By the package's name.
     packages: BTreeMap<String, PathBuf>,
-    /// The manifest that stands for what has no line in the source.
+    /// The `Cargo.toml` at which findings without a source line are reported.
     manifest: PathBuf,
 }
 

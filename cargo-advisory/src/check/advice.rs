@@ -209,7 +209,7 @@ impl Guarded<'_> {
             let answer = if index.is_immediate {
                 "`INSERT … ON CONFLICT DO NOTHING`, or answer the error 23505"
             } else {
-                // https://www.postgresql.org/docs/current/sql-insert.html: a deferrable constraint is no arbiter.
+                // `ON CONFLICT` does not accept a deferrable constraint: https://www.postgresql.org/docs/current/sql-insert.html
                 "answer the error 23505, which can come with the commit; the constraint is deferrable, so `ON CONFLICT` is refused"
             };
             (

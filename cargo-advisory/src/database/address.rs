@@ -251,7 +251,7 @@ mod tests {
                 return;
             };
             let (rest, tls) = split(address);
-            // Settings in front of a URL are no address.
+            // A URL with settings in front of it is not a valid address.
             if is_url(&rest) != is_url(address) {
                 return;
             }

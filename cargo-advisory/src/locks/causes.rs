@@ -278,7 +278,7 @@ fn session(
     }
     if can_cancel {
         command(text, "cancel", pid);
-        // Another statement has run since the lock's: what took it is no longer shown.
+        // The session has run another statement since it took the lock, so the server no longer shows how it did.
         let released = if scopes.contains(&None) {
             ", which releases a transaction-level lock. If the lock stays, `terminate` releases it"
                 .to_owned()

@@ -143,7 +143,7 @@ fn a_pull_request_gets_one_comment_with_the_difference() {
     let body = repository.written("gh.body");
     assert!(body.contains("\n-| `pay:<id>`"), "{body}");
     assert!(body.contains("\n+| `payment:<id>`"), "{body}");
-    // Its line has moved, which is no change of a lock.
+    // The lock is the same; only its line has moved.
     assert!(!body.contains("slot:<day>"), "{body}");
     assert_eq!(repository.written("summary.md"), body);
     let calls = repository.written("gh");

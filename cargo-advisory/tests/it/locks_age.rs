@@ -145,15 +145,19 @@ async fn a_lock_that_a_role_does_not_see_is_not_called_young() {
     db.run("DROP ROLE \"user\"").await;
 }
 
-/// A lease that is renewed in time is not old, however long it is held; neither is a key that is done.
-#[tokio::test(flavor = "multi_thread")]
-async fn leases_and_claims_that_nobody_ends_are_older() {
-    let db = Database::create().await;
+async fn lease_the_report(db: &Database) {
     let table = Table::new();
     let mut conn = db.connect().await;
     table.set_up(&mut conn).await.unwrap();
     let request = Request::rendered("report:<month>", "report:1".to_owned());
     drop(table.acquire(&mut conn, request).await.unwrap());
+}
+
+/// A lease that is renewed in time is not old, however long it is held; neither is a key that is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_and_claims_that_nobody_ends_are_older() {
+    let db = Database::create().await;
+    lease_the_report(&db).await;
     let leased = Record {
         scope: "lease".to_owned(),
         ..site(
@@ -219,11 +223,7 @@ async fn leases_and_claims_that_nobody_ends_are_older() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_of_unknown_renewal_is_not_called_young() {
     let db = Database::create().await;
-    let table = Table::new();
-    let mut conn = db.connect().await;
-    table.set_up(&mut conn).await.unwrap();
-    let request = Request::rendered("report:<month>", "report:1".to_owned());
-    drop(table.acquire(&mut conn, request).await.unwrap());
+    lease_the_report(&db).await;
     let leased = |ttl: Option<&str>, scope: &str| Record {
         kind: if scope == "none" { "struct" } else { "fn" }.to_owned(),
         scope: scope.to_owned(),

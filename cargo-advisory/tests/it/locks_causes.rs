@@ -90,7 +90,7 @@ async fn a_running_statement_is_cancelled_first() {
     drop(waiting.await.unwrap());
 }
 
-/// The statement that took the lock is no longer shown, so the lock can be session-level, and stay.
+/// The server no longer shows the statement that took the lock, so it can be a session-level lock, which a cancel does not release.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_is_not_said_to_release_a_session_lock() {
     let db = Database::create().await;
