@@ -34,6 +34,18 @@ use std::time::Duration;
 /// [`DatabaseError`](diesel::result::Error::DatabaseError) of the same kind, otherwise a
 /// [`QueryBuilderError`](diesel::result::Error::QueryBuilderError). [`Error::find`] finds this error in either; see
 /// [`guide::diesel_errors`](crate::guide::diesel_errors).
+///
+/// ```
+/// use advisory_runtime::Error;
+///
+/// fn status(error: &Error) -> u16 {
+///     match error {
+///         Error::NotAvailable { .. } | Error::TimedOut { .. } | Error::QueueFull { .. } => 409,
+///         Error::CommitUnknown { .. } => 502,
+///         _ => 500,
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

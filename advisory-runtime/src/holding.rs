@@ -80,6 +80,21 @@ impl<L: DeclaredLock> fmt::Debug for Holding<'_, L> {
 }
 
 /// A declared lock in shared mode, in the type of a [`Holding`]. The type has no values.
+///
+/// ```
+/// use advisory_runtime::{Holding, LockKey, Shared};
+///
+/// #[derive(LockKey)]
+/// #[lock_key("account:<number>")]
+/// struct AccountLock {
+///     number: i64,
+/// }
+///
+/// /// Called by readers, and by writers with `lock.holding().shared()`.
+/// fn number_to_read(account: Holding<'_, Shared<AccountLock>>) -> i64 {
+///     account.key().number
+/// }
+/// ```
 pub struct Shared<L>(PhantomData<L>, std::convert::Infallible);
 
 /// A lock that is declared as a type, so that it can have a [`Holding`].

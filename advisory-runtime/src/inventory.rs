@@ -31,6 +31,16 @@ pub use {
 };
 
 /// Why the sites could not be read, or which of them collide.
+///
+/// ```no_run
+/// use advisory_runtime::inventory::{self, InventoryError};
+///
+/// match inventory::check() {
+///     Ok(sites) => println!("{sites} locks, no collision"),
+///     Err(InventoryError::Collisions(pairs)) => pairs.iter().for_each(|pair| eprintln!("{pair}")),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InventoryError {

@@ -21,6 +21,13 @@ use std::fmt;
 ///
 /// PostgreSQL keeps two key spaces that do not overlap: `bigint` keys and `(int, int)` keys. Keys are ordered by space and
 /// number; several keys are always taken in that order, so that two calls that take the same keys never deadlock.
+///
+/// ```
+/// use advisory_runtime::Key;
+///
+/// assert_eq!(Key::from((7, 1)), Key::IntInt(7, 1));
+/// assert!(Key::BigInt(42) < Key::IntInt(0, 0), "the spaces do not overlap");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// A key of the `bigint` key space.
@@ -64,6 +71,23 @@ impl fmt::Display for Key {
 ///
 /// `%` and `:` are escaped on the way (`%25`, `%3A`), so a `:` in a rendered key is always the pattern's own, and two
 /// different argument lists never share a key. It also applies the placeholder's filters.
+///
+/// ```
+/// use advisory_runtime::{KeyPart, KeyText, shape};
+///
+/// /// The same account is the same key, however its number is written.
+/// struct Iban(String);
+///
+/// impl KeyPart for Iban {
+///     type Shape = shape::Text;
+///
+///     fn render(&self, text: &mut KeyText<'_>) {
+///         for group in self.0.split_whitespace() {
+///             text.push_str(group);
+///         }
+///     }
+/// }
+/// ```
 pub struct KeyText<'a> {
     out: &'a mut dyn FnMut(&str),
     filters: Filters,

@@ -91,6 +91,15 @@ where
 }
 
 /// The result of a run.
+///
+/// ```
+/// use advisory_runtime::migrations::Report;
+///
+/// fn summary(report: &Report) -> String {
+///     format!("{} applied after {:?}", report.applied.len(), report.waited)
+/// }
+/// # assert_eq!(summary(&Report::default()), "0 applied after 0ns");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {

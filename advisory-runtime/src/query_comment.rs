@@ -16,6 +16,16 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub use trace::{TraceContext, show_trace};
 
 /// What the comment in front of a lock's message shows.
+///
+/// ```
+/// use advisory_runtime::monitor::{self, Shown};
+///
+/// /// Whether the server's log can have personal data in it.
+/// fn shows_values() -> bool {
+///     monitor::shown() == Shown::Key
+/// }
+/// # assert!(!shows_values());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shown {
     /// Nothing: there is no comment.

@@ -8,6 +8,14 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// What happens to a job whose work returns `Err`.
+///
+/// ```
+/// use advisory_runtime::claim::OnErr;
+/// use std::time::Duration;
+///
+/// let soon = OnErr::Retry { after: Some(Duration::from_secs(30)) };
+/// # assert_ne!(soon, OnErr::Fail);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnErr {
     /// It fails for good, with the error's text as its message. If the table has no `failed_at`, it is released.

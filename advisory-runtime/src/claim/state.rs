@@ -15,6 +15,15 @@ use std::io::Write;
 use std::marker::PhantomData;
 
 /// The state of a row.
+///
+/// ```
+/// use advisory_runtime::claim::State;
+///
+/// fn is_over(state: State) -> bool {
+///     matches!(state, State::Completed | State::Failed)
+/// }
+/// # assert!(is_over(State::Failed));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromSqlRow, AsExpression)]
 #[diesel(sql_type = Text)]
 pub enum State {

@@ -134,6 +134,15 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
 }
 
 /// The order in which this process has taken its locks so far.
+///
+/// ```
+/// use advisory_runtime::inventory::LockOrder;
+///
+/// fn line(order: &LockOrder) -> String {
+///     format!("{} locks behind another one, {} cycles", order.edges.len(), order.cycles.len())
+/// }
+/// # assert_eq!(line(&LockOrder::default()), "0 locks behind another one, 0 cycles");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockOrder {

@@ -55,6 +55,15 @@ pub(crate) fn find<'e, E: ProductError>(
 }
 
 /// A product's error that its `find` has found, such as [`Error::find`]: it dereferences to that error.
+///
+/// ```
+/// use advisory_runtime::Error;
+///
+/// fn is_busy(error: &diesel::result::Error) -> bool {
+///     Error::find(error).is_some_and(|error| matches!(*error, Error::NotAvailable { .. }))
+/// }
+/// # assert!(!is_busy(&diesel::result::Error::NotFound));
+/// ```
 #[derive(Debug)]
 pub struct ErrorRef<'e, E = Error>(Inner<'e, E>);
 

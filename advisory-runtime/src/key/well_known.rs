@@ -112,6 +112,14 @@ pub fn flyway(schema: &str, table: &str) -> i64 {
 }
 
 /// A tool that locks a key.
+///
+/// ```
+/// use advisory_runtime::{Key, well_known};
+///
+/// // Its own keys may have the number too.
+/// let is_common = |tool: &well_known::Tool| !tool.is_distinctive;
+/// assert!(well_known::tools(Key::BigInt(1), None).iter().all(is_common));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tool {

@@ -17,6 +17,19 @@ use std::time::Duration;
 /// A function that returns its own error type receives this through `From<advisory_runtime::lease::Error>`; one that only has
 /// `From<diesel::result::Error>`, such as a `QueryResult` function, receives one of Diesel's errors with this one inside, which
 /// [`Error::find`] finds; see [`guide::diesel_errors`](crate::guide::diesel_errors).
+///
+/// ```
+/// use advisory_runtime::lease::Error;
+///
+/// fn status(error: &Error) -> u16 {
+///     match error {
+///         Error::Done { .. } => 200,
+///         Error::Held { .. } => 409,
+///         Error::CommitUnknown { .. } => 502,
+///         _ => 500,
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -241,6 +254,18 @@ impl Error {
 product_error!(Error);
 
 /// The key that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs it.
+///
+/// ```
+/// use advisory_runtime::lease::{BusyKey, Error};
+///
+/// /// Which key to ask about.
+/// fn busy(error: &Error) -> Option<&BusyKey> {
+///     match error {
+///         Error::Held { busy, .. } => Some(busy),
+///         _ => None,
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct BusyKey(Box<(Table, [u8; 32])>);
 

@@ -4,6 +4,18 @@ use super::{Error, Lease};
 use std::time::Duration;
 
 /// What happened to a lease; see [`Leases::observed`](super::Leases::observed).
+///
+/// ```
+/// use advisory_runtime::lease::Event;
+///
+/// fn log(event: Event<'_>) {
+///     match event {
+///         Event::Lost(lease) => eprintln!("token {} is lost", lease.token()),
+///         Event::RenewalFailed(lease, error) => eprintln!("token {}: {error}", lease.token()),
+///         _ => {}
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'e> {

@@ -16,6 +16,15 @@ use tokio::time::Instant;
 /// All keys of a table share one sequence. Its numbers have the server's timeline in their upper bits, so tokens also grow across a
 /// failover to a standby that lacks the last grants: `1_099_511_627_777` is the first token of a server that was never promoted. Store
 /// them as `BIGINT`. A server that is restored from a dump issues tokens again.
+///
+/// ```
+/// use advisory_runtime::lease::FencingToken;
+///
+/// /// What a store outside the database does with a write.
+/// fn accepts(last: i64, token: FencingToken) -> bool {
+///     token.get() >= last
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(pub(super) i64);
 
@@ -36,6 +45,16 @@ impl fmt::Display for FencingToken {
 /// A granted lease: its fencing token, and the [`fence`](Self::fence) that makes writes conditional on it.
 ///
 /// A clone is the same lease: when one is renewed, released or lost, all are.
+///
+/// ```
+/// use advisory_runtime::lease::Lease;
+///
+/// fn upload(lease: &Lease, pages: &[&str]) {
+///     for page in pages.iter().take_while(|_| lease.is_held()) {
+///         println!("PUT {page} x-fencing-token: {}", lease.token());
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub(super) table: Table,

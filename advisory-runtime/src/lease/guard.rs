@@ -19,6 +19,16 @@ use tokio::time::Instant;
 ///
 /// It borrows nothing, so it can be stored in a struct or moved to a task. Dropping it, also by a panic, releases the lease in the
 /// background. If the process dies, the lease expires.
+///
+/// ```
+/// use advisory_runtime::lease::{Error, LeaseGuard};
+///
+/// async fn report(mut guard: LeaseGuard) -> Result<(), Error> {
+///     let token = guard.lease().token();
+///     let result = guard.run(async { println!("written with token {token}") }).await;
+///     guard.finish(result).await
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it releases the lease"]
 pub struct LeaseGuard {

@@ -22,6 +22,19 @@ pub(super) type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 ///
 /// A lease needs a connection only for its round trips. If the pool is exhausted, a renewal or a release opens one beside it, at
 /// most two at a time in a process.
+///
+/// ```
+/// # #[cfg(feature = "bb8")]
+/// # mod example {
+/// use advisory_runtime::lease::{Error, Leases, Table};
+/// use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
+///
+/// fn leases(pool: Pool<AsyncPgConnection>) -> Result<Leases<Pool<AsyncPgConnection>>, Error> {
+///     let table = Table::new().held_by("booking-service")?;
+///     Ok(Leases::new(pool).table(table).observed(|event| eprintln!("{event:?}")))
+/// }
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Leases<S> {
     pub(super) table: Table,

@@ -8,6 +8,19 @@ use diesel::prelude::Queryable;
 use std::time::{Duration, SystemTime};
 
 /// A held lease or a done key, with times by the server's clock.
+///
+/// ```
+/// use advisory_runtime::lease::Row;
+///
+/// fn describe(row: &Row) -> String {
+///     let key = row.pattern.as_deref().unwrap_or("a key without a pattern");
+///     if row.is_done {
+///         format!("{key} is done for {:?}", row.remaining)
+///     } else {
+///         format!("{key} is held by {} with token {}", row.holder, row.token)
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {

@@ -12,6 +12,15 @@ type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why not all migrations were run. Those that were applied stay applied, and the next run skips them; those that were reverted stay
 /// reverted.
+///
+/// ```
+/// use advisory_runtime::migrations::Error;
+///
+/// /// Whether a later start of the same program can succeed without a change.
+/// fn is_transient(error: &Error) -> bool {
+///     matches!(error, Error::Connect { .. } | Error::TimedOut { .. } | Error::ConnectionLost { .. })
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -7,6 +7,15 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// A session that holds an advisory lock of this database, waits for one, has tried to get one, or blocks one that does.
+///
+/// ```
+/// use advisory_runtime::monitor::Backend;
+///
+/// fn label(backend: &Backend) -> String {
+///     let lock = backend.comment.as_ref().map_or("", |comment| &comment.text);
+///     format!("{} ({}) {lock}", backend.application, backend.pid)
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backend {
@@ -36,6 +45,18 @@ pub struct Backend {
 }
 
 /// What a backend does.
+///
+/// ```
+/// use advisory_runtime::monitor::Activity;
+///
+/// fn query(activity: &Activity) -> String {
+///     match activity {
+///         Activity::Visible { query, .. } => query.clone(),
+///         Activity::Hidden { needs, .. } => format!("visible to members of {needs}"),
+///         _ => String::new(),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activity {
@@ -64,6 +85,18 @@ pub enum Activity {
 }
 
 /// The state of a session, as in `pg_stat_activity`.
+///
+/// ```
+/// use advisory_runtime::monitor::{Activity, State};
+///
+/// /// A transaction that somebody has forgotten to end.
+/// fn is_forgotten(activity: &Activity) -> bool {
+///     matches!(
+///         activity,
+///         Activity::Visible { state: State::IdleInTransaction | State::IdleInFailedTransaction, .. }
+///     )
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {

@@ -9,6 +9,18 @@ use diesel_async::RunQueryDsl;
 use std::time::Duration;
 
 /// A row that a worker has claimed.
+///
+/// ```
+/// use advisory_runtime::monitor::ClaimedRow;
+///
+/// fn describe(row: &ClaimedRow) -> String {
+///     if row.expired.is_zero() {
+///         format!("{}: {} has it for {:?} more", row.key, row.locked_by, row.remaining)
+///     } else {
+///         format!("{}: {} has not come back for {:?}", row.key, row.locked_by, row.expired)
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClaimedRow {
@@ -36,6 +48,12 @@ struct Answer {
 }
 
 /// A table whose rows are claimed, and the columns that a claim is written into.
+///
+/// ```
+/// use advisory_runtime::monitor::ClaimTable;
+///
+/// assert_eq!(ClaimTable::new("office.jobs").name(), "office.jobs");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimTable {
     name: String,
@@ -119,6 +137,16 @@ struct Found {
 }
 
 /// The tables that a claim can be on.
+///
+/// ```
+/// use advisory_runtime::monitor::ClaimTables;
+///
+/// /// The tables to look into: also those that this role's search path does not find.
+/// fn names(tables: &ClaimTables) -> Vec<&str> {
+///     tables.visible.iter().chain(&tables.others).map(|table| table.name()).collect()
+/// }
+/// # assert!(names(&ClaimTables::default()).is_empty());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClaimTables {

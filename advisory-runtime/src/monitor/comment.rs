@@ -25,6 +25,15 @@ const LOCK_FUNCTIONS: [&str; 8] = [
 const LONGEST_ARGUMENTS: usize = 256;
 
 /// The comment by which a locked call names its lock in front of its query.
+///
+/// ```
+/// use advisory_runtime::monitor::Comment;
+///
+/// fn trace(comment: &Comment) -> Option<&str> {
+///     let (_version, rest) = comment.traceparent.as_deref()?.split_once('-')?;
+///     rest.split('-').next()
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Comment {

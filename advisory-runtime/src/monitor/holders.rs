@@ -17,6 +17,16 @@ use std::time::Duration;
 /// ```text
 /// advisory lock `room:<room>` is held by process 19914 (booking-service): idle in transaction for 58.0s, in a transaction of 60.1s
 /// ```
+///
+/// ```
+/// use advisory_runtime::monitor::LockHolder;
+///
+/// fn log(holders: &[LockHolder]) {
+///     for holder in holders {
+///         eprintln!("{holder}");
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockHolder {
@@ -27,6 +37,18 @@ pub struct LockHolder {
 }
 
 /// What holds a lock, and what is known of it.
+///
+/// ```
+/// use advisory_runtime::monitor::HeldBy;
+///
+/// fn describe(held_by: &HeldBy) -> String {
+///     match held_by {
+///         HeldBy::Backend { backend, .. } => format!("{} ({})", backend.application, backend.pid),
+///         HeldBy::Prepared { gid, .. } => format!("the prepared transaction {gid}"),
+///         other => format!("{other:?}"),
+///     }
+/// }
+/// ```
 #[cfg_attr(
     not(feature = "diesel-async"),
     expect(

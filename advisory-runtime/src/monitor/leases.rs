@@ -5,6 +5,16 @@ use crate::Connection;
 use crate::lease::{Error, Request, Row, Table};
 
 /// A lease that somebody holds, or a key whose work is done.
+///
+/// ```
+/// use advisory_runtime::monitor::Lease;
+///
+/// fn describe(lease: &Lease) -> String {
+///     let site = lease.names.first().and_then(|name| name.sites.first());
+///     let function = site.map_or("?", |site| &site.function);
+///     format!("{} is in {function}", lease.row.holder)
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
@@ -15,6 +25,14 @@ pub struct Lease {
 }
 
 /// The leases of a table, in short: what [`lease_summary`] returns.
+///
+/// ```
+/// use advisory_runtime::monitor::LeaseSummary;
+///
+/// fn held(summary: &LeaseSummary) -> u64 {
+///     summary.counts.iter().map(|count| count.held).sum()
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseSummary {
@@ -25,6 +43,15 @@ pub struct LeaseSummary {
 }
 
 /// How many leases of one pattern there are.
+///
+/// ```
+/// use advisory_runtime::monitor::LeaseCount;
+///
+/// fn line(count: &LeaseCount) -> String {
+///     let pattern = count.pattern.as_deref().unwrap_or("without a pattern");
+///     format!("{pattern}: {} held, {} done", count.held, count.done)
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseCount {

@@ -10,6 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The advisory locks of a database at one moment.
+///
+/// ```
+/// use advisory_runtime::monitor::Locks;
+///
+/// fn longest_wait(locks: &Locks) -> Option<std::time::Duration> {
+///     let waiters = locks.locks.iter().flat_map(|lock| &lock.waiters);
+///     waiters.map(|waiter| waiter.waited).max()
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Locks {
@@ -29,6 +38,15 @@ pub struct Locks {
 }
 
 /// One advisory lock.
+///
+/// ```
+/// use advisory_runtime::monitor::Lock;
+///
+/// fn line(lock: &Lock) -> String {
+///     let name = lock.names.first().map_or("?", |name| &name.key);
+///     format!("{name}: {} hold it, {} wait", lock.holders.len(), lock.waiters.len())
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lock {
@@ -47,6 +65,17 @@ pub struct Lock {
 }
 
 /// A holder of a lock.
+///
+/// ```
+/// use advisory_runtime::monitor::{Holder, HolderId};
+///
+/// fn pid(holder: &Holder) -> Option<i32> {
+///     match holder.id {
+///         HolderId::Backend(pid) => Some(pid),
+///         _ => None,
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
@@ -68,6 +97,19 @@ pub struct Holder {
 }
 
 /// What holds a lock.
+///
+/// ```
+/// use advisory_runtime::monitor::HolderId;
+///
+/// /// The statement that frees the lock.
+/// fn free(id: &HolderId) -> String {
+///     match id {
+///         HolderId::Backend(pid) => format!("SELECT pg_terminate_backend({pid})"),
+///         HolderId::Prepared { gid, .. } => format!("ROLLBACK PREPARED '{}'", gid.replace('\'', "''")),
+///         other => format!("-- {other:?}"),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HolderId {
@@ -87,6 +129,14 @@ pub enum HolderId {
 }
 
 /// A waiter for a lock.
+///
+/// ```
+/// use advisory_runtime::monitor::Waiter;
+///
+/// fn line(waiter: &Waiter) -> String {
+///     format!("{} waits for {:?} behind {:?}", waiter.pid, waiter.waited, waiter.held_by)
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
@@ -103,6 +153,14 @@ pub struct Waiter {
 }
 
 /// A try to get a lock that somebody else holds.
+///
+/// ```
+/// use advisory_runtime::monitor::Lock;
+///
+/// fn tried(lock: &Lock) -> Vec<i32> {
+///     lock.tries.iter().map(|try_| try_.pid).collect()
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Try {

@@ -38,6 +38,15 @@ struct SiteKey {
 }
 
 /// How certain the name of a lock is.
+///
+/// ```
+/// use advisory_runtime::monitor::{Certainty, Lock};
+///
+/// fn name(lock: &Lock) -> Option<&str> {
+///     let mut names = lock.names.iter();
+///     Some(&names.find(|name| name.certainty == Certainty::Certain)?.key)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Certainty {
@@ -52,6 +61,14 @@ pub enum Certainty {
 }
 
 /// A name of a lock.
+///
+/// ```
+/// use advisory_runtime::monitor::Name;
+///
+/// fn places(name: &Name) -> Vec<String> {
+///     name.sites.iter().map(|site| format!("{}:{}", site.file, site.line)).collect()
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Name {

@@ -15,6 +15,17 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// Its methods are assertions: they panic if a state does not come within 10 seconds, or within [`timeout`](Self::timeout), and if
 /// the server does not answer.
+///
+/// ```
+/// use advisory_runtime::testing::Observer;
+/// use diesel_async::AsyncPgConnection;
+///
+/// /// Another task of the test is in its body, and a second one waits for the lock.
+/// async fn one_waits(observer: &mut Observer<AsyncPgConnection>) {
+///     observer.until_held((7, 1)).await;
+///     observer.until_waiting((7, 1)).await;
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Observer<C> {
     pub(super) conn: C,

@@ -1,5 +1,4 @@
-//! The public functions, traits and modules of the runtime have an example. `scripts/docs-as-published` compares the pages themselves, and
-//! says what is exempt.
+//! Everything public of the runtime but constants and aliases has an example: `scripts/docs-as-published` says so of the pages.
 
 use crate::layers::paths_of;
 use crate::packages::root;
@@ -81,17 +80,29 @@ fn head(text: &str, at: usize) -> &str {
         .map_or(before, |blank| &before[blank..])
 }
 
-/// The functions and traits that a file declares as public, each with its doc comment.
+/// What a file declares as public: each with its doc comment, or for a type with the methods behind it.
 fn items(text: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         let words = ["pub fn ", "pub async fn ", "pub const fn ", "pub trait "];
-        if let Some(rest) = words.iter().find_map(|word| line.strip_prefix(word)) {
-            let name = rest
-                .split(|c: char| !c.is_alphanumeric() && c != '_')
-                .next();
-            found.push((name.unwrap_or_default(), head(text, at)));
+        let types = ["pub struct ", "pub enum "];
+        let after = |words: &[&str]| words.iter().find_map(|word| line.strip_prefix(word));
+        if let Some(rest) = after(&words).or_else(|| after(&types)) {
+            let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_');
+            let name = name.clone().next().unwrap_or_default();
+            let doc = head(text, at);
+            let methods = text
+                .find(&format!("\nimpl {name} {{"))
+                .map(|at| &text[at..]);
+            let methods = methods.and_then(|text| text.split("\n}\n").next());
+            let is_type = after(&types).is_some() && !doc.contains("#[doc(hidden)]");
+            found.push((
+                name,
+                methods
+                    .filter(|text| is_type && has_example(text))
+                    .unwrap_or(doc),
+            ));
         }
         at += line.len();
     }
@@ -110,7 +121,7 @@ fn has_example(doc: &str) -> bool {
 }
 
 #[test]
-fn public_functions_traits_and_modules_have_an_example() {
+fn whatever_is_public_has_an_example() {
     let source = root().join("advisory-runtime/src");
     let mut left = vec![Module::read(source.join("lib.rs"))];
     let (mut lacking, mut looked_at) = (Vec::new(), 0);

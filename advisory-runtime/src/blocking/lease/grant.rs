@@ -9,6 +9,21 @@ use std::ops::Deref;
 /// A granted lease, as [`lease::Lease`](crate::lease::Lease): its token, and the [`fence`](Self::fence) for blocking connections.
 ///
 /// A clone is the same lease.
+///
+/// ```no_run
+/// use advisory_runtime::blocking::lease::Lease;
+/// use advisory_runtime::lease::Error;
+/// use diesel::PgConnection;
+///
+/// fn publish(conn: &mut PgConnection, lease: &Lease) -> Result<(), Error> {
+///     conn.transaction(|conn| {
+///         lease.fence(conn)?;
+///         diesel::sql_query("UPDATE reports SET is_public = true").execute(conn)?;
+///         Ok(())
+///     })
+/// }
+/// # use diesel::prelude::*;
+/// ```
 #[derive(Clone, Debug)]
 pub struct Lease(pub(super) lease::Lease);
 

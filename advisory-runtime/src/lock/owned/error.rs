@@ -10,6 +10,18 @@ use std::fmt;
 ///
 /// The connection is usable unless the error says otherwise. After [`Error::NotAvailable`], [`Error::TimedOut`] and
 /// [`Error::PooledSession`] it is unchanged.
+///
+/// ```
+/// use advisory_runtime::{Error, OwnedLockError};
+///
+/// /// Another session is the leader: keep the connection, and ask again later.
+/// fn connection<C>(failed: OwnedLockError<C>) -> Result<C, Error> {
+///     match failed.error {
+///         Error::NotAvailable { .. } => Ok(*failed.connection),
+///         error => Err(error),
+///     }
+/// }
+/// ```
 #[non_exhaustive]
 pub struct OwnedLockError<C> {
     /// What happened.
