@@ -256,7 +256,10 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
         // The work stops waiting for the answer of a statement that succeeds once the row's lock is released.
         {
             let mut completion = std::pin::pin!(claim::complete(&mut own, &job));
-            let sent = db.until_active("completed_at");
+            // It waits for the row: before that it can be prepared only. A renewal waits too, and sets another column.
+            let waiting = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                AND datname = current_database() AND strpos(query, '\"completed_at\" = ') > 0)";
+            let sent = db.until_empty(Duration::from_secs(30), "the completion", waiting);
             tokio::select! {
                 done = &mut completion => panic!("{done:?}"),
                 () = sent => {}
