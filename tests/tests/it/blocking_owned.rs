@@ -78,19 +78,19 @@ async fn a_lost_lock_is_found_by_a_check_and_by_the_release() {
 }
 
 #[advisory_lock(key = "room:<room>", name = "room", handle = lock, scope = "session")]
-fn checked(conn: &mut PgConnection, room: i64, loses: bool) -> Result<(), Error> {
-    lock.check(conn)?;
-    if loses {
-        conn.batch_execute("SELECT pg_advisory_unlock_all()")?;
-    }
-    lock.check(conn)
+fn checked(conn: &mut PgConnection, room: i64, seen: &mut Vec<bool>) -> Result<(), Error> {
+    seen.push(lock.check(conn).is_ok());
+    conn.batch_execute("SELECT pg_advisory_unlock_all()")?;
+    let lost = matches!(lock.check(conn), Err(Error::LockLost { .. }));
+    seen.push(!lost);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_can_check_its_lock() {
     let db = database().await;
-    let mut conn = db.establish();
-    checked(&mut conn, 7, false).unwrap();
-    let error = checked(&mut conn, 7, true).unwrap_err();
+    let mut seen = Vec::new();
+    let error = checked(&mut db.establish(), 7, &mut seen).unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert_eq!(seen, [true, false]);
 }

@@ -232,6 +232,7 @@ async fn lock_timeout_bounds_the_wait_for_a_row() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Database(_)), "{error:?}");
+    assert!(error.database().is_some());
 }
 
 #[tokio::test]

@@ -273,6 +273,9 @@ async fn errors_say_what_to_do() {
     let leases = leases(&db, 1);
     let error = leases.acquire(key("k")).await.unwrap_err();
     assert!(matches!(error, Error::MissingTable { .. }), "{error:?}");
+    assert!(!error.is_done() && !error.is_held(), "{error:?}");
+    let said = error.database().unwrap().to_string();
+    assert!(said.contains("advisory_lease"), "{said}");
     assert!(error.to_string().contains("set_up"), "{error}");
     let long = "x".repeat(513);
     let error = leases.acquire(key(&long)).await.unwrap_err();

@@ -116,10 +116,13 @@ async fn who_waits_in_line_for_too_long_is_busy_and_leaves_no_trace() {
             .await
             .unwrap_err();
         assert!(matches!(busy, Error::NotAvailable { .. }), "{busy:?}");
-        let busy = advisory_runtime::__private::queue(&mut short, 9)
-            .await
-            .unwrap_err();
-        assert!(matches!(busy, Error::TimedOut { .. }), "{busy:?}");
+        // The first does not count as a waiting call any more.
+        for _ in 0..2 {
+            let busy = advisory_runtime::__private::queue(&mut short, 1)
+                .await
+                .unwrap_err();
+            assert!(matches!(busy, Error::TimedOut { .. }), "{busy:?}");
+        }
         until.notify_one();
     };
     let (held, ()) = tokio::join!(holding, others);

@@ -1,7 +1,7 @@
 //! Leases in memory: a function under a lease behaves the same with and without a database.
 
 use crate::lease::FIRST;
-use advisory_runtime::lease::{Error, InMemory, Leases, Request, Source};
+use advisory_runtime::lease::{Error, InMemory, Leases, Request, Source, sweep};
 use advisory_runtime::{Wait, advisory_lease};
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,6 +117,18 @@ async fn a_bounded_body_is_dropped_and_its_key_is_free() {
     let error = held.run(pending::<()>()).await.unwrap_err();
     assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
     assert_eq!(leases.list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_sweep_removes_what_has_expired() {
+    pause();
+    let leases = Leases::in_memory();
+    let request = Request::text("k").keep(Duration::from_secs(1));
+    let held = leases.acquire(request).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(sweep(&leases).await.unwrap(), 0);
+    advance(Duration::from_secs(2)).await;
+    assert_eq!(sweep(&leases).await.unwrap(), 1);
 }
 
 /// The same steps on both.
