@@ -266,55 +266,63 @@ pub(crate) fn cases(runs: &[Value]) -> String {
     table.join("\n")
 }
 
-/// From the newest run that has them.
 pub(crate) fn latency(runs: &[Value]) -> String {
-    let Some(run) = runs.iter().rev().find(|run| !run["curves"].is_null()) else {
-        return "Not recorded yet: the charts are older than the messages that a call sends today."
-            .to_owned();
-    };
-    let latency = &run["curves"]["latency"];
     let mut table = head(
         "| milliseconds | 50 % | 99 % | 99.9 % | first calls |\n| --- | ---: | ---: | ---: | ---: |",
     );
-    for side in rows(latency, "sides") {
-        let ms = |time: &Value| format!("{:.2}", time.as_f64().unwrap_or(0.0));
-        let [half, most, tail] = [0, 4, 5].map(|share| ms(&side["ms"][share]));
-        let (name, first) = (code(text(side, "name")), ms(&side["first_ms"]));
-        table.push(format!("| {name} | {half} | {most} | {tail} | {first} |"));
+    let all = || {
+        runs.iter()
+            .flat_map(|run| rows(&run["curves"]["latency"], "sides"))
+    };
+    for name in distinct(all(), "name") {
+        let of = |time: fn(&Value) -> &Value| {
+            let times = all().filter(|side| text(side, "name") == name);
+            range(
+                &times
+                    .filter_map(|side| time(side).as_f64())
+                    .collect::<Vec<_>>(),
+                2,
+            )
+        };
+        table.push(format!(
+            "| {} | {} | {} | {} | {} |",
+            code(name),
+            of(|side| &side["ms"][0]),
+            of(|side| &side["ms"][4]),
+            of(|side| &side["ms"][5]),
+            of(|side| &side["first_ms"])
+        ));
     }
     table.join("\n")
 }
 
-/// From the newest run that has them.
 pub(crate) fn waits(runs: &[Value]) -> String {
     let mut table = head(
-        "| | waits: 50 % | 99 % | longest | turns of a caller | another key: 50 % | 99 % |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| milliseconds | waits: 50 % | 99 % | longest | turns of a caller | another key: 50 % | 99 % |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     );
-    let newest = runs
-        .iter()
-        .rev()
-        .find(|run| rows(run, "waits").next().is_some());
-    for row in newest.into_iter().flat_map(|run| rows(run, "waits")) {
-        let name = if row["queue"] == true {
-            "`queue = 1_000`"
-        } else {
-            "no `queue`"
+    let all = || runs.iter().flat_map(|run| rows(run, "waits"));
+    for (has_queue, name) in [(true, "`queue = 1_000`"), (false, "no `queue`")] {
+        let values = |of: &str, what: &str| {
+            let rows = all().filter(|row| row["queue"] == has_queue);
+            rows.filter_map(|row| row[of][what].as_f64())
+                .collect::<Vec<_>>()
         };
-        let ms = |of: &Value| format!("{:.1} ms", of.as_f64().unwrap_or(0.0) / 1_000.0);
-        let (wait, other, turns) = (
-            &row["wait_us"],
-            &row["other_key_us"],
-            &row["turns_of_a_caller"],
-        );
+        let ms = |of: &str, what: &str| {
+            let times: Vec<f64> = values(of, what).iter().map(|time| time / 1_000.0).collect();
+            range(&times, 1)
+        };
+        let turns = [
+            values("turns_of_a_caller", "min"),
+            values("turns_of_a_caller", "max"),
+        ];
         table.push(format!(
-            "| {name} | {} | {} | {} | {} to {} | {} | {} |",
-            ms(&wait["p50"]),
-            ms(&wait["p99"]),
-            ms(&wait["max"]),
-            turns["min"],
-            turns["max"],
-            ms(&other["p50"]),
-            ms(&other["p99"]),
+            "| {name} | {} | {} | {} | {} | {} | {} |",
+            ms("wait_us", "p50"),
+            ms("wait_us", "p99"),
+            ms("wait_us", "max"),
+            range(&turns.concat(), 0),
+            ms("other_key_us", "p50"),
+            ms("other_key_us", "p99"),
         ));
     }
     table.join("\n")

@@ -265,7 +265,7 @@ async fn a_status_of_another_kind_is_not_moved() {
     db.run(sql(GENERATED)).await;
 }
 
-/// The columns of `graphile_worker` 0.17, without its functions, checks and indexes.
+/// The columns of `graphile_worker` 0.17 and 0.18, without its functions, checks and indexes.
 const GRAPHILE: &str = "
     CREATE SCHEMA graphile_worker;
     CREATE TABLE graphile_worker._private_tasks (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, identifier text NOT NULL UNIQUE);
