@@ -29,6 +29,17 @@ fn help_names_every_subcommand_and_exit_code() {
 }
 
 #[test]
+fn the_readme_has_the_exit_codes_of_the_help() {
+    let help = advisory(&["--help"]).out;
+    let (_, codes) = help.split_once("Exit codes:").expect("the codes");
+    let page = include_str!("../../README.md");
+    let (_, table) = page.split_once("| exit code | |\n").expect("the table");
+    let rows = table.lines().skip(1).take_while(|row| row.starts_with('|'));
+    let rows = rows.flat_map(|row| row.split_whitespace().filter(|word| *word != "|"));
+    assert!(rows.eq(codes.split_whitespace()), "{codes}");
+}
+
+#[test]
 fn a_typo_is_wrong_use_and_gets_a_suggestion() {
     let said = advisory(&["dmp"]);
     assert_eq!(said.code, Some(2));
