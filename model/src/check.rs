@@ -11,7 +11,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 pub struct Checked {
     /// How many states there are.
     pub states: usize,
-    /// The longest of the shortest paths to a state.
+    /// The longest path. With two threads the path to a state is not always its shortest.
     pub depth: usize,
     /// The claims that are broken, each with a path to it.
     pub broken: Vec<(Claim, Vec<Action>)>,

@@ -41,20 +41,18 @@ impl Leases {
     /// A statement of the holder: the server's part, and the holder's.
     fn body(&self, state: &mut State, of: Process, lease: Lease, action: Action) -> Option<()> {
         let is_current = self.is_current(&state.data, lease);
-        // A renewal, a release and a mark look at the call alone.
+        // A release looks at the call alone.
         let own = |row: &&mut Row| row.grant == lease.grant && row.left > 0 && !row.is_kept;
         let row = state.data.row.as_mut().filter(own);
         let process = &mut state.processes[of];
         match action {
-            Action::Renew(_) => match row {
-                Some(row) => {
-                    row.left = TTL;
-                    process.call = Call::Holding(Lease { left: TTL, ..lease });
-                }
-                None if process.transaction.is_none() => process.end(),
-                None => process.call = Call::Holding(Lease { left: 0, ..lease }),
-            },
-            Action::RenewUnanswered(_) => row?.left = TTL,
+            Action::Renew(_) if is_current => {
+                row?.left = TTL;
+                process.call = Call::Holding(Lease { left: TTL, ..lease });
+            }
+            Action::Renew(_) if process.transaction.is_none() => process.end(),
+            Action::Renew(_) => process.call = Call::Holding(Lease { left: 0, ..lease }),
+            Action::RenewUnanswered(_) if is_current => row?.left = TTL,
             Action::Release(_) => {
                 if let Some(row) = row {
                     row.left = 0;
@@ -78,8 +76,8 @@ impl Leases {
                 state.data.effects += 1;
             }
             Action::Mark(_) => {
-                if let Some(row) = row {
-                    row.is_kept = true;
+                if is_current {
+                    row?.is_kept = true;
                 }
                 process.end();
             }

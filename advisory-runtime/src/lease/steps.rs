@@ -464,6 +464,12 @@ pub trait Steps {
         conn: &mut C,
         request: impl Into<Request>,
     ) -> Result<Lease, Error>;
+    async fn acquire_as<C: Connection>(
+        &self,
+        conn: &mut C,
+        request: impl Into<Request>,
+        grant_id: i64,
+    ) -> Result<Lease, Error>;
     async fn renew<C: Connection>(
         &self,
         conn: &mut C,
@@ -489,11 +495,20 @@ impl Steps for Table {
         conn: &mut C,
         request: impl Into<Request>,
     ) -> Result<Lease, Error> {
+        self.acquire_as(conn, request, random().cast_signed()).await
+    }
+
+    /// Acquires the lease, or finds it, as the call of this number.
+    async fn acquire_as<C: Connection>(
+        &self,
+        conn: &mut C,
+        request: impl Into<Request>,
+        grant_id: i64,
+    ) -> Result<Lease, Error> {
         let request = request.into();
         request.check()?;
         drop(body_leases::record_request(&request));
         let mut backoff = Backoff::new(&request, self);
-        let grant_id = random().cast_signed();
         loop {
             match self.attempt(conn.pg(), &request, grant_id).await? {
                 Ok(lease) => return Ok(lease.with_waited(backoff.waited())),
