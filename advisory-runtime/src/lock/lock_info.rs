@@ -14,6 +14,21 @@ use std::time::Duration;
 ///
 /// `LockInfo` is of a lock on a connection of diesel-async, [`blocking::LockInfo`](crate::blocking::LockInfo) of one on a blocking
 /// connection.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::advisory_lock;
+/// use diesel::QueryResult;
+/// use diesel_async::AsyncPgConnection;
+///
+/// #[advisory_lock(key = "room:<room>", handle = lock)]
+/// async fn book(_conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+///     eprintln!("waited {:?} for {}", lock.waited(), lock.key());
+///     Ok(())
+/// }
+/// # fn main() {}
+/// ```
 pub struct LockInfo<
     #[cfg(feature = "diesel-async")] D = AsyncPgConnection,
     #[cfg(not(feature = "diesel-async"))] D,

@@ -64,11 +64,22 @@ impl Module {
                 };
                 let file = from.join(format!("{}.rs", module.replace("::", "/")));
                 if file.exists() {
-                    found.push((file, item.trim().to_owned()));
+                    let item = item.trim();
+                    found.push((Self::read(file).origin(item, source), item.to_owned()));
                 }
             }
         }
         found
+    }
+
+    /// The file of the item: this one, or that of the module from which this one exports it.
+    fn origin(self, item: &str, source: &Path) -> PathBuf {
+        if items(&self.text).iter().any(|(name, _)| *name == item) {
+            return self.file;
+        }
+        let mut exports = self.exports(source).into_iter();
+        let found = exports.find(|(_, name)| name == item);
+        found.map_or(self.file, |(file, _)| file)
     }
 }
 
@@ -92,21 +103,24 @@ fn items(text: &str) -> Vec<(&str, &str)> {
             let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_');
             let name = name.clone().next().unwrap_or_default();
             let doc = head(text, at);
-            let methods = text
-                .find(&format!("\nimpl {name} {{"))
-                .map(|at| &text[at..]);
-            let methods = methods.and_then(|text| text.split("\n}\n").next());
             let is_type = after(&types).is_some() && !doc.contains("#[doc(hidden)]");
-            found.push((
-                name,
-                methods
-                    .filter(|text| is_type && has_example(text))
-                    .unwrap_or(doc),
-            ));
+            let mut methods = methods(text, name).filter(|text| is_type && has_example(text));
+            found.push((name, methods.next().unwrap_or(doc)));
         }
         at += line.len();
     }
     found
+}
+
+/// The blocks of a type's own methods.
+fn methods<'t>(text: &'t str, name: &str) -> impl Iterator<Item = &'t str> {
+    let blocks = text.match_indices("\nimpl").map(|(at, _)| &text[at..]);
+    let own = blocks.filter(move |block| {
+        let head = block.split('{').next().unwrap_or_default();
+        let mut words = head.split(|c: char| !c.is_alphanumeric() && c != '_');
+        !head.contains(" for ") && words.any(|word| word == name)
+    });
+    own.filter_map(|block| block.split("\n}\n").next())
 }
 
 /// An indented block of code would do, and nobody writes one.
