@@ -311,16 +311,18 @@ pub(crate) fn waits(runs: &[Value]) -> String {
             let times: Vec<f64> = values(of, what).iter().map(|time| time / 1_000.0).collect();
             range(&times, 1)
         };
-        let turns = [
-            values("turns_of_a_caller", "min"),
-            values("turns_of_a_caller", "max"),
-        ];
+        // In each run, since they are as many as the run had time for.
+        let turns = values("turns_of_a_caller", "min").into_iter();
+        let turns = turns.zip(values("turns_of_a_caller", "max"));
+        let turns: Vec<String> = turns
+            .map(|(least, most)| range(&[least, most], 0))
+            .collect();
         table.push(format!(
             "| {name} | {} | {} | {} | {} | {} | {} |",
             ms("wait_us", "p50"),
             ms("wait_us", "p99"),
             ms("wait_us", "max"),
-            range(&turns.concat(), 0),
+            turns.join(", "),
             ms("other_key_us", "p50"),
             ms("other_key_us", "p99"),
         ));
