@@ -216,7 +216,7 @@ impl Texts {
     }
 }
 
-/// Grants a free key: updates its row, or inserts one. A refused try writes nothing.
+/// Grants a free key: updates its row, or inserts one. A try for a key that is held writes nothing.
 ///
 /// The answer is the token, if the key is this grant's; the time left of a lease from before this statement, and for a new grant
 /// zero, or -1 if the sequence is behind; and the session's `lock_timeout`. Without a token, a time left below zero is that of a kept
@@ -226,25 +226,25 @@ impl Texts {
 /// used once, expired rows settle at a seventh of the others: then each insertion removes one on average. A row with a larger token
 /// than the number drawn stays, because it shows that the sequence is behind.
 fn acquire(table: &str, sequence: &str, has_timeline: bool) -> String {
-    let token = draw(sequence, has_timeline);
+    let number = durable(&draw(sequence, has_timeline));
     let expires = after("$6");
     let zero = "CAST(0 AS pg_catalog.int8)";
-    let granted = granted();
-    let (set, is_behind) = (regrant(sequence, has_timeline), is_behind(sequence));
+    let (set, is_behind) = (regrant("(SELECT number FROM free)"), is_behind(sequence));
     format!(
-        // `CASE` guarantees the order: a try that is refused anyway does not take the lock.
-        "WITH free AS MATERIALIZED (SELECT 1 WHERE CASE WHEN EXISTS (SELECT 1 FROM {table} WHERE {KEY} AND {VALID}) THEN false \
+        // `CASE` guarantees the order: a try that is refused anyway does not take the lock. The number is drawn here, for
+        // both statements that can use it: each execution initializes every expression, whether it is evaluated or not.
+        "WITH free AS MATERIALIZED (SELECT {number} AS number WHERE CASE WHEN EXISTS (SELECT 1 FROM {table} WHERE {KEY} AND {VALID}) THEN false \
          ELSE pg_catalog.pg_try_advisory_xact_lock(CAST($8 AS pg_catalog.int8)) END),\
          taken AS (UPDATE {table} SET {set} WHERE {KEY} AND {EXPIRED} \
          AND EXISTS (SELECT 1 FROM {table} AS l,free WHERE {KEY} AND {EXPIRED} FOR UPDATE OF l SKIP LOCKED) \
-         RETURNING {granted},{is_behind} AS behind),\
+         RETURNING token,{is_behind} AS behind),\
          made AS (INSERT INTO {table} (key_hash,token,grant_id,holder,key,pattern,data,acquired_at,expires_at) \
-         SELECT CAST($1 AS pg_catalog.bytea),{token},CAST($2 AS pg_catalog.int8),CAST($3 AS pg_catalog.text),\
+         SELECT CAST($1 AS pg_catalog.bytea),free.number,CAST($2 AS pg_catalog.int8),CAST($3 AS pg_catalog.text),\
          CAST($4 AS pg_catalog.text),CAST($5 AS pg_catalog.text),CAST($7 AS pg_catalog.text),pg_catalog.clock_timestamp(),{expires} \
          FROM free \
          WHERE NOT EXISTS (SELECT 1 FROM taken) \
          AND NOT EXISTS (SELECT 1 FROM {table} AS l,free WHERE {KEY} FOR KEY SHARE OF l SKIP LOCKED) \
-         ON CONFLICT DO NOTHING RETURNING {granted},{is_behind} AS behind,pg_catalog.currval('{sequence}') AS drawn),\
+         ON CONFLICT DO NOTHING RETURNING token,{is_behind} AS behind,pg_catalog.currval('{sequence}') AS drawn),\
          swept AS (DELETE FROM {table} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM {table} \
          WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT near.ctid FROM made,LATERAL (SELECT ctid,expires_at,token FROM {table} \
          WHERE made.token IS NOT NULL AND key_hash OPERATOR(pg_catalog.>=) CAST($9 AS pg_catalog.bytea) \
@@ -268,16 +268,14 @@ fn take_over(table: &str, sequence: &str, has_timeline: bool) -> String {
     format!(
         "WITH own AS MATERIALIZED (SELECT key_hash AS found FROM {table} WHERE {KEY} AND {token} AND NOT is_kept FOR UPDATE) \
          UPDATE {table} SET {} FROM own WHERE key_hash OPERATOR(pg_catalog.=) own.found AND {token} AND NOT is_kept \
-         RETURNING {},{},CAST(0 AS pg_catalog.int8)",
-        regrant(sequence, has_timeline),
-        granted(),
+         RETURNING token,{},CAST(0 AS pg_catalog.int8)",
+        regrant(&durable(&draw(sequence, has_timeline))),
         is_behind(sequence)
     )
 }
 
 /// The values of a grant to another holder, in the row that the key has.
-fn regrant(sequence: &str, has_timeline: bool) -> String {
-    let number = draw(sequence, has_timeline);
+fn regrant(number: &str) -> String {
     format!(
         "token=GREATEST({number},token OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8)),\
          grant_id=CAST($2 AS pg_catalog.int8),holder=CAST($3 AS pg_catalog.text),key=CAST($4 AS pg_catalog.text),\
@@ -287,10 +285,11 @@ fn regrant(sequence: &str, has_timeline: bool) -> String {
     )
 }
 
-/// The token of a grant. An unused column would not be evaluated, so the setting is made part of the token's expression.
-fn granted() -> String {
+/// A number whose commit waits for the disk. An unused column would not be evaluated, so the setting is made part of the number's
+/// expression.
+fn durable(number: &str) -> String {
     format!(
-        "token OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8) AS token"
+        "{number} OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8)"
     )
 }
 

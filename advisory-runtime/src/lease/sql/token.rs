@@ -31,18 +31,12 @@ fn behind_by(number: &str) -> String {
     )
 }
 
-/// Whether the number is one of the server's timeline.
-fn is_of_timeline(number: &str) -> String {
-    let behind = behind_by(number);
-    format!("{behind} OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.int8)")
-}
-
-/// The first number of the server's timeline that is above this one.
-fn first_above(number: &str) -> String {
+/// The number, or, if it is not of the server's timeline, the first one above it that is. The timeline is read once: reading it is dear.
+fn in_timeline(number: &str) -> String {
     let behind = behind_by(number);
     format!(
-        "((({number} OPERATOR(pg_catalog.>>) 40) OPERATOR(pg_catalog.+) {behind}) OPERATOR(pg_catalog.<<) 40) \
-         OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8)"
+        "GREATEST({number},((({number} OPERATOR(pg_catalog.>>) 40) OPERATOR(pg_catalog.+) {behind}) OPERATOR(pg_catalog.<<) 40) \
+         OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8))"
     )
 }
 
@@ -52,12 +46,8 @@ pub(super) fn draw(sequence: &str, has_timeline: bool) -> String {
     if !has_timeline {
         return next;
     }
-    let drawn = format!("pg_catalog.currval('{sequence}')");
-    format!(
-        "CASE WHEN {} THEN {drawn} ELSE {} END",
-        is_of_timeline(&next),
-        first_above(&drawn)
-    )
+    let drawn = in_timeline(&format!("pg_catalog.currval('{sequence}')"));
+    format!("CASE WHEN {next} IS NOT NULL THEN {drawn} END")
 }
 
 /// -1 if the number that the grant has drawn was not above the row's token, or not of the server's timeline; otherwise zero.
@@ -74,8 +64,7 @@ pub(super) fn is_behind(sequence: &str) -> String {
 /// `setval`, which could set the sequence back.
 pub(super) fn move_sequence(table: &str, sequence: &str, has_timeline: bool) -> String {
     let number = if has_timeline {
-        let (is_of, above) = (is_of_timeline("largest"), first_above("largest"));
-        format!("CASE WHEN {is_of} THEN largest ELSE {above} END")
+        in_timeline("largest")
     } else {
         "largest".to_owned()
     };
