@@ -30,7 +30,7 @@ use crate::{Connection, Error, LockGuard, LockInfo, Request, lock};
 ///
 /// For [`Isolation::RepeatableRead`] and [`Isolation::Serializable`] the snapshot must be younger than the lock. So the same
 /// message first takes the lock for the session, then opens the transaction and hands the lock over (`SELECT
-/// pg_advisory_xact_lock(key)`, `SELECT pg_advisory_unlock(key)`).
+/// pg_advisory_xact_lock(key), pg_advisory_unlock(key)`).
 ///
 /// It waits as long as the request says. [`Wait::For`] sets `lock_timeout` and restores it before the body runs; with several keys,
 /// each wait gets what is left of the budget, by the server's clock. [`Wait::Never`] sends `BEGIN` and then

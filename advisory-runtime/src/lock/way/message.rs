@@ -3,7 +3,7 @@
 use super::client_check::{self, CLIENT_CHECK};
 use crate::error::Marker;
 use crate::request::Scope;
-use crate::sql::{Arguments, IsBackend, lock_function, try_function};
+use crate::sql::{Arguments, lock_function, try_function};
 use crate::{Key, Request, Wait, query_comment};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -15,26 +15,55 @@ pub(super) const KEYS_PER_STATEMENT: usize = 500;
 /// How long after the client's own bound the server ends the session. A client that has not stopped needs that time to roll back.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The arguments of a lock function for the first key that a statement takes for the session. If the backend is not this process, the
+/// A condition: the session is not the client's own. A setting that does not exist is NULL, and so is its comparison.
+#[derive(Clone, Copy)]
+pub(super) enum IsPooled {
+    /// Another process than this one is the backend.
+    Backend(i32),
+    /// The same where the process is known, or the setting `advisory.pooler` is `transaction`.
+    Setting(Option<i32>),
+}
+
+impl fmt::Display for IsPooled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let process = match *self {
+            Self::Backend(process) => process,
+            Self::Setting(process) => {
+                f.write_str("pg_catalog.current_setting('advisory.pooler',true) OPERATOR(pg_catalog.=) 'transaction'")?;
+                let Some(process) = process else {
+                    return Ok(());
+                };
+                f.write_str(" OR ")?;
+                process
+            }
+        };
+        write!(
+            f,
+            "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}"
+        )
+    }
+}
+
+/// The arguments of a lock function for the first key that a statement takes for the session. If that is not the client's own, the
 /// statement fails with [`Marker::PooledSession`] while it computes the argument, so the function is not called.
 ///
 /// The key is a text here because only a text can be either a number or the marker. It is converted when the statement runs, where
 /// `pg_backend_pid()` is known; a constant that cannot be converted would fail in every plan.
-struct OwnArguments(Key, Option<i32>);
+struct OwnArguments(Key, Option<IsPooled>);
 
 impl fmt::Display for OwnArguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(key, Some(process)) = *self else {
+        let Self(key, Some(is_pooled)) = *self else {
             return Arguments(self.0).fmt(f);
         };
         let (number, kind, second) = match key {
             Key::BigInt(key) => (key, "bigint", None),
             Key::IntInt(first, second) => (first.into(), "int", Some(second)),
         };
-        let (is_own, pooled) = (IsBackend(process), Marker::PooledSession.text());
+        let pooled = Marker::PooledSession.text();
         write!(
             f,
-            "CAST(CASE WHEN {is_own} THEN '{number}' ELSE '{pooled}' END AS {kind})"
+            "CAST(CASE WHEN {is_pooled} THEN '{pooled}' ELSE '{number}' END AS {kind})"
         )?;
         second.map_or(Ok(()), |second| write!(f, ",{second}"))
     }
@@ -56,7 +85,11 @@ impl fmt::Display for TryLocks<'_> {
         let lock = try_function(*scope, request.mode);
         for (index, key) in request.keys.iter().enumerate() {
             if index == 0 {
-                write!(f, "{lock}({})", OwnArguments(*key, *process))?;
+                write!(
+                    f,
+                    "{lock}({})",
+                    OwnArguments(*key, process.map(IsPooled::Backend))
+                )?;
             } else {
                 write!(f, " AND {lock}({})", Arguments(*key))?;
             }
@@ -74,7 +107,8 @@ impl fmt::Display for TryPermits<'_> {
         let lock = try_function(*scope, request.mode);
         f.write_str("CASE")?;
         for (index, key) in request.permits.iter().enumerate() {
-            let key = OwnArguments(*key, process.filter(|_| index == 0));
+            let process = process.filter(|_| index == 0);
+            let key = OwnArguments(*key, process.map(IsPooled::Backend));
             write!(f, " WHEN {lock}({key}) THEN {}", index + 1)?;
         }
         f.write_str(" ELSE 0 END")
@@ -197,14 +231,14 @@ impl Message {
         let _: fmt::Result = self.text.write_fmt(column);
     }
 
-    /// Adds a `SELECT` that takes the keys in their order and waits for each, within the request's budget. It fails if `process` is
-    /// not the backend.
+    /// Adds a `SELECT` that takes the keys in their order and waits for each, within the request's budget. It fails if
+    /// `is_pooled` is true.
     pub(super) fn select_locks(
         &mut self,
         request: &Request,
         scope: Scope,
         after: LockTimeout,
-        process: Option<i32>,
+        is_pooled: Option<IsPooled>,
     ) {
         let lock = lock_function(scope, request.mode);
         let restores = after == LockTimeout::Restore;
@@ -235,7 +269,7 @@ impl Message {
                     self.push_remaining(milliseconds(wait));
                 }
             }
-            let key = OwnArguments(*key, process.filter(|_| index == 0));
+            let key = OwnArguments(*key, is_pooled.filter(|_| index == 0));
             self.column(format_args!("{lock}({key})"));
         }
         if restores && lock_timeout.is_some() {
@@ -245,13 +279,17 @@ impl Message {
         }
     }
 
-    /// Adds a `SELECT` that calls a function for each key, none of which waits. It fails if `process` is not the backend.
-    pub(super) fn select_each(&mut self, request: &Request, function: &str, process: Option<i32>) {
+    /// Calls a function for each key, none of which waits, in columns of the `SELECT` that is open if all keys fit in. It fails if
+    /// `process` is not the backend.
+    pub(super) fn call_each(&mut self, request: &Request, function: &str, process: Option<i32>) {
         for (index, key) in request.keys.iter().enumerate() {
-            if index % KEYS_PER_STATEMENT == 0 {
+            if request.keys.len() <= KEYS_PER_STATEMENT {
+                self.continue_select();
+            } else if index % KEYS_PER_STATEMENT == 0 {
                 self.select();
             }
-            let key = OwnArguments(*key, process.filter(|_| index == 0));
+            let process = process.filter(|_| index == 0);
+            let key = OwnArguments(*key, process.map(IsPooled::Backend));
             self.column(format_args!("{function}({key})"));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::client_check::CLIENT_CHECK;
-use super::message::{KEYS_PER_STATEMENT, Lasts, LockTimeout, Message};
+use super::message::{IsPooled, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message};
 use super::refusal::{self, State};
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
@@ -55,12 +55,13 @@ fn acquire_sql(request: &Request, around: Around, process: Option<i32>) -> Acqui
     if request.max_hold.is_some() {
         message.select_client_check(Lasts::Session);
     }
+    let is_pooled = process.map(IsPooled::Backend);
     if let [_] = *request.keys {
-        message.select_locks(request, Scope::Session, LockTimeout::Leave, process);
+        message.select_locks(request, Scope::Session, LockTimeout::Leave, is_pooled);
     } else {
-        message.select_locks(request, Scope::Xact, LockTimeout::Leave, process);
+        message.select_locks(request, Scope::Xact, LockTimeout::Leave, is_pooled);
         let lock = lock_function(Scope::Session, request.mode);
-        message.select_each(request, lock, None);
+        message.call_each(request, lock, None);
     }
     if around == Around::TestTransaction {
         message.statement(UNDO_SAVEPOINT);
@@ -185,13 +186,10 @@ pub(in crate::lock) fn check_session_mode() -> String {
 
 pub(super) fn select_pooler_check(message: &mut Message, process: Option<i32>) {
     let pooled = Marker::PooledSession.text();
-    let is_other = process.map_or_else(String::new, |process| {
-        format!(" OR NOT {}", IsBackend(process))
-    });
+    let is_pooled = IsPooled::Setting(process);
     message.select();
     message.column(format_args!(
-        "CAST(CASE WHEN COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.=) 'transaction'\
-         {is_other} THEN '{pooled}' ELSE '1' END AS pg_catalog.int4)",
+        "CAST(CASE WHEN {is_pooled} THEN '{pooled}' ELSE '1' END AS pg_catalog.int4)",
     ));
 }
 

@@ -4,7 +4,7 @@
 //! the transaction: the session takes the keys, and hands them over to the transaction that follows, which ends as any other.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
-use super::message::{LockTimeout, Message};
+use super::message::{IsPooled, LockTimeout, Message};
 use super::refusal::{self, State};
 use super::session::{check_none, select_pooler_check};
 use super::transaction::BEGIN;
@@ -34,11 +34,11 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     }
     let mut message = Message::new(request);
     message.statement(BEGIN);
-    select_pooler_check(&mut message, process);
     message.select_own_client_check(request);
-    message.select_locks(request, Scope::Xact, LockTimeout::Leave, None);
+    let is_pooled = Some(IsPooled::Setting(process));
+    message.select_locks(request, Scope::Xact, LockTimeout::Leave, is_pooled);
     let lock = lock_function(Scope::Session, request.mode);
-    message.select_each(request, lock, None);
+    message.call_each(request, lock, None);
     message.statement("COMMIT");
     push_transaction(&mut message, request, None);
     message.finish().into()
@@ -72,8 +72,8 @@ fn push_transaction(message: &mut Message, request: &Request, process: Option<i3
     message.select_own_client_check(request);
     // The session holds the keys, so this does not wait.
     let lock = lock_function(Scope::Xact, request.mode);
-    message.select_each(request, lock, process);
-    message.select_each(request, unlock_function(request.mode), None);
+    message.call_each(request, lock, process);
+    message.call_each(request, unlock_function(request.mode), None);
     message.set_xact_timeouts(request);
 }
 
