@@ -29,6 +29,7 @@ pub(crate) use {
 };
 
 use crate::sql::try_lock::TryLock;
+use crate::sql::unlock::Unlock;
 use diesel::QueryResult;
 #[cfg(all(debug_assertions, feature = "tracing"))]
 use diesel::connection::Instrumentation;
@@ -68,6 +69,9 @@ pub trait Driver: Send + Sized {
         &mut self,
         query: TryLock,
     ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
+
+    /// Releases one session-level lock. Returns how many it released.
+    fn unlock(&mut self, query: Unlock) -> impl Future<Output = QueryResult<usize>> + Send;
 
     /// Waits, without a connection.
     fn pause(time: Duration) -> impl Future<Output = ()> + Send;

@@ -30,7 +30,8 @@ use crate::{Connection, Error, LockGuard, OwnedLockError, OwnedLockGuard, Reques
 ///
 /// If the server's process id (`pg_backend_pid()`) is not the one that the connection was told at its start, there is a pooler. The
 /// call is then refused unless the pooler is known to be in session mode: [`verify`] has shown it to this process, or the setting
-/// `advisory.pooler` is `session`. The release compares too. The first call of a process reads the setting in a round trip of its own.
+/// `advisory.pooler` is `session`. The release compares too. For one key it is a query, which the first
+/// release on a connection prepares in a round trip of its own, as the first call of a process reads the setting.
 ///
 /// # Errors
 ///

@@ -17,6 +17,7 @@ pub(crate) use put;
 pub(crate) mod own_locks;
 pub(crate) mod probe;
 pub(crate) mod try_lock;
+pub(crate) mod unlock;
 
 use crate::request::Scope;
 use crate::{Key, Mode};

@@ -255,6 +255,25 @@ async fn a_release_that_another_backend_answers_releases_nothing() {
     first.batch_execute("ROLLBACK").await.unwrap();
 }
 
+/// Without a pooler. `DEALLOCATE ALL` removes the statement from the session, and not from Diesel's cache.
+#[tokio::test]
+async fn a_release_is_prepared_once_and_a_text_without_it() {
+    if !is_alone("a_release_is_prepared_once_and_a_text_without_it") {
+        return;
+    }
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    let mut conn = connect(proxy.url()).await;
+    for (before, expected) in [("", 2), ("", 1), ("DEALLOCATE ALL", 2)] {
+        let mut held = session::acquire(&mut conn, 7).await.unwrap();
+        held.conn().batch_execute(before).await.unwrap();
+        proxy.reset();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
+        assert_eq!(proxy.round_trips(), expected, "{:#?}", proxy.queries());
+        assert_eq!(db.locks().await, []);
+    }
+}
+
 /// A pooler forwards a cancel request to the session that serves its client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_wait_is_cancelled_by_its_reported_process_id() {

@@ -1,8 +1,8 @@
 //! diesel-async's connection as a [`Driver`].
 
-use super::{Driver, Unfinished, can_be_of_a_process, cancel, timeout};
+use super::{Driver, Queries as _, Unfinished, can_be_of_a_process, cancel, timeout};
 use crate::error::is_connection_lost;
-use crate::sql::{self, try_lock::TryLock};
+use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::QueryResult;
 #[cfg(all(debug_assertions, feature = "tracing"))]
 use diesel::connection::Instrumentation;
@@ -71,6 +71,10 @@ impl Driver for AsyncPgConnection {
 
     async fn try_lock(&mut self, query: TryLock) -> QueryResult<Option<String>> {
         query.get_result(self).await
+    }
+
+    async fn unlock(&mut self, query: Unlock) -> QueryResult<usize> {
+        self.count(query).await
     }
 
     async fn pause(time: Duration) {

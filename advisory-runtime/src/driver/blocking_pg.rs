@@ -1,8 +1,8 @@
 //! Diesel's blocking connection as a [`Driver`]: every future is ready when it is first polled.
 
-use super::{Driver, Unfinished, mark_transaction_closed};
+use super::{Driver, Queries, Unfinished, mark_transaction_closed};
 use crate::error::is_interrupted;
-use crate::sql::{self, try_lock::TryLock};
+use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::connection::{
     AnsiTransactionManager, SimpleConnection, TransactionManager, TransactionManagerStatus,
 };
@@ -41,6 +41,10 @@ impl Driver for PgConnection {
 
     async fn try_lock(&mut self, query: TryLock) -> QueryResult<Option<String>> {
         self.query_text(&query.text()).await
+    }
+
+    async fn unlock(&mut self, query: Unlock) -> QueryResult<usize> {
+        Queries::count(self, query).await
     }
 
     #[allow(

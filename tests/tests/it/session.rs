@@ -3,7 +3,7 @@
 use crate::bookings::{committed, database, execute, insert, key_of};
 use crate::cancel::caught;
 use crate::dropped_call::{assert_closed, until_ended};
-use advisory_runtime::{Connection, advisory_lock};
+use advisory_runtime::{Connection, Error, advisory_lock};
 use advisory_tests::{Database, LockedKey, debug_checks_are_on, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -83,6 +83,25 @@ async fn it_is_released_on_every_way_out() {
         execute(&mut conn, "SELECT 1").await.unwrap();
     }
     db.until_quiet().await;
+}
+
+/// The query that releases a lock is prepared, but not needed.
+#[tokio::test]
+async fn it_is_released_without_its_prepared_statement() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let nothing = "SELECT 1";
+    for sql in [nothing, "DEALLOCATE ALL", nothing] {
+        run(&mut conn, 7, sql, true).await.unwrap();
+        assert_eq!(held(&db).await, [], "{sql}");
+    }
+    let unlock = "SELECT pg_advisory_unlock_all()";
+    let lost = run(&mut conn, 7, unlock, true).await.unwrap_err();
+    assert!(
+        matches!(Error::find(&lost).as_deref(), Some(Error::LockLost { .. })),
+        "{lost:?}"
+    );
+    run(&mut conn, 7, nothing, true).await.unwrap();
 }
 
 #[tokio::test]

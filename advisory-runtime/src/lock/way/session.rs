@@ -5,13 +5,15 @@ use super::client_check::CLIENT_CHECK;
 use super::message::{IsPooled, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message};
 use super::refusal::{self, State};
 use crate::driver::Driver;
-use crate::error::{Marker, is_connection_lost};
+use crate::error::{Marker, is_connection_lost, is_interrupted};
 use crate::lock::call::{Call, Phase};
 use crate::lock::verify;
 use crate::request::Scope;
 use crate::sql::own_locks::{push_count, push_is_held};
+use crate::sql::unlock::Unlock;
 use crate::sql::{self, Arguments, IsBackend, lock_function, put, unlock_function};
 use crate::{Error, Key, Mode, Request, Wait, debug};
+use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -343,24 +345,67 @@ async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
 
 /// Releases the locks, and checks the answer.
 pub(super) async fn release<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    let message = call.release_message();
     let outer = call.outer;
     let mut released = debug::check_no_transaction(conn, outer).await;
     if released.is_ok() {
-        released = conn.execute(&message).await;
+        released = match unlock_query(call) {
+            Some(query) => release_prepared(conn, call, query).await,
+            None => conn.execute(&call.release_message()).await,
+        };
     }
     match released {
         Ok(()) => Ok(()),
-        Err(source) => Box::pin(release_refused(conn, call, &message, source)).await,
+        Err(source) => Box::pin(release_refused(conn, call, source)).await,
+    }
+}
+
+/// The query that releases one key, on a backend that was compared when it took the lock: elsewhere a prepared statement can be another
+/// client's.
+fn unlock_query(call: &Call) -> Option<Unlock> {
+    let process = call.process?;
+    let key = match (call.permit, &*call.request.keys) {
+        (Some(permit), _) => permit,
+        (None, [key]) => *key,
+        _ => return None,
+    };
+    call.restore_timeouts.is_none().then_some(Unlock {
+        key,
+        mode: call.request.mode,
+        process,
+    })
+}
+
+/// Releases one key by the query, and by the message if the query has not released it: the message's error says why. A prepared
+/// statement is gone after `DISCARD ALL` and `DEALLOCATE`.
+async fn release_prepared<D: Driver>(conn: &mut D, call: &Call, query: Unlock) -> QueryResult<()> {
+    match conn.unlock(query).await {
+        Ok(1) => Ok(()),
+        unlocked => Box::pin(release_again(conn, call, unlocked.err())).await,
+    }
+}
+
+async fn release_again<D: Driver>(
+    conn: &mut D,
+    call: &Call,
+    source: Option<DieselError>,
+) -> QueryResult<()> {
+    match source {
+        Some(source) if !is_interrupted(&source) => Err(source),
+        source => match (conn.execute(&call.release_message()).await, source) {
+            (Err(again), Some(source)) if Marker::of(&again) != Some(Marker::LockLost) => {
+                Err(source)
+            }
+            (released, _) => released,
+        },
     }
 }
 
 async fn release_refused<D: Driver>(
     conn: &mut D,
     call: &mut Call,
-    message: &str,
     source: DieselError,
 ) -> Result<(), Error> {
+    let message = &call.release_message();
     let lock = call.lock();
     if Marker::of(&source) == Some(Marker::LockLost) {
         if let Some(restore) = call.restore_timeouts.take()
