@@ -68,15 +68,12 @@ async fn start(url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn lead(
-    pool: Pool<AsyncPgConnection>,
-    request: lease::Request,
-) -> Result<Infallible, lease::Error> {
-    lease::lead(&pool, request, async |term| {
-        let _ = term;
-        Ok::<(), lease::Error>(())
-    })
-    .await
+async fn clean_up(_: &lease::Lease) -> Result<(), lease::Error> {
+    Ok(())
+}
+
+async fn lead(pool: Pool<AsyncPgConnection>) -> Result<Infallible, lease::Error> {
+    lease::lead(&pool, lease::Request::text("cleanup"), async |term| clean_up(&term).await).await
 }
 
 #[advisory_lease(key = "webhook:<id>", pool = pool, keep = "24h", wait = "never", on_done = Ok(()), handle = lease)]
