@@ -54,8 +54,8 @@ impl fmt::Display for Error {
             }
             Self::MissingTable { table, .. } => write!(
                 f,
-                "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a \
-                 migration, or `Table::set_up` in development"
+                "the database has no lease table `{table}`: run the SQL of `cargo advisory migration lease` or \
+                 `advisory_runtime::lease::Table::up` as a migration, or `Table::set_up` in development"
             ),
             Self::MissingRights { table, .. } => write!(
                 f,
