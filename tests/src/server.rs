@@ -102,7 +102,7 @@ impl Server {
             }
             (None, Some(folder)) => Binaries::unpacked_at(Path::new(&folder), account).ok_or_else(|| {
                 HarnessError::new(format!(
-                    "{BINARIES}: no initdb, pg_ctl and postgres 14 or newer that we may run in {}",
+                    "{BINARIES}: no initdb, pg_ctl and postgres 15 or newer that we may run in {}",
                     Path::new(&folder).display()
                 ))
             })?,
