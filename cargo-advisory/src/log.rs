@@ -220,12 +220,17 @@ mod tests {
             message: format!("m{}", value()),
             detail: value(),
             statement: value(),
-            // No name of a user or a database has several lines.
-            user: some(value().replace('\n', " ")),
-            database: some(value().replace('\n', " ")),
+            user: some(name(&value())),
+            database: some(name(&value())),
             application: some(value()),
             ..Record::default()
         }
+    }
+
+    /// No name of a user or a database has several lines, or quotes alone.
+    fn name(text: &str) -> String {
+        let is_quotes = text.chars().all(|letter| letter == '"');
+        text.replace('\n', " ") + if is_quotes && !text.is_empty() { "-" } else { "" }
     }
 
     fn text(input: &[u8]) -> String {

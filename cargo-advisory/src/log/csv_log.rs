@@ -30,17 +30,20 @@ fn opens_value(text: &str) -> bool {
 
 /// What follows the first value and its comma, if the value is empty or in quotes.
 fn value_end(text: &str) -> Option<&str> {
-    let Some(value) = text.strip_prefix('"') else {
+    let opening = text.len() - text.trim_start_matches('"').len();
+    if opening == 0 {
         return text.strip_prefix(',');
-    };
+    }
+    // Quotes at the start of a value are doubled behind the one that opens it. An even number is a quotation of a record.
+    if opening % 2 == 0 {
+        return None;
+    }
+    let value = &text[1..];
     let mut quotes = value.match_indices('"').map(|(at, _)| at).peekable();
     while let Some(at) = quotes.next() {
         // Two are one quote of the value.
         if quotes.next_if_eq(&(at + 1)).is_none() {
-            return value[at + 1..].strip_prefix(',').filter(|_| at > 0);
-        }
-        if at == 0 {
-            return None;
+            return value[at + 1..].strip_prefix(',');
         }
     }
     None
@@ -123,6 +126,8 @@ mod tests {
         assert!(is_csv(
             "2026-11-22 07:06:19.026 UTC,,,13595,,6b.35,1,,2026-11-22 07:06:18 UTC,,0,LOG,00000,\"a\""
         ));
+        // A name that begins with a quote.
+        assert!(is_csv(&first.replace(r#""po""st""#, r#""""post""#)));
         let quoted = first.replace('"', "\"\"");
         let of_no_session =
             "2026-11-22 07:06:19 UTC,,,7,,6b.35,1,,2026-11-22 07:06:18 UTC,,0,LOG,00000,\"\"a\"\"";
