@@ -11,6 +11,16 @@ mod hashtext;
 /// Names how the rendered key becomes a lock key.
 ///
 /// The default is SHA-256; the others are for keys that are shared with other code.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::Derivation;
+///
+/// let hashtext = Derivation::from_name("hashtext").expect("a known name");
+/// assert_eq!(hashtext.key("booking:42"), -1_847_041_793); // SELECT hashtext('booking:42')
+/// assert_eq!((hashtext.bits(), Derivation::default().bits()), (32, 64));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Derivation {
@@ -118,6 +128,18 @@ impl Derivation {
 /// Derives the number of a key that is rendered piece by piece.
 ///
 /// Does not allocate, except for hashtext and hashtextextended, which hash the text's length first and so must store the text.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Derivation, Hasher};
+///
+/// let mut hasher = Hasher::new(Derivation::Sha256);
+/// for piece in ["booking", ":", "42"] {
+///     hasher.write(piece);
+/// }
+/// assert_eq!(hasher.finish(), Derivation::Sha256.key("booking:42"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Hasher(State);
 
@@ -196,6 +218,16 @@ pub(crate) fn leading(digest: &[u8]) -> i64 {
 }
 
 /// Gives the whole SHA-256 of a text in UTF-8, by which a lease is found.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Derivation, sha256};
+///
+/// let hash = sha256("booking:42");
+/// // The number of an advisory lock is the first eight bytes.
+/// assert_eq!(hash[..8], Derivation::Sha256.key("booking:42").to_be_bytes());
+/// ```
 #[must_use]
 pub fn sha256(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()

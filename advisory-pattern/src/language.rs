@@ -17,6 +17,19 @@ use crate::pattern::{Part, Pattern, Placeholder};
 ///
 /// A superset if a shape's atoms are one; what [`overlap`](crate::overlap) and [`ambiguity`](crate::ambiguity()) say about the set is
 /// exact. A placeholder that is written twice counts as two: the language does not know that their values are equal.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Language, Shape, overlap, parse};
+///
+/// let pattern = parse("booking:<room>:<day: date>")?;
+/// // The type of `room` says that it is an integer.
+/// let language: Language = pattern.language(|_| Shape::Int);
+/// assert!(overlap(&language, &parse("booking:7:2025-01-15")?.language(|_| Shape::Text)));
+/// assert!(!overlap(&language, &parse("booking:blue:2025-01-15")?.language(|_| Shape::Text)));
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Language {
     atoms: Vec<Atom>,

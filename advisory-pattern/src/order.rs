@@ -2,6 +2,20 @@
 //!
 //! A program records each [`Edge`]: one lock held while another is requested. [`cycles`] finds those that lead back to their start.
 //! A file has a line for each edge, so that several processes can write to it.
+//!
+//! ```
+//! use advisory_pattern::order::{Edge, cycles, message};
+//!
+//! // Two processes recorded these.
+//! let lines = [
+//!     "1\tlock\texclusive\troom:<id>\tsrc/book.rs:7\tlock\texclusive\taccount:<id>\tsrc/pay.rs:9",
+//!     "1\tlock\texclusive\taccount:<id>\tsrc/refund.rs:5\tlock\texclusive\troom:<id>\tsrc/free.rs:3",
+//! ];
+//! let edges: Vec<Edge> = lines.into_iter().filter_map(Edge::decode).collect();
+//! assert_eq!(cycles(&edges), [[0, 1]]);
+//! let text = message(&[&edges[0], &edges[1]]);
+//! assert!(text.starts_with("locks are taken in more than one order"));
+//! ```
 
 mod edge;
 mod lock_names;
@@ -14,6 +28,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 ///
 /// An edge leads to another if it requests the lock that the other holds, unless both do so in shared mode: then neither waits.
 /// Each edge of a cycle is another transaction's, so no two of them have a gate in common, and a cycle of one edge has none.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::order::{Edge, End, cycles};
+///
+/// let end = |lock: &str| End { lock: lock.into(), is_lease: false, is_shared: false, place: String::new() };
+/// let edge = |held, asked| Edge { held: end(held), asked: end(asked), gates: Vec::new() };
+/// let edges = [edge("room", "account"), edge("room", "day"), edge("account", "room")];
+/// assert_eq!(cycles(&edges), [[0, 2]]);
+/// ```
 #[must_use]
 pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
     let names = LockNames::of(edges);
@@ -117,6 +142,18 @@ fn search<I: Iterator<Item = usize>>(
 struct TooMany;
 
 /// Describes a cycle and each of its edges.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::order::{Edge, End, message};
+///
+/// let end = |place: &str| End { lock: "room:<id>".into(), is_lease: false, is_shared: false, place: place.into() };
+/// let edge = Edge { held: end("src/a.rs:7"), asked: end("src/b.rs:9"), gates: Vec::new() };
+/// let text = message(&[&edge]);
+/// assert!(text.starts_with("`room:<id>` is requested while another key of it is held"));
+/// assert!(text.contains("held since src/a.rs:7, asked for at src/b.rs:9"));
+/// ```
 #[must_use]
 pub fn message(cycle: &[&Edge]) -> String {
     let what = match cycle {

@@ -19,6 +19,19 @@ use std::fmt;
 use crate::pattern::shape::Shape;
 
 /// Holds the parts of a key pattern, in order.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Shape, parse};
+///
+/// let pattern = parse("room:<id>:<day: date>")?;
+/// let names: Vec<String> = pattern.placeholders().map(|placeholder| placeholder.name()).collect();
+/// assert_eq!(names, ["id", "day"]);
+/// // `id` is an integer, as its type says.
+/// assert_eq!(pattern.shaped(|_| Shape::Int).to_string(), "room:<id: int>:<day: date>");
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// Text and placeholders; [`parse`](crate::parse()) never gives two texts in a row, or an empty one.
@@ -26,6 +39,17 @@ pub struct Pattern {
 }
 
 /// Holds one part of a key pattern.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Part, parse};
+///
+/// let parts = parse("room <<:<id>")?.parts;
+/// assert_eq!(parts[0], Part::Text("room <:".into()));
+/// assert!(matches!(&parts[1], Part::Placeholder(id) if id.name() == "id"));
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Text that every key contains, with `<<` read as `<`.
@@ -37,6 +61,19 @@ pub enum Part {
 /// Holds a placeholder: what is between `<` and `>`.
 ///
 /// Two are equal if they mean the same; `source` is not compared.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Filter, Shape, parse};
+///
+/// let pattern = parse("<req.email: text|lower>")?;
+/// let email = pattern.placeholders().next().expect("one placeholder");
+/// assert_eq!(email.path, ["req", "email"]);
+/// assert_eq!((email.shape, email.slice), (Some(Shape::Text), false));
+/// assert_eq!(email.filters, [Filter::Lower]);
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Placeholder {
     /// The text between `<` and `>` as it was written: `req.day: date|trim`.
@@ -54,6 +91,17 @@ pub struct Placeholder {
 /// Names what is done to a value before it is rendered.
 ///
 /// Filters see the value itself; escaping comes last. So `trim` and `lower` give the same in either order.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Filter, Shape};
+///
+/// assert_eq!(Filter::from_name("lower"), Some(Filter::Lower));
+/// assert!(Filter::Lower.takes(Shape::Text));
+/// let refusal = Filter::Lower.refusal(Shape::Int);
+/// assert_eq!(refusal, "filter `lower` does not fit the shape `int`: leave it out");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Filter {
     /// Takes the value's text from its `Display`.

@@ -19,6 +19,23 @@ use format::{END, FIELD, MAGIC, PART, START, clean, join_parts, records_of};
 pub use key::decode_key;
 
 /// Holds one lock site as a program contains it.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::Record;
+///
+/// let record = Record {
+///     function: "book".into(),
+///     keys: vec!["pattern <room: int>:<day: date>".into()],
+///     derivation: "sha256".into(),
+///     ..Record::default()
+/// };
+/// // As a program contains it, among other bytes.
+/// let program = format!("…{}…", record.encode());
+/// assert_eq!(Record::find_all(program.as_bytes())?, [record]);
+/// # Ok::<(), advisory_pattern::RecordError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Record {
     /// `fn`, `struct` for a declared lock, or `macro` for `lock_key!`.

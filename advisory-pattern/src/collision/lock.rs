@@ -18,6 +18,21 @@ use crate::pattern::shape::Shape;
 const ANY: &str = "*";
 
 /// One lock as a site names it.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Collision, Derivation, Lock, LockedKey, parse};
+///
+/// let lock = |key| {
+///     let key = parse(key).map(LockedKey::Pattern);
+///     key.map(|key| Lock::new(key, Derivation::Sha256, None, Vec::new()))
+/// };
+/// let (book, pay) = (lock("<room: int>:<day: date>")?, lock("<account: int>:<month: text>")?);
+/// assert!(matches!(book.collision(&pay), Some(Collision::Key(_))));
+/// assert_eq!(book.collision(&lock("pay:<account: int>")?), None);
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Lock {
     key: LockedKey,
@@ -31,6 +46,20 @@ pub struct Lock {
 }
 
 /// The part of a lock that decides with which locks it collides, and how: everything except the names of its placeholders.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Derivation, Lock, LockedKey, parse};
+///
+/// let lock = |key| {
+///     let key = parse(key).map(LockedKey::Pattern);
+///     key.map(|key| Lock::new(key, Derivation::Sha256, None, Vec::new()))
+/// };
+/// assert_eq!(lock("room:<id: int>")?.form(), lock("room:<room: int>")?.form());
+/// assert_ne!(lock("room:<id: int>")?.form(), lock("room:<id: uuid>")?.form());
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LockForm {
     key: String,

@@ -14,6 +14,19 @@ use crate::pattern::{Part, Pattern, Placeholder};
 /// Shows that a pattern is ambiguous: one key, two lists of values that render it, and what to write instead.
 ///
 /// Values are in the form that the key has, with the placeholder's name, in the pattern's order.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Shape, ambiguity, parse};
+///
+/// let pattern = parse("<a>-<b>")?;
+/// let found = ambiguity(&pattern, &pattern.language(|_| Shape::Text)).expect("one key, two readings");
+/// assert_eq!(found.key, "x-y-z");
+/// assert_eq!(found.to_string(), r#""x-y-z" is both a = "x", b = "y-z" and a = "x-y", b = "z""#);
+/// assert_eq!(found.help, "`-` cannot separate `<a>` from `<b>`: use `:`");
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ambiguity {
     /// The key that both render.
@@ -22,7 +35,7 @@ pub struct Ambiguity {
     pub first: Vec<(String, String)>,
     /// The placeholders and their values, split another way.
     pub second: Vec<(String, String)>,
-    /// Says what to write: ``"`-` cannot separate two texts: use `:`"``.
+    /// Says what to write: ``"`-` cannot separate `<a>` from `<b>`: use `:`"``.
     pub help: String,
 }
 
@@ -39,6 +52,20 @@ impl fmt::Display for Ambiguity {
 /// Exact for the language, which is a superset where a shape is one and counts a placeholder written twice as two. An escaped text
 /// has no `:`, so `<a>:<b>` is never ambiguous. The test for an ambiguous automaton:
 /// <https://en.wikipedia.org/wiki/Unambiguous_finite_automaton>.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Shape, ambiguity, parse};
+///
+/// let is_ambiguous = |text, shape| {
+///     parse(text).map(|pattern| ambiguity(&pattern, &pattern.language(|_| shape)).is_some())
+/// };
+/// assert!(is_ambiguous("<a>-<b>", Shape::Text)?);
+/// assert!(!is_ambiguous("<a>:<b>", Shape::Text)?);
+/// assert!(!is_ambiguous("<a>-<b>", Shape::Uint)?);
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[must_use]
 pub fn ambiguity(pattern: &Pattern, language: &Language) -> Option<Ambiguity> {
     let narrow = readable(language);

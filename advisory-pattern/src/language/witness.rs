@@ -15,6 +15,19 @@ use crate::pattern::char_set::CharSet;
 ///
 /// Values are in the form that the key has, with the placeholder's name, in the pattern's order;
 /// [`unescape`](crate::escape::unescape) gives the original text.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Shape, parse, witness};
+///
+/// let language = |text| parse(text).map(|pattern| pattern.language(|_| Shape::Text));
+/// let (here, there) = (language("<tenant>:<slot>")?, language("<account>:<month>")?);
+/// let found = witness(&here, &there).expect("a key of both");
+/// assert_eq!(found.key, "t1:x");
+/// assert_eq!(found.right[0], ("account".into(), "t1".into()));
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// The key that both render.
@@ -52,6 +65,18 @@ impl fmt::Display for Values<'_> {
 }
 
 /// Finds a key that both patterns can render; there is one exactly when they [`overlap`].
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Shape, parse, witness};
+///
+/// let language = |text| parse(text).map(|pattern| pattern.language(|_| Shape::Int));
+/// let (room, any) = (language("room:<id>")?, language("<kind: text>:7")?);
+/// assert_eq!(witness(&room, &any).map(|found| found.key), Some("room:7".into()));
+/// assert_eq!(witness(&room, &language("desk:<id>")?), None);
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[must_use]
 pub fn witness(left: &Language, right: &Language) -> Option<Witness> {
     if !overlap(left, right) {

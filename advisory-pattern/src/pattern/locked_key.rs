@@ -8,6 +8,19 @@ use crate::pattern::shape::Shape;
 use crate::pattern::{Part, Pattern, Placeholder};
 
 /// Holds what is known of a lock's key.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{Derivation, LockedKey, parse};
+///
+/// let pair = LockedKey::IntPattern(7, parse("nightly")?);
+/// assert_eq!(pair.first_half(), Some(7));
+/// let half = Derivation::Hashtext.half("nightly");
+/// assert_eq!(pair.pair(Derivation::Hashtext), Some((7, half)));
+/// assert_eq!(LockedKey::BigInt(42).text().to_string(), "42");
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockedKey {
     /// A pattern whose placeholders have their shapes: see [`Pattern::shaped`].
@@ -119,6 +132,17 @@ pub(crate) const HALF: &str = "half ";
 
 /// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`, `half 7 …` for a pair whose second half is a pattern; `?` for
 /// an expression, whose key is unknown.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::{LockedKey, encode_key, parse};
+///
+/// let pattern = LockedKey::Pattern(parse("room:<id: int>")?);
+/// assert_eq!(encode_key(Some(&pattern)), "pattern room:<id: int>");
+/// assert_eq!(encode_key(Some(&LockedKey::IntInt(Some(7), None))), "number (7,?)");
+/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
+/// ```
 #[must_use]
 pub fn encode_key(key: Option<&LockedKey>) -> String {
     let half =

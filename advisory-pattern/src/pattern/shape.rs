@@ -22,6 +22,17 @@ const fn c(c: char) -> Atom {
 /// Names the set of texts that a placeholder can render.
 ///
 /// Two patterns are compared by their shapes: the narrower the shape, the fewer patterns collide with it.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::Shape;
+///
+/// assert_eq!(Shape::from_name("uint"), Some(Shape::Uint));
+/// assert_eq!(Shape::of_type("NaiveDate"), Some(Shape::Date));
+/// // Both `chrono` and `jiff` have one, and they mean different things.
+/// assert_eq!(Shape::of_type("DateTime"), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Shape {

@@ -7,6 +7,8 @@
 ///
 /// The first of several that are equally near. The distance:
 /// <https://en.wikipedia.org/wiki/Damerau%E2%80%93Levenshtein_distance#Optimal_string_alignment_distance>.
+// For the messages of the macros and the command: it has nothing to do with patterns.
+#[doc(hidden)]
 pub fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = letters(given);
     let near = known.into_iter().filter_map(|word| {

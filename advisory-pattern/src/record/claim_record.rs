@@ -12,6 +12,23 @@ use super::format::{CLAIM_MAGIC, END, FIELD, PART, START, clean, join_parts, rec
 const VERSION: u32 = 1;
 
 /// Holds one claim as a program contains it.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_pattern::ClaimRecord;
+///
+/// let record = ClaimRecord {
+///     table: "schema::mail".into(),
+///     columns: vec![("locked_by".into(), "worker".into())],
+///     ..ClaimRecord::default()
+/// };
+/// assert_eq!((record.table_name(), record.column("locked_by")), ("mail", Some("worker")));
+/// // As a program contains it, among other bytes.
+/// let program = format!("…{}…", record.encode());
+/// assert_eq!(ClaimRecord::find_all(program.as_bytes())?, [record]);
+/// # Ok::<(), advisory_pattern::RecordError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimRecord {
     /// The table's path in Rust: `schema::mail`.
@@ -44,9 +61,11 @@ pub struct ClaimRecord {
 
 /// The start of a record, in two texts, which must not be together in a program except in a record. It is only for the compiler: what
 /// refers to it when it runs can have the two side by side.
+#[doc(hidden)]
 pub const CLAIM_START: [&str; 2] = ["\u{1e}", "advisory claim\u{1f}"];
 
 /// The start of each column's field, whose name only the compiler knows: it inserts the name behind this text.
+#[doc(hidden)]
 pub const CLAIM_COLUMNS: [&str; 8] = [
     "\u{1f}column=locked_until\u{1c}",
     "\u{1f}column=locked_by\u{1c}",
