@@ -1,4 +1,4 @@
-//! Everything public of the runtime but constants and aliases has an example: `scripts/docs-as-published` says so of the pages.
+//! Everything public of the libraries but constants and aliases has an example: `scripts/docs-as-published` says so of the pages.
 
 use crate::layers::paths_of;
 use crate::packages::root;
@@ -134,31 +134,27 @@ fn has_example(doc: &str) -> bool {
     })
 }
 
-#[test]
-fn whatever_is_public_has_an_example() {
-    let source = root().join("advisory-runtime/src");
+/// The public items of a crate that lack an example, and how many items it has.
+fn lacking(krate: &str) -> (Vec<String>, usize) {
+    let source = root().join(krate).join("src");
     let mut left = vec![Module::read(source.join("lib.rs"))];
     let (mut lacking, mut looked_at) = (Vec::new(), 0);
     while let Some(module) = left.pop() {
-        let name = module
-            .file
-            .strip_prefix(&source)
-            .unwrap_or(&module.file)
-            .display()
-            .to_string();
+        let name = module.file.strip_prefix(&source);
+        let name = name.unwrap_or(&module.file).display().to_string();
         let own = module
             .text
             .lines()
             .take_while(|line| line.starts_with("//!"));
         if !has_example(&own.collect::<Vec<_>>().join("\n")) && name != "guide.rs" {
-            lacking.push(name.clone());
+            lacking.push(format!("{krate}/{name}"));
         }
         let mut check = |place: &str, text: &str, wanted: Option<&str>| {
             for (item, doc) in items(text) {
                 if wanted.is_none_or(|wanted| wanted == item) && !doc.contains("#[doc(hidden)]") {
                     looked_at += 1;
                     if !has_example(doc) {
-                        lacking.push(format!("{place}: {item}"));
+                        lacking.push(format!("{krate}/{place}: {item}"));
                     }
                 }
             }
@@ -166,7 +162,8 @@ fn whatever_is_public_has_an_example() {
         check(&name, &module.text, None);
         for (file, item) in module.exports(&source) {
             let text = Module::read(file.clone()).text;
-            check(&file.display().to_string(), &text, Some(&item));
+            let place = file.strip_prefix(&source).unwrap_or(&file);
+            check(&place.display().to_string(), &text, Some(&item));
             let exported = file.with_extension("").join(format!("{item}.rs"));
             if text.contains(&format!("\npub mod {item};\n")) {
                 left.push(Module::read(exported));
@@ -174,6 +171,24 @@ fn whatever_is_public_has_an_example() {
         }
         left.extend(module.modules());
     }
-    assert!(looked_at > 100, "only {looked_at} items were found");
-    assert!(lacking.is_empty(), "no example:\n{}", lacking.join("\n"));
+    (lacking, looked_at)
+}
+
+#[test]
+fn whatever_is_public_has_an_example() {
+    let libraries = [
+        ("advisory-pattern", 40),
+        ("advisory-derive", 5),
+        ("advisory-runtime", 100),
+    ];
+    let mut without = Vec::new();
+    for (krate, least) in libraries {
+        let (lacking, looked_at) = lacking(krate);
+        assert!(
+            looked_at > least,
+            "only {looked_at} items were found in {krate}"
+        );
+        without.extend(lacking);
+    }
+    assert!(without.is_empty(), "no example:\n{}", without.join("\n"));
 }
