@@ -54,9 +54,19 @@ mod sealed {
     pub trait Sealed {}
 }
 
+/// Declares each shape with the wider ones, and the values of its example.
 macro_rules! shapes {
-    ($($(#[$doc:meta])* $name:ident within $($wider:ident),*;)*) => { $(
+    ($($(#[$doc:meta])* $name:ident within $($wider:ident),* = $($value:literal)+;)*) => { $(
         $(#[$doc])*
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use advisory_runtime::{KeyPart, shape};
+        ///
+        #[doc = concat!("fn takes(_: impl KeyPart<Shape: shape::Within<shape::", stringify!($name), ">>) {}")]
+        $(#[doc = concat!("takes(", $value, ");")])+
+        /// ```
         #[derive(Debug)]
         pub enum $name {}
         impl sealed::Sealed for $name {}
@@ -74,25 +84,25 @@ macro_rules! shapes {
 
 shapes! {
     /// An integer that can be negative: `-42`.
-    Int within Text, Raw;
+    Int within Text, Raw = "-42_i64" "42_u8";
     /// An integer that cannot: `42`.
-    Uint within Int, Text, Raw;
+    Uint within Int, Text, Raw = "42_u8";
     /// A UUID, lower case with hyphens.
-    Uuid within Text, Raw;
+    Uuid within Text, Raw = "uuid::Uuid::nil()";
     /// A date of the proleptic Gregorian calendar: `2025-01-15`.
-    Date within Text, Raw;
+    Date within Text, Raw = "jiff::civil::date(2025, 1, 15)";
     /// A time of day, without colons: `093000.5`.
-    Time within Text, Raw;
+    Time within Text, Raw = "jiff::civil::time(9, 30, 0, 500_000_000)";
     /// A date and a time of day: `2025-01-15T093000`.
-    DateTime within Text, Raw;
+    DateTime within Text, Raw = "jiff::civil::date(2025, 1, 15).at(9, 30, 0, 0)";
     /// A moment, in UTC: `2025-01-15T093000Z`.
-    Timestamp within Text, Raw;
+    Timestamp within Text, Raw = "jiff::Timestamp::UNIX_EPOCH";
     /// `true` or `false`.
-    Bool within Text, Raw;
+    Bool within Text, Raw = "true";
     /// One character, `%` and `:` escaped.
-    Char within Text, Raw;
+    Char within Text, Raw = "'é'";
     /// Any text, `%` and `:` escaped.
-    Text within Raw;
+    Text within Raw = r#""room 7""# "42_u8";
     /// Any text as it is.
-    Raw within;
+    Raw within = r#""room 7""# "42_u8";
 }
