@@ -5,7 +5,7 @@ use crate::rewrite::{Refused, Rewriter};
 use crate::site::{Site, sites};
 use crate::{Failure, print, stdout_of};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,6 +28,8 @@ pub(crate) struct Tree<'a> {
     /// The files in which `crate` begins.
     crate_roots: BTreeSet<PathBuf>,
     refused: Refused,
+    /// Where the refused are noted, so that they need not be found out again.
+    notes: PathBuf,
 }
 
 impl<'a> Tree<'a> {
@@ -52,7 +54,8 @@ impl<'a> Tree<'a> {
             code.insert(file.clone(), (text, sites));
         }
         let crate_roots = crate_roots(root, package)?;
-        let refused = Refused::default();
+        let notes = folder.with_extension("refused");
+        let refused = read(&notes, mutants);
         Ok(Self {
             folder,
             target,
@@ -61,6 +64,7 @@ impl<'a> Tree<'a> {
             code,
             crate_roots,
             refused,
+            notes,
         })
     }
 
@@ -74,7 +78,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Those that the compiler refused.
-    pub(crate) fn refused(&self) -> &std::collections::HashSet<usize> {
+    pub(crate) fn refused(&self) -> &HashSet<usize> {
         &self.refused.mutants
     }
 
@@ -116,6 +120,23 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
+    fn note(&self) -> Result<(), Failure> {
+        let const_fns = self
+            .refused
+            .const_fns
+            .iter()
+            .map(|name| format!("const {name}\n"));
+        let names = self
+            .refused
+            .mutants
+            .iter()
+            .map(|number| self.mutants[number - 1].name.clone() + "\n");
+        Ok(fs::write(
+            &self.notes,
+            const_fns.chain(names).collect::<String>(),
+        )?)
+    }
+
     /// Compiles the tests, without what the compiler refuses.
     pub(crate) fn build(&mut self, tests: &[String]) -> Result<Vec<Program>, Failure> {
         loop {
@@ -125,6 +146,7 @@ impl<'a> Tree<'a> {
             if is_checked && self.all(tests, &["test", "--no-run"], &mut programs)? {
                 return Ok(programs);
             }
+            self.note()?;
             let (left, const_fns) = (self.switchable().len(), self.refused.const_fns.len());
             print(&format!(
                 "{left} mutants can be switched, {const_fns} functions stay `const`"
@@ -226,6 +248,22 @@ impl<'a> Tree<'a> {
         Ok(numbers.iter().fold(false, |is_news, &number| {
             self.refused.mutants.insert(number) || is_news
         }))
+    }
+}
+
+/// What was noted; names of mutants that there are no longer are nobody's.
+fn read(notes: &Path, mutants: &[Mutant]) -> Refused {
+    let notes = fs::read_to_string(notes).unwrap_or_default();
+    let names: HashSet<&str> = notes.lines().collect();
+    let is_noted = |(_, mutant): &(usize, &Mutant)| names.contains(mutant.name.as_str());
+    let numbers = (1..).zip(mutants).filter(is_noted);
+    Refused {
+        mutants: numbers.map(|(number, _)| number).collect(),
+        const_fns: names
+            .iter()
+            .filter_map(|name| name.strip_prefix("const "))
+            .map(str::to_owned)
+            .collect(),
     }
 }
 

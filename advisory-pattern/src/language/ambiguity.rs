@@ -8,8 +8,7 @@ use std::fmt;
 use crate::language::Language;
 use crate::language::shortest_key::{Goal, shortest_key};
 use crate::language::witness::{Values, readable};
-use crate::pattern::shape::Shape;
-use crate::pattern::{Part, Pattern, Placeholder};
+use crate::pattern::{Part, Pattern};
 
 /// Shows that a pattern is ambiguous: one key, two lists of values that render it, and what to write instead.
 ///
@@ -111,11 +110,8 @@ fn help(pattern: &Pattern, nth: usize) -> String {
     if !between.contains(':') {
         return format!("`{between}` cannot separate `<{left}>` from `<{right}>`: use `:`");
     }
-    // Only raw text can contain `:`.
-    let raw = if is_raw(left) { left } else { right };
-    format!("`<{raw}>` can hold `:` itself: leave out `raw`, or give the other placeholder a shape")
-}
-
-fn is_raw(placeholder: &Placeholder) -> bool {
-    placeholder.rendered_shape(|_| Shape::Text) == Shape::Raw
+    // Only raw text can contain `:`, and without it the left value would end at the first one in both readings.
+    format!(
+        "`<{left}>` can hold `:` itself: leave out `raw`, or give the other placeholder a shape"
+    )
 }

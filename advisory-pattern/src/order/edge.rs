@@ -117,3 +117,29 @@ fn push_field(line: &mut String, field: &str) {
 fn one_of(word: &str, no: &str, yes: &str) -> Option<bool> {
     (word == yes || word == no).then_some(word == yes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Edge, End};
+
+    #[test]
+    fn gates_are_those_that_were_held_every_time() {
+        let end = || End {
+            lock: "a".to_owned(),
+            is_lease: false,
+            is_shared: false,
+            place: String::new(),
+        };
+        let gates =
+            |names: &[&str]| -> Vec<String> { names.iter().map(ToString::to_string).collect() };
+        let mut edge = Edge {
+            held: end(),
+            asked: end(),
+            gates: gates(&["x", "y"]),
+        };
+        assert!(!edge.narrow_gates(&gates(&["y", "z", "x"])));
+        assert_eq!(edge.gates, ["x", "y"]);
+        assert!(edge.narrow_gates(&gates(&["y"])));
+        assert_eq!(edge.gates, ["y"]);
+    }
+}

@@ -258,6 +258,11 @@ fn a_declared_lock_meets_advisory_locks_and_leases() {
     assert_eq!(md5.collision(&lock("account:<id>")), None);
     assert!(md5.collision(&lease(lock("account:<id>"))).is_some());
     // A lock that shares its number with other programs is not used for leases.
+    let default = Derivation::default();
+    for space in [KeySpace::Advisory, KeySpace::Lease, KeySpace::Declared] {
+        assert_eq!(space.under(default), space);
+    }
+    assert_eq!(KeySpace::Lease.under(Derivation::Md5), KeySpace::Lease);
     let space = KeySpace::Declared.under(Derivation::Md5);
     let md5 = Lock::new(key, Derivation::Md5, None, Vec::new()).within(space);
     assert_eq!(md5.collision(&lease(lock("account:<id>"))), None);

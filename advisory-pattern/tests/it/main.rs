@@ -7,6 +7,7 @@ mod claim_record;
 mod collision;
 mod derivation;
 mod escape;
+mod messages;
 mod overlap;
 mod pair_text;
 mod parse;

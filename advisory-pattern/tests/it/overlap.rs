@@ -1,6 +1,6 @@
 //! Two patterns collide exactly when a key is in both, and the key shown is readable.
 
-use advisory_pattern::{overlap, witness};
+use advisory_pattern::{Atom, CharSet, Language, overlap, witness};
 
 use crate::language;
 
@@ -44,6 +44,27 @@ fn overlap_is_that_of_the_languages() {
         assert_eq!(overlap(&right, &left), collide, "{b} and {a}");
         assert_eq!(witness(&left, &right).is_some(), collide, "{a} and {b}");
     }
+}
+
+#[test]
+fn a_jump_ends_at_the_end_of_its_part() {
+    let read = |c| Atom::one(CharSet::only(c));
+    for jump in [Atom::branch(9), Atom::branch(1)] {
+        let part = [read('w'), jump, read('x')];
+        let parts = [(Some("a".to_owned()), &part[..]), (None, &[read('y')])];
+        let jumping = Language::of_parts(parts);
+        for (text, is_in) in [("wy", true), ("wxy", true), ("w", false), ("wx", false)] {
+            assert_eq!(overlap(&jumping, &language(text)), is_in, "{text}");
+        }
+    }
+}
+
+#[test]
+fn two_sets_share_the_character_that_both_name() {
+    let only = |c| CharSet::only(c);
+    assert!(only('é').intersection(only('é')).contains('é'));
+    assert!(!only('é').intersection(only('è')).contains('é'));
+    assert!(!only('é').intersects(only('è')));
 }
 
 /// The table has a word for each 64 positions of a pattern.

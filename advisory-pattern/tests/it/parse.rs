@@ -233,10 +233,10 @@ fn range_of_a_mistake_is_the_wrong_part_of_the_text() {
 
 #[test]
 fn long_pattern_is_refused_by_its_text_and_paths_alone() {
-    let most = "a".repeat(MAX_BYTES - 3);
-    assert!(parse(&format!("{most}<    b    : timestamp>")).is_ok());
+    let most = "a".repeat(MAX_BYTES - 5);
+    assert!(parse(&format!("{most}<    bcd    : timestamp>")).is_ok());
     let message = "the key pattern has 513 bytes: write at most 512";
-    assert_eq!(refusals(&format!("{most}<bc>")), [message]);
+    assert_eq!(refusals(&format!("{most}<bcde>")), [message]);
 }
 
 /// Texts that come close to patterns.
@@ -346,6 +346,8 @@ fn placeholders_of_other_languages_are_refused() {
         "100%",
         "100%25",
         "50%sale",
+        "%(a plan)s",
+        "%(plan)q",
         "user:id",
         "worker::cleanup",
         "a:<b>:c",

@@ -45,6 +45,25 @@ fn same_form_ignores_names_and_slices_only() {
 }
 
 #[test]
+fn placeholders_are_equal_by_name_shape_filters_and_slice() {
+    let placeholder = |text: &str| pattern(text).placeholders().next().cloned();
+    assert_eq!(
+        placeholder("<a|lower|trim>"),
+        placeholder("<a| lower | trim>")
+    );
+    for other in ["<b>", "<a*>", "<a: int>", "<a|trim>"] {
+        assert_ne!(placeholder("<a>"), placeholder(other), "{other}");
+    }
+}
+
+#[test]
+fn the_expansion_names_a_filter_as_the_variant() {
+    for filter in Filter::ALL {
+        assert_eq!(filter.variant(), format!("{filter:?}"));
+    }
+}
+
+#[test]
 fn misfits_are_filters_that_the_type_does_not_take() {
     let misfits = |text: &str, shape| {
         let pattern = pattern(text);

@@ -212,6 +212,16 @@ fn the_module_is_the_compilers_to_fill_in() {
 
 /// More than the longest record: a program of a few hundred lock sites.
 #[test]
+fn a_record_without_keys_is_read_without_keys() {
+    let record = Record {
+        module: MODULE_PATH.to_owned(),
+        ..Record::default()
+    };
+    let read = Record::find_all(record.encode().as_bytes());
+    assert_eq!(read, Ok(vec![record]));
+}
+
+#[test]
 fn every_record_is_found_however_many_there_are() {
     let records: Vec<Record> = (0..2_000)
         .map(|line| Record {

@@ -108,7 +108,15 @@ fn type_names_that_could_mean_two_shapes_are_not_known() {
     assert_eq!(Shape::of_type("NaiveDate"), Some(Shape::Date));
     assert_eq!(Shape::of_type("NaiveDateTime"), Some(Shape::DateTime));
     assert_eq!(Shape::of_type("OffsetDateTime"), Some(Shape::Timestamp));
-    assert_eq!(Shape::of_type("Cow"), Some(Shape::Text));
+    for name in ["str", "String", "Cow"] {
+        assert_eq!(Shape::of_type(name), Some(Shape::Text), "{name}");
+    }
+    for name in ["NaiveTime", "Time"] {
+        assert_eq!(Shape::of_type(name), Some(Shape::Time), "{name}");
+    }
+    assert_eq!(Shape::of_type("Uuid"), Some(Shape::Uuid));
+    assert_eq!(Shape::of_type("bool"), Some(Shape::Bool));
+    assert_eq!(Shape::of_type("char"), Some(Shape::Char));
 }
 
 proptest! {

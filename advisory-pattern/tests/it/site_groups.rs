@@ -126,3 +126,27 @@ fn two_keys_of_one_site_do_not_collide() {
     let expected = [("book", "move", 0), ("move", "book", 0)];
     assert_eq!(all.iter().map(found).collect::<Vec<_>>(), expected);
 }
+
+#[test]
+fn two_methods_of_one_path_are_two_sites_with_all_their_keys() {
+    let keys = ["a:<x: text>", "<y: text>:b"];
+    let method = |line| Record {
+        written: keys.map(str::to_owned).into(),
+        keys: keys.map(|key| format!("pattern {key}")).into(),
+        line,
+        ..site("move", "")
+    };
+    let sites = [method(1), method(9)];
+    assert_eq!(site_collisions(&sites).unwrap().len(), 3);
+}
+
+#[test]
+fn functions_of_two_crates_collide_whatever_their_versions() {
+    let other = Record {
+        krate: "bank".into(),
+        version: "2.0.0".into(),
+        ..site("pay", "<x: text>:b")
+    };
+    let sites = [site("book", "a:<x: text>"), other];
+    assert_eq!(site_collisions(&sites).unwrap().len(), 1);
+}

@@ -23,6 +23,8 @@ fn slips_are_recognised() {
         ("Mode", "mode"),
         ("ky", "key"),
         ("wiat", "wait"),
+        ("scoep", "scope"),
+        ("drivtion", "derivation"),
     ];
     for (given, meant) in cases {
         assert_eq!(closest(given, ARGUMENTS), Some(meant), "{given}");
@@ -31,10 +33,18 @@ fn slips_are_recognised() {
 
 #[test]
 fn other_words_suggest_nothing() {
-    for given in ["", "x", "timeout", "banana"] {
+    for given in ["", "x", "timeout", "banana", "scale"] {
         assert_eq!(closest(given, ARGUMENTS), None, "{given}");
     }
     assert_eq!(closest("a", ["b", ""]), None);
+}
+
+#[test]
+fn every_slip_counts() {
+    // Two letters too many or too few and a wrong one; two swaps.
+    for given in ["maxxde", "mx_hxd", "csoep"] {
+        assert_eq!(closest(given, ARGUMENTS), None, "{given}");
+    }
 }
 
 proptest! {
