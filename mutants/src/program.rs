@@ -142,8 +142,7 @@ impl<'a> Tree<'a> {
         loop {
             self.write()?;
             let mut programs = Vec::new();
-            let is_checked = self.all(tests, &["check"], &mut programs)?;
-            if is_checked && self.all(tests, &["test", "--no-run"], &mut programs)? {
+            if self.compile(tests, &mut programs)? {
                 return Ok(programs);
             }
             self.note()?;
@@ -154,19 +153,17 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Runs cargo for each choice of tests, and says whether all of it compiled. What did not is refused from then on.
-    fn all(
-        &mut self,
-        tests: &[String],
-        words: &[&str],
-        programs: &mut Vec<Program>,
-    ) -> Result<bool, Failure> {
+    /// Compiles each choice of tests, and says whether all of it did. What did not is refused from then on.
+    fn compile(&mut self, tests: &[String], programs: &mut Vec<Program>) -> Result<bool, Failure> {
         for choice in tests {
             let (package, target) = choice.split_once(':').unwrap_or((choice, ""));
             let mut cargo = self.cargo();
-            cargo
-                .args(words)
-                .args(["--locked", "--message-format=json", "-p", package]);
+            cargo.args(["test", "--no-run"]).args([
+                "--locked",
+                "--message-format=json",
+                "-p",
+                package,
+            ]);
             match target {
                 "" => cargo.arg("--tests"),
                 "lib" => cargo.arg("--lib"),
@@ -199,8 +196,7 @@ impl<'a> Tree<'a> {
             }
             if !output.status.success() {
                 return Err(format!(
-                    "cargo {} -p {choice} fails, and not because of a mutant: {}",
-                    words[0],
+                    "the tests {choice} do not compile, and not because of a mutant: {}",
                     errors.join("\n")
                 )
                 .into());
@@ -290,9 +286,8 @@ fn without_generics(path: &str) -> String {
 
 fn crate_roots(root: &Path, package: &str) -> Result<BTreeSet<PathBuf>, Failure> {
     let words = ["metadata", "--no-deps", "--format-version=1", "--locked"];
-    let metadata: Value = serde_json::from_str(&stdout_of(
-        Command::new("cargo").args(words).current_dir(root),
-    )?)?;
+    let metadata = stdout_of(Command::new("cargo").args(words).current_dir(root))?;
+    let metadata: Value = serde_json::from_str(&metadata)?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let targets = packages
         .filter(|found| found["name"] == package)
