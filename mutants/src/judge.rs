@@ -182,11 +182,12 @@ impl Judge<'_> {
     }
 
     /// A table by file, and the names of those that no test found.
-    pub(crate) fn report(&self, switchable: &BTreeSet<usize>) -> String {
+    pub(crate) fn report(&self, switchable: &BTreeSet<usize>, chosen: &BTreeSet<&str>) -> String {
         let outcomes = self.outcomes();
         let mut rows = BTreeMap::<&str, [usize; 5]>::new();
         let mut survivors = String::new();
-        for (index, mutant) in self.mutants.iter().enumerate() {
+        let mutants = self.mutants.iter().enumerate();
+        for (index, mutant) in mutants.filter(|(_, mutant)| chosen.contains(mutant.name.as_str())) {
             let row = rows.entry(&mutant.file).or_default();
             row[0] += 1;
             if !switchable.contains(&(index + 1)) {

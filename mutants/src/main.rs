@@ -26,7 +26,7 @@ Judges the tests of a package by mutants.
 
 Usage: scripts/mutants PACKAGE [flags]
 
-  --file GLOB        only mutants of these files; can be repeated
+  --file GLOB        judge only mutants of these files; can be repeated
   --test PACKAGE[:TEST]
                      these tests, instead of the package's own; TEST is `lib` or the name of a test
                      program; can be repeated
@@ -109,7 +109,7 @@ fn main() -> Result<(), Failure> {
     fs::create_dir_all(&home)?;
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root.join("target/mutants/build"), PathBuf::from);
-    let mutants = list::list(&root, &flags.package, &flags.files)?;
+    let mutants = list::list(&root, &flags.package, &[])?;
     print(&format!("{} mutants", mutants.len()));
     let mut tree = program::Tree::new(&root, home.join("tree"), target, &flags.package, &mutants)?;
     let programs = tree.build(&flags.tests)?;
@@ -124,6 +124,8 @@ fn main() -> Result<(), Failure> {
         switchable.len(),
         tree.refused().len()
     ));
+    let chosen = list::list(&root, &flags.package, &flags.files)?;
+    let chosen: BTreeSet<&str> = chosen.iter().map(|mutant| mutant.name.as_str()).collect();
     let rest = (1..=mutants.len()).filter(|number| !switchable.contains(number));
     let rest: Vec<&str> = rest
         .map(|number| mutants[number - 1].name.as_str())
@@ -138,7 +140,7 @@ fn main() -> Result<(), Failure> {
         jobs: flags.jobs,
     };
     if flags.list {
-        print(&judge.report(&switchable));
+        print(&judge.report(&switchable, &chosen));
         return Ok(());
     }
     let (baselines, commands) = (home.join("baselines"), home.join("commands"));
@@ -160,8 +162,10 @@ fn main() -> Result<(), Failure> {
     judge.tests = &tests;
     let outcomes = judge.outcomes();
     let is_left = |number: &usize| {
-        let outcome = outcomes.get(&mutants[number - 1].name);
-        outcome.is_none_or(|outcome| flags.again && !outcome.starts_with("found"))
+        let name = mutants[number - 1].name.as_str();
+        let outcome = outcomes.get(name);
+        chosen.contains(name)
+            && outcome.is_none_or(|outcome| flags.again && !outcome.starts_with("found"))
     };
     let numbers: Vec<usize> = switchable.iter().copied().filter(is_left).collect();
     let numbers: Vec<usize> = numbers
@@ -169,7 +173,7 @@ fn main() -> Result<(), Failure> {
         .filter(|number| number % flags.shard.1 == flags.shard.0)
         .collect();
     judge.run(&numbers, &scratch)?;
-    print(&judge.report(&switchable));
+    print(&judge.report(&switchable, &chosen));
     Ok(())
 }
 
