@@ -18,7 +18,9 @@ pub(crate) const COMMANDS: &str = "MUTANTS_COMMANDS";
 /// Notes the command of rustc, and runs it.
 pub(crate) fn wrap(commands: &Path) -> Result<(), Failure> {
     let words: Vec<String> = env::args().skip(1).collect();
-    let is_noted = env::var_os("CARGO_PRIMARY_PACKAGE").is_some()
+    let is_rustc = words[0].ends_with("rustc");
+    let is_noted = is_rustc
+        && env::var_os("CARGO_PRIMARY_PACKAGE").is_some()
         && words.iter().any(|word| word == "--out-dir");
     if is_noted {
         let variables: Vec<_> = env::vars()
@@ -34,12 +36,13 @@ pub(crate) fn wrap(commands: &Path) -> Result<(), Failure> {
     Err(Command::new(&words[0]).args(&words[1..]).exec().into())
 }
 
-/// The commands of a test program.
-pub(crate) fn tests(program: &Program, commands: &Path) -> Result<Vec<Test>, Failure> {
+/// The commands of a test of a program.
+pub(crate) fn tests(program: &Program, name: &str, commands: &Path) -> Result<Vec<Test>, Failure> {
     if !commands.exists() {
         fs::create_dir_all(commands)?;
         print(&format!("notes what {} compiles", program.path.display()));
         let mut command = Command::new(&program.path);
+        command.arg(name).env("LD_LIBRARY_PATH", libraries()?);
         command
             .current_dir(&program.folder)
             .env("CARGO_MANIFEST_DIR", &program.folder);

@@ -30,8 +30,8 @@ Usage: scripts/mutants PACKAGE [flags]
   --test PACKAGE[:TEST]
                      these tests, instead of the package's own; TEST is `lib` or the name of a test
                      program; can be repeated
-  --compile PACKAGE:TEST
-                     what this test program compiles, each of which has to print the same: for macros
+  --compile PACKAGE:TEST:NAME
+                     what this test compiles, each of which has to print the same: for macros
   --most N           run at most N of the tests that reach a mutant (default 40)
   --jobs N           N tests at once (default: the number of processors)
   --shard K/N        only each N-th mutant, from the K-th on, which counts from 0
@@ -44,7 +44,8 @@ struct Flags {
     package: String,
     files: Vec<String>,
     tests: Vec<String>,
-    compiled: Vec<String>,
+    /// Test programs, and which of their tests.
+    compiled: Vec<(String, String)>,
     most: usize,
     jobs: usize,
     shard: (usize, usize),
@@ -70,7 +71,11 @@ fn flags() -> Result<Option<Flags>, Failure> {
             Arg::Value(package) => flags.package = package.string()?,
             Arg::Long("file") => flags.files.push(parser.value()?.string()?),
             Arg::Long("test") => flags.tests.push(parser.value()?.string()?),
-            Arg::Long("compile") => flags.compiled.push(parser.value()?.string()?),
+            Arg::Long("compile") => {
+                let test = parser.value()?.string()?;
+                let (program, name) = test.rsplit_once(':').ok_or("--compile PACKAGE:TEST:NAME")?;
+                flags.compiled.push((program.to_owned(), name.to_owned()));
+            }
             Arg::Long("most") => flags.most = parser.value()?.parse()?,
             Arg::Long("jobs") => flags.jobs = parser.value()?.parse()?,
             Arg::Long("shard") => {
@@ -113,11 +118,8 @@ fn main() -> Result<(), Failure> {
     print(&format!("{} mutants", mutants.len()));
     let mut tree = program::Tree::new(&root, home.join("tree"), target, &flags.package, &mutants)?;
     let programs = tree.build(&flags.tests)?;
-    let compiling = if flags.compiled.is_empty() {
-        Vec::new()
-    } else {
-        tree.build(&flags.compiled)?
-    };
+    let (compiling, names): (Vec<String>, Vec<String>) = flags.compiled.iter().cloned().unzip();
+    let compiling = tree.build(&compiling)?;
     let switchable = tree.switchable();
     print(&format!(
         "{} in the program, {} refused",
@@ -154,8 +156,8 @@ fn main() -> Result<(), Failure> {
     for program in &programs {
         tests.extend(test::tests(program)?);
     }
-    for program in &compiling {
-        tests.extend(compile::tests(program, &commands)?);
+    for (program, name) in compiling.iter().zip(&names) {
+        tests.extend(compile::tests(program, name, &commands.join(name))?);
     }
     let scratch = home.join("scratch");
     let tests = judge::baselines(tests, &baselines, flags.jobs, &scratch)?;
