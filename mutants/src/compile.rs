@@ -5,10 +5,10 @@
 
 use crate::program::Program;
 use crate::test::{SCRATCH, Test, libraries};
-use crate::{Failure, print};
+use crate::{Failure, print, stdout_of};
 use serde_json::{Value, json};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs, process};
 
@@ -55,11 +55,8 @@ pub(crate) fn tests(program: &Program, name: &str, commands: &Path) -> Result<Ve
             .stderr(Stdio::null())
             .status()?;
     }
-    let compiler = PathBuf::from(libraries()?)
-        .with_file_name("bin")
-        .join("rustc")
-        .display()
-        .to_string();
+    let root = stdout_of(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let compiler = format!("{}/bin/rustc", root.trim());
     let mut tests = Vec::new();
     for entry in fs::read_dir(commands)? {
         let noted: Value = serde_json::from_slice(&fs::read(entry?.path())?)?;

@@ -28,8 +28,8 @@ Usage: scripts/mutants PACKAGE [flags]
 
   --file GLOB        judge only mutants of these files; can be repeated
   --test PACKAGE[:TEST]
-                     these tests, instead of the package's own; TEST is `lib` or the name of a test
-                     program; can be repeated
+                     these tests, instead of the package's own; TEST is `lib`, `bins` or the name of a
+                     test program; can be repeated
   --compile PACKAGE:TEST:NAME
                      what this test compiles, each of which has to print the same: for macros
   --most N           run at most N of the tests that reach a mutant (default 40)

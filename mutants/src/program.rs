@@ -167,6 +167,7 @@ impl<'a> Tree<'a> {
             match target {
                 "" => cargo.arg("--tests"),
                 "lib" => cargo.arg("--lib"),
+                "bins" => cargo.arg("--bins"),
                 target => cargo.args(["--test", target]),
             };
             let output = cargo.stderr(Stdio::inherit()).output()?;

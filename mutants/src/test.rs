@@ -74,10 +74,11 @@ pub(crate) fn tests(program: &Program) -> Result<Vec<Test>, Failure> {
     Ok(names.map(test).collect())
 }
 
-/// Where the compiler's libraries are: the tests of a procedural macro need them.
+/// Where the libraries of the compiler are: the tests of a procedural macro need them.
 pub(crate) fn libraries() -> Result<String, Failure> {
-    let root = stdout_of(Command::new("rustc").args(["--print", "sysroot"]))?;
-    Ok(format!("{}/lib", root.trim()))
+    let folder = |what| stdout_of(Command::new("rustc").args(["--print", what]));
+    let (target, root) = (folder("target-libdir")?, folder("sysroot")?);
+    Ok(format!("{}:{}/lib", target.trim(), root.trim()))
 }
 
 impl Test {
