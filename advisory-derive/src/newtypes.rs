@@ -23,3 +23,22 @@ pub(crate) fn shape(name: &str) -> Option<Shape> {
     let known = shapes.iter().find(|(known, _)| known == name);
     known.and_then(|(_, shape)| *shape)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Shape, remember, shape};
+
+    #[test]
+    fn two_types_of_one_name_have_no_shape() {
+        let remember = |name: &str, shape| remember(name.to_owned(), Some(shape));
+        remember("Room", Shape::Int);
+        remember("Day", Shape::Date);
+        remember("Room", Shape::Int);
+        assert_eq!(shape("Room"), Some(Shape::Int));
+        assert_eq!(shape("Day"), Some(Shape::Date));
+        remember("Room", Shape::Uuid);
+        assert_eq!(shape("Room"), None);
+        assert_eq!(shape("Day"), Some(Shape::Date));
+        assert_eq!(shape("Night"), None);
+    }
+}

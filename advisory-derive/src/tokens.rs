@@ -102,3 +102,30 @@ pub(crate) fn spelled(tokens: &TokenStream) -> String {
         .fold(text, |text, (spaced, bare)| text.replace(spaced, bare));
     text.trim_start_matches(":: ").to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{TokenStream, split_at_commas};
+
+    fn parts(text: &str) -> Vec<String> {
+        let tokens: TokenStream = text.parse().expect("tokens");
+        let parts = split_at_commas(tokens).into_iter();
+        let text = parts.map(|part| part.to_string().replace(' ', ""));
+        text.collect()
+    }
+
+    #[test]
+    fn commas_inside_a_turbofish_split_nothing() {
+        assert_eq!(parts("a = 1, , b = (2, 3),"), ["a=1", "b=(2,3)"]);
+        assert_eq!(parts("get::<A, B>(), b"), ["get::<A,B>()", "b"]);
+        assert_eq!(parts("get::<A<B, C>, D>(), e"), ["get::<A<B,C>,D>()", "e"]);
+        assert_eq!(
+            parts("get::<fn() -> A, B>(), c"),
+            ["get::<fn()->A,B>()", "c"]
+        );
+        // "Less than".
+        assert_eq!(parts("a < b, c > d"), ["a<b", "c>d"]);
+        assert_eq!(parts("a: < b, c"), ["a:<b", "c"]);
+        assert_eq!(parts("a, < b, c"), ["a", "<b", "c"]);
+    }
+}

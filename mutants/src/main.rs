@@ -112,8 +112,8 @@ fn main() -> Result<(), Failure> {
     let root = env::current_dir()?;
     let home = root.join("target/mutants").join(&flags.package);
     fs::create_dir_all(&home)?;
-    let target = env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root.join("target/mutants/build"), PathBuf::from);
+    // Not shared with other trees: cargo takes a crate of the same name and version for the same, wherever it is.
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| home.join("build"), PathBuf::from);
     let mutants = list::list(&root, &flags.package, &[])?;
     print(&format!("{} mutants", mutants.len()));
     let mut tree = program::Tree::new(&root, home.join("tree"), target, &flags.package, &mutants)?;

@@ -230,3 +230,41 @@ pub(crate) fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, error
 pub(crate) fn not_implemented(name: &Ident, errors: &mut Errors) {
     errors.at(name.span(), format_args!("`{name}` is not implemented"));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::suggestion;
+
+    #[test]
+    fn the_words_of_others_lead_to_our_arguments() {
+        for (word, ours) in [
+            ("timeout", "wait"),
+            ("nowait", "wait = \"never\""),
+            ("blocking", "wait = \"forever\""),
+            ("reader", "mode = \"shared\""),
+            ("writer", "mode = \"exclusive\""),
+            ("tx", "scope = \"xact\""),
+            ("session", "scope = \"session\""),
+            ("level", "scope"),
+            ("db", "conn"),
+            ("lock_id", "key"),
+            ("map_err", "err"),
+            ("fallback", "on_held"),
+            ("if_done", "on_done"),
+            ("deadline", "max_hold"),
+            ("expires", "ttl"),
+            ("heartbeat", "renew"),
+            ("once", "keep"),
+            ("hash", "derivation"),
+            ("label", "name"),
+            ("table", "guards"),
+            ("savepoint", "nested"),
+            ("isolation_level", "isolation"),
+            ("witness", "handle"),
+            ("let", "with"),
+        ] {
+            assert_eq!(suggestion(word), Some(ours), "{word}");
+        }
+        assert_eq!(suggestion("xyzzy"), None);
+    }
+}

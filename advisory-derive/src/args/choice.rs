@@ -124,3 +124,23 @@ fn quoted<const N: usize>(words: [&str; N]) -> String {
     let quoted = words.map(|word| format!("\"{word}\""));
     listed(&quoted.each_ref().map(String::as_str))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::suggestion;
+
+    #[test]
+    fn the_words_of_others_lead_to_ours() {
+        for (word, ours) in [
+            ("TX", "xact"),
+            ("connection", "session"),
+            ("share", "shared"),
+            ("unique", "exclusive"),
+            ("deny", "refuse"),
+            ("savepoint", "allow"),
+        ] {
+            assert_eq!(suggestion(word), Some(ours), "{word}");
+        }
+        assert_eq!(suggestion("xyzzy"), None);
+    }
+}
