@@ -229,8 +229,9 @@ mod tests {
 
     /// No name of a user or a database has several lines, or quotes alone.
     fn name(text: &str) -> String {
-        let is_quotes = text.chars().all(|letter| letter == '"');
-        text.replace('\n', " ") + if is_quotes && !text.is_empty() { "-" } else { "" }
+        let name = text.replace('\n', " ");
+        let is_quotes = !name.is_empty() && name.chars().all(|letter| letter == '"');
+        if is_quotes { String::new() } else { name }
     }
 
     fn text(input: &[u8]) -> String {
