@@ -35,7 +35,7 @@ fn value_end(text: &str) -> Option<&str> {
         return text.strip_prefix(',');
     }
     // Quotes at the start of a value are doubled behind the one that opens it. An even number is a quotation of a record.
-    if opening % 2 == 0 {
+    if opening.is_multiple_of(2) {
         return None;
     }
     let value = &text[1..];
