@@ -76,3 +76,16 @@ pub(crate) fn require_no_transaction<D: Driver>(conn: &mut D) -> Result<(), Unus
         _ => Err(Unusable::Broken),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::margin;
+    use std::time::Duration;
+
+    #[test]
+    fn the_margin_is_a_tenth_of_the_ttl_and_at_most_a_second() {
+        let millis = Duration::from_millis;
+        let margins = [100, 2_000, 60_000].map(|ttl| margin(millis(ttl)));
+        assert_eq!(margins, [millis(10), millis(200), millis(1_000)]);
+    }
+}

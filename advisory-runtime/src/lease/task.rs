@@ -256,3 +256,252 @@ async fn last_step<S: Store>(
         _ => send(step).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::backoff::Refusal;
+    use super::super::{Row, Table};
+    use super::{
+        Acquisition, Error, FencingToken, Finish, Lease, LeaseStep, Leases, Request, Store, end,
+        run,
+    };
+    use crate::renewal::{Expiry, Sent, Tenure};
+    use crate::{PoolError, Wait};
+    use std::sync::atomic::Ordering;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+    use tokio::sync::oneshot;
+    use tokio::time::Instant;
+
+    const TTL: Duration = Duration::from_secs(1);
+
+    /// What is sent, in milliseconds of the virtual clock.
+    type Step = (u128, &'static str);
+
+    /// A store whose answers are known.
+    #[derive(Clone)]
+    struct Known {
+        started: Instant,
+        sent: Arc<Mutex<Vec<Step>>>,
+        /// Answers an acquisition; `true` if it has been sent.
+        attempt: fn(usize) -> (bool, Result<Refusal, Error>),
+        /// Answers each other step.
+        step: fn() -> Result<bool, Error>,
+    }
+
+    fn unreachable() -> Error {
+        PoolError::new("nobody there").into()
+    }
+
+    impl Known {
+        fn new(
+            attempt: fn(usize) -> (bool, Result<Refusal, Error>),
+            step: fn() -> Result<bool, Error>,
+        ) -> Leases<Self> {
+            Leases::new(Self {
+                started: Instant::now(),
+                sent: Arc::default(),
+                attempt,
+                step,
+            })
+        }
+
+        fn note(&self, what: &'static str) -> usize {
+            let mut sent = self.sent.lock().unwrap();
+            sent.push((self.started.elapsed().as_millis(), what));
+            assert!(sent.len() < 100, "it never ends: {sent:?}");
+            sent.len()
+        }
+
+        fn sent(&self) -> Vec<Step> {
+            self.sent.lock().unwrap().clone()
+        }
+    }
+
+    impl Store for Known {
+        async fn attempt(
+            &self,
+            _: &Table,
+            acquisition: &Acquisition,
+            _: Option<Duration>,
+        ) -> Result<Result<Lease, Refusal>, Error> {
+            let (is_sent, answer) = (self.attempt)(self.note("grant"));
+            acquisition.is_sent.store(is_sent, Ordering::Relaxed);
+            answer.map(Err)
+        }
+
+        async fn step(
+            &self,
+            _: &Lease,
+            step: LeaseStep,
+            _: Duration,
+            _: Duration,
+        ) -> Result<bool, Error> {
+            self.note(match step {
+                LeaseStep::Renew(_) => "renew",
+                LeaseStep::Release => "release",
+                LeaseStep::Keep(_) => "keep",
+                LeaseStep::IsKept => "is kept?",
+            });
+            (self.step)()
+        }
+
+        async fn holds(&self, _: &Table, _: &Lease) -> Result<bool, Error> {
+            Ok(false)
+        }
+
+        async fn list(&self, _: &Table) -> Result<Vec<Row>, Error> {
+            Ok(Vec::new())
+        }
+
+        async fn sweep(&self, _: &Table) -> Result<usize, Error> {
+            Ok(0)
+        }
+    }
+
+    /// Acquires, and returns the error and what was sent.
+    async fn refused(
+        request: Request,
+        attempt: fn(usize) -> (bool, Result<Refusal, Error>),
+    ) -> (Error, Vec<Step>) {
+        let leases = Known::new(attempt, || Ok(true));
+        let (ready, granted) = oneshot::channel();
+        let (_finish, finished) = oneshot::channel();
+        run(leases.clone(), request, ready, finished).await;
+        (granted.await.unwrap().unwrap_err(), leases.store.sent())
+    }
+
+    fn lease() -> Lease {
+        let request = Request::text("k").ttl(TTL);
+        let until = Expiry::after(Sent::now(), TTL);
+        Lease::new(&Table::new(), &request, 1, FencingToken(1), until)
+    }
+
+    /// The caller is told `Err` and tries again later, so nobody else would release what was granted.
+    #[tokio::test(start_paused = true)]
+    async fn a_grant_whose_answer_was_lost_is_released() {
+        let once = || Request::text("k").wait(Wait::Never);
+        let (error, sent) = refused(once(), |_| (true, Err(unreachable()))).await;
+        assert!(matches!(error, Error::Pool(_)), "{error:?}");
+        assert_eq!(sent, [(0, "grant"), (0, "release")]);
+        // It was not sent.
+        let (_, sent) = refused(once(), |_| (false, Err(unreachable()))).await;
+        assert_eq!(sent, [(0, "grant")]);
+        // A later try was refused, which the grant of an earlier one would not be.
+        let (_, sent) = refused(Request::text("k").wait(TTL * 60), |nth| match nth {
+            2 => (true, Err(unreachable())),
+            1 | 3 => (
+                true,
+                Ok(Refusal::Held {
+                    left: Duration::ZERO,
+                    lock_timeout: None,
+                }),
+            ),
+            _ => (
+                true,
+                Ok(Refusal::Done {
+                    remaining: Duration::ZERO,
+                }),
+            ),
+        })
+        .await;
+        assert!(sent.iter().all(|(_, what)| *what == "grant"), "{sent:?}");
+        // The last one got no answer, and an earlier one did.
+        let (_, sent) = refused(Request::text("k").wait(TTL), |nth| match nth {
+            1 => (
+                true,
+                Ok(Refusal::Held {
+                    left: Duration::ZERO,
+                    lock_timeout: None,
+                }),
+            ),
+            2 => (true, Err(unreachable())),
+            _ => (false, Err(unreachable())),
+        })
+        .await;
+        assert_eq!(sent.last().map(|(_, what)| *what), Some("release"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_an_unreachable_server_is_tried_again() {
+        let waiting = Request::text("k").wait(Wait::Forever);
+        let (error, sent) = refused(waiting, |nth| match nth {
+            1 => (
+                true,
+                Ok(Refusal::Held {
+                    left: Duration::ZERO,
+                    lock_timeout: None,
+                }),
+            ),
+            2 => (true, Err(unreachable())),
+            _ => (true, Err(Error::Database(super::DieselError::NotFound))),
+        })
+        .await;
+        assert!(matches!(error, Error::Database(_)), "{error:?}");
+        let sent: Vec<_> = sent.iter().map(|(_, what)| *what).collect();
+        assert_eq!(sent, ["grant", "grant", "grant", "release"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_is_tried_at_doubled_pauses_until_the_expiry() {
+        let leases = Known::new(|_| (false, Err(unreachable())), || Err(unreachable()));
+        let (reply, answered) = oneshot::channel();
+        end(&leases, &lease(), None, Some(reply)).await;
+        let times = leases.store.sent().into_iter().map(|(at, _)| at);
+        assert_eq!(times.collect::<Vec<_>>(), [0, 50, 150, 350, 750]);
+        // After the first try.
+        assert!(matches!(answered.await, Ok(Err(Error::Pool(_)))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answered_release_is_sent_once() {
+        for is_held in [|| Ok(true), || Ok::<_, Error>(false)] {
+            let leases = Known::new(|_| (false, Err(unreachable())), is_held);
+            end(&leases, &lease(), None, None).await;
+            assert_eq!(leases.store.sent(), [(0, "release")]);
+        }
+    }
+
+    /// Ends a lease that `complete` has ended in a transaction.
+    async fn completed(
+        settle: fn(&Tenure),
+        step: fn() -> Result<bool, Error>,
+    ) -> (Result<bool, Error>, Vec<&'static str>) {
+        let leases = Known::new(|_| (false, Err(unreachable())), step);
+        let mut lease = lease();
+        lease.keep = Some(TTL * 60);
+        lease.tenure.ending().done(true);
+        settle(&lease.tenure);
+        let (reply, answered) = oneshot::channel();
+        let finish = Finish {
+            keep: lease.keep,
+            reply,
+        };
+        end(&leases, &lease, finish.keep, Some(finish.reply)).await;
+        let sent = leases.store.sent().into_iter().map(|(_, what)| what);
+        (answered.await.unwrap(), sent.collect())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_committed_complete_needs_no_further_statement() {
+        let (ended, sent) = completed(|tenure| tenure.settle(true), || Ok(false)).await;
+        assert!(matches!(ended, Ok(true)), "{ended:?}");
+        assert_eq!(sent, [] as [&str; 0]);
+        let (ended, sent) = completed(|_| {}, || Ok(true)).await;
+        assert!(matches!(ended, Ok(true)), "{ended:?}");
+        assert_eq!(sent, ["is kept?"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rolled_back_complete_releases() {
+        for settle in [|_: &Tenure| {}, |tenure: &Tenure| tenure.settle(false)] {
+            let (ended, sent) = completed(settle, || Ok(false)).await;
+            assert!(matches!(ended, Ok(false)), "{ended:?}");
+            assert_eq!(sent.last(), Some(&"release"));
+        }
+        let (ended, _) = completed(|tenure| tenure.settle(false), || Ok(true)).await;
+        assert!(matches!(ended, Err(Error::RolledBack { .. })), "{ended:?}");
+        let (ended, _) = completed(|tenure| tenure.settle(false), || Err(unreachable())).await;
+        assert!(matches!(ended, Err(Error::RolledBack { .. })), "{ended:?}");
+    }
+}

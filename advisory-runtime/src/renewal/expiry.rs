@@ -92,6 +92,21 @@ mod tests {
         let sent = Sent::now();
         let expiry = Expiry::after(sent.after_wait(MINUTE), MINUTE);
         assert!(expiry.is_over_within(MINUTE));
+        assert!(expiry.steady() >= Expiry::after(sent, MINUTE).steady());
+    }
+
+    #[test]
+    fn a_server_side_wait_does_not_count() {
+        let now = Sent::now();
+        let Some(steady) = now.steady.checked_sub(MINUTE) else {
+            return;
+        };
+        let boot = now.boot.saturating_sub(MINUTE);
+        if boot.is_zero() {
+            return;
+        }
+        let waited = Sent { steady, boot }.after_wait(MINUTE);
+        assert_eq!((waited.steady, waited.boot), (now.steady, now.boot));
     }
 
     #[test]

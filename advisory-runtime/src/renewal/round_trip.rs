@@ -112,3 +112,63 @@ impl<C: Connection> Drop for Borrowed<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{DedicatedAnswer, RenewalStep, round_trip};
+    use crate::PoolError;
+    use crate::pool::Pool;
+    use diesel_async::AsyncPgConnection;
+    use std::future::pending;
+    use std::sync::Mutex;
+    use std::time::Duration;
+    use tokio::time::Instant;
+
+    /// An exhausted pool that notes when it is asked for a connection beside it, and opens none.
+    struct Exhausted(Instant, Mutex<Vec<Duration>>);
+
+    impl Pool for Exhausted {
+        type Connection<'p> = AsyncPgConnection;
+
+        async fn connection(&self) -> Result<AsyncPgConnection, PoolError> {
+            pending().await
+        }
+
+        async fn dedicated(&self) -> Result<AsyncPgConnection, PoolError> {
+            self.1.lock().unwrap().push(self.0.elapsed());
+            Err(PoolError::dedicated("none"))
+        }
+    }
+
+    struct Unsent;
+
+    impl RenewalStep for Unsent {
+        type Error = PoolError;
+
+        async fn send(&self, _: &mut AsyncPgConnection) -> Result<bool, PoolError> {
+            Ok(true)
+        }
+    }
+
+    /// When it opens a connection beside the pool, and when it gives up.
+    async fn given_up(dedicated: DedicatedAnswer, every: u64, left: u64) -> (Vec<u128>, u128) {
+        let pool = Exhausted(Instant::now(), Mutex::default());
+        let millis = Duration::from_millis;
+        let answer = round_trip(&pool, &Unsent, dedicated, millis(every), millis(left)).await;
+        answer.unwrap_err();
+        let opened = pool.1.into_inner().unwrap();
+        let opened = opened.iter().map(Duration::as_millis).collect();
+        (opened, pool.0.elapsed().as_millis())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exhausted_pool_is_passed_by_in_an_eighth_of_the_interval() {
+        use DedicatedAnswer::{Doubted, Trusted, Useless};
+        for dedicated in [Trusted, Doubted] {
+            let at = |every, left| given_up(dedicated, every, left);
+            assert_eq!(at(800, 4_000).await, (vec![100], 2_100));
+            assert_eq!(at(60_000, 60_000).await, (vec![500], 10_500));
+        }
+        assert_eq!(given_up(Useless, 800, 4_000).await, (vec![], 2_000));
+    }
+}

@@ -198,3 +198,98 @@ impl Drop for Ending<'_> {
         self.tenure.changed.notify_waiters();
     }
 }
+
+#[cfg(all(test, feature = "diesel-async"))]
+mod tests {
+    use super::{End, Expiry, Sent, Tenure, UNANSWERED};
+    use crate::renewal::Stop;
+    use std::time::Duration;
+    use tokio::time::advance;
+
+    const TTL: Duration = Duration::from_secs(5);
+
+    fn tenure() -> Tenure {
+        Tenure::new(Expiry::after(Sent::now(), TTL), TTL)
+    }
+
+    /// Just before a time, and at it.
+    async fn stops_at<const N: usize>(times: [(Duration, &Tenure); N]) -> [Option<Stop>; N] {
+        let mut stops = [None; N];
+        let tick = Duration::from_millis(1);
+        for ((time, tenure), stop) in times.into_iter().zip(&mut stops) {
+            advance(time - tick).await;
+            assert_eq!(tenure.stop(), None);
+            advance(tick).await;
+            *stop = tenure.stop();
+        }
+        stops
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_stopped_before_the_expiry() {
+        let margin = TTL / 10;
+        let open = tenure();
+        assert_eq!(stops_at([(TTL - margin, &open)]).await, [Some(Stop::Lost)]);
+        assert!(!open.is_over() && !open.is_expired());
+        advance(margin).await;
+        assert!(open.is_over() && open.is_expired());
+        let asked = tenure();
+        let ending = asked.ending();
+        let late = stops_at([(TTL - margin, &asked)]).await;
+        assert_eq!(late, [Some(Stop::Unanswered)]);
+        drop(ending);
+        assert_eq!(asked.stop(), Some(Stop::Lost));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_stopped_if_it_does_not_return_after_the_end() {
+        let inside = tenure();
+        inside.ending().done(true);
+        let late = stops_at([(UNANSWERED, &inside)]).await;
+        assert_eq!(late, [Some(Stop::Unanswered)]);
+        let done = tenure();
+        done.ending().done(false);
+        advance(UNANSWERED).await;
+        assert_eq!(done.stop(), None);
+    }
+
+    /// A renewal that comes between the commit and its answer is refused.
+    #[tokio::test(start_paused = true)]
+    async fn a_commit_shows_that_a_refused_renewal_lost_nothing() {
+        for is_committed in [true, false] {
+            let tenure = tenure();
+            tenure.ending().done(true);
+            tenure.lose();
+            assert_eq!(tenure.stop(), None);
+            tenure.settle(is_committed);
+            assert_eq!(tenure.is_lost(), !is_committed);
+            let (end, stop) = if is_committed {
+                (End::Done, None)
+            } else {
+                (End::RolledBack, Some(Stop::Lost))
+            };
+            assert_eq!((tenure.end(), tenure.stop()), (end, stop));
+        }
+        // Nothing is lost by a rollback itself, nor by an answer for another transaction.
+        let kept = tenure();
+        kept.ending().done(true);
+        kept.settle(false);
+        assert!(!kept.is_lost() && !kept.is_over());
+        kept.settle(true);
+        assert_eq!(kept.end(), End::RolledBack);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenure_that_has_ended_cannot_be_lost() {
+        let done = tenure();
+        done.ending().done(false);
+        done.lose();
+        assert!(!done.is_lost() && done.is_over());
+        let open = tenure();
+        open.lose();
+        assert!(open.is_lost() && open.is_over());
+        assert_eq!(open.stop(), Some(Stop::Lost));
+        open.lose();
+        assert!(open.is_lost());
+    }
+}

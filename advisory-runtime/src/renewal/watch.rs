@@ -62,3 +62,70 @@ pub(crate) async fn watch<F: Future, G>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::watch;
+    use crate::renewal::{Expiry, Sent, Stop, Tenure};
+    use std::future::{pending, ready};
+    use std::time::Duration;
+    use tokio::time::{Instant, timeout};
+
+    const TTL: Duration = Duration::from_secs(5);
+
+    /// How the work ends, and when.
+    async fn watched(
+        tenure: &Tenure,
+        limit: Option<Duration>,
+        work: impl Future<Output = u8>,
+    ) -> (Result<u8, Stop>, Duration) {
+        let started = Instant::now();
+        let limit = limit.map(|limit| started + limit);
+        let watched = timeout(TTL * 60, watch(tenure, limit, || (), work)).await;
+        (watched.expect("it is not stopped"), started.elapsed())
+    }
+
+    fn tenure() -> Tenure {
+        Tenure::new(Expiry::after(Sent::now(), TTL), TTL)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_ends_at_the_first_of_its_limits() {
+        let deadline = TTL - TTL / 10;
+        let stopped = watched(&tenure(), None, pending()).await;
+        assert_eq!(stopped, (Err(Stop::Lost), deadline));
+        let short = Duration::from_secs(1);
+        let stopped = watched(&tenure(), Some(short), pending()).await;
+        assert_eq!(stopped, (Err(Stop::Exceeded), short));
+        let stopped = watched(&tenure(), Some(TTL), pending()).await;
+        assert_eq!(stopped, (Err(Stop::Lost), deadline));
+        let done = watched(&tenure(), Some(short), ready(7)).await;
+        assert_eq!(done, (Ok(7), Duration::ZERO));
+        let done = watched(&tenure(), Some(Duration::ZERO), ready(7)).await;
+        assert_eq!(done.0, Err(Stop::Exceeded));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_postpones_the_stop() {
+        let tenure = tenure();
+        let renewed = async {
+            tokio::time::advance(TTL / 2).await;
+            tenure.renewed(Sent::now(), TTL);
+            pending().await
+        };
+        let (stopped, after) = watched(&tenure, None, renewed).await;
+        assert_eq!(stopped, Err(Stop::Lost));
+        assert_eq!(after, TTL / 2 + TTL - TTL / 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loss_wakes_the_watch() {
+        let tenure = tenure();
+        let lost = async {
+            tokio::task::yield_now().await;
+            tenure.lose();
+        };
+        let (stopped, ()) = tokio::join!(watched(&tenure, None, pending()), lost);
+        assert_eq!(stopped, (Err(Stop::Lost), Duration::ZERO));
+    }
+}

@@ -1,5 +1,6 @@
 //! A lease is taken over before it expires, by a caller that has its token.
 
+use crate::bookings::execute;
 use crate::lease::{database, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
@@ -166,4 +167,29 @@ async fn a_body_whose_lease_is_taken_over_is_dropped() {
     assert!(new.is_held());
     let row = Table::new().find(&mut db.connect().await, key("k")).await;
     assert_eq!(row.unwrap().expect("it is held").token, new.token());
+}
+
+/// The sequence is behind the key's token, and is moved without a setting that would outlast the take-over.
+#[tokio::test]
+async fn a_take_over_leaves_the_settings_of_a_test_transaction() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let table = Table::new();
+    conn.begin_test_transaction().await.unwrap();
+    table.acquire(&mut conn, key("k")).await.unwrap();
+    execute(&mut conn, "UPDATE advisory_lease SET token = token + 5000")
+        .await
+        .unwrap();
+    let seen = table.find(&mut conn, key("k")).await.unwrap().unwrap();
+    let taken = table.take_over(&mut conn, key("k"), seen.token).await;
+    let new = taken.unwrap().expect("its token is current");
+    assert_eq!(new.token().get(), seen.token.get() + 1);
+    execute(
+        &mut conn,
+        "SELECT 1 / (current_setting('lock_timeout') = '0')::int",
+    )
+    .await
+    .unwrap();
+    let other = table.acquire(&mut conn, key("other")).await.unwrap();
+    assert!(other.token() > new.token());
 }
