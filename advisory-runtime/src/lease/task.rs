@@ -262,8 +262,8 @@ mod tests {
     use super::super::backoff::Refusal;
     use super::super::{Row, Table};
     use super::{
-        Acquisition, Error, FencingToken, Finish, Lease, LeaseStep, Leases, Request, Store, end,
-        run,
+        Acquisition, Error, Event, FencingToken, Finish, Lease, LeaseStep, Leases, Request, Store,
+        end, run,
     };
     use crate::renewal::{Expiry, Sent, Tenure};
     use crate::{PoolError, Wait};
@@ -364,11 +364,23 @@ mod tests {
         request: Request,
         attempt: fn(usize) -> (bool, Result<Refusal, Error>),
     ) -> (Error, Vec<Step>) {
-        let leases = Known::new(attempt, || Ok(true));
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let note = Arc::clone(&told);
+        let leases = Known::new(attempt, || Ok(true)).observed(move |event| {
+            note.lock().unwrap().push(match event {
+                Event::Busy { .. } => "busy",
+                Event::Done { .. } => "done",
+                _ => "other",
+            });
+        });
         let (ready, granted) = oneshot::channel();
         let (_finish, finished) = oneshot::channel();
         run(leases.clone(), request, ready, finished).await;
-        (granted.await.unwrap().unwrap_err(), leases.store.sent())
+        let error = granted.await.unwrap().unwrap_err();
+        let told = told.lock().unwrap().clone();
+        assert_eq!(told.contains(&"busy"), matches!(error, Error::Held { .. }));
+        assert_eq!(told.contains(&"done"), matches!(error, Error::Done { .. }));
+        (error, leases.store.sent())
     }
 
     fn lease() -> Lease {
@@ -420,6 +432,23 @@ mod tests {
         })
         .await;
         assert_eq!(sent.last().map(|(_, what)| *what), Some("release"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_held_key_is_told_once() {
+        let once = Request::text("k").wait(Wait::Never);
+        let (error, sent) = refused(once, |_| {
+            (
+                true,
+                Ok(Refusal::Held {
+                    left: Duration::ZERO,
+                    lock_timeout: None,
+                }),
+            )
+        })
+        .await;
+        assert!(error.is_held(), "{error:?}");
+        assert_eq!(sent, [(0, "grant")]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -503,5 +532,18 @@ mod tests {
         assert!(matches!(ended, Err(Error::RolledBack { .. })), "{ended:?}");
         let (ended, _) = completed(|tenure| tenure.settle(false), || Err(unreachable())).await;
         assert!(matches!(ended, Err(Error::RolledBack { .. })), "{ended:?}");
+    }
+
+    /// For tasks that the body has spawned.
+    #[tokio::test(start_paused = true)]
+    async fn lost_resolves_when_complete_is_committed() {
+        let (lease, started) = (lease(), Instant::now());
+        lease.tenure.ending().done(true);
+        let committed = async {
+            tokio::task::yield_now().await;
+            lease.tenure.settle(true);
+        };
+        tokio::join!(lease.lost(), committed);
+        assert_eq!(started.elapsed(), Duration::ZERO);
     }
 }

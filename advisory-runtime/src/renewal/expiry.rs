@@ -80,6 +80,8 @@ mod tests {
         // The steady clock stopped while the machine slept.
         let boot = boot_clock::now();
         assert!(Expiry { boot, ..later }.is_over_within(Duration::ZERO));
+        let boot = boot + MINUTE / 4;
+        assert!(Expiry { boot, ..later }.is_over_within(MINUTE / 2));
         let steady = earlier;
         let mut renewed = Expiry { steady, ..later };
         assert!(renewed.is_over_within(Duration::ZERO));

@@ -6,6 +6,7 @@ use advisory_runtime::Pool;
 use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
@@ -272,4 +273,53 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
     .await;
     let error = result.unwrap_err();
     assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+}
+
+/// Only what got no answer is sent again.
+#[tokio::test]
+async fn an_error_of_the_last_statement_is_reported_at_once() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
+    db.run(
+        "CREATE SEQUENCE tries;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             PERFORM nextval('tries'); RAISE EXCEPTION 'not today'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE OF completed_at ON sync_jobs FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    .await;
+    let job = brief(&mut conn).await;
+    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async { Ok(()) }).await;
+    let error = result.unwrap_err();
+    assert!(
+        matches!(&error, Error::Database(source) if source.to_string() == "not today"),
+        "{error:?}"
+    );
+    assert_eq!(db.count("SELECT nextval('tries')").await, 2);
+}
+
+/// It fails the transaction, in which nothing can be sent again.
+#[tokio::test]
+async fn a_conflict_in_a_transaction_is_reported_as_it_is() {
+    let db = database(1).await;
+    let mut conn = db.connect().await;
+    let refused: Result<(), Error> = conn
+        .transaction(async |conn| {
+            let level = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT FROM sync_jobs";
+            conn.batch_execute(level).await?;
+            db.run("UPDATE sync_jobs SET priority = 2").await;
+            let job: Option<Claimed<Brief>> = claim::next(conn, "worker").await?;
+            panic!("{job:?}")
+        })
+        .await;
+    let error = refused.unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            Error::Database(DieselError::DatabaseError(
+                DatabaseErrorKind::SerializationFailure,
+                _
+            ))
+        ),
+        "{error:?}"
+    );
 }

@@ -1,5 +1,6 @@
 //! Rows of which each value of a column has a limit of running rows.
 
+use crate::bookings::execute;
 use advisory_runtime::claim::{self, Claim, Claimed, Error};
 use advisory_runtime::{blocking, xact};
 use advisory_tests::{Database, Proxy};
@@ -183,6 +184,10 @@ async fn conditions_and_changes_apply_to_limited_rows() {
     let set = job::attempts.eq(7);
     let claimed = claim::next_with::<Two, _, _>(&mut conn, "worker", set).await;
     assert_eq!(claimed.unwrap().unwrap().id, 2);
+    // Not the first row of its value.
+    let wanted = job::id.eq(4);
+    let claimed = claim::next_where::<Two, _>(&mut conn, "worker", wanted).await;
+    assert_eq!(claimed.unwrap().unwrap().id, 4);
     assert_eq!(db.count("SELECT sum(attempts) FROM job").await, 8);
 }
 
@@ -263,6 +268,15 @@ async fn a_prepared_claim_with_a_limit_is_one_round_trip() {
         claim::release(&mut conn, &job).await.unwrap();
         proxy.reset();
         let job = by_key(&mut conn, 1).await.unwrap();
+        if is_prepared {
+            assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
+        }
+        claim::release(&mut conn, &job).await.unwrap();
+        proxy.reset();
+        // Only values with a wanted row are locked.
+        let wanted = job::tenant_id.eq("b");
+        let job = claim::next_where::<One, _>(&mut conn, "worker", wanted).await;
+        let job = job.unwrap().unwrap();
         if is_prepared {
             assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
         }
@@ -464,4 +478,19 @@ async fn an_unreadable_row_takes_no_other_with_it() {
         let alone = claim::next::<Any, _>(&mut conn, "worker").await;
         assert!(matches!(alone, Err(Error::Database(_))));
     }
+}
+
+#[tokio::test]
+async fn an_error_of_the_statements_is_reported_at_once() {
+    let db = jobs(&[("a", 1)]).await;
+    let mut conn = db.connect().await;
+    db.run("ALTER TABLE job DROP COLUMN attempts").await;
+    let refused = [
+        claim::next::<One, _>(&mut conn, "worker").await,
+        claim::by_key::<One, _>(&mut conn, "worker", 1).await,
+    ];
+    for refused in refused {
+        assert!(matches!(refused, Err(Error::Database(_))), "{refused:?}");
+    }
+    execute(&mut conn, "SELECT 1").await.unwrap();
 }

@@ -381,6 +381,31 @@ async fn ok_is_unknown_if_the_commit_of_complete_is_unknown() {
     }
 }
 
+/// Nobody can tell any more whether the key was done.
+#[tokio::test]
+async fn ok_stays_ok_if_the_keep_of_complete_is_over() {
+    let db = stage().await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let leases = Leases::new(Pool::builder(manager).max_size(2).build().unwrap());
+    let keep = Duration::from_millis(1);
+    let request = key("k").keep(keep).renew(Duration::from_secs(20));
+    let mut held = leases.acquire(request).await.unwrap();
+    let lease = held.lease().clone();
+    let mut conn = db.connect().await;
+    let body = async {
+        conn.transaction(async |conn| lease.complete(conn).await)
+            .await?;
+        let kept = "SELECT 'done' FROM advisory_lease WHERE expires_at > clock_timestamp()";
+        db.until_empty(GENEROUS, "the end of the keep", kept).await;
+        Ok::<_, Error>(())
+    };
+    held.run(body).await.unwrap().unwrap();
+    proxy.refuse_connections().await;
+    proxy.cut_all();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+}
+
 /// A transaction that outlives the lease excludes others, since it has locked the row; its rollback lets them in.
 #[tokio::test]
 async fn a_body_is_dropped_if_complete_rolls_back_past_the_expiry() {

@@ -6,7 +6,9 @@ use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Event, Leases, Request, Table, lead_until};
 use advisory_runtime::monitor;
 use advisory_runtime::{Wait, advisory_lease};
+use advisory_tests::Proxy;
 use diesel::QueryResult;
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::sync::{Arc, Mutex};
@@ -155,4 +157,37 @@ async fn a_campaign_continues_after_a_done_key() {
         crate::lease::expire(&db).await;
     });
     led.expect("it leads when the key is free").unwrap();
+}
+
+/// Whether the key is done decides whether the work runs again. A key that could not be released is free when it expires.
+#[tokio::test]
+async fn without_the_server_only_a_keep_refuses_an_ok() {
+    let db = database().await;
+    for keep in [Some(HOUR), None] {
+        let proxy = Proxy::start(&db).await;
+        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+        let leases = Leases::new(Pool::builder(manager).max_size(1).build().unwrap());
+        let mut request = Request::text(format!("{keep:?}"));
+        if let Some(keep) = keep {
+            request = request.keep(keep);
+        }
+        let held = leases.acquire(request).await.unwrap();
+        proxy.refuse_connections().await;
+        proxy.cut_all();
+        let ended = held.finish(Ok::<_, Error>(())).await;
+        match ended {
+            Ok(()) => assert!(keep.is_none()),
+            Err(error) => assert!(
+                keep.is_some()
+                    && matches!(
+                        error,
+                        Error::Lost {
+                            source: Some(_),
+                            ..
+                        }
+                    ),
+                "{error:?}"
+            ),
+        }
+    }
 }

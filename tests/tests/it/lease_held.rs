@@ -3,7 +3,7 @@
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use advisory_runtime::lease::{Error, Event, Lease, LeaseGuard, Leases, Request};
-use advisory_tests::Database;
+use advisory_tests::{Database, pid_of};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{
@@ -60,6 +60,19 @@ async fn a_finished_lease_is_free_when_finish_returns() {
     held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(leases.list().await.unwrap(), []);
     assert_eq!(*events.lock().unwrap(), ["Acquired", "Released"]);
+}
+
+#[tokio::test]
+async fn an_answered_connection_goes_back_to_its_pool() {
+    let db = database().await;
+    let pool = db.deadpool(1);
+    let leases = Leases::new(pool.clone());
+    let pid = async || pid_of(&mut pool.get().await.unwrap()).await;
+    let first = pid().await;
+    let held = leases.acquire(key("k")).await.unwrap();
+    assert_eq!(pid().await, first);
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(pid().await, first);
 }
 
 #[tokio::test]

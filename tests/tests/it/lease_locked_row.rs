@@ -54,23 +54,31 @@ async fn a_row_locked_by_hand_delays_renewals_only_and_grants_nothing() {
 #[tokio::test]
 async fn a_body_is_dropped_before_the_expiry_if_its_row_stays_locked() {
     let db = database().await;
-    let mut conn = db.connect().await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
     let leases = Leases::new(db.deadpool(2));
     let ttl = Duration::from_secs(3);
     let request = key("k").ttl(ttl).renew(Duration::from_millis(100));
     let mut held = leases.acquire(request).await.unwrap();
     let lease = held.lease().clone();
     let lost = held.run(async {
-        db.run("BEGIN; SELECT FROM advisory_lease FOR UPDATE").await;
+        other
+            .batch_execute("BEGIN; SELECT FROM advisory_lease FOR UPDATE")
+            .await
+            .unwrap();
         run_while_held(&db, &lease).await;
     });
     let lost = lost.await;
     assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
     drop(held);
+    // Its renewals do not wait for longer than it was held. The release in the background may.
+    let renewals = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+                    AND query LIKE '%NO KEY UPDATE%' AND query_start < clock_timestamp() - interval '2 seconds'";
+    db.until_empty(TTL, "the end of its renewals", renewals)
+        .await;
     let table = Table::new();
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
     assert!(error.is_held(), "{error:?}");
-    db.run("COMMIT").await;
+    other.batch_execute("COMMIT").await.unwrap();
     // A renewal that waited for the row may still succeed, although its answer is not read. The rest is for a busy
     // machine.
     let wait = Request::text("k").wait(ttl + TTL);

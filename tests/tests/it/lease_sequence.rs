@@ -3,8 +3,9 @@
 use crate::bookings::execute;
 use crate::lease::{FIRST, database, key};
 use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Error, Table};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use advisory_runtime::lease::{Error, Lease, Table};
+use advisory_tests::Proxy;
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
@@ -305,4 +306,39 @@ async fn without_a_timeline_the_sequence_alone_counts() {
     conn.batch_execute("RESET ROLE").await.unwrap();
     db.run(&format!("DROP OWNED BY {worker}; DROP ROLE {worker}"))
         .await;
+}
+
+/// Only a server that does not tell its timeline is not asked any more.
+#[tokio::test]
+async fn another_error_is_reported_and_the_timeline_asked_for_again() {
+    let db = database().await;
+    // A name of its own, as above.
+    let table = Table::new().named("refusing_lease").unwrap();
+    table.set_up(&mut db.connect().await).await.unwrap();
+    db.run(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not today'; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON refusing_lease FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    .await;
+    let refused = |answer: Result<Lease, Error>| {
+        let error = answer.unwrap_err();
+        assert!(
+            matches!(&error, Error::Database(source) if source.to_string() == "not today"),
+            "{error:?}"
+        );
+    };
+    let mut conn = db.connect().await;
+    refused(table.acquire(&mut conn, key("k")).await);
+    // A failed transaction tells nothing.
+    conn.begin_test_transaction().await.unwrap();
+    refused(table.acquire(&mut conn, key("k")).await);
+    // Nor does a lost connection.
+    let proxy = Proxy::start(&db).await;
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    proxy.cut_before("SELECT CAST(CAST('x' OPERATOR");
+    refused(table.acquire(&mut conn, key("k")).await);
+    db.run("DROP TRIGGER refuse ON refusing_lease").await;
+    let mut conn = db.connect().await;
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    assert!(lease.token().get() > FIRST);
 }

@@ -4,7 +4,7 @@ use crate::bookings::execute;
 use crate::lease::{database, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
-use advisory_tests::pid_of;
+use advisory_tests::{Database, pid_of};
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
@@ -192,4 +192,48 @@ async fn a_take_over_leaves_the_settings_of_a_test_transaction() {
     .unwrap();
     let other = table.acquire(&mut conn, key("other")).await.unwrap();
     assert!(other.token() > new.token());
+}
+
+/// Under REPEATABLE READ a row that was changed meanwhile is an error, and the holder's renewal changes it often.
+#[tokio::test]
+async fn a_take_over_is_repeated_after_a_renewal() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let old = table.acquire(&mut a, key("k")).await.unwrap();
+    execute(
+        &mut b,
+        "SET default_transaction_isolation = 'repeatable read'",
+    )
+    .await
+    .unwrap();
+    let pid = pid_of(&mut b).await;
+    execute(&mut a, "BEGIN").await.unwrap();
+    execute(&mut a, "UPDATE advisory_lease SET data = 'renewed'")
+        .await
+        .unwrap();
+    let waits = format!(
+        "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
+    );
+    let renewed = async {
+        db.until_empty(Duration::from_secs(30), "the take-over waits", &waits)
+            .await;
+        execute(&mut a, "COMMIT").await.unwrap();
+    };
+    let (taken, ()) = tokio::join!(table.take_over(&mut b, key("k"), old.token()), renewed);
+    let new = taken.unwrap().expect("its token is current");
+    assert!(new.token() > old.token());
+}
+
+#[tokio::test]
+async fn a_take_over_without_a_table_says_so() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    let table = Table::new().named("no_lease").unwrap();
+    let other = database().await;
+    let mut holder = other.connect().await;
+    let token = Table::new().acquire(&mut holder, key("k")).await.unwrap();
+    let refused = table.take_over(&mut conn, key("k"), token.token()).await;
+    let error = refused.unwrap_err();
+    assert!(matches!(error, Error::MissingTable { .. }), "{error:?}");
 }

@@ -140,3 +140,25 @@ async fn a_body_that_continues_after_complete_is_dropped_in_time() {
     held.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(leases.list().await.unwrap()[0].is_done);
 }
+
+/// Without an answer to `complete` there is no commit, so nothing is unknown.
+#[tokio::test]
+async fn a_lease_is_lost_if_complete_is_not_answered() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let leases = leases(proxy.url());
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    let mut held = leases.acquire(request()).await.unwrap();
+    let lease = held.lease().clone();
+    let body = async {
+        let ended = conn.transaction(async |conn| {
+            execute(conn, "SELECT 1").await?;
+            proxy.stop_forwarding();
+            lease.complete(conn).await
+        });
+        ended.await
+    };
+    let ran = tokio::time::timeout(GENEROUS, held.run(body)).await;
+    let error = ran.expect("the call hangs").unwrap_err();
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+}

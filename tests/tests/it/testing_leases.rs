@@ -1,7 +1,7 @@
 //! Leases in memory: a function under a lease behaves the same with and without a database.
 
 use crate::lease::FIRST;
-use advisory_runtime::lease::{Error, InMemory, Leases, Request, Source, sweep};
+use advisory_runtime::lease::{Error, InMemory, Leases, Request, Source, lead_until, sweep};
 use advisory_runtime::{Wait, advisory_lease};
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -183,4 +183,23 @@ async fn answers<P: advisory_runtime::lease::Store>(leases: &Leases<P>) -> Vec<S
         }
     }
     said
+}
+
+/// Other processes get a chance.
+#[tokio::test(start_paused = true)]
+async fn a_campaign_pauses_between_two_terms() {
+    let leases = Leases::in_memory();
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut terms = 0;
+    let body = |_| {
+        terms += 1;
+        assert!(terms < 100, "there is no pause");
+        std::future::ready(Ok::<_, Error>(()))
+    };
+    let shutdown = tokio::time::sleep_until(end);
+    lead_until(&leases, Request::text("k"), shutdown, body)
+        .await
+        .unwrap();
+    // Between half a second and a second each.
+    assert!((10..=21).contains(&terms), "{terms}");
 }

@@ -2,8 +2,11 @@
 
 use crate::bookings::database;
 use advisory_runtime::{Error, blocking, session};
-use advisory_tests::Database;
+use advisory_tests::{Database, Proxy, pid_of};
 use diesel::{Connection as _, PgConnection};
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
 
 /// In this database the functions for keys of these types grant everything and lock nothing.
 async fn grant_all(db: &Database, types: &str) {
@@ -44,4 +47,32 @@ async fn pairs_that_lock_nothing_are_refused() {
     let db = database().await;
     grant_all(&db, "int, int").await;
     is_refused(&db).await;
+}
+
+/// Any other error says nothing about the server, and costs the pool no connection.
+#[tokio::test]
+async fn a_statement_that_fails_is_reported_as_it_is() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let pids = async || {
+        let (mut one, mut other) = (pool.get().await.unwrap(), pool.get().await.unwrap());
+        [pid_of(&mut one).await, pid_of(&mut other).await]
+    };
+    let before = pids().await;
+    for text in ["pg_is_in_recovery", "pg_try_advisory_lock"] {
+        proxy.replace(text, "SELECT no_such_column");
+        let error = session::verify(&pool).await.unwrap_err();
+        assert!(matches!(error, Error::Database(_)), "{text}: {error:?}");
+        assert!(pids().await.iter().all(|pid| before.contains(pid)));
+    }
+    // Sessions that are shared may hold what was taken.
+    proxy.replace(
+        "pg_backend_pid",
+        "SELECT CAST('advisory:pooled-session' AS int4)",
+    );
+    let error = session::verify(&pool).await.unwrap_err();
+    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    assert!(pids().await.iter().all(|pid| !before.contains(pid)));
 }

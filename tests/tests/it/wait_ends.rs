@@ -3,8 +3,8 @@
 use crate::bookings::{database, execute, finish, in_transaction};
 use crate::dropped_call::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
-use advisory_tests::{Database, pid_of};
-use diesel_async::AsyncPgConnection;
+use advisory_tests::{Database, Proxy, pid_of};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
 
 /// Everything else that a call sends must take less time than this.
@@ -195,4 +195,41 @@ async fn every_end_of_a_wait_has_its_own_error_in_german() {
         return advisory_tests::left_out("german", "the server has no German messages");
     }
     every_end_of_a_wait_has_its_own_error(&db, german).await;
+}
+
+/// Such as a function that was renamed: neither a timeout nor a cancel request.
+#[tokio::test]
+async fn an_error_in_the_statement_ends_no_wait() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    for wait in [
+        Wait::Forever,
+        Wait::Session,
+        Wait::For(Duration::from_secs(9)),
+    ] {
+        proxy.replace("pg_advisory_xact_lock", "SELECT no_such_column");
+        let error = xact::begin(&mut conn, Request::new(7).wait(wait)).await;
+        let error = error.map(drop).unwrap_err();
+        assert!(matches!(error, Error::Database(_)), "{wait:?}: {error:?}");
+    }
+}
+
+/// The budget bounds the wait for the lock, not those of the body.
+#[tokio::test]
+async fn the_body_has_the_sessions_own_lock_timeout() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    execute(&mut conn, "SET lock_timeout = '9s'").await.unwrap();
+    let is_own = "SELECT 1 / (current_setting('lock_timeout') = '9s')::int";
+    for keys in [vec![7], vec![6, 7, 8]] {
+        for wait in [Wait::For(Duration::from_secs(5)), Wait::Forever] {
+            let request = Request::all(keys.clone()).wait(wait);
+            let mut held = xact::begin(&mut conn, request.clone()).await.unwrap();
+            execute(held.conn(), is_own).await.unwrap();
+            xact::lock(held.conn(), request).await.unwrap();
+            execute(held.conn(), is_own).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
+        }
+    }
 }
