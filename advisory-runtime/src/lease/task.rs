@@ -531,7 +531,10 @@ mod tests {
         let (ended, _) = completed(|tenure| tenure.settle(false), || Ok(true)).await;
         assert!(matches!(ended, Err(Error::RolledBack { .. })), "{ended:?}");
         let (ended, _) = completed(|tenure| tenure.settle(false), || Err(unreachable())).await;
-        assert!(matches!(ended, Err(Error::RolledBack { .. })), "{ended:?}");
+        let Err(Error::RolledBack { lock, .. }) = ended else {
+            panic!("{ended:?}")
+        };
+        assert_eq!(lock, Request::text("k").name());
     }
 
     /// For tasks that the body has spawned.

@@ -494,3 +494,28 @@ async fn an_error_of_the_statements_is_reported_at_once() {
     }
     execute(&mut conn, "SELECT 1").await.unwrap();
 }
+
+/// Otherwise its transaction would stay open, and hold the value.
+#[tokio::test]
+async fn a_dropped_claim_leaves_no_transaction() {
+    const WAITING: &str = "SELECT pid FROM pg_locks WHERE NOT granted AND locktype = 'advisory' \
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let generous = Duration::from_secs(60);
+    let db = jobs(&[("a", 2)]).await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let held: Result<(), Error> = other
+        .transaction(async |other| {
+            let job = by_key(other, 1).await;
+            let waits = format!("SELECT 'no' WHERE NOT EXISTS ({WAITING})");
+            tokio::select! {
+                second = by_key(&mut conn, 2) => panic!("{second:?}"),
+                () = db.until_empty(generous, "a claim that waits", &waits) => {}
+            }
+            db.until_empty(generous, "the end of its wait", WAITING)
+                .await;
+            drop(job);
+            Ok(())
+        })
+        .await;
+    held.unwrap();
+}

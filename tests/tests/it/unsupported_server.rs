@@ -69,7 +69,7 @@ async fn a_statement_that_fails_is_reported_as_it_is() {
     }
     // Sessions that are shared may hold what was taken.
     proxy.replace(
-        "pg_backend_pid",
+        "WHEN NOT pg_catalog.pg_backend_pid",
         "SELECT CAST('advisory:pooled-session' AS int4)",
     );
     let error = session::verify(&pool).await.unwrap_err();
