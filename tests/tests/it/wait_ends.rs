@@ -233,3 +233,32 @@ async fn the_body_has_the_sessions_own_lock_timeout() {
         }
     }
 }
+
+/// The server can grant a session-level lock and report a timeout all the same.
+#[tokio::test]
+async fn a_lock_that_is_granted_in_spite_of_a_timeout_is_not_left() {
+    const ONE: &str = "SELECT pg_advisory_lock(7), pg_sleep(0.05); \
+        DO $$ BEGIN RAISE EXCEPTION 'late' USING ERRCODE = '55P03'; END $$";
+    const TWO: &str = "SELECT pg_advisory_lock(6), pg_advisory_lock(7), pg_sleep(0.05); \
+        DO $$ BEGIN RAISE EXCEPTION 'late' USING ERRCODE = '55P03'; END $$";
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    for (keys, granted, is_usable) in [(vec![7], ONE, true), (vec![6, 7], TWO, false)] {
+        let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+        proxy.replace("pg_advisory_lock(", granted);
+        let request = Request::all(keys).wait(Duration::from_millis(30));
+        let error = session::acquire(&mut conn, request.clone()).await;
+        let error = error.map(drop).unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        db.until_no_locks().await;
+        assert_eq!(execute(&mut conn, "SELECT 1").await.is_ok(), is_usable);
+        // At a stricter level the session has the keys before the transaction.
+        let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+        proxy.replace("pg_advisory_lock(", granted);
+        let request = request.isolation(Isolation::RepeatableRead);
+        let error = xact::begin(&mut conn, request).await.map(drop).unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        db.until_no_locks().await;
+        assert!(execute(&mut conn, "SELECT 1").await.is_err());
+    }
+}
