@@ -72,6 +72,8 @@ mod tests {
     use tokio::time::{Instant, timeout};
 
     const TTL: Duration = Duration::from_secs(5);
+    /// Without the margin.
+    const DEADLINE: Duration = Duration::from_millis(4_500);
 
     /// How the work ends, and when.
     async fn watched(
@@ -91,14 +93,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_ends_at_the_first_of_its_limits() {
-        let deadline = TTL - TTL / 10;
         let stopped = watched(&tenure(), None, pending()).await;
-        assert_eq!(stopped, (Err(Stop::Lost), deadline));
+        assert_eq!(stopped, (Err(Stop::Lost), DEADLINE));
         let short = Duration::from_secs(1);
         let stopped = watched(&tenure(), Some(short), pending()).await;
         assert_eq!(stopped, (Err(Stop::Exceeded), short));
         let stopped = watched(&tenure(), Some(TTL), pending()).await;
-        assert_eq!(stopped, (Err(Stop::Lost), deadline));
+        assert_eq!(stopped, (Err(Stop::Lost), DEADLINE));
         let done = watched(&tenure(), Some(short), ready(7)).await;
         assert_eq!(done, (Ok(7), Duration::ZERO));
         let done = watched(&tenure(), Some(Duration::ZERO), ready(7)).await;
@@ -115,7 +116,7 @@ mod tests {
         };
         let (stopped, after) = watched(&tenure, None, renewed).await;
         assert_eq!(stopped, Err(Stop::Lost));
-        assert_eq!(after, TTL / 2 + TTL - TTL / 10);
+        assert_eq!(after, TTL / 2 + DEADLINE);
     }
 
     #[tokio::test(start_paused = true)]

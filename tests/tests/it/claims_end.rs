@@ -323,3 +323,27 @@ async fn a_conflict_in_a_transaction_is_reported_as_it_is() {
         "{error:?}"
     );
 }
+
+/// A renewal that waits for its row is refused if the claim expires meanwhile.
+#[tokio::test]
+async fn a_claim_that_expires_while_its_row_is_locked_is_lost() {
+    let generous = Duration::from_secs(60);
+    let db = database(1).await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let job: Claimed<Briefest> = claim::next(&mut conn, "worker").await.unwrap().unwrap();
+    other
+        .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
+        .await
+        .unwrap();
+    let expired = async {
+        let waits = "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
+                     WHERE datname = current_database() AND wait_event_type = 'Lock')";
+        db.until_empty(generous, "a renewal that waits", waits)
+            .await;
+        let left = "SELECT 'left' FROM sync_jobs WHERE locked_until > clock_timestamp()";
+        db.until_empty(generous, "the expiry", left).await;
+        other.batch_execute("COMMIT").await.unwrap();
+    };
+    let (renewed, ()) = tokio::join!(claim::renew(&mut conn, &job), expired);
+    assert!(matches!(renewed, Err(Error::Lost { .. })), "{renewed:?}");
+}
