@@ -248,7 +248,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// What was noted; names of mutants that there are no longer are nobody's.
+/// What was noted. Names of mutants that no longer exist are skipped.
 fn read(notes: &Path, mutants: &[Mutant]) -> Refused {
     let notes = fs::read_to_string(notes).unwrap_or_default();
     let names: HashSet<&str> = notes.lines().collect();

@@ -169,7 +169,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_expr_repeat(&mut self, repeat: &'ast syn::ExprRepeat) {
         self.visit_expr(&repeat.expr);
     }
-    // What is no expression.
+    // Anything but an expression.
     fn visit_pat(&mut self, _: &'ast syn::Pat) {}
     fn visit_attribute(&mut self, _: &'ast syn::Attribute) {}
 

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_a_transaction_is_asked_for_until_work_must_have_returned() {
+    async fn a_transactions_end_is_asked_for_until_work_must_return() {
         let row = Row::new(TTL, |_, _| Err(DieselError::NotFound));
         row.tenure.ending().done(true);
         let (renewed, ended, tenure) = row.renewed().await;
