@@ -141,7 +141,7 @@ async fn a_body_that_continues_after_complete_is_dropped_in_time() {
     assert!(leases.list().await.unwrap()[0].is_done);
 }
 
-/// Without an answer to `complete` there is no commit, so nothing is unknown.
+/// If `complete` got no answer, nothing was committed: the outcome is known.
 #[tokio::test]
 async fn a_lease_is_lost_if_complete_is_not_answered() {
     let db = database().await;
