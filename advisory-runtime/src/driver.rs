@@ -64,6 +64,13 @@ pub trait Driver: Send + Sized {
         query: &str,
     ) -> impl Future<Output = QueryResult<QueryResult<usize>>> + Send;
 
+    /// The same for a try.
+    fn execute_and_try(
+        &mut self,
+        message: &str,
+        query: TryLock,
+    ) -> impl Future<Output = QueryResult<QueryResult<Option<String>>>> + Send;
+
     /// Asks for one key of the open transaction without waiting.
     fn try_lock(
         &mut self,

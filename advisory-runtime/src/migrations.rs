@@ -51,6 +51,15 @@ use std::time::Duration;
 ///
 /// In SQL: `('x' || encode(substring(sha256('diesel_migrations') FOR 8), 'hex'))::bit(64)::bigint`. Locks belong to a database, so
 /// programs with databases of their own do not wait for each other.
+///
+/// ```
+/// use advisory_runtime::{Request, Wait, migrations};
+///
+/// /// Keeps migrations away while the database is copied.
+/// fn no_migration() -> Request {
+///     Request::new(migrations::KEY).wait(Wait::Never)
+/// }
+/// ```
 pub const KEY: i64 = 8_120_370_389_078_587_295;
 
 /// The name of the lock where the server shows a query.

@@ -7,6 +7,16 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 
 /// The maximum of permits: a try may have to go through all of them.
+///
+/// ```
+/// use advisory_pattern::{MOST_PERMITS, permit_key};
+///
+/// /// The keys of all permits that a lock can have.
+/// fn keys(rendered: &str) -> impl Iterator<Item = i64> {
+///     (1..=MOST_PERMITS).map(move |permit| permit_key(rendered, permit))
+/// }
+/// # assert_eq!(keys("export").count(), 1_000);
+/// ```
 pub const MOST_PERMITS: u32 = 1_000;
 
 /// Precedes the hashed text. UTF-8 text never contains this byte, so no key pattern renders the input of a permit's hash.

@@ -18,6 +18,12 @@ pub(super) const CLAIM_MAGIC: &str = "advisory claim";
 ///
 /// A record has the lowest version that its content needs. Version 2 has pairs whose second half is a pattern, and the
 /// derivation `fnv1a64`.
+///
+/// ```
+/// use advisory_pattern::RECORD_VERSION;
+///
+/// println!("reads records up to version {RECORD_VERSION}");
+/// ```
 pub const RECORD_VERSION: u32 = 2;
 /// The longest record in bytes.
 const LONGEST: usize = 64 * 1024;

@@ -1,5 +1,6 @@
 //! diesel-async's connection as a [`Driver`].
 
+use super::queries::poll_once;
 use super::{Driver, Queries as _, Unfinished, can_be_of_a_process, cancel, timeout};
 use crate::error::is_connection_lost;
 use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
@@ -41,32 +42,18 @@ impl Driver for AsyncPgConnection {
         message: &str,
         query: &str,
     ) -> QueryResult<QueryResult<usize>> {
-        let (mut first, mut second) = (&*self, &*self);
-        let mut executed = pin!(first.batch_execute(message));
-        let mut answered = pin!(RunQueryDsl::execute(diesel::sql_query(query), &mut second));
-        let mut done = message.is_empty().then_some(Ok(()));
-        let mut answer = None;
-        // Polled in this order, so that they are sent in this order.
-        poll_fn(|context| {
-            if done.is_none()
-                && let Poll::Ready(result) = executed.as_mut().poll(context)
-            {
-                done = Some(result);
-            }
-            if answer.is_none()
-                && let Poll::Ready(result) = answered.as_mut().poll(context)
-            {
-                answer = Some(result);
-            }
-            if done.is_some() && answer.is_some() {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
-        done.unwrap_or(Ok(()))?;
-        Ok(answer.unwrap_or(Ok(0)))
+        let mut conn = &*self;
+        let answered = RunQueryDsl::execute(diesel::sql_query(query), &mut conn);
+        send_both(self, message, answered).await
+    }
+
+    async fn execute_and_try(
+        &mut self,
+        message: &str,
+        query: TryLock,
+    ) -> QueryResult<QueryResult<Option<String>>> {
+        let mut conn = &*self;
+        send_both(self, message, query.get_result(&mut conn)).await
     }
 
     async fn try_lock(&mut self, query: TryLock) -> QueryResult<Option<String>> {
@@ -143,6 +130,30 @@ impl Driver for AsyncPgConnection {
     async fn wait_until_closed(&mut self) {
         drop(timeout(CLOSING, self.batch_execute(sql::probe::ALIVE)).await);
     }
+}
+
+/// Sends a message, if it is not empty, and a query behind it, and waits for both answers. The outer error is the message's.
+async fn send_both<T>(
+    mut conn: &AsyncPgConnection,
+    message: &str,
+    query: impl Future<Output = QueryResult<T>>,
+) -> QueryResult<QueryResult<T>> {
+    let mut executed = pin!(conn.batch_execute(message));
+    let mut answered = pin!(query);
+    let mut done = message.is_empty().then_some(Ok(()));
+    let mut answer = None;
+    // Polled in this order, so that they are sent in this order.
+    let answer = poll_fn(|context| {
+        let is_done = poll_once(&mut done, executed.as_mut(), context);
+        poll_once(&mut answer, answered.as_mut(), context);
+        match answer.take_if(|_| is_done) {
+            Some(answer) => Poll::Ready(answer),
+            None => Poll::Pending,
+        }
+    })
+    .await;
+    done.unwrap_or(Ok(()))?;
+    Ok(answer)
 }
 
 /// Waits until the connection's own task has ended, and with it the connection.

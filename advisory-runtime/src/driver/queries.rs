@@ -179,7 +179,7 @@ impl Queries for diesel::PgConnection {
 
 /// Polls a future that has not answered yet, and tells whether it has now.
 #[cfg(feature = "diesel-async")]
-fn poll_once<F: Future>(
+pub(super) fn poll_once<F: Future>(
     answer: &mut Option<F::Output>,
     future: Pin<&mut F>,
     context: &mut Context<'_>,

@@ -144,6 +144,18 @@ impl Lease {
 }
 
 /// The condition that a lease's token is current; see [`Lease::is_current`].
+///
+/// ```
+/// use advisory_runtime::lease::{IsCurrent, Lease};
+/// use diesel::prelude::*;
+/// # diesel::table! { report (id) { id -> BigInt, state -> Text } }
+///
+/// #[diesel::dsl::auto_type]
+/// fn publishable(lease: &Lease) -> _ {
+///     let is_current: IsCurrent = lease.is_current();
+///     report::table.filter(is_current)
+/// }
+/// ```
 pub type IsCurrent = SqlLiteral<
     Bool,
     UncheckedBind<

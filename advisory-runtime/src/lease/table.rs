@@ -13,10 +13,30 @@ use std::sync::{Arc, LazyLock};
 /// Creates `public.advisory_lease`: the migration's `up.sql`, for `batch_execute` in a transaction.
 ///
 /// `cargo advisory migration lease` prints it, with `--table` for another name, as does [`Table::up`].
+///
+/// ```
+/// use advisory_runtime::lease::ADVISORY_LEASE_UP;
+/// use diesel::QueryResult;
+/// use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+///
+/// async fn set_up(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+///     conn.transaction(async |conn| conn.batch_execute(ADVISORY_LEASE_UP).await).await
+/// }
+/// ```
 pub const ADVISORY_LEASE_UP: &str =
     include_str!("../../migrations/2026-01-02-000000_advisory_lease/up.sql");
 
 /// Drops the table and its last fencing token: the migration's `down.sql`.
+///
+/// ```
+/// use advisory_runtime::lease::ADVISORY_LEASE_DOWN;
+/// use diesel::QueryResult;
+/// use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+///
+/// async fn remove(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+///     conn.batch_execute(ADVISORY_LEASE_DOWN).await
+/// }
+/// ```
 pub const ADVISORY_LEASE_DOWN: &str =
     include_str!("../../migrations/2026-01-02-000000_advisory_lease/down.sql");
 

@@ -8,8 +8,11 @@ use crate::pooler::connect;
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, blocking, session, xact};
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel::connection::SimpleConnection;
+use diesel::dsl::sql;
+use diesel::sql_types::Text;
 use diesel::{Connection as _, PgConnection, QueryResult};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Adds a booking unless there is one, with statements without parameters.
@@ -140,6 +143,45 @@ async fn behind_a_pooler_in_transaction_mode_tries_return_at_once() {
         client.await.unwrap();
     }
     assert_eq!(db.count("SELECT count(*) FROM booking").await, 240);
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+}
+
+/// A pooler can show process ids like a server's, and not track prepared statements. Then none of that name is there, or another
+/// client's, whose effects are undone.
+#[tokio::test]
+async fn a_try_that_another_statement_answers_is_repeated_by_text() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    at_once(&mut conn, 1).await.unwrap();
+    let others = [
+        "",
+        "SELECT 'advisory:shared'",
+        "SELECT true",
+        "SELECT 'advisory:exclusive' WHERE false",
+        "INSERT INTO booking VALUES (99, 'Another')",
+    ];
+    let name =
+        "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%advisory:exclusive%'";
+    let name: String = sql::<Text>(name).get_result(&mut conn).await.unwrap();
+    for (room, other) in (10..).zip(others.into_iter().flat_map(|other| [other; 2])) {
+        let mut replace = String::from("DEALLOCATE ALL");
+        if !other.is_empty() {
+            write!(replace, ";PREPARE {name}(bigint) AS {other}").unwrap();
+        }
+        conn.batch_execute(&replace).await.unwrap();
+        let error = at_once(&mut conn, 7).await.unwrap_err();
+        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        if room % 2 == 0 {
+            at_once(&mut conn, room).await.unwrap();
+        } else {
+            let nested = async |conn: &mut AsyncPgConnection| at_once(conn, room).await;
+            conn.transaction(nested).await.unwrap();
+        }
+        assert_eq!(committed(&db, room).await, 1, "{other}");
+    }
+    assert_eq!(committed(&db, 99).await, 0);
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 

@@ -37,7 +37,9 @@ fn acquire_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acqu
             message.select();
         }
         Some(TryQuery {
-            sql: Message::try_query(request, Scope::Xact, None),
+            scope: Scope::Xact,
+            process: None,
+            one_key: TryLock::of(request).filter(|_| snapshot == Snapshot::Fresh),
             undo: Some(sql::rollback_to_savepoint(outer).into()),
         })
     } else {

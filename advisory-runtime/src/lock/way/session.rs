@@ -45,7 +45,9 @@ fn acquire_sql(request: &Request, around: Around, process: Option<i32>) -> Acqui
         return AcquireSql {
             message: if is_test { SAVEPOINT } else { "" }.into(),
             try_query: Some(TryQuery {
-                sql: Message::try_query(request, Scope::Session, process),
+                scope: Scope::Session,
+                process,
+                one_key: None,
                 undo: None,
             }),
         };

@@ -27,7 +27,9 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
         return AcquireSql {
             message: "".into(),
             try_query: Some(TryQuery {
-                sql: Message::try_query(request, Scope::Session, process),
+                scope: Scope::Session,
+                process,
+                one_key: None,
                 undo: None,
             }),
         };

@@ -9,7 +9,7 @@ use crate::error::{
 };
 use crate::lock::call::{Call, Phase};
 use crate::request::Scope;
-use crate::sql::{self, ROLLBACK};
+use crate::sql::{self, ROLLBACK, try_lock::TryLock};
 use crate::{Error, Request, Wait, debug};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -34,7 +34,9 @@ fn acquire_sql(request: &Request) -> AcquireSql {
         return AcquireSql {
             message: Message::bounded(BEGIN, request),
             try_query: Some(TryQuery {
-                sql: Message::try_query(request, Scope::Xact, None),
+                scope: Scope::Xact,
+                process: None,
+                one_key: TryLock::of(request),
                 undo: Some(ROLLBACK.into()),
             }),
         };
