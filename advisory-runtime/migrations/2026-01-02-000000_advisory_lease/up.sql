@@ -9,6 +9,7 @@
 --   for it, while the key is held.
 -- * No index on `expires_at` or `holder`: a renewal writes no index as long as none has a column that changes.
 -- * A released lease is one that has expired. Each new row removes expired ones, more of them than it adds.
+-- * No CHECK limits a length, since the program does: the server reads each one anew for each statement, at the price of a try for a lock.
 -- * Pages are filled (`fillfactor` 100, the default): then they are also cleaned while they are filled, and between two runs of
 --   autovacuum the file grows by as little as 30 bytes for each key that is used once. With room left in the pages it was 350.
 --
@@ -19,15 +20,15 @@
 CREATE SEQUENCE public.advisory_lease_token;
 
 CREATE TABLE public.advisory_lease (
-    key_hash pg_catalog.bytea PRIMARY KEY CHECK (pg_catalog.octet_length(key_hash) OPERATOR(pg_catalog.=) 32),
+    key_hash pg_catalog.bytea PRIMARY KEY,
     token pg_catalog.int8 NOT NULL,
     -- A random number: which grant it is. After a failover that forgets grants a token can come twice, this does not.
     grant_id pg_catalog.int8 NOT NULL,
     pattern pg_catalog.text,
-    holder pg_catalog.text NOT NULL CHECK (pg_catalog.octet_length(holder) OPERATOR(pg_catalog.<=) 255),
-    key pg_catalog.text CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 512),
+    holder pg_catalog.text NOT NULL,
+    key pg_catalog.text,
     -- What the holder tells those who read the table, such as a leader's address.
-    data pg_catalog.text CHECK (pg_catalog.octet_length(data) OPERATOR(pg_catalog.<=) 1024),
+    data pg_catalog.text,
     -- The work is done, and the key stays taken until it expires.
     is_kept pg_catalog.bool NOT NULL DEFAULT false,
     acquired_at pg_catalog.timestamptz NOT NULL,

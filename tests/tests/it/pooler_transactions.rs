@@ -163,7 +163,7 @@ async fn a_try_that_another_statement_answers_is_repeated_by_text() {
         "INSERT INTO booking VALUES (99, 'Another')",
     ];
     let name =
-        "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%advisory:exclusive%'";
+        "SELECT name FROM pg_prepared_statements WHERE statement LIKE 'SELECT CASE%:exclusive%'";
     let name: String = sql::<Text>(name).get_result(&mut conn).await.unwrap();
     for (room, other) in (10..).zip(others.into_iter().flat_map(|other| [other; 2])) {
         let mut replace = String::from("DEALLOCATE ALL");
