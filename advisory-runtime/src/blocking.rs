@@ -37,13 +37,10 @@ pub use pool::Pool;
 /// Describes a lock that is held on a blocking connection.
 ///
 /// ```
-/// use advisory_runtime::{advisory_lock, blocking::LockInfo};
-/// use diesel::{QueryResult, pg::PgConnection};
+/// use advisory_runtime::blocking::LockInfo;
 ///
-/// #[advisory_lock(key = "booking:<tenant_id>")]
-/// fn book(conn: &mut PgConnection, tenant_id: i64, #[lock] lock: &LockInfo) -> QueryResult<()> {
-///     println!("waited for {:?}", lock.waited());
-///     Ok(())
+/// fn report(lock: &LockInfo) {
+///     println!("waited {:?} for {}", lock.waited(), lock.key());
 /// }
 /// ```
 pub type LockInfo = crate::LockInfo<PgConnection>;
