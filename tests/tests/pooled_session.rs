@@ -356,6 +356,13 @@ async fn a_release_is_prepared_once_and_a_text_without_it() {
         assert_eq!(proxy.round_trips(), expected, "{:#?}", proxy.queries());
         assert_eq!(db.locks().await, []);
     }
+    let permit = Request::new(7).permits(3).wait(Wait::Never);
+    let mut conn = connect(proxy.url()).await;
+    let held = session::acquire(&mut conn, permit).await.unwrap();
+    proxy.reset();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(proxy.queries(), [""; 0], "a permit is one key");
+    assert_eq!(db.locks().await, []);
 }
 
 /// A pooler forwards a cancel request to the session that serves its client.

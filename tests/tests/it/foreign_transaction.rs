@@ -50,24 +50,6 @@ async fn a_call_inside_it_is_refused_and_leaves_no_lock() {
     }
 }
 
-/// Its check runs the transaction's first query.
-#[tokio::test]
-async fn a_strict_try_is_refused_in_a_transaction_without_a_query() {
-    let db = Database::create().await;
-    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
-        let mut conn = db.connect().await;
-        execute(&mut conn, "BEGIN").await.unwrap();
-        let strict = Request::new(7).wait(Wait::Never).isolation(isolation);
-        let error = xact::begin(&mut conn, strict).await.unwrap_err();
-        assert!(
-            matches!(error, Error::ForeignTransaction { .. }),
-            "{isolation:?}: {error:?}"
-        );
-        drop(conn);
-        db.until_no_locks().await;
-    }
-}
-
 #[tokio::test]
 async fn nor_does_a_blocking_call() {
     let db = Database::create().await;
@@ -92,6 +74,24 @@ async fn nor_does_a_blocking_call() {
             assert_eq!(db.locks().await, []);
             conn.batch_execute("SELECT 1").unwrap();
         }
+    }
+}
+
+/// Its check runs the transaction's first query.
+#[tokio::test]
+async fn a_strict_try_is_refused_in_a_transaction_without_a_query() {
+    let db = Database::create().await;
+    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+        let mut conn = db.connect().await;
+        execute(&mut conn, "BEGIN").await.unwrap();
+        let strict = Request::new(7).wait(Wait::Never).isolation(isolation);
+        let error = xact::begin(&mut conn, strict).await.unwrap_err();
+        assert!(
+            matches!(error, Error::ForeignTransaction { .. }),
+            "{isolation:?}: {error:?}"
+        );
+        drop(conn);
+        db.until_no_locks().await;
     }
 }
 
