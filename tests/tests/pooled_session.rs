@@ -8,8 +8,8 @@
 use advisory_runtime::migrations::{self, Migrator};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{Bouncer, Database, Odyssey, Pgpool, Proxy, left_out, pid_of};
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use diesel_migrations::EmbeddedMigrations;
 use std::process::Command;
@@ -89,11 +89,14 @@ async fn is_refused(db: &Database, url: &str) {
         let error = error.unwrap_err();
         assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
     }
-    let nothing = Migrator::new(EmbeddedMigrations::new(&[]));
-    let run = nothing.run_on(connect(url).await).await;
-    let error = run.map(drop).unwrap_err();
+    let error = nothing_to_migrate(url).await.unwrap_err();
     assert!(matches!(error, migrations::Error::Pooler), "{error:?}");
     assert_eq!(db.locks().await, []);
+}
+
+async fn nothing_to_migrate(url: &str) -> Result<(), migrations::Error> {
+    let nothing = Migrator::new(EmbeddedMigrations::new(&[]));
+    nothing.run_on(connect(url).await).await.map(drop)
 }
 
 /// One for each form of the statement that acquires the lock.
@@ -142,6 +145,8 @@ async fn a_pooler_that_numbers_its_clients_is_refused() {
     let Some(bouncer) = bouncer(&db, "transaction").await else {
         return;
     };
+    // Only the first call of a process is preceded by a check.
+    report(&mut db.connect().await).await.unwrap();
     // PgDog counts from 0, Supavisor from a small number; Odyssey and SPQR draw 31 bits, and PgCat, as pgbouncer, 32.
     for first in [0, 1, 1 << 30, 0xF000_0000_u32] {
         let proxy = Proxy::before(&bouncer.url(&db)).await;
@@ -255,6 +260,85 @@ async fn a_release_that_another_backend_answers_releases_nothing() {
     first.batch_execute("ROLLBACK").await.unwrap();
 }
 
+/// Another client of a pooler can have prepared a statement of the same name in the session. So can the program itself.
+#[tokio::test]
+async fn a_statement_that_fails_shows_a_pooler_only_behind_one() {
+    if !is_alone("a_statement_that_fails_shows_a_pooler_only_behind_one") {
+        return;
+    }
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    proxy.replace("NOT pg_catalog.pg_backend_pid", "SELECT no_such_column");
+    let error = nothing_to_migrate(proxy.url()).await.unwrap_err();
+    assert!(!matches!(error, migrations::Error::Pooler), "{error:?}");
+    // Only the first call of a process is preceded by a check.
+    report(&mut connect(proxy.url()).await).await.unwrap();
+    for is_pooled in [false, true] {
+        if is_pooled {
+            proxy.renumber(1..);
+        }
+        let tried = Request::new(7).wait(Wait::Never);
+        let bounded = Request::new(7).max_hold(Duration::from_secs(60));
+        for request in [tried, bounded] {
+            let mut conn = connect(proxy.url()).await;
+            take_names(&mut conn).await;
+            let error = session::acquire(&mut conn, request).await.unwrap_err();
+            let said = matches!(error, Error::PooledSession { .. });
+            assert_eq!(said, is_pooled, "{error:?}");
+        }
+    }
+    let mut config = ManagerConfig::default();
+    config.custom_setup = Box::new(|url| {
+        Box::pin(async move {
+            let mut conn = connect(url).await;
+            take_names(&mut conn).await;
+            Ok(conn)
+        })
+    });
+    let manager = AsyncDieselConnectionManager::new_with_config(proxy.url(), config);
+    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let error = session::verify(&pool).await.unwrap_err();
+    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    drop(pool);
+    db.until_no_locks().await;
+}
+
+/// More names than this process gives to its statements.
+async fn take_names(conn: &mut AsyncPgConnection) {
+    conn.batch_execute("DEALLOCATE ALL").await.unwrap();
+    let names = (0..1000).map(|name| format!("PREPARE s{name} AS SELECT 1"));
+    let names: Vec<String> = names.collect();
+    conn.batch_execute(&names.join(";")).await.unwrap();
+}
+
+/// Another backend does not hold the key for the session, and would wait for the one that does.
+#[tokio::test]
+async fn a_strict_try_compares_the_backend_once_more() {
+    if !is_alone("a_strict_try_compares_the_backend_once_more") {
+        return;
+    }
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    let mut conn = connect(proxy.url()).await;
+    let strict = Request::new(7)
+        .wait(Wait::Never)
+        .isolation(Isolation::Serializable);
+    let held = xact::begin(&mut conn, strict.clone()).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    let queries = proxy.queries();
+    let opens = |query: &&String| query.starts_with("BEGIN ISOLATION LEVEL");
+    let opening = queries.iter().find(opens).unwrap();
+    assert!(opening.contains("pg_backend_pid"), "{opening}");
+    proxy.replace(
+        "BEGIN ISOLATION LEVEL",
+        "SELECT CAST('advisory:pooled-session' AS int4)",
+    );
+    let error = xact::begin(&mut conn, strict).await.unwrap_err();
+    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    drop(conn);
+    db.until_no_locks().await;
+}
+
 /// Without a pooler. `DEALLOCATE ALL` removes the statement from the session, and not from Diesel's cache.
 #[tokio::test]
 async fn a_release_is_prepared_once_and_a_text_without_it() {
@@ -272,6 +356,13 @@ async fn a_release_is_prepared_once_and_a_text_without_it() {
         assert_eq!(proxy.round_trips(), expected, "{:#?}", proxy.queries());
         assert_eq!(db.locks().await, []);
     }
+    let permit = Request::new(7).permits(3).wait(Wait::Never);
+    let mut conn = connect(proxy.url()).await;
+    let held = session::acquire(&mut conn, permit).await.unwrap();
+    proxy.reset();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(proxy.queries(), [""; 0], "a permit is one key");
+    assert_eq!(db.locks().await, []);
 }
 
 /// A pooler forwards a cancel request to the session that serves its client.
@@ -323,6 +414,7 @@ async fn a_pooler_is_accepted_if_the_database_declares_session_mode() {
         return;
     };
     say_session_mode(&db).await;
+    nothing_to_migrate(&bouncer.url(&db)).await.unwrap();
     report(&mut connect(&bouncer.url(&db)).await).await.unwrap();
     let lock = session::acquire_owned(connect(&bouncer.url(&db)).await, 7).await;
     drop(lock.unwrap().finish(Ok::<_, Error>(())).await.unwrap());

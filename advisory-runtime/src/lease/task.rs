@@ -389,6 +389,13 @@ mod tests {
         Lease::new(&Table::new(), &request, 1, FencingToken(1), until)
     }
 
+    const fn held() -> Refusal {
+        Refusal::Held {
+            left: Duration::ZERO,
+            lock_timeout: None,
+        }
+    }
+
     /// The caller is told `Err` and tries again later, so nobody else would release what was granted.
     #[tokio::test(start_paused = true)]
     async fn a_grant_whose_answer_was_lost_is_released() {
@@ -402,13 +409,7 @@ mod tests {
         // A later try was refused, which the grant of an earlier one would not be.
         let (_, sent) = refused(Request::text("k").wait(TTL * 60), |nth| match nth {
             2 => (true, Err(unreachable())),
-            1 | 3 => (
-                true,
-                Ok(Refusal::Held {
-                    left: Duration::ZERO,
-                    lock_timeout: None,
-                }),
-            ),
+            1 | 3 => (true, Ok(held())),
             _ => (
                 true,
                 Ok(Refusal::Done {
@@ -420,13 +421,7 @@ mod tests {
         assert!(sent.iter().all(|(_, what)| *what == "grant"), "{sent:?}");
         // The last one got no answer, and an earlier one did.
         let (_, sent) = refused(Request::text("k").wait(TTL), |nth| match nth {
-            1 => (
-                true,
-                Ok(Refusal::Held {
-                    left: Duration::ZERO,
-                    lock_timeout: None,
-                }),
-            ),
+            1 => (true, Ok(held())),
             2 => (true, Err(unreachable())),
             _ => (false, Err(unreachable())),
         })
@@ -437,16 +432,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_held_key_is_told_once() {
         let once = Request::text("k").wait(Wait::Never);
-        let (error, sent) = refused(once, |_| {
-            (
-                true,
-                Ok(Refusal::Held {
-                    left: Duration::ZERO,
-                    lock_timeout: None,
-                }),
-            )
-        })
-        .await;
+        let (error, sent) = refused(once, |_| (true, Ok(held()))).await;
         assert!(error.is_held(), "{error:?}");
         assert_eq!(sent, [(0, "grant")]);
     }
@@ -455,13 +441,7 @@ mod tests {
     async fn only_an_unreachable_server_is_tried_again() {
         let waiting = Request::text("k").wait(Wait::Forever);
         let (error, sent) = refused(waiting, |nth| match nth {
-            1 => (
-                true,
-                Ok(Refusal::Held {
-                    left: Duration::ZERO,
-                    lock_timeout: None,
-                }),
-            ),
+            1 => (true, Ok(held())),
             2 => (true, Err(unreachable())),
             _ => (true, Err(Error::Database(super::DieselError::NotFound))),
         })

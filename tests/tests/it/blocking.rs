@@ -253,3 +253,18 @@ async fn a_call_after_a_commit_by_hand_is_its_own_transaction() {
     );
     assert_eq!(committed(&db, 7).await, 1);
 }
+
+/// Diesel knows of the loss. Nothing is committed before the outer transaction ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loss_under_a_savepoint_is_no_unknown_commit() {
+    let db = database().await;
+    let mut conn = db.establish();
+    let mut outer = xact::begin(&mut conn, 8).unwrap();
+    let mut held = xact::begin(outer.conn(), 7).unwrap();
+    let ending = "SELECT pg_terminate_backend(pg_backend_pid())";
+    execute(held.conn(), ending).unwrap_err();
+    let error = held.finish(Ok::<_, Error>(())).unwrap_err();
+    assert!(matches!(error, Error::Database(_)), "{error:?}");
+    let error = outer.finish(Ok::<_, Error>(())).unwrap_err();
+    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+}

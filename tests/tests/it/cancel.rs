@@ -2,12 +2,13 @@
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
 use advisory_runtime::{Connection, Error, advisory_lock, session, xact};
-use advisory_tests::Database;
+use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// The state of the body when the future is dropped, or what it does instead.
@@ -244,4 +245,26 @@ async fn dropped_with_a_connection_that_the_function_took_from_a_pool() {
     dropped(repository.work(7, reach), async { reached.await.unwrap() }).await;
     db.until_quiet().await;
     Pool::Deadpool(repository.0).works(&db, 7).await;
+}
+
+/// One that the server serves before it has the call's message hits nothing. The others come when a busy machine has sent it.
+#[tokio::test(flavor = "multi_thread")]
+async fn cancel_requests_do_not_come_all_at_once() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    let mut before = None;
+    let waiting = async {
+        db.until_waiting(7).await;
+        before = Some(Instant::now());
+    };
+    dropped(xact::begin(&mut conn, 7), waiting).await;
+    while proxy.cancel_requests() < 3 {
+        tokio::task::yield_now().await;
+    }
+    let spread = before.unwrap().elapsed();
+    assert!(spread >= Duration::from_millis(200), "{spread:?}");
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }

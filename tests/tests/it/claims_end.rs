@@ -226,6 +226,33 @@ async fn a_claim_is_renewed_while_work_uses_the_whole_pool() {
     renewed_on!(db.deadpool(1));
 }
 
+/// That connection has not the pool's `search_path`, and finds another table of the same name.
+#[tokio::test]
+async fn a_row_that_is_not_seen_beside_the_pool_is_not_lost() {
+    let db = database(1).await;
+    for sql in [
+        "CREATE SCHEMA own",
+        "ALTER TABLE sync_jobs SET SCHEMA own",
+        "CREATE TABLE sync_jobs (LIKE own.sync_jobs)",
+        "CREATE TABLE asked ()",
+        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO asked DEFAULT VALUES; RETURN NULL; END'",
+        "CREATE TRIGGER note AFTER UPDATE ON sync_jobs EXECUTE FUNCTION note()",
+    ] {
+        db.run(sql).await;
+    }
+    let pool = db.deadpool(1);
+    let mut conn = pool.get().await.unwrap();
+    conn.batch_execute("SET search_path = own").await.unwrap();
+    let job = brief(&mut conn).await;
+    let kept = claim::renew_while(&pool, &job, async {
+        let missing = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM asked)";
+        db.until_empty(Duration::from_secs(30), "a renewal", missing)
+            .await;
+        drop(conn);
+    });
+    kept.await.unwrap();
+}
+
 #[tokio::test]
 async fn work_that_blocks_its_thread_past_the_expiry_is_refused() {
     let db = database(1).await;

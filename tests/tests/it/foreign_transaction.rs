@@ -77,6 +77,24 @@ async fn nor_does_a_blocking_call() {
     }
 }
 
+/// Its check runs the transaction's first query.
+#[tokio::test]
+async fn a_strict_try_is_refused_in_a_transaction_without_a_query() {
+    let db = Database::create().await;
+    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+        let mut conn = db.connect().await;
+        execute(&mut conn, "BEGIN").await.unwrap();
+        let strict = Request::new(7).wait(Wait::Never).isolation(isolation);
+        let error = xact::begin(&mut conn, strict).await.unwrap_err();
+        assert!(
+            matches!(error, Error::ForeignTransaction { .. }),
+            "{isolation:?}: {error:?}"
+        );
+        drop(conn);
+        db.until_no_locks().await;
+    }
+}
+
 /// The begin of a try with `max_hold` is a `BEGIN` and a `SELECT`. If the second fails, the first must not stay in effect.
 #[tokio::test]
 async fn a_begin_that_is_interrupted_halfway_closes_the_connection() {

@@ -179,6 +179,7 @@ async fn who_waits_is_granted_the_key_once_it_is_free() {
     table.release(&mut a, &lease).await.unwrap();
     let next = waiting.await.unwrap().unwrap();
     assert!(next.token() > token);
+    assert!(next.waited() > Duration::ZERO);
 }
 
 #[tokio::test]

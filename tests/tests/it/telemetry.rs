@@ -32,6 +32,11 @@ async fn watched(
     Ok(())
 }
 
+#[advisory_lock(key = "watched-session:<room>", scope = "session")]
+async fn watched_session(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
+    Ok(())
+}
+
 #[advisory_lease(key = "leased-watch:<room>", pool = leases)]
 async fn leased<P: advisory_runtime::lease::Store>(
     leases: &Leases<P>,
@@ -86,9 +91,11 @@ async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
     let heard = Heard::default();
     let _guard = tracing::subscriber::set_default(heard.clone());
     calls(&db).await;
+    watched_session(&mut db.connect().await, 1).await.unwrap();
     for text in [
         "new advisory_lock pattern=\"watched:<room>\" scope=\"xact\" mode=\"exclusive\" db.system.name=\"postgresql\" \
          db.query.summary=\"SELECT pg_try_advisory_xact_lock\"",
+        "new advisory_lock pattern=\"watched-session:<room>\" scope=\"session\"",
         "record error.type=\"not_available\"",
         "record error.type=\"rolled_back\"",
         "DEBUG in 0 message=acquired",
@@ -181,11 +188,17 @@ async fn a_lease_is_followed_like_a_lock() {
     let (heard, counted) = (Heard::default(), Counted::default());
     let _guard = tracing::subscriber::set_default(heard.clone());
     let _counting = metrics::set_default_local_recorder(&counted);
-    leased(&Leases::new(db.deadpool(1)), 5).await.unwrap();
+    let leases = Leases::new(db.deadpool(1));
+    leased(&leases, 5).await.unwrap();
+    assert!(!heard.has("record outcome=\"failed\""));
+    let held = leases.acquire(lease::key("leased-watch:6")).await.unwrap();
+    let failed = Err::<(), _>(LeaseError::Database(diesel::NotFound));
+    held.finish(failed).await.unwrap_err();
     for text in [
         "new advisory_lock pattern=\"leased-watch:<room>\" scope=\"lease\"",
         "INFO in 1 message=running",
         "record outcome=\"done\"",
+        "record outcome=\"failed\"",
     ] {
         assert!(
             heard.has(text),

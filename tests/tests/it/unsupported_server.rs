@@ -49,6 +49,19 @@ async fn pairs_that_lock_nothing_are_refused() {
     is_refused(&db).await;
 }
 
+/// The first session only says that it has the lock, and the second one gets it.
+#[tokio::test]
+async fn a_lock_that_the_second_session_got_is_released() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    proxy.replace("NOT pg_catalog.pg_try_advisory_lock", "SELECT 1");
+    let error = session::verify(&pool).await.unwrap_err();
+    assert!(matches!(error, Error::UnsupportedServer), "{error:?}");
+    assert_eq!(db.locks().await, []);
+}
+
 /// Any other error says nothing about the server, and costs the pool no connection.
 #[tokio::test]
 async fn a_statement_that_fails_is_reported_as_it_is() {
