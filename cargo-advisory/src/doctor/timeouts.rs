@@ -208,3 +208,167 @@ fn keepalives(facts: &Facts) -> Finding {
         .fix(alter_role(facts, "tcp_keepalives_interval", "10"))
         .fix(alter_role(facts, "tcp_keepalives_count", "6"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+    use crate::doctor::facts::Facts;
+    use crate::doctor::{Finding, Level};
+
+    fn found(name: &str, settings: &[(&str, &str, Option<&str>)]) -> Finding {
+        let mut facts = Facts::with(settings);
+        facts.is_over_tcp = true;
+        let mut findings = judge(&facts).into_iter();
+        findings.find(|found| found.name == name).unwrap()
+    }
+
+    #[test]
+    fn each_timeout_is_judged_by_its_bound_and_by_those_it_needs() {
+        let ms = |name, value| (name, value, Some("ms"));
+        let lock = |value| ms("lock_timeout", value);
+        let statement = |value| ms("statement_timeout", value);
+        let deadlock = |value| ms("deadlock_timeout", value);
+        let (second, day) = (deadlock("1000"), "86400000");
+        let level = ("default_transaction_isolation", "serializable", None);
+        for (name, settings, is_fine, said) in [
+            ("lock_timeout", &[lock("0"), second][..], false, "off: "),
+            (
+                "lock_timeout",
+                &[lock("1001"), second],
+                true,
+                "has its own `wait`",
+            ),
+            (
+                "lock_timeout",
+                &[lock("1000"), second],
+                true,
+                "so does a deadlock",
+            ),
+            ("statement_timeout", &[statement("0")], true, "off: "),
+            (
+                "statement_timeout",
+                &[statement(day)],
+                false,
+                "before `lock_timeout` does",
+            ),
+            (
+                "statement_timeout",
+                &[statement("9"), lock("9")],
+                false,
+                "before `lock_timeout` does",
+            ),
+            (
+                "statement_timeout",
+                &[statement("9"), lock("8")],
+                true,
+                "9ms: longer than",
+            ),
+            ("idle_in_transaction_session_timeout", &[], false, "off: "),
+            (
+                "idle_in_transaction_session_timeout",
+                &[ms("idle_in_transaction_session_timeout", "60000")],
+                true,
+                "1min: ",
+            ),
+            ("transaction_timeout", &[], true, "not available"),
+            (
+                "transaction_timeout",
+                &[ms("transaction_timeout", "0")],
+                true,
+                "off: ",
+            ),
+            (
+                "transaction_timeout",
+                &[ms("transaction_timeout", "2000")],
+                true,
+                "2s: ",
+            ),
+            ("idle_session_timeout", &[], true, "off: "),
+            (
+                "idle_session_timeout",
+                &[ms("idle_session_timeout", "3000")],
+                false,
+                "3s: ",
+            ),
+            (
+                "default_transaction_isolation",
+                &[level],
+                false,
+                "serializable: ",
+            ),
+            (
+                "log_lock_waits",
+                &[("log_lock_waits", "on", None)],
+                true,
+                "on: ",
+            ),
+            (
+                "log_lock_waits",
+                &[("log_lock_waits", "off", None)],
+                false,
+                "off: ",
+            ),
+            (
+                "deadlock_timeout",
+                &[deadlock("99")],
+                false,
+                "every short wait",
+            ),
+            ("deadlock_timeout", &[deadlock("100")], true, "100ms: after"),
+            ("deadlock_timeout", &[deadlock("10000")], true, "10s: after"),
+            (
+                "deadlock_timeout",
+                &[deadlock("10001")],
+                false,
+                "for that long",
+            ),
+            ("client_connection_check_interval", &[], false, "off: "),
+            (
+                "client_connection_check_interval",
+                &[ms("client_connection_check_interval", "2000")],
+                true,
+                "2s: ",
+            ),
+        ] {
+            let found = found(name, settings);
+            let expected = if is_fine { Level::Fine } else { Level::Advice };
+            assert!(found.level == expected, "{settings:?}: {}", found.message);
+            assert!(
+                found.message.contains(said),
+                "{settings:?}: {}",
+                found.message
+            );
+        }
+    }
+
+    /// So that the other finding does not object to it; nothing is below a millisecond.
+    #[test]
+    fn the_advised_lock_timeout_is_below_the_statement_timeout() {
+        for (statement, advised) in [
+            ("0", "30s"),
+            ("120000", "30s"),
+            ("10000", "5s"),
+            ("1", "1ms"),
+        ] {
+            let found = found(
+                "lock_timeout",
+                &[("statement_timeout", statement, Some("ms"))],
+            );
+            let expected = format!("ALTER ROLE \"\" SET lock_timeout = '{advised}';");
+            assert_eq!(found.fix, [expected]);
+        }
+    }
+
+    #[test]
+    fn a_dead_client_is_noticed_within_five_minutes() {
+        for (idle, level) in [("240", Level::Fine), ("241", Level::Advice)] {
+            let settings = [
+                ("tcp_keepalives_idle", idle, Some("s")),
+                ("tcp_keepalives_interval", "10", Some("s")),
+                ("tcp_keepalives_count", "6", None),
+            ];
+            let found = found("keepalives", &settings);
+            assert!(found.level == level, "{idle}: {}", found.message);
+        }
+    }
+}
