@@ -205,7 +205,7 @@ mod tests {
             (&["drift", "guard"], "error: 2 findings; all"),
         ] {
             let finding = |kind: &&'static str| Finding {
-                kind: *kind,
+                kind,
                 message: String::new(),
                 places: Vec::new(),
                 notes: Vec::new(),

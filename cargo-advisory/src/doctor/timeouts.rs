@@ -215,130 +215,75 @@ mod tests {
     use crate::doctor::facts::Facts;
     use crate::doctor::{Finding, Level};
 
-    fn found(name: &str, settings: &[(&str, &str, Option<&str>)]) -> Finding {
+    /// A name, a value and its unit.
+    type Setting<'s> = (&'s str, &'s str, Option<&'s str>);
+
+    fn found(name: &str, settings: &[Setting]) -> Finding {
         let mut facts = Facts::with(settings);
         facts.is_over_tcp = true;
         let mut findings = judge(&facts).into_iter();
         findings.find(|found| found.name == name).unwrap()
     }
 
+    #[track_caller]
+    fn is_judged(name: &str, settings: &[Setting], is_fine: bool, said: &str) {
+        let found = found(name, settings);
+        let expected = if is_fine { Level::Fine } else { Level::Advice };
+        let message = &found.message;
+        assert!(found.level == expected, "{settings:?}: {message}");
+        assert!(message.contains(said), "{settings:?}: {message}");
+    }
+
     #[test]
-    fn each_timeout_is_judged_by_its_bound_and_by_those_it_needs() {
+    fn each_timeout_is_judged_by_its_bound() {
+        let (lock, check) = ("lock_timeout", "client_connection_check_interval");
+        let idle = "idle_in_transaction_session_timeout";
+        for (name, value, is_fine, said) in [
+            (lock, "0", false, "off: "),
+            (lock, "1000", true, "1s: "),
+            ("statement_timeout", "0", true, "off: "),
+            (idle, "0", false, "off: "),
+            (idle, "60000", true, "1min: "),
+            ("transaction_timeout", "0", true, "off: "),
+            ("transaction_timeout", "2000", true, "2s: "),
+            ("idle_session_timeout", "0", true, "off: "),
+            ("idle_session_timeout", "3000", false, "3s: "),
+            ("deadlock_timeout", "99", false, "every short wait"),
+            ("deadlock_timeout", "100", true, "100ms: after"),
+            ("deadlock_timeout", "10000", true, "10s: after"),
+            ("deadlock_timeout", "10001", false, "for that long"),
+            (check, "0", false, "off: "),
+            (check, "2000", true, "2s: "),
+        ] {
+            is_judged(name, &[(name, value, Some("ms"))], is_fine, said);
+        }
+        is_judged("transaction_timeout", &[], true, "not available");
+        for (name, value, is_fine) in [
+            ("default_transaction_isolation", "serializable", false),
+            ("default_transaction_isolation", "read committed", true),
+            ("log_lock_waits", "on", true),
+            ("log_lock_waits", "off", false),
+        ] {
+            let said = format!("{value}: ");
+            is_judged(name, &[(name, value, None)], is_fine, &said);
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_judged_by_those_that_end_the_wait_before_it() {
+        let statement = "statement_timeout";
         let ms = |name, value| (name, value, Some("ms"));
         let lock = |value| ms("lock_timeout", value);
-        let statement = |value| ms("statement_timeout", value);
-        let deadlock = |value| ms("deadlock_timeout", value);
-        let (second, day) = (deadlock("1000"), "86400000");
-        let level = ("default_transaction_isolation", "serializable", None);
-        for (name, settings, is_fine, said) in [
-            ("lock_timeout", &[lock("0"), second][..], false, "off: "),
-            (
-                "lock_timeout",
-                &[lock("1001"), second],
-                true,
-                "has its own `wait`",
-            ),
-            (
-                "lock_timeout",
-                &[lock("1000"), second],
-                true,
-                "so does a deadlock",
-            ),
-            ("statement_timeout", &[statement("0")], true, "off: "),
-            (
-                "statement_timeout",
-                &[statement(day)],
-                false,
-                "before `lock_timeout` does",
-            ),
-            (
-                "statement_timeout",
-                &[statement("9"), lock("9")],
-                false,
-                "before `lock_timeout` does",
-            ),
-            (
-                "statement_timeout",
-                &[statement("9"), lock("8")],
-                true,
-                "9ms: longer than",
-            ),
-            ("idle_in_transaction_session_timeout", &[], false, "off: "),
-            (
-                "idle_in_transaction_session_timeout",
-                &[ms("idle_in_transaction_session_timeout", "60000")],
-                true,
-                "1min: ",
-            ),
-            ("transaction_timeout", &[], true, "not available"),
-            (
-                "transaction_timeout",
-                &[ms("transaction_timeout", "0")],
-                true,
-                "off: ",
-            ),
-            (
-                "transaction_timeout",
-                &[ms("transaction_timeout", "2000")],
-                true,
-                "2s: ",
-            ),
-            ("idle_session_timeout", &[], true, "off: "),
-            (
-                "idle_session_timeout",
-                &[ms("idle_session_timeout", "3000")],
-                false,
-                "3s: ",
-            ),
-            (
-                "default_transaction_isolation",
-                &[level],
-                false,
-                "serializable: ",
-            ),
-            (
-                "log_lock_waits",
-                &[("log_lock_waits", "on", None)],
-                true,
-                "on: ",
-            ),
-            (
-                "log_lock_waits",
-                &[("log_lock_waits", "off", None)],
-                false,
-                "off: ",
-            ),
-            (
-                "deadlock_timeout",
-                &[deadlock("99")],
-                false,
-                "every short wait",
-            ),
-            ("deadlock_timeout", &[deadlock("100")], true, "100ms: after"),
-            ("deadlock_timeout", &[deadlock("10000")], true, "10s: after"),
-            (
-                "deadlock_timeout",
-                &[deadlock("10001")],
-                false,
-                "for that long",
-            ),
-            ("client_connection_check_interval", &[], false, "off: "),
-            (
-                "client_connection_check_interval",
-                &[ms("client_connection_check_interval", "2000")],
-                true,
-                "2s: ",
-            ),
-        ] {
-            let found = found(name, settings);
-            let expected = if is_fine { Level::Fine } else { Level::Advice };
-            assert!(found.level == expected, "{settings:?}: {}", found.message);
-            assert!(
-                found.message.contains(said),
-                "{settings:?}: {}",
-                found.message
-            );
-        }
+        let deadlock = ms("deadlock_timeout", "1000");
+        let so_does = "so does a deadlock";
+        is_judged("lock_timeout", &[lock("1000"), deadlock], true, so_does);
+        let found = found("lock_timeout", &[lock("1001"), deadlock]);
+        assert!(!found.message.contains(so_does), "{}", found.message);
+        let before = "before `lock_timeout` does";
+        let bound = ms(statement, "9");
+        is_judged(statement, &[bound], false, before);
+        is_judged(statement, &[bound, lock("9")], false, before);
+        is_judged(statement, &[bound, lock("8")], true, "9ms: longer than");
     }
 
     /// So that the other finding does not object to it; nothing is below a millisecond.
