@@ -152,7 +152,7 @@ impl Arguments {
         let examined = examine(&client, &options).await;
         connection.abort();
         let (facts, mut findings) = examined?;
-        findings.push(pooler::judge(&facts, pooler));
+        findings.push(pooler::judge(&facts, &pooler));
         Ok((facts, findings))
     }
 }

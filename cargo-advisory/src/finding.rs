@@ -188,3 +188,58 @@ fn to_json(finding: &Finding) -> Value {
         "help": finding.help,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use advisory_pattern::{ClaimRecord, Record};
+
+    use super::{ADVICE, Finding, Place, text};
+
+    /// The line that sums up, which a script can look at beside the exit code.
+    #[test]
+    fn advice_is_not_counted() {
+        for (kinds, expected) in [
+            (&[][..], "ok: nothing found; all"),
+            (&[ADVICE], "ok: nothing found but advice; all"),
+            (&["drift", ADVICE], "error: 1 finding; all"),
+            (&["drift", "guard"], "error: 2 findings; all"),
+        ] {
+            let finding = |kind: &&'static str| Finding {
+                kind,
+                message: String::new(),
+                places: Vec::new(),
+                notes: Vec::new(),
+                help: String::new(),
+            };
+            let findings: Vec<Finding> = kinds.iter().map(finding).collect();
+            let text = anstream::adapter::strip_str(&text(&findings, "all")).to_string();
+            assert_eq!(text.lines().last(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_place_without_a_file_is_named_by_its_crate() {
+        for (file, at) in [("", "bank"), ("src/lib.rs", "bank: src/lib.rs:7")] {
+            let site = Record {
+                kind: "macro".to_owned(),
+                krate: "bank".to_owned(),
+                module: "bank::end".to_owned(),
+                file: file.to_owned(),
+                line: 7,
+                ..Record::default()
+            };
+            let claim = ClaimRecord {
+                krate: "bank".to_owned(),
+                module: "bank".to_owned(),
+                row: "Mail".to_owned(),
+                file: file.to_owned(),
+                line: 7,
+                ..ClaimRecord::default()
+            };
+            let place = Place::site(&site, None, "");
+            assert_eq!(place.text, format!("{at} (`bank::end::lock_key!`)"));
+            let place = Place::claim(&claim, None);
+            assert_eq!(place.text, format!("{at} (struct `bank::Mail`)"));
+        }
+    }
+}

@@ -280,3 +280,94 @@ pub(crate) fn literal(text: &str) -> String {
     }
     format!("'{quoted}'")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use advisory_pattern::{Derivation, LockedKey, decode_key};
+
+    use super::{Guard, Table};
+
+    fn key(encoded: &str) -> LockedKey {
+        decode_key(encoded).unwrap().unwrap()
+    }
+
+    fn guard(encoded: &str, columns: &[(&str, &str)]) -> Result<Guard, String> {
+        // The second half of a pair has 32 bits.
+        let derivation = match key(encoded) {
+            LockedKey::IntPattern(..) => Derivation::Hashtext,
+            _ => Derivation::Sha256,
+        };
+        let columns = columns.iter();
+        let columns = columns.map(|(name, column)| ((*name).to_owned(), (*column).to_owned()));
+        Guard::new(
+            "seat".to_owned(),
+            key(encoded),
+            derivation,
+            Table::parse("seats").unwrap(),
+            columns.collect::<BTreeMap<_, _>>(),
+        )
+    }
+
+    #[test]
+    fn another_derivation_is_another_key_except_of_a_number() {
+        for (encoded, other, expected) in [
+            (
+                "pattern seat:<id: int>",
+                "pattern seat:<no: int>",
+                [true, false],
+            ),
+            (
+                "pattern seat:<id: int>",
+                "pattern seats:<id: int>",
+                [false, false],
+            ),
+            ("half 7 <id: int>", "half 7 <no: int>", [false, true]),
+            ("half 7 <id: int>", "half 8 <id: int>", [false, false]),
+            ("number 7", "number 7", [true, true]),
+            ("number 7", "number 8", [false, false]),
+        ] {
+            let guard = guard(encoded, &[]).unwrap();
+            let derivations = [Derivation::Sha256, Derivation::Hashtext];
+            let has = derivations.map(|derivation| guard.has_key(&key(other), derivation));
+            assert_eq!(has, expected, "{encoded}, {other}");
+        }
+    }
+
+    /// The bits of `pg_trigger.tgtype`.
+    #[test]
+    fn only_a_trigger_that_sees_the_rows_refuses_their_writes() {
+        let (row, before, instead) = (1, 2, 64);
+        let (insert, truncate, all) = (4, 32, 4 | 8 | 16 | 32);
+        let of_row = guard("pattern seat:<id: int>", &[]).unwrap();
+        let fixed = guard("number 7", &[]).unwrap();
+        for (kind, by_row, by_statement) in [
+            (row | insert, insert, insert),
+            (row | all, all, all),
+            (row | before | insert, 0, 0),
+            (before | all, 0, all),
+            (all, 0, 0),
+            (row | instead | insert, 0, 0),
+        ] {
+            let events = [&of_row, &fixed].map(|guard| guard.events(kind));
+            assert_eq!(events, [by_row, by_statement], "{kind}");
+        }
+        assert_eq!(of_row.needed_events(false), all - truncate);
+        assert_eq!(fixed.needed_events(false), all);
+        assert_eq!(fixed.needed_events(true), all - truncate);
+    }
+
+    #[test]
+    fn a_column_is_an_expression_of_one_line() {
+        let encoded = "pattern seat:<id: int>";
+        for column in ["", " ", "a\u{7}b", "a -- b", "a /* b", "a; b", "$advisory$"] {
+            let refused = guard(encoded, &[("id", column)]).unwrap_err();
+            assert!(refused.contains("is not an expression"), "{refused}");
+        }
+        for (column, expected) in [("seat_2", "seat_2"), ("a + b", "(a + b)")] {
+            let guard = guard(encoded, &[("id", column)]).unwrap();
+            assert_eq!(guard.expressions(), [expected]);
+        }
+    }
+}

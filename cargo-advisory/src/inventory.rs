@@ -237,3 +237,50 @@ fn line_of(file: &str, line: u32) -> String {
         (file, line) => format!("{file}:{line}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use advisory_pattern::Record;
+
+    use super::{keys, path};
+
+    fn record(scope: &str, key: &str) -> Record {
+        Record {
+            kind: "struct".to_owned(),
+            scope: scope.to_owned(),
+            derivation: "sha256".to_owned(),
+            module: "bank".to_owned(),
+            function: "Close".to_owned(),
+            keys: vec![key.to_owned()],
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_declared_lock_has_a_number_only_where_it_is_no_lease() {
+        let (lock, call, lease) = (
+            record("none", "pattern close"),
+            record("xact", "?"),
+            record("lease", "?"),
+        );
+        let number = |site| keys(&lock).remove(0).in_scope_of(&keys(site)[0]).number();
+        let derived = advisory_pattern::Derivation::Sha256.key("close");
+        assert_eq!([number(&call), number(&lease)], [Some(derived), None]);
+    }
+
+    #[test]
+    fn a_pair_has_the_numbers_that_are_known() {
+        let pair = |key| keys(&record("xact", key))[0].pair();
+        assert_eq!(pair("number (7,8)"), Some([Some(7), Some(8)]));
+        assert_eq!(pair("number (7,?)"), Some([Some(7), None]));
+        assert_eq!(pair("number 7"), None);
+    }
+
+    #[test]
+    fn a_key_macro_is_named_by_its_module() {
+        let mut site = record("none", "number 7");
+        assert_eq!(path(&site), "bank::Close");
+        site.kind = "macro".to_owned();
+        assert_eq!(path(&site), "bank::lock_key!");
+    }
+}

@@ -151,7 +151,9 @@ pub(crate) fn without_space(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{are_rearranged, have_moved, pairs};
+    use advisory_pattern::parse;
+
+    use super::{are_rearranged, have_moved, of_declared, pairs};
 
     fn moved(old: &[&str], new: &[&str]) -> bool {
         let owned = |values: &[&str]| -> Vec<String> {
@@ -175,6 +177,9 @@ mod tests {
             (&["req.room", "req.day"], &["day", "room"], true),
             (&["from.id", "to.id"], &["source.id", "target.id"], false),
             (&["from.id", "to.id"], &["to.id", "from.id"], true),
+            (&["a.x", "b.y"], &["c.y", "d.y"], false),
+            (&["c.y", "d.y"], &["a.y", "b.x"], false),
+            (&["r.a", "r.a", "r.b"], &["b", "b", "a"], true),
         ] {
             assert_eq!(moved(old, new), has_moved, "{old:?} {new:?}");
         }
@@ -189,8 +194,31 @@ mod tests {
             ("slot::key(a, f(b, c))", "slot::key(f(b, c), a)", true),
             ("one(a, b)", "other(b, a)", false),
             ("one(a).two(b)", "one(b).two(a)", false),
+            // The comma of another call is in one argument.
+            ("slot::key(f(a, b), c)", "slot::key(c, a)", true),
         ] {
             assert_eq!(are_rearranged(old, new), is_rearranged, "{old} {new}");
+        }
+    }
+
+    #[test]
+    fn the_values_of_a_declared_lock_are_its_types_fields() {
+        let pattern = parse("slot:<room>:<night.day>").unwrap();
+        for (expression, values) in [
+            ("SlotLock { night: n, room }", Some(["room", "n.day"])),
+            (
+                "x::SlotLock { room: key(a, b), night }",
+                Some(["key(a,b)", "night.day"]),
+            ),
+            ("slot::lock { room, night }", None),
+            ("SlotLock { room, ..other }", None),
+            // Which field each of them is cannot be seen.
+            ("SlotLock(room, night)", None),
+            ("SlotLock::new(room, night)", None),
+        ] {
+            let found = of_declared(&pattern, expression);
+            let expected = values.map(|values| values.map(str::to_owned).to_vec());
+            assert_eq!(found, expected, "{expression}");
         }
     }
 }

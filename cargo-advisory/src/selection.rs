@@ -147,3 +147,29 @@ impl Artifacts {
         Inventory::read_named(&self.artifact)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, Command, FromArgMatches as _};
+
+    use super::Artifacts;
+
+    #[test]
+    fn the_last_manifest_that_is_named_is_the_selections() {
+        for (words, manifest, is_quiet) in [
+            (&["x", "-q"][..], None, true),
+            (&["x", "--manifest-path", "a"], Some("a"), false),
+            (
+                &["x", "--manifest-path=a", "--lib", "--manifest-path=b"],
+                Some("b"),
+                false,
+            ),
+        ] {
+            let command = Artifacts::augment_args(Command::new("x"));
+            let matches = command.get_matches_from(words);
+            let artifacts = Artifacts::from_arg_matches(&matches).unwrap();
+            assert_eq!(artifacts.manifest_path(), manifest, "{words:?}");
+            assert_eq!(artifacts.selection.is_quiet(), is_quiet, "{words:?}");
+        }
+    }
+}

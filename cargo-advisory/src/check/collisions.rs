@@ -53,3 +53,44 @@ fn more(pair: &SiteCollision<'_>) -> Option<String> {
         format!("{sites} with one of these keys: they collide too, and the help is for all of them")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use advisory_pattern::Record;
+
+    use super::within;
+    use crate::inventory::Inventory;
+
+    /// One finding for all of them, which says how many there are.
+    #[test]
+    fn a_third_site_of_one_number_is_counted() {
+        let site = |krate: &str| Record {
+            kind: "fn".to_owned(),
+            written: vec!["7".to_owned()],
+            keys: vec!["number 7".to_owned()],
+            derivation: "sha256".to_owned(),
+            scope: "xact".to_owned(),
+            mode: "exclusive".to_owned(),
+            module: krate.to_owned(),
+            function: "close".to_owned(),
+            krate: krate.to_owned(),
+            version: "1.0.0".to_owned(),
+            ..Record::default()
+        };
+        for (crates, more) in [
+            (&["bank", "shop"][..], None),
+            (&["bank", "shop", "till"], Some("1 more site with")),
+        ] {
+            let inventory = Inventory {
+                sites: crates.iter().map(|krate| site(krate)).collect(),
+                claims: Vec::new(),
+            };
+            let findings = within(&inventory).unwrap();
+            let [finding] = &findings[..] else {
+                panic!("{} findings", findings.len());
+            };
+            let last = finding.notes.get(1).map(|note| &note[..16]);
+            assert_eq!(last, more, "{:?}", finding.notes);
+        }
+    }
+}

@@ -215,3 +215,85 @@ fn without_line_number(row: &str) -> String {
         _ => row.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use advisory_pattern::{ClaimRecord, Record};
+
+    use super::{compare_claims, compare_sites, without_line_number};
+    use crate::finding::Finding;
+    use crate::inventory::Inventory;
+
+    fn site(line: u32, version: &str, mode: &str) -> Record {
+        Record {
+            kind: "fn".to_owned(),
+            scope: "xact".to_owned(),
+            mode: mode.to_owned(),
+            keys: vec!["number 7".to_owned()],
+            module: "bank".to_owned(),
+            function: "close".to_owned(),
+            line,
+            version: version.to_owned(),
+            ..Record::default()
+        }
+    }
+
+    fn claim(line: u32, version: &str, table: &str) -> ClaimRecord {
+        ClaimRecord {
+            table: table.to_owned(),
+            module: "jobs".to_owned(),
+            row: "Mail".to_owned(),
+            line,
+            version: version.to_owned(),
+            ..ClaimRecord::default()
+        }
+    }
+
+    fn notes(findings: &[Finding]) -> Vec<&[String]> {
+        findings.iter().map(|found| &found.notes[..]).collect()
+    }
+
+    #[test]
+    fn another_line_or_version_is_no_drift_and_is_not_shown() {
+        let inventory = |site: Record, claim: ClaimRecord| Inventory {
+            sites: vec![site],
+            claims: vec![claim],
+        };
+        let file = Path::new("locks.json");
+        let program = inventory(site(7, "1.0.0", "exclusive"), claim(9, "1.0.0", "mail"));
+        let moved = inventory(site(8, "1.0.1", "exclusive"), claim(8, "1.0.1", "mail"));
+        assert!(compare_sites(&program, &moved, file).is_empty());
+        assert!(compare_claims(&program, &moved, file).is_empty());
+        let changed = inventory(site(8, "1.0.1", "shared"), claim(8, "1.0.1", "post"));
+        let sites = compare_sites(&program, &changed, file);
+        assert_eq!(
+            notes(&sites),
+            [["- `mode`: \"shared\"", "+ `mode`: \"exclusive\""]]
+        );
+        let claims = compare_claims(&program, &changed, file);
+        assert_eq!(
+            notes(&claims),
+            [["- `table`: \"post\"", "+ `table`: \"mail\""]]
+        );
+    }
+
+    #[test]
+    fn only_a_number_behind_a_file_is_a_line() {
+        for (row, expected) in [
+            (
+                "| `slot:<id>` | `bank: src/lib.rs:40` |",
+                "| `slot:<id>` | `bank: src/lib.rs` |",
+            ),
+            (
+                "| `slot:<id>` | `bank: src/lib.rs:` |",
+                "| `slot:<id>` | `bank: src/lib.rs:` |",
+            ),
+            ("| `slot:<id>` |", "| `slot:<id>` |"),
+            ("`src/lib.rs:40`", "`src/lib.rs:40`"),
+        ] {
+            assert_eq!(without_line_number(row), expected);
+        }
+    }
+}

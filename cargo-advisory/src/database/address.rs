@@ -10,7 +10,7 @@ use crate::failure::Failure;
 const VARIABLE: &str = "DATABASE_URL";
 
 // The database to look at.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct DatabaseUrl {
     #[arg(
         long,

@@ -89,4 +89,17 @@ impl Facts {
             _ => Duration::from_secs(self.number(name)),
         }
     }
+
+    /// A server with these settings, each with its unit.
+    #[cfg(test)]
+    pub(super) fn with(settings: &[(&str, &str, Option<&str>)]) -> Self {
+        let settings = settings.iter().map(|(name, value, unit)| {
+            let unit = unit.map(str::to_owned);
+            ((*name).to_owned(), ((*value).to_owned(), unit))
+        });
+        Self {
+            settings: settings.collect(),
+            ..Self::default()
+        }
+    }
 }

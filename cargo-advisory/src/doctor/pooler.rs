@@ -181,7 +181,7 @@ fn unlikely_keys() -> [String; 2] {
     [number.to_string(), pair]
 }
 
-pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
+pub(super) fn judge(facts: &Facts, pooler: &Pooler) -> Finding {
     let name = "pooler";
     let is_named = facts.named_pooler.as_deref() == Some("transaction");
     let (level, message) = match pooler {
@@ -225,4 +225,44 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
         }
     };
     Finding::new(name, level, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pooler, judge};
+    use crate::doctor::Level;
+    use crate::doctor::facts::Facts;
+
+    #[test]
+    fn a_pooler_in_transaction_mode_is_a_problem_until_it_is_named() {
+        for (pooler, level, named_level) in [
+            (Pooler::None, Level::Fine, Level::Fine),
+            (Pooler::Session, Level::Fine, Level::Fine),
+            (Pooler::Transaction, Level::Problem, Level::Fine),
+            (Pooler::Statement, Level::Problem, Level::Problem),
+            (Pooler::LocksKeepNobodyOut, Level::Problem, Level::Problem),
+            (
+                Pooler::Unknown("no answer".to_owned()),
+                Level::Unknown,
+                Level::Unknown,
+            ),
+        ] {
+            let judged = |name: Option<&str>| {
+                let mut facts = Facts::default();
+                facts.named_pooler = name.map(str::to_owned);
+                judge(&facts, &pooler)
+            };
+            let other = judged(Some("session"));
+            let (found, named) = (judged(None), judged(Some("transaction")));
+            assert_eq!(
+                [&found.level, &other.level, &named.level],
+                [&level, &level, &named_level]
+            );
+            let says_so = named.message.contains("`advisory.pooler`");
+            let is_said = matches!(pooler, Pooler::None | Pooler::Transaction);
+            assert_eq!(says_so, is_said, "{}", named.message);
+            let shares = matches!(pooler, Pooler::Transaction | Pooler::Statement);
+            assert_eq!(pooler.shares_sessions(), shares);
+        }
+    }
 }

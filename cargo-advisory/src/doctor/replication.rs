@@ -69,3 +69,20 @@ fn list(tables: &[String]) -> String {
     let is = if tables.len() == 1 { "is" } else { "are" };
     format!("{} ({names}{more}) {is}", plural(tables.len(), "table"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::list;
+
+    #[test]
+    fn three_tables_are_named_and_all_are_counted() {
+        for (count, expected) in [
+            (1, "1 table (t0) is"),
+            (3, "3 tables (t0, t1, t2) are"),
+            (4, "4 tables (t0, t1, t2, …) are"),
+        ] {
+            let tables: Vec<String> = (0..count).map(|at| format!("t{at}")).collect();
+            assert_eq!(list(&tables), expected);
+        }
+    }
+}

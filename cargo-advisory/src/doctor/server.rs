@@ -113,7 +113,7 @@ fn holder(row: &SimpleQueryRow) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::version;
+    use super::{capacity, version};
     use crate::doctor::Level;
     use crate::doctor::facts::Facts;
 
@@ -132,5 +132,21 @@ mod tests {
             (facts.version_number, facts.date) = (version_number, date);
             assert!(version(&facts).level == level, "{version_number} {date}");
         }
+    }
+
+    /// PostgreSQL's `NLOCKENTS`; version 18 has slots for workers that are not started.
+    #[test]
+    fn the_lock_table_has_room_for_all_processes() {
+        let mut settings = vec![
+            ("max_locks_per_transaction", "64", None),
+            ("max_connections", "100", None),
+            ("autovacuum_max_workers", "3", None),
+            ("max_worker_processes", "8", None),
+            ("max_wal_senders", "10", None),
+            ("max_prepared_transactions", "5", None),
+        ];
+        assert_eq!(capacity(&Facts::with(&settings)), 64 * 127);
+        settings.push(("autovacuum_worker_slots", "16", None));
+        assert_eq!(capacity(&Facts::with(&settings)), 64 * 140);
     }
 }

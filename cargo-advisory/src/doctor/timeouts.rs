@@ -208,3 +208,112 @@ fn keepalives(facts: &Facts) -> Finding {
         .fix(alter_role(facts, "tcp_keepalives_interval", "10"))
         .fix(alter_role(facts, "tcp_keepalives_count", "6"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+    use crate::doctor::facts::Facts;
+    use crate::doctor::{Finding, Level};
+
+    /// A name, a value and its unit.
+    type Setting<'s> = (&'s str, &'s str, Option<&'s str>);
+
+    fn found(name: &str, settings: &[Setting]) -> Finding {
+        let mut facts = Facts::with(settings);
+        facts.is_over_tcp = true;
+        let mut findings = judge(&facts).into_iter();
+        findings.find(|found| found.name == name).unwrap()
+    }
+
+    #[track_caller]
+    fn is_judged(name: &str, settings: &[Setting], is_fine: bool, said: &str) {
+        let found = found(name, settings);
+        let expected = if is_fine { Level::Fine } else { Level::Advice };
+        let message = &found.message;
+        assert!(found.level == expected, "{settings:?}: {message}");
+        assert!(message.contains(said), "{settings:?}: {message}");
+    }
+
+    #[test]
+    fn each_timeout_is_judged_by_its_bound() {
+        let (lock, check) = ("lock_timeout", "client_connection_check_interval");
+        let idle = "idle_in_transaction_session_timeout";
+        for (name, value, is_fine, said) in [
+            (lock, "0", false, "off: "),
+            (lock, "1000", true, "1s: "),
+            ("statement_timeout", "0", true, "off: "),
+            (idle, "0", false, "off: "),
+            (idle, "60000", true, "1min: "),
+            ("transaction_timeout", "0", true, "off: "),
+            ("transaction_timeout", "2000", true, "2s: "),
+            ("idle_session_timeout", "0", true, "off: "),
+            ("idle_session_timeout", "3000", false, "3s: "),
+            ("deadlock_timeout", "99", false, "every short wait"),
+            ("deadlock_timeout", "100", true, "100ms: after"),
+            ("deadlock_timeout", "10000", true, "10s: after"),
+            ("deadlock_timeout", "10001", false, "for that long"),
+            (check, "0", false, "off: "),
+            (check, "2000", true, "2s: "),
+        ] {
+            is_judged(name, &[(name, value, Some("ms"))], is_fine, said);
+        }
+        is_judged("transaction_timeout", &[], true, "not available");
+        for (name, value, is_fine) in [
+            ("default_transaction_isolation", "serializable", false),
+            ("default_transaction_isolation", "read committed", true),
+            ("log_lock_waits", "on", true),
+            ("log_lock_waits", "off", false),
+        ] {
+            let said = format!("{value}: ");
+            is_judged(name, &[(name, value, None)], is_fine, &said);
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_judged_by_those_that_end_the_wait_before_it() {
+        let statement = "statement_timeout";
+        let ms = |name, value| (name, value, Some("ms"));
+        let lock = |value| ms("lock_timeout", value);
+        let deadlock = ms("deadlock_timeout", "1000");
+        let so_does = "so does a deadlock";
+        is_judged("lock_timeout", &[lock("1000"), deadlock], true, so_does);
+        let found = found("lock_timeout", &[lock("1001"), deadlock]);
+        assert!(!found.message.contains(so_does), "{}", found.message);
+        let before = "before `lock_timeout` does";
+        let bound = ms(statement, "9");
+        is_judged(statement, &[bound], false, before);
+        is_judged(statement, &[bound, lock("9")], false, before);
+        is_judged(statement, &[bound, lock("8")], true, "9ms: longer than");
+    }
+
+    /// So that the other finding does not object to it; nothing is below a millisecond.
+    #[test]
+    fn the_advised_lock_timeout_is_below_the_statement_timeout() {
+        for (statement, advised) in [
+            ("0", "30s"),
+            ("120000", "30s"),
+            ("10000", "5s"),
+            ("1", "1ms"),
+        ] {
+            let found = found(
+                "lock_timeout",
+                &[("statement_timeout", statement, Some("ms"))],
+            );
+            let expected = format!("ALTER ROLE \"\" SET lock_timeout = '{advised}';");
+            assert_eq!(found.fix, [expected]);
+        }
+    }
+
+    #[test]
+    fn a_dead_client_is_noticed_within_five_minutes() {
+        for (idle, level) in [("240", Level::Fine), ("241", Level::Advice)] {
+            let settings = [
+                ("tcp_keepalives_idle", idle, Some("s")),
+                ("tcp_keepalives_interval", "10", Some("s")),
+                ("tcp_keepalives_count", "6", None),
+            ];
+            let found = found("keepalives", &settings);
+            assert!(found.level == level, "{idle}: {}", found.message);
+        }
+    }
+}

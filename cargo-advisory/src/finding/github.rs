@@ -54,3 +54,37 @@ fn data(text: &str) -> String {
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{SHOWN, write};
+    use crate::finding::{ADVICE, Finding, Place};
+    use crate::source_root::SourceRoot;
+
+    #[test]
+    fn more_than_are_shown_is_said_of_errors_and_of_notices() {
+        let finding = |kind| Finding {
+            kind,
+            message: String::new(),
+            places: vec![Place::line(Path::new("locks.md"), 1)],
+            notes: Vec::new(),
+            help: String::new(),
+        };
+        let root = SourceRoot::find(None);
+        for (errors, notices, is_said) in [
+            (SHOWN, 0, false),
+            (SHOWN, SHOWN, false),
+            (SHOWN + 1, 0, true),
+            (0, SHOWN + 1, true),
+        ] {
+            let kinds = std::iter::repeat_n("drift", errors);
+            let kinds = kinds.chain(std::iter::repeat_n(ADVICE, notices));
+            let findings: Vec<Finding> = kinds.map(finding).collect();
+            let text = write(&findings, "all", &root);
+            assert_eq!(text.contains("GitHub shows"), is_said, "{text}");
+            assert_eq!(text.matches("::notice ").count(), notices);
+        }
+    }
+}

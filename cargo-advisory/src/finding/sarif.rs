@@ -129,3 +129,33 @@ fn fingerprint(finding: &Finding) -> String {
     let text = format!("{} {message} {}", finding.kind, paths.join(" "));
     format!("{:016x}", Derivation::default().key(&text))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::fingerprint;
+    use crate::finding::{ADVICE, Finding, Place};
+
+    fn finding(kind: &'static str, message: &str, places: usize) -> Finding {
+        let place = |line| Place::line(Path::new("locks.md"), line);
+        Finding {
+            kind,
+            message: message.to_owned(),
+            places: (0..places).map(place).collect(),
+            notes: Vec::new(),
+            help: String::new(),
+        }
+    }
+
+    /// A code host closes a finding whose fingerprint is gone, and takes two with one fingerprint for one.
+    #[test]
+    fn a_fingerprint_is_that_of_one_finding() {
+        let (few, many) = ("`t` could: no two of 2 rows", "`t` could: no two of 3 rows");
+        let of = |kind, message, places| fingerprint(&finding(kind, message, places));
+        assert_eq!(of(ADVICE, few, 1), of(ADVICE, many, 1));
+        assert_ne!(of("guard", few, 1), of("guard", many, 1));
+        assert_ne!(of("guard", few, 1), of("drift", few, 1));
+        assert_ne!(of("guard", few, 1), of("guard", few, 2));
+    }
+}

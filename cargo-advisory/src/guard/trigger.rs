@@ -278,3 +278,18 @@ fn of_row(marks: &str, lock: &str, key: &str, first: Option<i32>) -> String {
          END\n"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST_NAME, name};
+
+    /// The server would cut a longer name, of two locks to the same one.
+    #[test]
+    fn a_long_name_is_shortened_to_one_of_its_own() {
+        assert_eq!(name(&["require", "Room-night"]), "require_room_night");
+        let long = "lock".repeat(20);
+        let [one, other] = ["a", "b"].map(|end| name(&["require", &long, end]));
+        assert_ne!(one, other);
+        assert_eq!([one.len(), other.len()], [LONGEST_NAME; 2]);
+    }
+}

@@ -368,3 +368,104 @@ fn too_many() -> Failure {
         "more than {MOST} texts, each of them counted for each permit: give fewer values"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use advisory_pattern::{Derivation, parse};
+    use advisory_runtime::Key;
+
+    use super::{Column, Origin, Wanted, answer, columns, rendered, search};
+    use crate::database::DatabaseUrl;
+    use crate::failure::Failure;
+
+    fn read(pattern: &str, sources: &[&str]) -> Result<Vec<Column>, Failure> {
+        let sources: Vec<String> = sources.iter().map(|&source| source.to_owned()).collect();
+        let url = DatabaseUrl::default();
+        columns(&parse(pattern).unwrap(), &sources, &url)
+    }
+
+    /// A short number would be the start of too many hashes.
+    #[test]
+    fn only_a_long_number_can_be_a_hash_too() {
+        for (text, count) in [
+            ("42", 1),
+            ("-12345678901", 1),
+            ("12345678901", 1),
+            ("123456789012", 2),
+            ("(7, 42)", 1),
+            ("\\x0123abcd…", 1),
+        ] {
+            assert_eq!(Wanted::read(text).unwrap().len(), count, "{text}");
+        }
+        for text in ["0123abc", "0123abcg", "(7, x)", ""] {
+            assert!(Wanted::read(text).is_err(), "{text}");
+        }
+    }
+
+    /// The half of a pair is never that of a derivation with 64 bits.
+    #[test]
+    fn a_pair_is_found_by_derivations_of_its_size() {
+        let of = |derivation: Derivation| {
+            let wanted = Wanted::Key(Key::IntInt(7, derivation.half("slot")));
+            let origin = wanted.origin(Some(7), "slot", 1);
+            origin.map(|origin| origin.derivation)
+        };
+        for derivation in Derivation::ALL {
+            let is_found = of(derivation) == Some(derivation.name());
+            assert_eq!(is_found, derivation.bits() == 32, "{}", derivation.name());
+        }
+    }
+
+    #[test]
+    fn values_are_those_of_their_placeholder() {
+        for (pattern, sources, sizes) in [
+            ("<a>", &["1..3"][..], Some(vec![3])),
+            ("<a>:<b>", &["1..3"], None),
+            ("<a>:<b>", &["b=1..3", "a=1..2"], Some(vec![2, 3])),
+            ("<req.a>:<b>", &["a=1..2", "b=1..3"], Some(vec![2, 3])),
+            ("<req.a>:<b>", &["req.a=1..2", "b=1..3"], Some(vec![2, 3])),
+            ("<req.a>:<b>", &["req=1..2", "b=1..3"], None),
+        ] {
+            let columns = read(pattern, sources).ok();
+            let found = columns.map(|all| all.iter().map(|it| it.texts.len()).collect::<Vec<_>>());
+            assert_eq!(found, sizes, "{pattern} {sources:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_escaped_where_it_can_be_a_text() {
+        for (pattern, expected) in [
+            ("<a>", &["x%3AY", "x:Y"][..]),
+            ("<a: text>", &["x%3AY"]),
+            ("<a|raw>", &["x:Y"]),
+            ("<a|lower>", &["x%3Ay", "x:y"]),
+        ] {
+            let pattern = parse(pattern).unwrap();
+            let placeholders: Vec<_> = pattern.placeholders().collect();
+            assert_eq!(rendered(&placeholders, "x:Y").concat(), expected);
+        }
+    }
+
+    /// Each permit is a number that is computed and compared.
+    #[test]
+    fn the_texts_are_counted_for_each_permit() {
+        let (pattern, sources) = ("<a>:<b>", ["a=1..300", "b=1..300"]);
+        let columns = read(pattern, &sources).unwrap();
+        let search = |permits| search(&parse(pattern).unwrap(), &columns, permits, |_| ()).ok();
+        assert_eq!([search(1), search(1_000)], [Some(90_000), None]);
+    }
+
+    #[test]
+    fn ten_texts_are_shown() {
+        for (count, more) in [(10, false), (12, true)] {
+            let origin = || Origin {
+                derivation: "sha256",
+                permit: 1,
+            };
+            let found: Vec<_> = (0..count).map(|at| (at.to_string(), origin())).collect();
+            let answer = answer("7", &found, count);
+            assert_eq!(answer.contains("\nand 2 more\n"), more, "{answer}");
+            assert_eq!(answer.lines().count(), 10 + usize::from(more));
+        }
+    }
+}

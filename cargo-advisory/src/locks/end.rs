@@ -294,3 +294,46 @@ fn outcome(pid: i32, action: &Action, signal: Signal, role: &str) -> (bool, Stri
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use advisory_runtime::monitor::Signal;
+
+    use super::{Action, Target, outcome};
+
+    /// A script goes on if the exit code says that the locks are free.
+    #[test]
+    fn a_signal_without_effect_is_not_a_success() {
+        let target = || Target { pid: 7, yes: true };
+        for (signal, action, is_done, said) in [
+            (
+                Signal::Done,
+                Action::Cancel(target()),
+                true,
+                "was cancelled",
+            ),
+            (
+                Signal::Done,
+                Action::Terminate(target()),
+                true,
+                "has ended, and",
+            ),
+            (
+                Signal::Sent,
+                Action::Terminate(target()),
+                false,
+                "still alive",
+            ),
+            (
+                Signal::Gone,
+                Action::Terminate(target()),
+                false,
+                "by itself",
+            ),
+        ] {
+            let outcome = outcome(7, &action, signal, "app");
+            assert_eq!(outcome.0, is_done, "{signal:?}");
+            assert!(outcome.1.contains(said), "{outcome:?}");
+        }
+    }
+}

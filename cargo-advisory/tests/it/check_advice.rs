@@ -184,6 +184,21 @@ async fn each_kind_of_constraint_is_answered_in_its_own_way() {
             two,
             &["already allows one row for each (b)"],
         ),
+        // Neither an index that is not unique nor one of other columns says the rule.
+        (
+            "CREATE TABLE t (a int NOT NULL, b int NOT NULL, id serial PRIMARY KEY); CREATE INDEX ON t (a, b); CREATE INDEX ON t (a)",
+            two,
+            &[
+                "no two of the 2 rows",
+                "CREATE UNIQUE INDEX CONCURRENTLY ON public.t (a, b);",
+            ],
+        ),
+        // One row shows nothing.
+        (
+            "CREATE TABLE t (a int NOT NULL, b int NOT NULL)",
+            "INSERT INTO t VALUES (1, 1)",
+            &["no index of `public.t` begins with"],
+        ),
         // The indexes that there are do not help: one is for a part of the rows, one begins with another column.
         (
             "CREATE TABLE t (a int, b int, c int); CREATE INDEX ON t (a) WHERE c > 0; CREATE INDEX ON t (c, a)",
@@ -254,5 +269,8 @@ async fn an_exclusion_constraint_that_could_say_the_rule_is_advised() {
     // Not the neighbour in the order of the ends, but the first one overlaps the last.
     db.run("INSERT INTO t VALUES (3, '[2026-11-01,2026-11-30)'), (3, '[2026-11-02,2026-11-03)'), (3, '[2026-11-20,2026-11-21)')")
         .await;
+    assert!(on_table(&db, key, None).await.is_empty());
+    // No two rows of one key.
+    db.run("DELETE FROM t WHERE room <> 2").await;
     assert!(on_table(&db, key, None).await.is_empty());
 }

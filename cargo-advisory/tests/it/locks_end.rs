@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use advisory_tests::{Database, left_out, pid_of};
-use diesel_async::SimpleAsyncConnection;
+use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::spawn_blocking;
 
 use crate::locks::{holder, locks, waiter};
@@ -11,7 +11,8 @@ use crate::locks::{holder, locks, waiter};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
     let db = Database::create().await;
-    let mut job = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
+    let hold = "BEGIN; SELECT pg_advisory_xact_lock(key) FROM (VALUES (5), (21), (22), (23), (24)) AS v (key)";
+    let mut job = holder(&db, "job", hold).await;
     let held_by = pid_of(&mut job).await.to_string();
     let (awaits, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
 
@@ -22,13 +23,18 @@ async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
         "its transaction is open",
         "last ran: SELECT",
         "holds 5 (xact or session)",
+        "holds 23 (",
+        "holds 1 lock more, for which nobody waits",
         &format!("{awaits} has waited for it for "),
         "is rolled back",
         "write `--yes`",
     ] {
         assert!(asked.err.contains(word), "{word}: {}", asked.err);
     }
-    assert_eq!(db.locks().await.len(), 2, "nothing was ended");
+    for word in ["holds 24", "waits for its"] {
+        assert!(!asked.err.contains(word), "{word}: {}", asked.err);
+    }
+    assert_eq!(db.locks().await.len(), 6, "nothing was ended");
 
     let idle = locks(&db, &["cancel", &held_by, "--yes"]).await;
     assert_eq!(idle.code, Some(1));
@@ -50,7 +56,7 @@ async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unrecorded_transaction_is_not_called_closed() {
     let db = Database::create().await;
-    let hold = "SET track_activities = off; BEGIN; SELECT pg_advisory_xact_lock(5)";
+    let hold = "SET track_activities = off; BEGIN; SELECT pg_advisory_xact_lock(key) FROM generate_series(5, 8) AS key";
     let mut job = holder(&db, "job", hold).await;
     let pid = pid_of(&mut job).await.to_string();
     let (_, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
@@ -65,6 +71,7 @@ async fn an_unrecorded_transaction_is_not_called_closed() {
         }
         assert!(!text.contains("no transaction is open"), "{text}");
     }
+    assert!(!asked.err.contains("nobody waits"), "{}", asked.err);
     drop(job);
     drop(waiting.await.unwrap());
 }
@@ -78,6 +85,7 @@ async fn a_waiters_statement_is_cancelled_and_its_session_stays() {
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.err.contains("has waited for 5 for "), "{}", said.err);
     assert!(said.err.contains("was cancelled"), "{}", said.err);
+    assert!(!said.err.contains("waits for a "), "{}", said.err);
     let mut web = waiting.await.unwrap();
     assert_eq!(pid_of(&mut web).await, pid);
     drop(held);
@@ -104,10 +112,7 @@ async fn who_has_no_advisory_lock_is_left_alone() {
 async fn a_role_without_the_right_learns_which_role_has_it() {
     let db = Database::create().await;
     let role = format!("ends_{}", std::process::id());
-    db.run(&format!(
-        "CREATE ROLE {role} LOGIN; GRANT pg_monitor TO {role}"
-    ))
-    .await;
+    db.run(&format!("CREATE ROLE {role} LOGIN")).await;
     let mut job = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
     let pid = pid_of(&mut job).await.to_string();
     let (scheme, address) = db.url().split_once("://").unwrap();
@@ -116,10 +121,34 @@ async fn a_role_without_the_right_learns_which_role_has_it() {
     let words = ["terminate", &pid, "--yes", "--database-url", &url];
     let said = locks(&db, &words).await;
     assert_eq!(said.code, Some(1), "{said:?}");
+    let hidden = format!("its activity is hidden from role `{role}`: GRANT pg_monitor TO ");
+    assert!(said.err.contains(&hidden), "{}", said.err);
+    db.run(&format!("GRANT pg_monitor TO {role}")).await;
+    let said = locks(&db, &words).await;
+    assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("Only a superuser may"), "{}", said.err);
     job.batch_execute("SELECT 1").await.unwrap();
-    db.run(&format!("REVOKE pg_monitor FROM {role}; DROP ROLE {role}"))
-        .await;
+    // The session of a role that is no superuser.
+    db.run(&format!("CREATE ROLE {role}_job LOGIN")).await;
+    let job_url = format!("{scheme}://{role}_job@{address}");
+    let mut job = AsyncPgConnection::establish(&job_url).await.unwrap();
+    job.batch_execute("SELECT pg_advisory_lock(6)")
+        .await
+        .unwrap();
+    let pid = pid_of(&mut job).await.to_string();
+    let words = ["terminate", &pid, "--yes", "--database-url", &url];
+    let said = locks(&db, &words).await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let refused = format!(
+        "Role `{role}` may not signal {pid}: use the role of that session, or GRANT pg_signal_backend TO "
+    );
+    assert!(said.err.contains(&refused), "{}", said.err);
+    job.batch_execute("SELECT 1").await.unwrap();
+    drop(job);
+    db.run(&format!(
+        "REVOKE pg_monitor FROM {role}; DROP ROLE {role}, {role}_job"
+    ))
+    .await;
 }
 
 /// On a terminal, which `script` provides.

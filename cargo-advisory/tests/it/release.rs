@@ -255,6 +255,10 @@ fn the_same_values_in_another_order_are_another_key() {
     becomes("order-of-two", old.clone(), new, 1);
     let new = keys("book", &["seat:<b: int>", "room:<a: int>"]);
     becomes("order-of-keys", old, new, 0);
+    // Each is looked for among those of its values first.
+    let [from, to] = ["account:<from: int>", "account:<to: int>"];
+    let (old, new) = (keys("pay", &[from, to]), keys("pay", &[to, from]));
+    becomes("order-of-form", old, new, 0);
 }
 
 #[test]
@@ -274,6 +278,24 @@ fn values_that_changed_places_in_with_are_found() {
         with("x.id", "y.id"),
         0,
     );
+}
+
+/// The first can be any of the others under other names, and the second the third; the third cannot be the first.
+#[test]
+fn methods_of_one_path_are_compared_with_those_of_the_same_values() {
+    let [one, other, swapped] = [
+        "<a: int>:<b: int>",
+        "<c: int>:<d: int>",
+        "<b: int>:<a: int>",
+    ];
+    let at = |line, key: &str| Record {
+        line,
+        ..named("pay", function("pay", &format!("pay:{key}")))
+    };
+    let old = [at(1, one), at(2, other), at(3, swapped)];
+    let new = [at(1, other), at(2, swapped), at(3, one)];
+    let said = between("against-methods", &old, &new);
+    assert_eq!(said.code, Some(0), "{said:?}");
 }
 
 #[test]
