@@ -1,5 +1,5 @@
-//! A try for one key inside an open transaction, as a query alone: it takes the key or leaves everything as it was, so it needs no
-//! savepoint.
+//! A try for one key in a transaction, as a query alone: it takes the key or leaves everything as it was. A call sends it behind its
+//! `BEGIN`; in the middle of a transaction it needs no savepoint.
 
 #[cfg(feature = "postgres")]
 use super::Arguments;
