@@ -107,7 +107,7 @@ mod tests {
     use crate::doctor::{Finding, Level};
 
     #[test]
-    fn what_is_not_fine_has_its_page_and_a_shared_statement_is_written_once() {
+    fn findings_have_their_page_and_statements_are_written_once() {
         let bad = |name| Finding::new(name, Level::Problem, "bad").fix("RUN THIS;");
         let fine = Finding::new("works", Level::Fine, "good");
         let written = text(&Facts::default(), &[bad("one"), bad("two"), fine]);

@@ -128,7 +128,7 @@ async fn a_role_without_the_right_learns_which_role_has_it() {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("Only a superuser may"), "{}", said.err);
     job.batch_execute("SELECT 1").await.unwrap();
-    // The session of a role that is no superuser.
+    // A session whose role is not a superuser.
     db.run(&format!("CREATE ROLE {role}_job LOGIN")).await;
     let job_url = format!("{scheme}://{role}_job@{address}");
     let mut job = AsyncPgConnection::establish(&job_url).await.unwrap();
