@@ -38,6 +38,8 @@ mod record;
 mod site;
 mod site_facts;
 mod tokens;
+#[cfg(test)]
+mod written;
 
 use attribute::Attribute;
 use errors::Errors;
@@ -241,8 +243,14 @@ pub fn advisory_lease(args: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Runs an attribute. With errors the function is emitted without its lock, so that its callers do not fail too.
 fn attribute(attribute: Attribute, args: TokenStream, item: TokenStream) -> TokenStream {
-    let item = proc_macro2::TokenStream::from(item);
-    let args = proc_macro2::TokenStream::from(args);
+    expanded(attribute, args.into(), item.into()).into()
+}
+
+fn expanded(
+    attribute: Attribute,
+    args: proc_macro2::TokenStream,
+    item: proc_macro2::TokenStream,
+) -> proc_macro2::TokenStream {
     let moved = scope::find(&args).filter(|_| attribute == Attribute::Lock);
     let attribute = moved.map_or(attribute, |_| Attribute::Lease);
     let mut errors = Errors::default();
@@ -260,13 +268,11 @@ fn attribute(attribute: Attribute, args: TokenStream, item: TokenStream) -> Toke
         (None, Attribute::Lock) => lock(args.clone(), function, errors),
         (None, Attribute::Lease) => lease(args.clone(), function, errors),
     };
-    expanded
-        .unwrap_or_else(|errors| {
-            let errors = errors.into_compile_errors();
-            let function = fallback::unlocked(attribute, args, item);
-            quote!(#errors #function)
-        })
-        .into()
+    expanded.unwrap_or_else(|errors| {
+        let errors = errors.into_compile_errors();
+        let function = fallback::unlocked(attribute, args, item);
+        quote!(#errors #function)
+    })
 }
 
 fn lock(
@@ -307,7 +313,7 @@ fn lease(
 /// A function that takes a `Holding<'_, AccountLock>` cannot be called without the lock: see `advisory_runtime::Holding`.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn derive_lock_key(input: TokenStream) -> TokenStream {
-    complete(input, lock_key::derive).into()
+    complete(input.into(), lock_key::derive).into()
 }
 
 /// Makes a newtype, or an enum whose variants have no fields, usable in a key.
@@ -324,7 +330,7 @@ pub fn derive_lock_key(input: TokenStream) -> TokenStream {
 /// without that attribute changes keys: instances before and after the change no longer exclude each other.
 #[proc_macro_derive(KeyPart, attributes(key_part))]
 pub fn derive_key_part(input: TokenStream) -> TokenStream {
-    complete(input, key_part::derive).into()
+    complete(input.into(), key_part::derive).into()
 }
 
 /// Lets workers claim the rows of a table, with the functions of `advisory_runtime::claim`.
@@ -366,7 +372,7 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 /// otherwise a struct without `completed_at` would repeat completed jobs.
 #[proc_macro_derive(Claim, attributes(claim, diesel))]
 pub fn derive_claim(input: TokenStream) -> TokenStream {
-    complete(input, claim::derive).into()
+    complete(input.into(), claim::derive).into()
 }
 
 /// Computes the `Key` of a pattern whose placeholders name values in scope, for the functions of `advisory_runtime`.
@@ -380,17 +386,17 @@ pub fn derive_claim(input: TokenStream) -> TokenStream {
 /// `crate`, as in `#[advisory_lock]`. The macro does not know types: a placeholder without a shape is compared as any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {
-    let expanded = complete(input, lock_key::expand);
+    let expanded = complete(input.into(), lock_key::expand);
     quote!({ #expanded }).into()
 }
 
 /// Runs one of the smaller macros. Errors are emitted together with the expansion, so that code that uses it does not fail too.
 fn complete(
-    input: TokenStream,
+    input: proc_macro2::TokenStream,
     expand: fn(proc_macro2::TokenStream, &mut Errors) -> Option<proc_macro2::TokenStream>,
 ) -> proc_macro2::TokenStream {
     let mut errors = Errors::default();
-    let expanded = expand(input.into(), &mut errors);
+    let expanded = expand(input, &mut errors);
     let errors = errors.into_compile_errors();
     quote!(#errors #expanded)
 }

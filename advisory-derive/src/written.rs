@@ -1,0 +1,290 @@
+//! Tests that what the repository writes expands without the compiler to the messages that the compiler shows.
+//!
+//! Each mistake in `tests/ui` has exactly the messages of its `.stderr`, and the programs without a mistake have none. Collisions are
+//! left to the compiler, because only its spans say where the other site is.
+
+use crate::attribute::Attribute;
+use crate::tokens::{is_punct, is_word};
+use crate::{claim, complete, expanded, key_part, lock_key};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use std::path::{Path, PathBuf};
+use syn::LitStr;
+
+/// What one file has that the macros expand, and what they say of it.
+#[derive(Default)]
+struct Expansions {
+    count: usize,
+    messages: Vec<String>,
+    /// What `macro_rules! run` makes of an attribute's arguments: its attribute, and the function.
+    template: Vec<TokenTree>,
+}
+
+impl Expansions {
+    fn of(source: &str) -> Self {
+        let tokens: TokenStream = source.parse().expect("the file is Rust");
+        let mut expansions = Self::default();
+        expansions.visit(tokens);
+        expansions
+    }
+
+    fn add(&mut self, expansion: TokenStream) {
+        self.count += 1;
+        self.messages.extend(messages(expansion));
+    }
+
+    /// Expands in the compiler's order: the first attribute of an item first, then its derives, then what is inside of it.
+    fn visit(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        let mut at = 0;
+        while at < tokens.len() {
+            let rest = &tokens[at..];
+            let attributes = rest.chunks_exact(2).map_while(attribute).count();
+            let item = rest.get(2 * attributes);
+            if item.is_some_and(|token| is_word(token, "macro_rules")) {
+                at += 2 * attributes;
+            } else if attributes > 0 {
+                let body = rest.iter().skip(2 * attributes);
+                let length = body.take_while(|token| !ends_item(token)).count();
+                let item = &rest[..rest.len().min(2 * attributes + length + 1)];
+                self.visit_item(&item[..2 * attributes], &item[2 * attributes..]);
+                // The item's head can hold neither.
+                if let Some(TokenTree::Group(body)) = item.last() {
+                    self.visit(body.stream());
+                }
+                at += item.len();
+                continue;
+            }
+            match &tokens[at..] {
+                [
+                    TokenTree::Ident(name),
+                    TokenTree::Punct(bang),
+                    TokenTree::Group(group),
+                    ..,
+                ] if name == "lock_key" && bang.as_char() == '!' => {
+                    self.add(complete(group.stream(), lock_key::expand));
+                    at += 3;
+                }
+                [
+                    TokenTree::Ident(word),
+                    _,
+                    TokenTree::Ident(name),
+                    TokenTree::Group(rules),
+                    ..,
+                ] if word == "macro_rules" => {
+                    if name == "run" {
+                        self.template = template(rules.stream()).unwrap_or_default();
+                    }
+                    at += 4;
+                }
+                [
+                    TokenTree::Ident(name),
+                    TokenTree::Punct(bang),
+                    TokenTree::Group(runs),
+                    ..,
+                ] if name == "run" && bang.as_char() == '!' && !self.template.is_empty() => {
+                    let runs: Vec<TokenTree> = runs.stream().into_iter().collect();
+                    for run in runs.chunks_exact(3) {
+                        self.visit_run(&run[0], &run[2]);
+                    }
+                    at += 3;
+                }
+                _ => {
+                    if let TokenTree::Group(group) = &tokens[at] {
+                        self.visit(group.stream());
+                    }
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// One line of a `run!`: a name, and the arguments in parentheses.
+    fn visit_run(&mut self, name: &TokenTree, args: &TokenTree) {
+        let TokenTree::Group(args) = args else {
+            unreachable!("arguments in parentheses: {args}")
+        };
+        let mut item = self.template[2..].to_vec();
+        if let Some(at) = item.iter().position(|token| is_punct(token, '$')) {
+            item.splice(at..at + 2, [name.clone()]);
+        }
+        self.add(expanded(
+            Attribute::Lock,
+            args.stream(),
+            item.into_iter().collect(),
+        ));
+    }
+
+    fn visit_item(&mut self, attributes: &[TokenTree], item: &[TokenTree]) {
+        let pairs = attributes.chunks_exact(2);
+        let known = pairs.clone().filter_map(attribute).enumerate();
+        let derives = known.clone().filter(|(_, (name, _))| name == "derive");
+        for (_, (_, names)) in derives {
+            let without = pairs.clone().filter(|pair| {
+                !attribute(pair).is_some_and(|(name, _)| name == "derive" || name == "doc")
+            });
+            let input: TokenStream = without.flatten().chain(item).cloned().collect();
+            for name in names {
+                let derive = match name.to_string().as_str() {
+                    "LockKey" => lock_key::derive,
+                    "KeyPart" => key_part::derive,
+                    "Claim" => claim::derive,
+                    _ => continue,
+                };
+                self.add(complete(input.clone(), derive));
+            }
+        }
+        for (at, (name, args)) in known {
+            let kind = match name.as_str() {
+                "advisory_lock" => Attribute::Lock,
+                "advisory_lease" => Attribute::Lease,
+                _ => continue,
+            };
+            let others = pairs.clone().enumerate().filter(|(other, _)| *other != at);
+            let others = others.flat_map(|(_, pair)| pair);
+            let item = others.chain(item).cloned().collect();
+            self.add(expanded(kind, args, item));
+        }
+    }
+}
+
+fn ends_item(token: &TokenTree) -> bool {
+    match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        TokenTree::Punct(punct) => punct.as_char() == ';',
+        _ => false,
+    }
+}
+
+/// The rule's right side that starts with an attribute.
+fn template(tokens: TokenStream) -> Option<Vec<TokenTree>> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    if tokens.first().is_some_and(|first| is_punct(first, '#')) {
+        return Some(tokens);
+    }
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Group(group) => template(group.stream()),
+        _ => None,
+    })
+}
+
+/// The last name of an outer attribute's path, and its arguments.
+fn attribute(pair: &[TokenTree]) -> Option<(String, TokenStream)> {
+    let [TokenTree::Punct(hash), TokenTree::Group(group)] = pair else {
+        return None;
+    };
+    if hash.as_char() != '#' || group.delimiter() != Delimiter::Bracket {
+        return None;
+    }
+    let mut name = String::new();
+    for token in group.stream() {
+        match token {
+            TokenTree::Ident(word) => name = word.to_string(),
+            TokenTree::Group(args) => return Some((name, args.stream())),
+            TokenTree::Punct(punct) if punct.as_char() == ':' => {}
+            _ => break,
+        }
+    }
+    Some((name, TokenStream::new()))
+}
+
+/// The messages of the `compile_error!`s.
+fn messages(expansion: TokenStream) -> Vec<String> {
+    let mut messages = Vec::new();
+    let mut is_error = false;
+    for token in expansion {
+        match token {
+            TokenTree::Ident(name) => is_error = name == "compile_error",
+            TokenTree::Group(group) if is_error => {
+                let message: LitStr = syn::parse2(group.stream()).expect("a text");
+                messages.push(message.value());
+                is_error = false;
+            }
+            TokenTree::Group(group) => messages.extend(self::messages(group.stream())),
+            _ => {}
+        }
+    }
+    messages
+}
+
+/// The messages that only a macro gives: those of the compiler have a code, or these words.
+fn shown(stderr: &str) -> Vec<String> {
+    let messages = stderr.split("\n\n").filter_map(|block| {
+        let message = block.trim_start().strip_prefix("error: ")?;
+        let (message, _) = message
+            .split_once("\n  --> ")
+            .or(message.split_once("\n --> "))?;
+        let is_ours = !message.starts_with("unused ")
+            && !COLLISION.iter().any(|words| message.contains(words));
+        is_ours.then(|| message.to_owned())
+    });
+    messages.collect()
+}
+
+/// In each message of a collision.
+const COLLISION: [&str; 2] = ["is the other lock", "collides here too"];
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(folder);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder of the repository") {
+        let path = entry.expect("a file").path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+fn is_packaged() -> bool {
+    // Cargo writes this file into a package, which has no tests beside it.
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("Cargo.toml.orig")
+        .exists()
+}
+
+#[test]
+fn a_mistake_has_the_messages_that_the_compiler_shows() {
+    if is_packaged() {
+        return;
+    }
+    let mut compared = 0;
+    for path in files("tests/ui") {
+        let source = std::fs::read_to_string(&path).expect("a file");
+        let stderr = std::fs::read_to_string(path.with_extension("stderr")).expect("its messages");
+        // The compiler prints tokens with other spaces.
+        let text = |message: &String| message.replace(' ', "");
+        let mut given: Vec<String> = Expansions::of(&source).messages.iter().map(text).collect();
+        let mut shown: Vec<String> = shown(&stderr).iter().map(text).collect();
+        given.sort();
+        shown.sort();
+        compared += given.len();
+        assert_eq!(given, shown, "{}", path.display());
+    }
+    assert!(compared > 300, "only {compared} messages were compared");
+}
+
+#[test]
+fn what_is_written_without_a_mistake_has_no_message() {
+    if is_packaged() {
+        return;
+    }
+    let mut count = 0;
+    for folder in [
+        "tests/ui/pass",
+        "tests/tests/it",
+        "tests/tests/it/both",
+        "examples",
+    ] {
+        for path in files(folder) {
+            let source = std::fs::read_to_string(&path).expect("a file");
+            let expansions = Expansions::of(&source);
+            let none: [String; 0] = [];
+            assert_eq!(expansions.messages, none, "{}", path.display());
+            count += expansions.count;
+        }
+    }
+    assert!(count > 400, "only {count} items were expanded");
+}
