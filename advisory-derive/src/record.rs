@@ -138,3 +138,159 @@ pub(crate) fn place(span: Span) -> (String, u32) {
 pub(crate) fn env(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::records;
+    use advisory_pattern::{Permits, Record};
+
+    /// What all of these records have.
+    fn record(kind: &str, function: &str, scope: &str) -> Record {
+        Record {
+            kind: kind.to_owned(),
+            function: function.to_owned(),
+            scope: scope.to_owned(),
+            derivation: "sha256".to_owned(),
+            mode: "exclusive".to_owned(),
+            module: "app".to_owned(),
+            krate: super::env("CARGO_PKG_NAME"),
+            version: super::env("CARGO_PKG_VERSION"),
+            ..Record::default()
+        }
+    }
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().copied().map(str::to_owned).collect()
+    }
+
+    fn some(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn a_lock_records_what_it_says() {
+        let found = records(
+            r#"
+            ///
+            #[must_use]
+            /// Cleans a room.
+            /// Once a day.
+            #[advisory_lock(key = "room:<id>:<day>", with(day = now.date()), name = "room", component = "lets", scope = "session",
+                mode = "shared", wait = "5s", poll = "50ms", max_hold = "1m", derivation = "md5",
+                allow_overlap("hall", "one of them"), allow_overlap("*", "any"))]
+            async fn clean(conn: &mut AsyncPgConnection, id: i64, now: Now) -> QueryResult<()> { Ok(()) }
+            "#,
+        );
+        let pairs = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned()));
+            pairs.collect::<Vec<_>>()
+        };
+        let wanted = Record {
+            name: some("room"),
+            component: some("lets"),
+            purpose: some("Cleans a room."),
+            written: texts(&["room:<id>:<day>"]),
+            keys: texts(&["pattern room:<id: int>:<day: text>"]),
+            with: pairs(&[("day", "now . date ()")]),
+            derivation: "md5".to_owned(),
+            mode: "shared".to_owned(),
+            wait: some("5s"),
+            poll: some("50ms"),
+            max_hold: some("1m"),
+            allow_overlap: pairs(&[("hall", "one of them"), ("*", "any")]),
+            ..record("fn", "clean", "session")
+        };
+        assert_eq!(found, [wanted]);
+    }
+
+    #[test]
+    fn a_lock_of_the_transaction_records_what_it_says() {
+        let found = records(
+            r#"
+            #[advisory_lock(keys = [7, "<a><b>", (7, half), (7, HALF), (8), (-9), other(a)], isolation = "repeatable read",
+                guards = "rooms, halls", allow_redundant = "the sum needs it", allow_ambiguous = "both are short")]
+            async fn count(conn: &mut AsyncPgConnection, a: &str, b: &str, half: i32) -> QueryResult<()> { Ok(()) }
+            #[advisory_lock(key = "slot", permits = 3, wait = "never")]
+            async fn few(conn: &mut AsyncPgConnection) -> QueryResult<()> { Ok(()) }
+            #[advisory_lock(key = "slot", name = "slots", permits = most, wait = "forever", poll = "1s")]
+            async fn most(conn: &mut AsyncPgConnection, most: u32) -> QueryResult<()> { Ok(()) }
+            "#,
+        );
+        let wanted = [
+            Record {
+                written: texts(&["7", "<a><b>", "(7 , half)", "(7 , HALF)", "(8)", "(- 9)", "other (a)"]),
+                keys: texts(&["number 7", "pattern <a: text><b: text>", "number (7,?)", "?", "number 8", "number -9", "?"]),
+                isolation: some("repeatable read"),
+                guards: texts(&["rooms", "halls"]),
+                allow_redundant: some("the sum needs it"),
+                allow_ambiguous: some("both are short"),
+                ..record("fn", "count", "xact")
+            },
+            Record {
+                written: texts(&["slot"]),
+                keys: texts(&["pattern slot"]),
+                wait: some("never"),
+                permits: Some(Permits::Number(3)),
+                ..record("fn", "few", "xact")
+            },
+            Record {
+                name: some("slots"),
+                written: texts(&["slot"]),
+                keys: texts(&["pattern slot"]),
+                wait: some("forever"),
+                poll: some("1s"),
+                permits: Some(Permits::Expression("most".to_owned())),
+                ..record("fn", "most", "xact")
+            },
+        ];
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn a_lease_and_a_declared_lock_record_what_they_say() {
+        let found = records(
+            r#"
+            #[advisory_lease(key = "report:<day>", name = "report", wait = "1s", ttl = "60s", renew = "20s", keep = "24h",
+                on_done = Ok(()), pool = pool)]
+            async fn send(pool: &Pool, day: Date) -> Result<(), Error> { Ok(()) }
+
+            /// An account.
+            #[derive(LockKey)]
+            #[lock_key("account:<id>", guards = "accounts", allow_redundant = "triggers are off", name = "account")]
+            struct AccountLock { id: i64 }
+
+            fn key(a: i64) -> Key { lock_key!("<a><b>", derivation = "md5", allow_ambiguous = "both are short", component = "lets") }
+            "#,
+        );
+        let wanted = [
+            Record {
+                name: some("report"),
+                written: texts(&["report:<day>"]),
+                keys: texts(&["pattern report:<day: date>"]),
+                wait: some("1s"),
+                ttl: some("60s"),
+                renew: some("20s"),
+                keep: some("24h"),
+                ..record("fn", "send", "lease")
+            },
+            Record {
+                name: some("account"),
+                purpose: some("An account."),
+                written: texts(&["account:<id>"]),
+                keys: texts(&["pattern account:<id: int>"]),
+                guards: texts(&["accounts"]),
+                allow_redundant: some("triggers are off"),
+                ..record("struct", "AccountLock", "none")
+            },
+            Record {
+                component: some("lets"),
+                written: texts(&["<a><b>"]),
+                keys: texts(&["pattern <a: text><b: text>"]),
+                derivation: "md5".to_owned(),
+                allow_ambiguous: some("both are short"),
+                ..record("macro", "lock_key!", "none")
+            },
+        ];
+        assert_eq!(found, wanted);
+    }
+}

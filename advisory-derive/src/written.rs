@@ -6,6 +6,7 @@
 use crate::attribute::Attribute;
 use crate::tokens::{is_punct, is_word};
 use crate::{claim, complete, expanded, key_part, lock_key};
+use advisory_pattern::Record;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::path::{Path, PathBuf};
 use syn::LitStr;
@@ -15,6 +16,7 @@ use syn::LitStr;
 struct Expansions {
     count: usize,
     messages: Vec<String>,
+    records: Vec<String>,
     /// What `macro_rules! run` makes of an attribute's arguments: its attribute, and the function.
     template: Vec<TokenTree>,
 }
@@ -29,7 +31,8 @@ impl Expansions {
 
     fn add(&mut self, expansion: TokenStream) {
         self.count += 1;
-        self.messages.extend(messages(expansion));
+        self.records.extend(record_texts(&expansion));
+        self.messages.extend(compile_errors(expansion));
     }
 
     /// Expands in the compiler's order: the first attribute of an item first, then its derives, then what is inside of it.
@@ -120,7 +123,7 @@ impl Expansions {
         let derives = known.clone().filter(|(_, (name, _))| name == "derive");
         for (_, (_, names)) in derives {
             let without = pairs.clone().filter(|pair| {
-                !attribute(pair).is_some_and(|(name, _)| name == "derive" || name == "doc")
+                !attribute(pair).is_some_and(|(name, _)| name == "derive")
             });
             let input: TokenStream = without.flatten().chain(item).cloned().collect();
             for name in names {
@@ -187,8 +190,45 @@ fn attribute(pair: &[TokenTree]) -> Option<(String, TokenStream)> {
     Some((name, TokenStream::new()))
 }
 
+/// The messages for a source.
+pub(crate) fn messages(source: &str) -> Vec<String> {
+    Expansions::of(source).messages
+}
+
+/// The records of a source's sites, in the module `app`.
+pub(crate) fn records(source: &str) -> Vec<Record> {
+    let expansions = Expansions::of(source);
+    assert_eq!(expansions.messages, [""; 0]);
+    let mut records = Vec::new();
+    for text in &expansions.records {
+        records.extend(Record::find_all(text.as_bytes()).expect("a record"));
+    }
+    records
+}
+
+/// The texts of the `record!`s.
+fn record_texts(expansion: &TokenStream) -> Vec<String> {
+    let tokens: Vec<TokenTree> = expansion.clone().into_iter().collect();
+    let mut texts = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        let TokenTree::Group(group) = token else {
+            continue;
+        };
+        let is_record = index > 1 && is_word(&tokens[index - 2], "record");
+        if is_record && is_punct(&tokens[index - 1], '!') {
+            let parts = group.stream().into_iter();
+            let parts = parts.filter_map(|part| syn::parse2::<LitStr>(part.into()).ok());
+            let parts: Vec<String> = parts.map(|part| part.value()).collect();
+            texts.push(parts.join("app"));
+        } else {
+            texts.extend(record_texts(&group.stream()));
+        }
+    }
+    texts
+}
+
 /// The messages of the `compile_error!`s.
-fn messages(expansion: TokenStream) -> Vec<String> {
+fn compile_errors(expansion: TokenStream) -> Vec<String> {
     let mut messages = Vec::new();
     let mut is_error = false;
     for token in expansion {
@@ -199,7 +239,7 @@ fn messages(expansion: TokenStream) -> Vec<String> {
                 messages.push(message.value());
                 is_error = false;
             }
-            TokenTree::Group(group) => messages.extend(self::messages(group.stream())),
+            TokenTree::Group(group) => messages.extend(compile_errors(group.stream())),
             _ => {}
         }
     }

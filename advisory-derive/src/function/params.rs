@@ -254,3 +254,102 @@ fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
     params.retain(|param| !param.is_empty());
     params
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Receiver, parse, position};
+    use proc_macro2::{Ident, TokenStream, TokenTree};
+
+    fn tokens(text: &str) -> TokenStream {
+        text.parse().expect("tokens")
+    }
+
+    fn words(names: &[Ident]) -> String {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        names.join(" ")
+    }
+
+    #[test]
+    fn the_names_that_a_pattern_binds_are_known() {
+        for (written, names, mut_names) in [
+            ("conn: &mut C", "conn", ""),
+            ("mut conn: C", "conn", "conn"),
+            ("(mut a, b): (A, B)", "a b", "a"),
+            ("(a, mut b): (A, B)", "a b", "b"),
+            ("&mut a: &mut A", "a", ""),
+            ("ref mut a: A", "a", ""),
+            ("(b, ref mut a): A", "b a", ""),
+            ("Json(body): Json<Body>", "body", ""),
+            ("web::Json(body): Json<Body>", "body", ""),
+            ("Body { from, to: target, .. }: Body", "from target", ""),
+            ("schema::Body { to: (a, mut b) }: Body", "a b", "b"),
+            ("Body { to: a::b::C(c) }: Body", "c", ""),
+            ("(NONE, a): (A, B)", "a", ""),
+            ("(a::b, _): (A, B)", "", ""),
+            ("[first, ..]: [A; 2]", "first", ""),
+            ("whole @ Some(part): A", "whole part", ""),
+            ("(true, false, a): A", "a", ""),
+        ] {
+            let (receiver, params) = parse(tokens(written));
+            assert!(receiver.is_none() && params.len() == 1, "{written}");
+            let found = (words(&params[0].names), words(&params[0].mut_names));
+            assert_eq!(found, (names.to_owned(), mut_names.to_owned()), "{written}");
+            let is_name = !written.contains(['(', '{', '[', '&', '@']) || written.starts_with("conn:");
+            assert_eq!(params[0].is_name, is_name, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_receiver_is_known_by_what_it_borrows() {
+        for (written, wanted) in [
+            ("self", Receiver::Value),
+            ("mut self", Receiver::MutValue),
+            ("&self", Receiver::Shared),
+            ("&'a self", Receiver::Shared),
+            ("&mut self", Receiver::Mutable),
+            ("self: Self", Receiver::Value),
+            ("mut self: Self", Receiver::MutValue),
+            ("self: &Self", Receiver::Shared),
+            ("self: &'a mut Self", Receiver::Mutable),
+            ("self: Pin<&mut Self>", Receiver::Value),
+        ] {
+            let (receiver, params) = parse(tokens(written));
+            assert!(receiver == Some(wanted) && params.is_empty(), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_condition_stays_with_its_parameter() {
+        let (_, params) = parse(tokens(
+            "#[cfg(a)] #[allow(b)] one: A, #[cfg_attr(c, d)] two: B, three: C",
+        ));
+        let conditions: Vec<String> = params
+            .iter()
+            .map(|param| param.conditions.to_string().replace(' ', ""))
+            .collect();
+        assert_eq!(conditions, ["#[cfg(a)]", "#[cfg_attr(c,d)]", ""]);
+    }
+
+    #[test]
+    fn the_parentheses_of_a_bound_are_not_the_parameters() {
+        for written in [
+            "(a: A)",
+            "<T>(a: A)",
+            "<F: Fn(i64) -> Option<i64>>(a: A)",
+            "<F: Fn(A) -> B, G: Fn(A)>(a: A) -> (B, C)",
+        ] {
+            let tokens: Vec<TokenTree> = tokens(written).into_iter().collect();
+            let found = position(&tokens).map(|position| tokens[position].to_string());
+            assert_eq!(found.as_deref(), Some("(a : A)"), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_comma_inside_of_a_type_splits_nothing() {
+        let (_, params) = parse(tokens(
+            "a: HashMap<A, B>, f: impl Fn(A) -> Result<B, C>, b: Vec<A>,",
+        ));
+        let names: Vec<String> = params.iter().map(|param| words(&param.names)).collect();
+        assert_eq!(names, ["a", "f", "b"]);
+    }
+}

@@ -142,3 +142,35 @@ pub(crate) fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::last_name;
+
+    #[test]
+    fn a_type_is_known_by_its_last_name() {
+        for (written, of_value, of_elements) in [
+            ("i64", Some("i64"), None),
+            ("&'a mut app::TenantId", Some("TenantId"), None),
+            ("(TenantId)", Some("TenantId"), None),
+            ("Option<TenantId>", None, None),
+            ("Box<Arc<TenantId>>", Some("TenantId"), None),
+            ("std::rc::Rc<TenantId>", Some("TenantId"), None),
+            ("Cow<'a, str>", Some("str"), None),
+            ("Box<N, 3>", Some("N"), None),
+            ("&[TenantId]", None, Some("TenantId")),
+            ("[TenantId; 2]", None, Some("TenantId")),
+            ("&[[TenantId; 2]]", None, None),
+            ("Vec<Box<TenantId>>", None, Some("TenantId")),
+            ("Arc<Vec<TenantId>>", None, Some("TenantId")),
+            ("Vec<Vec<TenantId>>", None, None),
+            ("<A as B>::TenantId", None, None),
+            ("(A, B)", None, None),
+            ("fn() -> A", None, None),
+        ] {
+            let ty = syn::parse_str(written).expect("a type");
+            assert_eq!(last_name(&ty, false).as_deref(), of_value, "{written}");
+            assert_eq!(last_name(&ty, true).as_deref(), of_elements, "{written}");
+        }
+    }
+}

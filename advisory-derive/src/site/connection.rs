@@ -381,3 +381,151 @@ fn no_connection(function: &Function) -> String {
          as `pool = {pool}`"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{is_place, names_pool, unquoted};
+    use crate::written::messages;
+    use proc_macro2::Literal;
+
+    /// The only message for a lock on `async fn run` with these arguments, parameters and body.
+    fn message(args: &str, params: &str, body: &str) -> String {
+        let source = format!(
+            "#[advisory_lock(key = 7{args})] async fn run({params}) -> QueryResult<()> {{ {body} }}"
+        );
+        let mut messages = messages(&source);
+        assert!(messages.len() <= 1, "{source}: {messages:?}");
+        messages.pop().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_place_has_names_and_numbers_between_its_dots() {
+        for (written, is_one) in [
+            ("conn", true),
+            ("self.conn", true),
+            ("ctx.0.db", true),
+            ("self.conn.", false),
+            ("self.conn()", false),
+            ("self..conn", false),
+            ("self conn", false),
+            ("self.connect.await", false),
+            ("self 0", false),
+            ("self::conn", false),
+            ("7", false),
+            ("(conn)", false),
+            ("", false),
+        ] {
+            let tokens = written.parse().expect("tokens");
+            assert_eq!(is_place(&tokens), is_one, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_pool_is_known_by_the_last_name_of_its_place() {
+        for (written, is_one) in [
+            ("pool", true),
+            ("&self.db_pool", true),
+            ("*DbPool", true),
+            ("self.pool.get()", false),
+            ("self.pool()", false),
+            ("pool.conn", false),
+            ("pools", false),
+        ] {
+            let tokens = written.parse().expect("tokens");
+            assert_eq!(names_pool(&tokens), is_one, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_place_in_quotes_is_one_without_them() {
+        for (written, place) in [
+            ("\"db\"", Some("db")),
+            ("\"self.db_2\"", Some("self.db_2")),
+            ("\"a b\"", None),
+            ("\"2\"", None),
+            ("7", None),
+        ] {
+            let literal: Literal = written.parse().expect("a literal");
+            assert_eq!(unquoted(&literal).as_deref(), place, "{written}");
+        }
+    }
+
+    #[test]
+    fn the_pool_of_the_body_is_suggested() {
+        let suggested = |body: &str| {
+            let message = message("", "id: i64", body);
+            let (before, pool) = message.rsplit_once("such as ").expect("a suggestion");
+            assert!(before.starts_with("`run` has no connection"), "{message}");
+            pool.to_owned()
+        };
+        for (body, wanted) in [
+            ("", "pool"),
+            ("let mut c = self_pool.get().await?; Ok(())", "self_pool"),
+            ("if id > 7 { state.db.get().await?; } Ok(())", "state.db"),
+            ("update(&mut state.db.get().await?).await", "state.db"),
+            ("return state.db.get();", "state.db"),
+            ("&mut state.db.get()", "state.db"),
+            ("map.get(id); Ok(())", "pool"),
+            ("make().get(); Ok(())", "pool"),
+            ("cell.get; Ok(())", "pool"),
+            ("cell.set(); Ok(())", "pool"),
+            ("cell::get(); Ok(())", "pool"),
+        ] {
+            assert_eq!(suggested(body), format!("`pool = {wanted}`"), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_not_one_has_its_message() {
+        for (args, params, wanted) in [
+            ("", "conn: &mut C", ""),
+            ("", "mut conn: C", ""),
+            ("", "(conn, id): (&mut C, i64)", ""),
+            ("", "_conn: &mut C", ""),
+            ("", "conn: &DbPool", "`conn` is a pool: write `pool = conn` in the attribute"),
+            ("", "conn: DbPool", "`conn` is a pool: write `pool = conn` in the attribute"),
+            (", conn = db.pool", "db: &mut Db", "`db.pool` is a pool, and `conn` takes a connection: write `pool = db.pool`"),
+            (", conn = &pool", "pool: &DbPool", "`&pool` is a pool, and `conn` takes a connection: write `pool = pool`"),
+            (", conn = pool", "pool: &mut AsyncPgConnection", ""),
+            (", conn = state.db", "state: &mut StatePool", ""),
+            (
+                "",
+                "conn: &PooledConnection<'_, C>",
+                "the lock needs `conn` to be mutable: write `conn: &mut PooledConnection<'_ , C>`",
+            ),
+            (
+                ", conn = state.db",
+                "state: &State",
+                "the lock needs a mutable connection, and `state` is a shared reference: if `state.db` is a pool, write \
+                 `pool = state.db` in the attribute; if it is a connection, write `state: &mut State`",
+            ),
+            (", conn = &mut db", "db: C", "`conn` takes a place, not a reference: write `conn = db`"),
+            (", conn = *state.db", "state: &mut S", "`conn` takes a place, not a reference: write `conn = state.db`"),
+            (", conn = \"2\"", "db: C", "`conn` takes a place or an expression, without quotes: write `conn = db`"),
+            (", conn = state.get().await", "state: &S", "taking a connection from a pool can fail: write `pool = state`"),
+            (", conn = state.get().await?", "state: &S", ""),
+            (", conn = connect(7)", "state: &S", ""),
+            (", pool = state.get().await", "state: &S", "`pool` takes the pool itself: write `pool = state`"),
+            (", pool = state.get()?", "state: &S", "`pool` takes the pool itself: write `pool = state`"),
+            (", pool = state.get()", "state: &S", ""),
+            (", pool = 7", "state: &S", "`pool` takes the pool itself: write `pool = self.pool`"),
+            (", conn = self.db", "id: i64", "`run` has no `self`"),
+            (", conn = dbb.c", "db: &mut Db", "`dbb` is not a parameter of `run`: did you mean `db`?"),
+            (
+                "",
+                "conn: &mut PgConnection",
+                "`run` is `async`, but its connection is blocking: write `conn: &mut AsyncPgConnection`, or `fn run`",
+            ),
+            ("", "db: &mut PgConnection", "`run` has no parameter `conn`: write `conn = db` in the attribute"),
+            ("", "db: Object", "`run` has no parameter `conn`: write `conn = db` in the attribute"),
+            ("", "db: &PgPool, id: i64", "`run` has no parameter `conn`: write `pool = db` in the attribute"),
+            (
+                "",
+                "db: &Pool<AsyncPgConnection>",
+                "`run` has no parameter `conn`: write `pool = db` in the attribute",
+            ),
+        ] {
+            assert_eq!(message(args, params, "Ok(())"), wanted, "{args} {params}");
+        }
+    }
+}

@@ -96,28 +96,3 @@ fn own(call: &CallArgs, lock: &LockArgs) -> record::Own {
         ..record::Own::default()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::LockSite;
-    use crate::args::lock;
-    use crate::attribute::Attribute;
-    use crate::errors::Errors;
-    use crate::function;
-
-    #[test]
-    fn why_a_guarding_lock_is_needed_is_in_the_record() {
-        let tokens = |text: &str| text.parse().expect("tokens");
-        let mut errors = Errors::default();
-        let written = r#"key = "job", guards = "jobs", allow_redundant = "the sum needs it""#;
-        let args = lock::parse(tokens(written), &mut errors);
-        let function = tokens("async fn run(conn: &mut C) -> QueryResult<()> { Ok(()) }");
-        let function = function::parse(function, Attribute::Lock, &mut errors);
-        let site = LockSite::new(args, function, &mut errors).expect("a site");
-        let record = site.site.record.to_string();
-        assert!(
-            record.contains("allow_redundant=the sum needs it"),
-            "{record}"
-        );
-    }
-}
