@@ -424,6 +424,7 @@ fn step_tokens(step: &str, span: Span) -> TokenStream {
 #[cfg(test)]
 mod tests {
     use super::writer;
+    use crate::written::messages;
     use advisory_pattern::Derivation;
     use quote::quote;
 
@@ -434,6 +435,44 @@ mod tests {
             let emitted = writer(derivation, &quote!(runtime)).to_string();
             let expected = format!("Derivation :: {derivation:?})");
             assert!(emitted.ends_with(&expected), "{emitted}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_with_a_mistake_has_its_message() {
+        let message = |key: &str| {
+            let mut messages = messages(&format!(
+                "#[advisory_lock(key = \"{key}\")] async fn run(conn: &mut C, user_id: &str, a: A, b: B) -> QueryResult<()> {{ Ok(()) }}"
+            ));
+            assert!(messages.len() < 2, "{messages:?}");
+            messages.pop().unwrap_or_default()
+        };
+        for fits in [
+            "job",
+            "job:nightly",
+            "job:conn",
+            "<a>:<b>",
+            "<a.0.name>",
+            "<a: raw>",
+            "<a: raw>:<b>",
+            "a_id",
+            "user_id:job",
+        ] {
+            assert_eq!(message(fits), "", "{fits}");
+        }
+        for (key, start) in [
+            ("user:user_id", "`user_id` is plain text in this key"),
+            ("user_id", "`user_id` is plain text in this key"),
+            (
+                "<a: raw>:<b: raw>",
+                "different values can render the same key: ",
+            ),
+            ("<a><b>", "different values can render the same key: "),
+            ("<a>x<b>", "different values can render the same key: "),
+            ("<a.fn>", "`fn` is a Rust keyword: write `r#fn`"),
+            ("<a.7b>", "`a.7b` is not a path"),
+        ] {
+            assert!(message(key).starts_with(start), "{key}: {}", message(key));
         }
     }
 }

@@ -159,12 +159,13 @@ mod tests {
         }
     }
 
-    fn texts(texts: &[&str]) -> Vec<String> {
-        texts.iter().copied().map(str::to_owned).collect()
+    #[allow(clippy::unnecessary_wraps, reason = "a record's optional text")]
+    fn text(text: &str) -> Option<String> {
+        Some(text.to_owned())
     }
 
-    fn some(text: &str) -> Option<String> {
-        Some(text.to_owned())
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().copied().map(str::to_owned).collect()
     }
 
     #[test]
@@ -182,21 +183,23 @@ mod tests {
             "#,
         );
         let pairs = |pairs: &[(&str, &str)]| {
-            let pairs = pairs.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned()));
+            let pairs = pairs
+                .iter()
+                .map(|(one, other)| ((*one).to_owned(), (*other).to_owned()));
             pairs.collect::<Vec<_>>()
         };
         let wanted = Record {
-            name: some("room"),
-            component: some("lets"),
-            purpose: some("Cleans a room."),
+            name: text("room"),
+            component: text("lets"),
+            purpose: text("Cleans a room."),
             written: texts(&["room:<id>:<day>"]),
             keys: texts(&["pattern room:<id: int>:<day: text>"]),
             with: pairs(&[("day", "now . date ()")]),
             derivation: "md5".to_owned(),
             mode: "shared".to_owned(),
-            wait: some("5s"),
-            poll: some("50ms"),
-            max_hold: some("1m"),
+            wait: text("5s"),
+            poll: text("50ms"),
+            max_hold: text("1m"),
             allow_overlap: pairs(&[("hall", "one of them"), ("*", "any")]),
             ..record("fn", "clean", "session")
         };
@@ -218,27 +221,43 @@ mod tests {
         );
         let wanted = [
             Record {
-                written: texts(&["7", "<a><b>", "(7 , half)", "(7 , HALF)", "(8)", "(- 9)", "other (a)"]),
-                keys: texts(&["number 7", "pattern <a: text><b: text>", "number (7,?)", "?", "number 8", "number -9", "?"]),
-                isolation: some("repeatable read"),
+                written: texts(&[
+                    "7",
+                    "<a><b>",
+                    "(7 , half)",
+                    "(7 , HALF)",
+                    "(8)",
+                    "(- 9)",
+                    "other (a)",
+                ]),
+                keys: texts(&[
+                    "number 7",
+                    "pattern <a: text><b: text>",
+                    "number (7,?)",
+                    "?",
+                    "number 8",
+                    "number -9",
+                    "?",
+                ]),
+                isolation: text("repeatable read"),
                 guards: texts(&["rooms", "halls"]),
-                allow_redundant: some("the sum needs it"),
-                allow_ambiguous: some("both are short"),
+                allow_redundant: text("the sum needs it"),
+                allow_ambiguous: text("both are short"),
                 ..record("fn", "count", "xact")
             },
             Record {
                 written: texts(&["slot"]),
                 keys: texts(&["pattern slot"]),
-                wait: some("never"),
+                wait: text("never"),
                 permits: Some(Permits::Number(3)),
                 ..record("fn", "few", "xact")
             },
             Record {
-                name: some("slots"),
+                name: text("slots"),
                 written: texts(&["slot"]),
                 keys: texts(&["pattern slot"]),
-                wait: some("forever"),
-                poll: some("1s"),
+                wait: text("forever"),
+                poll: text("1s"),
                 permits: Some(Permits::Expression("most".to_owned())),
                 ..record("fn", "most", "xact")
             },
@@ -264,30 +283,30 @@ mod tests {
         );
         let wanted = [
             Record {
-                name: some("report"),
+                name: text("report"),
                 written: texts(&["report:<day>"]),
                 keys: texts(&["pattern report:<day: date>"]),
-                wait: some("1s"),
-                ttl: some("60s"),
-                renew: some("20s"),
-                keep: some("24h"),
+                wait: text("1s"),
+                ttl: text("60s"),
+                renew: text("20s"),
+                keep: text("24h"),
                 ..record("fn", "send", "lease")
             },
             Record {
-                name: some("account"),
-                purpose: some("An account."),
+                name: text("account"),
+                purpose: text("An account."),
                 written: texts(&["account:<id>"]),
                 keys: texts(&["pattern account:<id: int>"]),
                 guards: texts(&["accounts"]),
-                allow_redundant: some("triggers are off"),
+                allow_redundant: text("triggers are off"),
                 ..record("struct", "AccountLock", "none")
             },
             Record {
-                component: some("lets"),
+                component: text("lets"),
                 written: texts(&["<a><b>"]),
                 keys: texts(&["pattern <a: text><b: text>"]),
                 derivation: "md5".to_owned(),
-                allow_ambiguous: some("both are short"),
+                allow_ambiguous: text("both are short"),
                 ..record("macro", "lock_key!", "none")
             },
         ];

@@ -122,9 +122,9 @@ impl Expansions {
         let known = pairs.clone().filter_map(attribute).enumerate();
         let derives = known.clone().filter(|(_, (name, _))| name == "derive");
         for (_, (_, names)) in derives {
-            let without = pairs.clone().filter(|pair| {
-                !attribute(pair).is_some_and(|(name, _)| name == "derive")
-            });
+            let without = pairs
+                .clone()
+                .filter(|pair| attribute(pair).is_none_or(|(name, _)| name != "derive"));
             let input: TokenStream = without.flatten().chain(item).cloned().collect();
             for name in names {
                 let derive = match name.to_string().as_str() {

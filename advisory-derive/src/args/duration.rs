@@ -328,3 +328,57 @@ struct Longest(u64, &'static str);
 const SERVER_TIMEOUT: Longest = Longest(i32::MAX as u64, "the server's limit of 24 days");
 /// A lease is for work that ends; a lock that never expires is not a lease.
 const LEASE: Longest = Longest(366 * 24 * 3_600_000, "a year");
+
+#[cfg(test)]
+mod tests {
+    use crate::written::messages;
+
+    fn message(wait: &str) -> String {
+        let mut messages = messages(&format!(
+            "#[advisory_lock(key = 7, wait = {wait})] async fn run(conn: &mut C) -> QueryResult<()> {{ Ok(()) }}"
+        ));
+        assert!(messages.len() < 2, "{messages:?}");
+        messages.pop().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_time_is_a_text_a_word_or_an_expression() {
+        for fits in [
+            "\"5s\"",
+            "\"2147483647ms\"",
+            "\"forever\"",
+            "block",
+            "self.wait",
+            "Duration::from_secs(5)",
+        ] {
+            assert_eq!(message(fits), "", "{fits}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_time_has_the_message_that_helps_most() {
+        for (wait, wanted) in [
+            ("never", "write `wait = \"never\"`"),
+            ("true", "write `wait = \"forever\"`"),
+            ("false", "write `wait = \"never\"`"),
+            ("5s", "expected a quoted duration: write `wait = \"5s\"`"),
+            (
+                "\"nver\"",
+                "`\"nver\"` is not a duration: write `wait = \"never\"`",
+            ),
+            (
+                "\"0ms\"",
+                "`wait` must be longer than zero: write `wait = \"never\"` to try once, or `wait = \"forever\"` to wait without a limit",
+            ),
+            (
+                "1.5",
+                "`1.5` is not a duration: expected `\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
+            ),
+        ] {
+            assert_eq!(message(wait), wanted, "{wait}");
+        }
+        assert!(
+            message("\"2147483648ms\"").contains("is longer than the server's limit of 24 days")
+        );
+    }
+}

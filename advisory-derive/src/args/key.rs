@@ -173,3 +173,67 @@ pub(crate) fn with(
     }
     values
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{KeyArg, keys};
+    use crate::errors::Errors;
+    use crate::written::messages;
+
+    #[test]
+    fn a_list_of_keys_has_brackets() {
+        let read = |written: &str| {
+            let mut errors = Errors::default();
+            let keys = keys(written.parse().expect("tokens"), &mut errors);
+            errors.finish(keys).unwrap_or_default()
+        };
+        assert_eq!(read("[one, \"two\"]").len(), 2);
+        assert!(matches!(read("(one, two)").as_slice(), [KeyArg::Each(_)]));
+        assert!(matches!(read("all").as_slice(), [KeyArg::Each(_)]));
+        assert!(read("[]").is_empty());
+    }
+
+    #[test]
+    fn a_key_without_its_name_has_one_message() {
+        let messages = |args: &str| {
+            messages(&format!(
+                "#[advisory_lock({args})] async fn run(conn: &mut C) -> QueryResult<()> {{ Ok(()) }}"
+            ))
+        };
+        assert_eq!(messages("7, 8"), ["write `key = (7, 8)`"]);
+        assert_eq!(messages("7, wait = \"5s\""), ["write `key = 7`"]);
+        assert_eq!(messages("\"job\""), ["write `key = \"job\"`"]);
+        assert_eq!(messages("key \"job\" \"more\""), ["write `key = …`"]);
+        assert_eq!(messages("key: \"job\""), ["write `key = \"job\"`"]);
+        assert_eq!(messages("key(\"job\")"), ["write `key = \"job\"`"]);
+        assert_eq!(
+            messages("key = 7, mode = &shared"),
+            ["`mode` must be `\"exclusive\"` or `\"shared\"`"]
+        );
+        assert_eq!(
+            messages("key = \"<ids*>\", with(ids = ids()), max_keys = \"0\""),
+            ["`max_keys` must be a number, at least 1, such as `max_keys = 128`"]
+        );
+        assert_eq!(
+            messages("key = 7, lease"),
+            ["unknown argument `lease`: for a lease, write `#[advisory_lease(key = …, pool = …)]`"]
+        );
+    }
+
+    #[test]
+    fn a_lease_has_one_key_and_one_holder() {
+        let messages = |args: &str| {
+            messages(&format!(
+                "#[advisory_lease({args}, pool = db)] async fn run(db: &Pool, a: i64) -> Result<(), E> {{ Ok(()) }}"
+            ))
+        };
+        let one =
+            "a lease has one key: write a key pattern, `key = \"job:<id>\"`, or a declared lock";
+        assert_eq!(messages("key = (a, \"job\")"), [one]);
+        assert_eq!(messages("key = (a, job)"), [""; 0]);
+        assert_eq!(
+            messages("key = \"job\", mode = \"exclusive\""),
+            ["unknown argument `mode`: a lease has one holder: leave it out"]
+        );
+    }
+}

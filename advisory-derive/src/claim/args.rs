@@ -330,7 +330,7 @@ fn maybe_column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option
 
 #[cfg(test)]
 mod tests {
-    use super::{CLAIM, ClaimArgs};
+    use super::{CLAIM, ClaimArgs, MaybeColumn};
     use crate::errors::Errors;
 
     #[test]
@@ -342,5 +342,76 @@ mod tests {
             let errors = errors.into_compile_errors().to_string();
             assert!(!errors.contains("is not implemented"), "{errors}");
         }
+    }
+
+    fn parse(written: &str) -> Result<ClaimArgs, String> {
+        let mut errors = Errors::default();
+        let args = ClaimArgs::parse(written.parse().expect("tokens"), &mut errors);
+        let args = errors.finish(Some(args));
+        args.map_err(|errors| errors.into_compile_errors().to_string())
+    }
+
+    #[test]
+    fn the_order_has_a_direction_for_each_column() {
+        let args = parse("order = \"priority desc nulls last, created_at asc nulls first, id\"");
+        let order = args.expect("no mistake").order.unwrap_or_default();
+        let order: Vec<_> = order
+            .iter()
+            .map(|order| {
+                (
+                    order.column.to_string(),
+                    order.is_descending,
+                    order.nulls_first,
+                )
+            })
+            .collect();
+        let wanted = [
+            ("priority".to_owned(), true, Some(false)),
+            ("created_at".to_owned(), false, Some(true)),
+            ("id".to_owned(), false, None),
+        ];
+        assert_eq!(order, wanted);
+        assert!(parse("order = \"\"").is_err());
+        assert!(parse("order = \"id nulls\"").is_err());
+    }
+
+    #[test]
+    fn a_key_is_a_column_or_columns_in_parentheses() {
+        let columns = |written: &str| {
+            parse(written)
+                .ok()
+                .and_then(|args| args.key)
+                .map(|key| key.len())
+        };
+        assert_eq!(columns("key = id"), Some(1));
+        assert_eq!(columns("key = (a, b, c, d)"), Some(4));
+        assert_eq!(columns("key = (a, b, c, d, e)"), None);
+        assert_eq!(columns("key = [a, b]"), None);
+    }
+
+    #[test]
+    fn a_renewal_comes_twice_before_the_claim_expires() {
+        assert!(parse("ttl = \"4s\", renew = \"2s\"").is_ok());
+        assert!(parse("ttl = \"4s\", renew = \"2001ms\"").is_err());
+        assert!(parse("renew = \"30s\"").is_ok());
+        assert!(parse("renew = \"31s\"").is_err());
+    }
+
+    #[test]
+    fn a_column_can_be_left_out_by_a_word() {
+        let completed = |written: &str| parse(written).expect("no mistake").completed_at;
+        assert!(matches!(
+            completed("completed_at = \"none\""),
+            Some(MaybeColumn::None)
+        ));
+        assert!(matches!(
+            completed("completed_at = \"delete\""),
+            Some(MaybeColumn::Delete)
+        ));
+        assert!(matches!(
+            completed("completed_at = done"),
+            Some(MaybeColumn::Column(_))
+        ));
+        assert!(parse("failed_at = \"delete\"").is_err());
     }
 }

@@ -294,7 +294,8 @@ mod tests {
             assert!(receiver.is_none() && params.len() == 1, "{written}");
             let found = (words(&params[0].names), words(&params[0].mut_names));
             assert_eq!(found, (names.to_owned(), mut_names.to_owned()), "{written}");
-            let is_name = !written.contains(['(', '{', '[', '&', '@']) || written.starts_with("conn:");
+            let is_name =
+                !written.contains(['(', '{', '[', '&', '@']) || written.starts_with("conn:");
             assert_eq!(params[0].is_name, is_name, "{written}");
         }
     }

@@ -482,10 +482,26 @@ mod tests {
             ("", "mut conn: C", ""),
             ("", "(conn, id): (&mut C, i64)", ""),
             ("", "_conn: &mut C", ""),
-            ("", "conn: &DbPool", "`conn` is a pool: write `pool = conn` in the attribute"),
-            ("", "conn: DbPool", "`conn` is a pool: write `pool = conn` in the attribute"),
-            (", conn = db.pool", "db: &mut Db", "`db.pool` is a pool, and `conn` takes a connection: write `pool = db.pool`"),
-            (", conn = &pool", "pool: &DbPool", "`&pool` is a pool, and `conn` takes a connection: write `pool = pool`"),
+            (
+                "",
+                "conn: &DbPool",
+                "`conn` is a pool: write `pool = conn` in the attribute",
+            ),
+            (
+                "",
+                "conn: DbPool",
+                "`conn` is a pool: write `pool = conn` in the attribute",
+            ),
+            (
+                ", conn = db.pool",
+                "db: &mut Db",
+                "`db.pool` is a pool, and `conn` takes a connection: write `pool = db.pool`",
+            ),
+            (
+                ", conn = &pool",
+                "pool: &DbPool",
+                "`&pool` is a pool, and `conn` takes a connection: write `pool = pool`",
+            ),
             (", conn = pool", "pool: &mut AsyncPgConnection", ""),
             (", conn = state.db", "state: &mut StatePool", ""),
             (
@@ -499,26 +515,78 @@ mod tests {
                 "the lock needs a mutable connection, and `state` is a shared reference: if `state.db` is a pool, write \
                  `pool = state.db` in the attribute; if it is a connection, write `state: &mut State`",
             ),
-            (", conn = &mut db", "db: C", "`conn` takes a place, not a reference: write `conn = db`"),
-            (", conn = *state.db", "state: &mut S", "`conn` takes a place, not a reference: write `conn = state.db`"),
-            (", conn = \"2\"", "db: C", "`conn` takes a place or an expression, without quotes: write `conn = db`"),
-            (", conn = state.get().await", "state: &S", "taking a connection from a pool can fail: write `pool = state`"),
+            (
+                ", conn = &mut db",
+                "db: C",
+                "`conn` takes a place, not a reference: write `conn = db`",
+            ),
+            (
+                ", conn = *state.db",
+                "state: &mut S",
+                "`conn` takes a place, not a reference: write `conn = state.db`",
+            ),
+            (
+                ", conn = \"2\"",
+                "db: C",
+                "`conn` takes a place or an expression, without quotes: write `conn = db`",
+            ),
+            (
+                ", conn = state.get().await",
+                "state: &S",
+                "taking a connection from a pool can fail: write `pool = state`",
+            ),
             (", conn = state.get().await?", "state: &S", ""),
             (", conn = connect(7)", "state: &S", ""),
-            (", pool = state.get().await", "state: &S", "`pool` takes the pool itself: write `pool = state`"),
-            (", pool = state.get()?", "state: &S", "`pool` takes the pool itself: write `pool = state`"),
+            (
+                ", pool = state.get().await",
+                "state: &S",
+                "`pool` takes the pool itself: write `pool = state`",
+            ),
+            (
+                ", pool = state.get()?",
+                "state: &S",
+                "`pool` takes the pool itself: write `pool = state`",
+            ),
             (", pool = state.get()", "state: &S", ""),
-            (", pool = 7", "state: &S", "`pool` takes the pool itself: write `pool = self.pool`"),
+            (
+                ", pool = 7",
+                "state: &S",
+                "`pool` takes the pool itself: write `pool = self.pool`",
+            ),
+        ] {
+            assert_eq!(message(args, params, "Ok(())"), wanted, "{args} {params}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_elsewhere_has_its_message() {
+        for (args, params, wanted) in [
             (", conn = self.db", "id: i64", "`run` has no `self`"),
-            (", conn = dbb.c", "db: &mut Db", "`dbb` is not a parameter of `run`: did you mean `db`?"),
+            (
+                ", conn = dbb.c",
+                "db: &mut Db",
+                "`dbb` is not a parameter of `run`: did you mean `db`?",
+            ),
             (
                 "",
                 "conn: &mut PgConnection",
                 "`run` is `async`, but its connection is blocking: write `conn: &mut AsyncPgConnection`, or `fn run`",
             ),
-            ("", "db: &mut PgConnection", "`run` has no parameter `conn`: write `conn = db` in the attribute"),
-            ("", "db: Object", "`run` has no parameter `conn`: write `conn = db` in the attribute"),
-            ("", "db: &PgPool, id: i64", "`run` has no parameter `conn`: write `pool = db` in the attribute"),
+            (
+                "",
+                "db: &mut PgConnection",
+                "`run` has no parameter `conn`: write `conn = db` in the attribute",
+            ),
+            (
+                "",
+                "db: Object",
+                "`run` has no parameter `conn`: write `conn = db` in the attribute",
+            ),
+            (
+                "",
+                "db: &PgPool, id: i64",
+                "`run` has no parameter `conn`: write `pool = db` in the attribute",
+            ),
             (
                 "",
                 "db: &Pool<AsyncPgConnection>",

@@ -65,11 +65,25 @@ mod tests {
             ("1 day", "24h"),
             ("pt5s", "5s"),
             ("250 millis", "250ms"),
+            ("5 m", "5m"),
+            ("2 weeks", "336h"),
+            ("1.5 days", "2160m"),
         ] {
             assert_eq!(duration_in_words(text).as_deref(), Some(meant), "{text}");
             assert!(milliseconds(meant).is_some(), "{meant}");
         }
-        for text in ["", "s", "0", "5", "-5s", "five", "1.25s", "5 fortnights"] {
+        for text in [
+            "",
+            "s",
+            "0",
+            "5",
+            "-5s",
+            "five",
+            "1.25s",
+            "0s",
+            "0.0s",
+            "5 fortnights",
+        ] {
             assert_eq!(duration_in_words(text), None, "{text}");
         }
     }

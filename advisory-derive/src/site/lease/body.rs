@@ -302,8 +302,22 @@ mod tests {
             "conn.transaction(async |c| 7).await",
             "if late { lease.complete(conn).await?; } Ok(())",
             "info!(\"start\"); update.execute(&mut *conn).await; update(&mut conn).await",
+            "for a in all { book(a) } update(&mut conn).await",
+            "fn book(a: i64) { a } update(&mut conn).await",
+            "all.map(|a| book(a)); update(&mut conn).await",
+            "if count(&mut conn).await > 7 { stop() } Ok(())",
+            "match a { A => update(&mut conn).await, B => Ok(()) }",
+            "match a { A => { update(&mut conn).await } B => Ok(()) }",
         ] {
             assert!(is_reported("conn", &body(uses)), "{uses}");
+        }
+        let function = body("update(&mut conn).await").parse().expect("tokens");
+        let function = function::parse(function, Attribute::Lease, &mut Errors::default());
+        let function = function.expect("a function");
+        for (handle, is_found) in [("lease", true), ("conn", false)] {
+            let handle = Ident::new(handle, Span::call_site());
+            let found = unbound(&function.body.stream(), "conn", &function, Some(&handle));
+            assert_eq!(found.is_some(), is_found, "{handle}");
         }
     }
 
@@ -322,6 +336,7 @@ mod tests {
             "take_connection!(); update.execute(conn).await",
             "update(&mut conn().await?).await",
             "update(&mut self.conn).await",
+            "pool::conn.get().await",
             "use crate::db::conn; update(&mut conn).await",
             "Ok(connect(Options { conn: 7 }))",
             "pool.get().await.map(conn)",
@@ -361,6 +376,7 @@ mod tests {
         assert!(completes("take!(); lease.complete(conn).await"));
         assert!(!completes("let lease = outer; lease.complete(conn).await"));
         assert!(!completes("self.lease.complete(conn).await"));
+        assert!(!completes("other.complete(conn).await"));
         assert!(!completes("lease.fence(conn).await"));
     }
 }

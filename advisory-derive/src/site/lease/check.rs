@@ -129,3 +129,49 @@ fn written(milliseconds: u64) -> String {
         _ => format!("{}s", milliseconds / 1_000),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::messages;
+
+    /// The messages for a lease with these arguments.
+    fn lease(args: &str) -> Vec<String> {
+        messages(&format!(
+            "#[advisory_lease(key = \"job\", {args})] async fn run(db: &Pool) -> Result<(), E> {{ Ok(()) }}"
+        ))
+    }
+
+    #[test]
+    fn a_shorter_renewal_is_suggested_in_a_unit_that_has_it() {
+        for (args, wanted) in [
+            (
+                "pool = db, ttl = \"2400ms\", renew = \"3s\"",
+                "renew = \"800ms\"",
+            ),
+            ("pool = db, ttl = \"3s\", renew = \"3s\"", "renew = \"1s\""),
+            (
+                "pool = db, ttl = \"2ms\", renew = \"3s\"",
+                "renew = \"1ms\"",
+            ),
+        ] {
+            let messages = lease(args);
+            assert!(
+                messages.len() == 1 && messages[0].contains(wanted),
+                "{args}: {messages:?}"
+            );
+        }
+        assert_eq!(
+            lease("pool = db, ttl = \"3s\", renew = \"2999ms\""),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn a_pool_without_a_value_has_one_message() {
+        assert_eq!(lease("ttl = \"60s\", pool"), ["write `pool = …`"]);
+        assert_eq!(
+            lease("ttl = \"60s\""),
+            ["a lease needs a `pool` for its connections: write `pool = db`"]
+        );
+    }
+}

@@ -60,3 +60,25 @@ pub(crate) fn report(span: Span, args: &TokenStream, function: &Function, errors
     );
     errors.at(span, wanted);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    fn the_scope_of_a_lease_is_found_however_it_is_written() {
+        for (args, is_lease) in [
+            ("key = 7, scope = \"lease\"", true),
+            ("scope = lease, key = 7", true),
+            ("scope = Scope::Lease", true),
+            ("scope = \"xact\"", false),
+            ("scope = lease(7)", false),
+            ("scope, lease", false),
+            ("scope: \"lease\"", false),
+            ("name = \"lease\"", false),
+        ] {
+            let tokens = args.parse().expect("tokens");
+            assert_eq!(find(&tokens).is_some(), is_lease, "{args}");
+        }
+    }
+}

@@ -207,3 +207,53 @@ fn names_self(token: &TokenTree) -> bool {
     let text = literal.to_string().replace("{{", "");
     text.contains("{self}") || text.contains("{self:")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::text_with_self;
+    use crate::written::messages;
+
+    #[test]
+    fn another_connection_of_the_same_name_is_found() {
+        let shadows = |args: &str, params: &str, body: &str| {
+            let messages = messages(&format!(
+                "#[advisory_lock(key = 7{args})] async fn run({params}) -> QueryResult<()> {{ {body} Ok(()) }}"
+            ));
+            assert!(messages.len() < 2, "{messages:?}");
+            messages.first().is_some_and(|message| message.ends_with(
+                "is not the connection that holds the lock: remove this line, or replace the parameter with `pool = pool` in the attribute",
+            ))
+        };
+        let taken = "let mut conn = pool.get().await?;";
+        assert!(shadows("", "conn: &mut C, pool: &P", taken));
+        assert!(!shadows(
+            "",
+            "conn: &mut C, pool: &P",
+            "let conn = &mut *conn;"
+        ));
+        assert!(!shadows(
+            "",
+            "conn: &mut C, pool: &P",
+            "let other = pool.get().await?;"
+        ));
+        let db = "let mut db = pool.get().await?;";
+        assert!(shadows(", conn = db", "db: C, pool: &P", db));
+        assert!(!shadows(", conn = db.conn", "db: D, pool: &P", db));
+    }
+
+    #[test]
+    fn a_text_that_names_self_is_found_among_a_macros_arguments() {
+        for (body, is_found) in [
+            ("info!(\"{self}\")", true),
+            ("if ok { info!(\"{self:?}\") }", true),
+            ("f(g(info!(\"{self}\")))", true),
+            ("info!(\"{}\", self)", false),
+            ("info(\"{self}\")", false),
+            ("info!(\"self\")", false),
+            ("info!(f(\"{self}\"))", false),
+        ] {
+            let tokens = body.parse().expect("tokens");
+            assert_eq!(text_with_self(tokens).is_some(), is_found, "{body}");
+        }
+    }
+}
