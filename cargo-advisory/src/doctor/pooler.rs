@@ -127,13 +127,8 @@ pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>), Failu
 async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Failure> {
     // Before any lock is acquired: if sessions are shared, a lock can stay on one that no connection gets again.
     let pids = [one.pid().await?, other.pid().await?];
-    for round in 0..ROUNDS {
-        let [(idle, idle_pid), (busy, busy_pid)] = if round % 2 == 0 {
-            [(one, &pids[0]), (other, &pids[1])]
-        } else {
-            [(other, &pids[1]), (one, &pids[0])]
-        };
-        let begun = with_timeout(busy.client.batch_execute("BEGIN")).await?;
+    for _ in 0..ROUNDS {
+        let begun = with_timeout(other.client.batch_execute("BEGIN")).await?;
         if let Err(error) = begun {
             let why = one_line(&chain(&error));
             return Ok(if why.contains("statement pool") {
@@ -142,12 +137,12 @@ async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Fa
                 Pooler::Unknown(why)
             });
         }
-        let mut keeps = busy.pid().await? == *busy_pid && busy_pid != idle_pid;
+        let mut keeps = other.pid().await? == pids[1] && pids[1] != pids[0];
         // Skipped if the answer is known: a pooler without another session would let the query wait.
         if keeps {
-            keeps = idle.pid().await? == *idle_pid;
+            keeps = one.pid().await? == pids[0];
         }
-        let ended = with_timeout(busy.client.batch_execute("ROLLBACK")).await?;
+        let ended = with_timeout(other.client.batch_execute("ROLLBACK")).await?;
         ended.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
         if !keeps {
             return Ok(Pooler::Transaction);

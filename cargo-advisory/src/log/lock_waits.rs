@@ -1,6 +1,6 @@
 //! The total of the waits for one lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use advisory_runtime::monitor::Name;
@@ -36,6 +36,8 @@ pub(super) struct OpenWait {
     pub(super) lock: LockId,
     pub(super) waited: Duration,
     pub(super) at: Option<Time>,
+    /// The holders that are counted for this wait.
+    pub(super) holders: BTreeSet<i32>,
 }
 
 impl OpenWait {

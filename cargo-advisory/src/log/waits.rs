@@ -159,15 +159,24 @@ impl Waits {
     ) -> Incident {
         let at = record.time.clone();
         self.end_unlogged(pid, |open| !open.is_wait(lock, waited, at.as_ref()));
-        let is_new = !self.open.contains_key(&pid);
+        let before = self.open.remove(&pid);
         let entry = self.entry(lock, &record.statement, record);
-        if is_new {
+        if before.is_none() {
             entry.waits += 1;
         }
+        let mut counted = before.map(|open| open.holders).unwrap_or_default();
         for holder in &holders {
-            *entry.holders.entry(*holder).or_default() += 1;
+            if counted.insert(*holder) {
+                *entry.holders.entry(*holder).or_default() += 1;
+            }
         }
-        self.open.insert(pid, OpenWait { lock, waited, at });
+        let open = OpenWait {
+            lock,
+            waited,
+            at,
+            holders: counted,
+        };
+        self.open.insert(pid, open);
         Incident::Waiting {
             pid,
             lock,
@@ -193,7 +202,9 @@ impl Waits {
         for wait in &waits {
             let Some(lock) = wait.lock else { continue };
             self.end_unlogged(wait.pid, |open| open.lock != lock);
-            let is_open = self.open.contains_key(&wait.pid);
+            let open = self.open.get_mut(&wait.pid);
+            let is_open = open.is_some();
+            let is_counted = open.is_some_and(|open| !open.holders.insert(wait.blocked_by));
             let is_victim = record.pid == Some(wait.pid);
             let open = is_victim.then(|| self.open.remove(&wait.pid)).flatten();
             let entry = self.entry(lock, &wait.statement, &record);
@@ -205,7 +216,9 @@ impl Waits {
             if let Some(open) = open {
                 entry.end(open.until(record.time.as_ref()));
             }
-            *entry.holders.entry(wait.blocked_by).or_default() += 1;
+            if !is_counted {
+                *entry.holders.entry(wait.blocked_by).or_default() += 1;
+            }
         }
         self.deadlocks.push(Deadlock {
             time: record.time,
@@ -384,6 +397,60 @@ mod tests {
             );
             assert_eq!(counts, expected, "{records:#?}");
         }
+    }
+
+    #[test]
+    fn a_holder_is_counted_once_for_each_wait() {
+        let mut waits = Waits::new(Names::none());
+        let mut say = |pid: i32, message: &str, detail: &str| {
+            waits.take(Record {
+                pid: Some(pid),
+                detail: detail.to_owned(),
+                ..record(None, message == "deadlock detected", message)
+            });
+        };
+        let waiting = |pid: i32, waited: u32| {
+            format!(
+                "process {pid} still waiting for ShareLock on advisory lock [5,0,9,1] after {waited}.0 ms"
+            )
+        };
+        say(
+            3,
+            &waiting(3, 1_000),
+            "Process holding the lock: 7. Wait queue: 3.",
+        );
+        say(
+            3,
+            &waiting(3, 2_000),
+            "Processes holding the lock: 7, 8. Wait queue: 3.",
+        );
+        say(
+            4,
+            &waiting(4, 1_000),
+            "Process holding the lock: 8. Wait queue: 4.",
+        );
+        // The wait of 5 is only here, and that of 8 for another lock.
+        let waits_for = |pid: i32, key: u32, by: i32| {
+            format!(
+                "Process {pid} waits for ShareLock on advisory lock [5,0,{key},1]; blocked by process {by}."
+            )
+        };
+        let detail = [waits_for(5, 9, 8), waits_for(8, 10, 3), waits_for(3, 9, 8)].join("\n");
+        say(5, "deadlock detected", &detail);
+        let found: Vec<_> = waits
+            .locks
+            .values()
+            .map(|of_it| (of_it.waits, of_it.deadlocks, of_it.holders.clone()))
+            .collect();
+        let holders = |holders: &[(i32, usize)]| holders.iter().copied().collect();
+        let wanted = [
+            (3, 2, holders(&[(7, 1), (8, 3)])),
+            (1, 1, holders(&[(3, 1)])),
+        ];
+        assert_eq!(found, wanted);
+        assert_eq!(waits.records, 4);
+        // The victim's wait is over.
+        assert_eq!(waits.open(), 2);
     }
 
     /// An error does not have the database's number, and the same key in another database is another lock.
