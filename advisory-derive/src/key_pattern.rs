@@ -423,10 +423,13 @@ fn step_tokens(step: &str, span: Span) -> TokenStream {
 
 #[cfg(test)]
 mod tests {
-    use super::writer;
+    use super::{KeyPattern, Names, writer};
+    use crate::errors::Errors;
     use crate::written::messages;
     use advisory_pattern::Derivation;
+    use proc_macro2::{Span, TokenStream};
     use quote::quote;
+    use syn::LitStr;
 
     /// The expansion must never lock another derivation's number.
     #[test]
@@ -435,6 +438,46 @@ mod tests {
             let emitted = writer(derivation, &quote!(runtime)).to_string();
             let expected = format!("Derivation :: {derivation:?})");
             assert!(emitted.ends_with(&expected), "{emitted}");
+        }
+    }
+
+    /// The value's text is that of its shape, and each filter is applied once, in its order.
+    #[test]
+    fn a_value_is_written_with_its_shape_and_filters() {
+        let names = Names {
+            of: String::new(),
+            known: None,
+            has_self: false,
+            computed: &[],
+        };
+        for (pattern, written) in [
+            ("<a>", r#"key.any("", &a);"#),
+            ("x:<a.b.0>", r#"key.any("x:", &a.b.0);"#),
+            ("<a: int>", "key.part::<r::shape::Int, _>(&a);"),
+            ("x:<a: int>", r#"key.shaped::<r::shape::Int, _>("x:", &a);"#),
+            (
+                "<a|raw>",
+                "key.filtered::<r::shape::Raw, _>(&a, &[r::__private::Filter::Raw]);",
+            ),
+            (
+                "<a: raw>",
+                "key.filtered::<r::shape::Raw, _>(&a, &[r::__private::Filter::Raw]);",
+            ),
+            (
+                "x:<a|trim|lower>",
+                r#"key.text("x:"); key.filtered::<r::shape::Text, _>(&a, &[r::__private::Filter::Trim, r::__private::Filter::Lower]);"#,
+            ),
+            (
+                "<a|display>",
+                r#"key.any("", &r::__private::Displayed(&a));"#,
+            ),
+        ] {
+            let literal = LitStr::new(pattern, Span::call_site());
+            let pattern = KeyPattern::parse(literal, &mut Errors::default()).expect("a pattern");
+            let found = pattern.writes(&names, &quote!(r), None);
+            let wanted: TokenStream = written.parse().expect("tokens");
+            let text = |tokens: &TokenStream| tokens.to_string().replace(' ', "");
+            assert_eq!(text(&found), text(&wanted), "{found}");
         }
     }
 

@@ -37,7 +37,12 @@ pub(crate) fn wrap(commands: &Path) -> Result<(), Failure> {
 }
 
 /// The commands of a test of a program.
-pub(crate) fn tests(program: &Program, name: &str, commands: &Path) -> Result<Vec<Test>, Failure> {
+pub(crate) fn tests(
+    program: &Program,
+    name: &str,
+    commands: &Path,
+    target: &Path,
+) -> Result<Vec<Test>, Failure> {
     if !commands.exists() {
         fs::create_dir_all(commands)?;
         print(&format!("notes what {} compiles", program.path.display()));
@@ -49,6 +54,7 @@ pub(crate) fn tests(program: &Program, name: &str, commands: &Path) -> Result<Ve
         command
             .env("RUSTC_WRAPPER", env::current_exe()?)
             .env(COMMANDS, commands)
+            .env("CARGO_TARGET_DIR", target)
             .env("CARGO_INCREMENTAL", "0");
         command
             .stdout(Stdio::null())

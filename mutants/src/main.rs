@@ -116,7 +116,13 @@ fn main() -> Result<(), Failure> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| home.join("build"), PathBuf::from);
     let mutants = list::list(&root, &flags.package, &[])?;
     print(&format!("{} mutants", mutants.len()));
-    let mut tree = program::Tree::new(&root, home.join("tree"), target, &flags.package, &mutants)?;
+    let mut tree = program::Tree::new(
+        &root,
+        home.join("tree"),
+        target.clone(),
+        &flags.package,
+        &mutants,
+    )?;
     let programs = tree.build(&flags.tests)?;
     let (compiling, names): (Vec<String>, Vec<String>) = flags.compiled.iter().cloned().unzip();
     let compiling = tree.build(&compiling)?;
@@ -157,7 +163,12 @@ fn main() -> Result<(), Failure> {
         tests.extend(test::tests(program)?);
     }
     for (program, name) in compiling.iter().zip(&names) {
-        tests.extend(compile::tests(program, name, &commands.join(name))?);
+        tests.extend(compile::tests(
+            program,
+            name,
+            &commands.join(name),
+            &target,
+        )?);
     }
     let scratch = home.join("scratch");
     let tests = judge::baselines(tests, &baselines, flags.jobs, &scratch)?;
