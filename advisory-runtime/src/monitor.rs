@@ -46,8 +46,8 @@
 //!
 //! - its number is fixed, as for a pattern without placeholders and for `key = 42`, or its key was given to [`Names::with_key`];
 //! - somebody waits for it, or has just tried to get it: the holder holds the same lock;
-//! - the last query of its holder is still the one that acquired it, and no try for one key: that one is prepared, without a comment and
-//!   with the key as a parameter.
+//! - the last query of its holder is still the one that acquired it, and no transaction-level try for one key: that one is prepared,
+//!   without a comment and with the key as a parameter.
 //!
 //! A lock for which nobody waits, and whose body has run statements, has only its number. The server keeps the first
 //! `track_activity_query_size` bytes of a query, by default 1,024, which can be too few for the numbers of a call with many keys. It

@@ -18,7 +18,10 @@ pub(crate) const COMMANDS: &str = "MUTANTS_COMMANDS";
 /// Notes the command of rustc, and runs it.
 pub(crate) fn wrap(commands: &Path) -> Result<(), Failure> {
     let words: Vec<String> = env::args().skip(1).collect();
-    let is_rustc = words[0].ends_with("rustc");
+    // Clippy's driver is a wrapper too.
+    let is_clippy = words[0].ends_with("clippy-driver");
+    let compiles = &words[usize::from(is_clippy)..];
+    let is_rustc = compiles.first().is_some_and(|word| word.ends_with("rustc"));
     let is_noted = is_rustc
         && env::var_os("CARGO_PRIMARY_PACKAGE").is_some()
         && words.iter().any(|word| word == "--out-dir");
@@ -27,7 +30,7 @@ pub(crate) fn wrap(commands: &Path) -> Result<(), Failure> {
             .filter(|(name, _)| name.starts_with("CARGO"))
             .collect();
         let noted =
-            json!({ "words": words, "folder": env::current_dir()?, "variables": variables });
+            json!({ "words": compiles, "folder": env::current_dir()?, "variables": variables });
         fs::write(
             commands.join(format!("{}.json", process::id())),
             noted.to_string(),
