@@ -116,13 +116,7 @@ fn main() -> Result<(), Failure> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| home.join("build"), PathBuf::from);
     let mutants = list::list(&root, &flags.package, &[])?;
     print(&format!("{} mutants", mutants.len()));
-    let mut tree = program::Tree::new(
-        &root,
-        home.join("tree"),
-        target.clone(),
-        &flags.package,
-        &mutants,
-    )?;
+    let mut tree = program::Tree::new(&root, home.join("tree"), target, &flags.package, &mutants)?;
     let programs = tree.build(&flags.tests)?;
     let (compiling, names): (Vec<String>, Vec<String>) = flags.compiled.iter().cloned().unzip();
     let compiling = tree.build(&compiling)?;
@@ -167,7 +161,7 @@ fn main() -> Result<(), Failure> {
             program,
             name,
             &commands.join(name),
-            &target,
+            &tree.target,
         )?);
     }
     let scratch = home.join("scratch");
