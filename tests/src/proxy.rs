@@ -101,6 +101,8 @@ enum FaultKind {
     CutAfter,
     /// The server gets this query instead.
     Replace(&'static str),
+    /// The server prepares this query instead.
+    Prepare(&'static str),
 }
 
 impl Proxy {
@@ -225,6 +227,11 @@ impl Proxy {
     /// Makes the server execute another query instead of the next simple query that contains `text`, once.
     pub fn replace(&self, text: &str, by: &'static str) {
         self.fail(text, FaultKind::Replace(by));
+    }
+
+    /// Makes the server prepare another query without parameters instead of the next one that contains `text`, once.
+    pub fn prepare_instead(&self, text: &str, by: &'static str) {
+        self.fail(text, FaultKind::Prepare(by));
     }
 
     fn fail(&self, text: &str, kind: FaultKind) {

@@ -132,6 +132,18 @@ pub(crate) fn query(text: &str) -> Vec<u8> {
     [b"Q", &length.to_be_bytes()[..], text.as_bytes(), b"\0"].concat()
 }
 
+/// The request to prepare another statement without parameters under the name of this one.
+pub(crate) fn prepare_instead(request: &[u8], text: &str) -> Vec<u8> {
+    let mut parts = request
+        .get(5..)
+        .unwrap_or_default()
+        .split(|byte| *byte == 0);
+    let name = parts.next().unwrap_or_default();
+    let body = [name, b"\0", text.as_bytes(), b"\0\0\0"].concat();
+    let length = u32::try_from(body.len() + 4).expect("a text that fits into a message");
+    [b"P", &length.to_be_bytes()[..], &body].concat()
+}
+
 /// Whether `text` is anywhere in `message`.
 pub(crate) fn contains(message: &[u8], text: &str) -> bool {
     message

@@ -5,6 +5,7 @@
 
 mod acquire_sql;
 mod client_check;
+mod mark;
 mod message;
 pub(super) mod refusal;
 mod savepoint;

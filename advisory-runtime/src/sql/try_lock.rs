@@ -50,10 +50,7 @@ impl TryLock {
             (Some("advisory:exclusive"), Mode::Exclusive)
             | (Some("advisory:shared"), Mode::Shared) => Ok(Some(true)),
             (Some("advisory:held"), _) => Ok(Some(false)),
-            (Some(_), _) => {
-                let other = "another prepared statement answered, as behind a pooler that does not track them";
-                Err(DieselError::DeserializationError(other.into()))
-            }
+            (Some(_), _) => Err(other_statement()),
         }
     }
 
@@ -69,6 +66,12 @@ impl TryLock {
             end(self.mode)
         )
     }
+}
+
+/// The error for an answer that is not the query's own.
+pub(crate) fn other_statement() -> DieselError {
+    let other = "another prepared statement answered, as behind a pooler that does not track them";
+    DieselError::DeserializationError(other.into())
 }
 
 impl QueryFragment<Pg> for TryLock {

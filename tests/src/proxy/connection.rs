@@ -107,6 +107,10 @@ async fn requests(
         match fault {
             Some(FaultKind::CutBefore) => break,
             Some(FaultKind::Replace(by)) => server.write_all(&wire::query(by)).await?,
+            Some(FaultKind::Prepare(by)) => {
+                let message = wire::prepare_instead(&message, by);
+                server.write_all(&message).await?;
+            }
             Some(FaultKind::CutAfter) | None => server.write_all(&message).await?,
         }
     }
@@ -186,7 +190,7 @@ impl Record {
         match fault {
             Some(FaultKind::CutBefore) => return fault,
             Some(FaultKind::CutAfter) => exchange.until_cut = Some(exchange.owed.len()),
-            Some(FaultKind::Replace(_)) | None => {}
+            Some(FaultKind::Replace(_) | FaultKind::Prepare(_)) | None => {}
         }
         exchange.is_check |= is_check || prepares_debug_check(message);
         exchange.asks |= wire::is_wish(message) && !exchange.is_check;

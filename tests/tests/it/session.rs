@@ -3,11 +3,12 @@
 use crate::bookings::{committed, database, execute, insert, key_of};
 use crate::cancel::caught;
 use crate::dropped_call::{assert_closed, until_ended};
-use advisory_runtime::{Connection, Error, advisory_lock};
-use advisory_tests::{Database, LockedKey, debug_checks_are_on, pid_of};
+use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, session};
+use advisory_tests::{Database, LockedKey, Proxy, debug_checks_are_on, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::time::Duration;
 
 /// How the body ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -147,4 +148,59 @@ async fn nothing_is_left_in_a_pool() {
         }
     }
     db.until_quiet().await;
+}
+
+/// Behind a pooler that does not track prepared statements, another client's can have the name of the try.
+#[tokio::test]
+async fn a_try_that_another_statement_answers_has_taken_nothing() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let requests = [
+        Request::new(7),
+        Request::all([7, 8]),
+        Request::new(7).permits(3),
+    ];
+    let others = [
+        "SELECT 1",
+        "SELECT 'advisory:1'",
+        "SELECT NULL",
+        "SELECT 1 WHERE false",
+    ];
+    for request in requests {
+        for other in others {
+            let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+            proxy.prepare_instead("pg_try_advisory_lock", other);
+            let request = request.clone().wait(Wait::Never);
+            let taken = session::acquire(&mut conn, request.clone()).await;
+            let error = taken.map(drop).unwrap_err();
+            assert!(matches!(error, Error::Database(_)), "{other}: {error:?}");
+            assert_closed(&mut conn, other).await;
+            // The same without another statement.
+            let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+            let taken = session::acquire(&mut conn, request).await.unwrap();
+            assert_ne!(held(&db).await, []);
+            taken.finish(Ok::<_, Error>(())).await.unwrap();
+            assert_eq!(held(&db).await, []);
+        }
+    }
+}
+
+/// The release executes what the query before the lock has answered.
+#[tokio::test]
+async fn another_statements_answer_is_not_executed() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    for (room, other) in (1..).zip(["SELECT 'DROP TABLE booking'", "SELECT NULL"]) {
+        let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+        proxy.prepare_instead("pg_catalog.pg_settings", other);
+        let request = Request::new(7).max_hold(Duration::from_secs(60));
+        let ended = match session::acquire(&mut conn, request).await {
+            Ok(held) => held.finish(Ok::<_, Error>(())).await,
+            Err(error) => Err(error),
+        };
+        let is_refused = matches!(ended, Err(Error::Database(_)));
+        assert!(is_refused, "{other}: {ended:?}");
+        assert!(insert(&mut conn, room, "Ada").await.unwrap() > 0, "{other}");
+        assert_eq!(held(&db).await, []);
+    }
 }

@@ -1,12 +1,11 @@
 //! What acquires locks: a message, and for a try a query behind it; how they are sent, and whether they took the locks.
 
+use super::mark::Mark;
 use super::message::Message;
-use crate::Request;
 use crate::driver::{Driver, can_be_of_a_process};
 use crate::error::{Marker, is_interrupted};
 use crate::lock::call::{Call, Phase};
-use crate::request::Scope;
-use crate::sql::try_lock::TryLock;
+use crate::sql::try_lock::{TryLock, other_statement};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
@@ -22,14 +21,16 @@ pub(super) struct AcquireSql {
 
 /// A query that takes locks without waiting, as a prepared statement, so that a miss does not write an error into the server's log.
 #[derive(Debug)]
-pub(super) struct TryQuery {
-    pub(super) scope: Scope,
-    /// The session's own process, which a session-level try compares with the backend.
-    pub(super) process: Option<i32>,
-    /// Asks for a transaction-level key at READ COMMITTED with a text that is the same for each key, so that it is prepared once.
-    pub(super) one_key: Option<TryLock>,
-    /// Undoes the message in front of it.
-    pub(super) undo: Option<Cow<'static, str>>,
+pub(super) enum TryQuery {
+    /// For the open transaction.
+    Xact {
+        /// Asks for one key at READ COMMITTED with a text that is the same for each key, so that it is prepared once.
+        one_key: Option<TryLock>,
+        /// Undoes the message in front of it.
+        undo: Cow<'static, str>,
+    },
+    /// For the session, whose own process it compares with the backend.
+    Session { process: Option<i32> },
 }
 
 /// The text of a try. It returns a row if it took the locks.
@@ -86,60 +87,88 @@ impl AcquireSql {
 }
 
 impl TryQuery {
-    fn text(&self, request: &Request) -> TryText {
-        TryText(Message::try_query(request, self.scope, self.process))
-    }
-
     async fn send<D: Driver>(
         &self,
         message: &str,
         conn: &mut D,
         call: &mut Call,
     ) -> QueryResult<QueryResult<bool>> {
-        // A blocking connection does not show a pooler, and prepares each text.
-        let is_direct = conn.told_process_id().is_some_and(can_be_of_a_process);
-        let answer = if let Some(query) = self.one_key.filter(|_| is_direct) {
-            let answer = conn.execute_and_try(message, query).await?;
-            let taken = answer.and_then(|answer| query.is_taken(answer.as_deref()));
-            taken.and_then(|taken| taken.map(usize::from).ok_or(DieselError::NotFound))
-        } else {
-            let text = self.text(&call.request);
-            conn.execute_and_query(message, &text.0).await?
-        };
-        let source = match answer {
-            Ok(rows) => {
-                if rows == 0
-                    && let Some(undo) = self.undo.as_deref()
-                    && let undo = self.text(&call.request).undo_miss(undo)
-                    && let Err(error) = conn.execute(&undo).await
-                {
+        match self {
+            Self::Xact { one_key, undo } => try_xact(message, *one_key, undo, conn, call).await,
+            Self::Session { process } => {
+                if !message.is_empty() {
+                    conn.execute(message).await?;
+                }
+                Ok(try_session(*process, conn, call).await)
+            }
+        }
+    }
+}
+
+async fn try_xact<D: Driver>(
+    message: &str,
+    one_key: Option<TryLock>,
+    undo: &str,
+    conn: &mut D,
+    call: &mut Call,
+) -> QueryResult<QueryResult<bool>> {
+    let text = |call: &Call| TryText(Message::try_query(&call.request));
+    // A blocking connection does not show a pooler, and prepares each text.
+    let is_direct = conn.told_process_id().is_some_and(can_be_of_a_process);
+    let answer = if let Some(query) = one_key.filter(|_| is_direct) {
+        let answer = conn.execute_and_try(message, query).await?;
+        let taken = answer.and_then(|answer| query.is_taken(answer.as_deref()));
+        taken.and_then(|taken| taken.map(usize::from).ok_or(DieselError::NotFound))
+    } else {
+        conn.execute_and_query(message, &text(call).0).await?
+    };
+    let source = match answer {
+        Ok(rows) => {
+            if rows == 0 {
+                let undo = text(call).undo_miss(undo);
+                if let Err(error) = conn.execute(&undo).await {
                     // The transaction may still be open, with some of several keys.
                     call.abandon(conn);
                     return Err(error);
                 }
-                // With permits, the number of rows is the position of the one taken.
-                let last = rows.checked_sub(1);
-                call.permit = last.and_then(|last| call.request.permits.get(last).copied());
-                return Ok(Ok(last.is_some()));
             }
-            Err(source) => source,
-        };
-        // Behind a pooler that does not track prepared statements, the statement's name can be taken (42P05), the statement can be gone
-        // before it is executed (26000), or another client's can answer.
-        let is_foreign = matches!(
-            source,
-            DieselError::DeserializationError(_) | DieselError::NotFound
-        );
-        if (is_foreign || is_interrupted(&source))
-            && let Some(undo) = &self.undo
-            && conn.execute(undo).await.is_ok()
-        {
-            let text = self.text(&call.request).by_text(message);
-            let asked = conn.execute(&text).await;
-            return Ok(asked.map(|()| true));
+            return Ok(Ok(took(call, rows)));
         }
-        Ok(Err(source))
+        Err(source) => source,
+    };
+    // Behind a pooler that does not track prepared statements, the statement's name can be taken (42P05), the statement can be gone
+    // before it is executed (26000), or another client's can answer.
+    let is_foreign = matches!(
+        source,
+        DieselError::DeserializationError(_) | DieselError::NotFound
+    );
+    if (is_foreign || is_interrupted(&source)) && conn.execute(undo).await.is_ok() {
+        let text = text(call).by_text(message);
+        let asked = conn.execute(&text).await;
+        return Ok(asked.map(|()| true));
     }
+    Ok(Err(source))
+}
+
+/// Nothing undoes what another client's statement has done, so its answer is an error.
+async fn try_session<D: Driver>(
+    process: Option<i32>,
+    conn: &mut D,
+    call: &mut Call,
+) -> QueryResult<bool> {
+    let mark = Mark::new();
+    let query = Message::try_session(&call.request, process, &mark);
+    let rows = mark.read(conn.query_text(&query).await?)?;
+    let rows = rows.parse().map_err(|_| other_statement())?;
+    Ok(took(call, rows))
+}
+
+/// Whether the locks were taken, by the number of rows.
+fn took(call: &mut Call, rows: usize) -> bool {
+    // With permits, it is the position of the one taken.
+    let last = rows.checked_sub(1);
+    call.permit = last.and_then(|last| call.request.permits.get(last).copied());
+    last.is_some()
 }
 
 impl From<String> for AcquireSql {

@@ -1,6 +1,7 @@
 //! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
 
 use super::client_check::{self, CLIENT_CHECK};
+use super::mark::Mark;
 use crate::error::Marker;
 use crate::request::Scope;
 use crate::sql::{Arguments, lock_function, try_function};
@@ -176,27 +177,45 @@ impl Message {
         }
     }
 
-    /// Asks for the keys without waiting. It returns a row if it took them. It fails if `process` is not the backend. It has no trace:
-    /// each text is prepared.
-    pub(super) fn try_query(request: &Request, scope: Scope, process: Option<i32>) -> String {
+    /// Asks for the keys of the open transaction without waiting. It returns a row if it took them; with permits, the number of rows is
+    /// the position of the one that it took. It has no trace: each text is prepared.
+    pub(super) fn try_query(request: &Request) -> String {
         let mut message = Self::named(request);
         message.select();
-        if !request.permits.is_empty() {
-            // The number of rows is the position of the permit.
+        let (scope, process) = (Scope::Xact, None);
+        if request.permits.is_empty() {
+            let locks = TryLocks(request, scope, process);
+            message.column(format_args!("1 WHERE {locks}"));
+        } else {
+            let position = TryPermits(request, scope, process);
             message.column(format_args!(
-                "1 FROM pg_catalog.generate_series(1,{})",
-                TryPermits(request, scope, process)
+                "1 FROM pg_catalog.generate_series(1,{position})"
             ));
-            return message.finish();
         }
-        if scope == Scope::Session && request.keys.len() > 1 {
+        message.finish()
+    }
+
+    /// The same for session-level locks: it returns one text, `mark` and behind it the number of rows. It fails if `process` is not the
+    /// backend.
+    pub(super) fn try_session(request: &Request, process: Option<i32>, mark: &Mark) -> String {
+        let mut message = Self::named(request);
+        message.select();
+        let scope = Scope::Session;
+        if !request.permits.is_empty() {
+            let position = TryPermits(request, scope, process);
+            message.column(format_args!("pg_catalog.concat('{mark}',{position})"));
+        } else if request.keys.len() > 1 {
             // For the transaction first, so that after a miss the session holds none of several keys.
             let xact = TryLocks(request, Scope::Xact, process);
             let session = TryLocks(request, scope, None);
-            message.column(format_args!("1 WHERE {xact} AND {session}"));
+            message.column(format_args!(
+                "CASE WHEN {xact} AND {session} THEN '{mark}1' ELSE '{mark}0' END"
+            ));
         } else {
             let locks = TryLocks(request, scope, process);
-            message.column(format_args!("1 WHERE {locks}"));
+            message.column(format_args!(
+                "CASE WHEN {locks} THEN '{mark}1' ELSE '{mark}0' END"
+            ));
         }
         message.finish()
     }

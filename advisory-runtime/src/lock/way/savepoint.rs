@@ -36,11 +36,9 @@ fn acquire_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acqu
         if request.max_hold.is_some() {
             message.select();
         }
-        Some(TryQuery {
-            scope: Scope::Xact,
-            process: None,
+        Some(TryQuery::Xact {
             one_key: TryLock::of(request).filter(|_| snapshot == Snapshot::Fresh),
-            undo: Some(sql::rollback_to_savepoint(outer).into()),
+            undo: sql::rollback_to_savepoint(outer).into(),
         })
     } else {
         message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);

@@ -2,6 +2,7 @@
 
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::client_check::CLIENT_CHECK;
+use super::mark::Mark;
 use super::message::{IsPooled, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message};
 use super::refusal::{self, State};
 use crate::driver::Driver;
@@ -44,12 +45,7 @@ fn acquire_sql(request: &Request, around: Around, process: Option<i32>) -> Acqui
         let is_test = around == Around::TestTransaction;
         return AcquireSql {
             message: if is_test { SAVEPOINT } else { "" }.into(),
-            try_query: Some(TryQuery {
-                scope: Scope::Session,
-                process,
-                one_key: None,
-                undo: None,
-            }),
+            try_query: Some(TryQuery::Session { process }),
         };
     }
     let mut message = Message::new(request);
@@ -103,10 +99,12 @@ fn push_timeouts(message: &mut Message, max_hold: Duration) {
     }
 }
 
-/// A query that returns the settings that `max_hold` changes as SQL that restores them.
-fn saved_timeouts() -> String {
-    let mut sql = String::from(
-        "SELECT pg_catalog.string_agg(pg_catalog.format('SELECT pg_catalog.set_config(%L,%L,false)',name,setting),';') \
+/// A query that returns the settings that `max_hold` changes as SQL that restores them, behind a mark: another client's answer must not
+/// be executed.
+fn saved_timeouts(mark: &Mark) -> String {
+    let mut sql = format!(
+        "SELECT pg_catalog.concat('{mark}',pg_catalog.string_agg(\
+         pg_catalog.format('SELECT pg_catalog.set_config(%L,%L,false)',name,setting),';')) \
          FROM pg_catalog.pg_settings WHERE false",
     );
     for setting in TIMEOUTS.into_iter().chain([CLIENT_CHECK]) {
@@ -242,8 +240,10 @@ async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> 
                 IS_CHECKED.store(true, Ordering::Relaxed);
             }
             if call.request.max_hold.is_some() {
-                match conn.query_text(&saved_timeouts()).await {
-                    Ok(saved) => call.restore_timeouts = saved,
+                let mark = Mark::new();
+                let saved = conn.query_text(&saved_timeouts(&mark)).await;
+                match saved.and_then(|saved| mark.read(saved)) {
+                    Ok(saved) => call.restore_timeouts = Some(saved),
                     Err(source) => return Err(check_refused(conn, call, source).await),
                 }
             }

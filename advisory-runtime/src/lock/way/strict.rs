@@ -26,12 +26,7 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     if request.budget() == Wait::Never {
         return AcquireSql {
             message: "".into(),
-            try_query: Some(TryQuery {
-                scope: Scope::Session,
-                process,
-                one_key: None,
-                undo: None,
-            }),
+            try_query: Some(TryQuery::Session { process }),
         };
     }
     let mut message = Message::new(request);

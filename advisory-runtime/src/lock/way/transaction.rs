@@ -33,11 +33,9 @@ fn acquire_sql(request: &Request) -> AcquireSql {
     if request.budget() == Wait::Never {
         return AcquireSql {
             message: Message::bounded(BEGIN, request),
-            try_query: Some(TryQuery {
-                scope: Scope::Xact,
-                process: None,
+            try_query: Some(TryQuery::Xact {
                 one_key: TryLock::of(request),
-                undo: Some(ROLLBACK.into()),
+                undo: ROLLBACK.into(),
             }),
         };
     }

@@ -1,0 +1,47 @@
+//! A query outside of a transaction, whose answer shows that it is its own.
+//!
+//! A pooler that does not track prepared statements can let one backend prepare a query and another one execute it. There another
+//! client's statement can have its name, and answers.
+
+use crate::sql::try_lock::other_statement;
+use diesel::QueryResult;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A text with which the answer begins, and that is in no other query.
+pub(super) struct Mark {
+    process: u32,
+    nanoseconds: u128,
+    count: u32,
+}
+
+impl Mark {
+    pub(super) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            process: std::process::id(),
+            nanoseconds: now.unwrap_or_default().as_nanos(),
+            count: COUNT.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// What is behind the mark.
+    pub(super) fn read(&self, answer: Option<String>) -> QueryResult<String> {
+        let mark = self.to_string();
+        let read = answer.and_then(|answer| Some(answer.strip_prefix(&mark)?.to_owned()));
+        read.ok_or_else(other_statement)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            process,
+            nanoseconds,
+            count,
+        } = self;
+        write!(f, "advisory:{process}:{nanoseconds}:{count}:")
+    }
+}
