@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_a_macro_has_grouped_is_taken_out() {
         let twice = Group::new(Delimiter::None, grouped("7").into());
-        assert_eq!(ungrouped(twice.into()).to_string(), "7");
+        assert!(matches!(ungrouped(twice.into()), TokenTree::Literal(_)));
         let group = |token| matches!(token, TokenTree::Group(_));
         assert!(group(ungrouped(grouped("7 8"))));
         assert!(group(ungrouped(
