@@ -398,6 +398,13 @@ mod tests {
         messages.pop().unwrap_or_default()
     }
 
+    /// The arguments, the parameters and the message of each lock.
+    fn assert_messages(locks: &[(&str, &str, &str)]) {
+        for (args, params, wanted) in locks {
+            assert_eq!(message(args, params, "Ok(())"), *wanted, "{args} {params}");
+        }
+    }
+
     #[test]
     fn a_place_has_names_and_numbers_between_its_dots() {
         for (written, is_one) in [
@@ -477,7 +484,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_not_one_has_its_message() {
-        for (args, params, wanted) in [
+        assert_messages(&[
             ("", "conn: &mut C", ""),
             ("", "mut conn: C", ""),
             ("", "(conn, id): (&mut C, i64)", ""),
@@ -553,14 +560,12 @@ mod tests {
                 "state: &S",
                 "`pool` takes the pool itself: write `pool = self.pool`",
             ),
-        ] {
-            assert_eq!(message(args, params, "Ok(())"), wanted, "{args} {params}");
-        }
+        ]);
     }
 
     #[test]
     fn a_connection_that_is_elsewhere_has_its_message() {
-        for (args, params, wanted) in [
+        assert_messages(&[
             (", conn = self.db", "id: i64", "`run` has no `self`"),
             (
                 ", conn = dbb.c",
@@ -592,8 +597,6 @@ mod tests {
                 "db: &Pool<AsyncPgConnection>",
                 "`run` has no parameter `conn`: write `pool = db` in the attribute",
             ),
-        ] {
-            assert_eq!(message(args, params, "Ok(())"), wanted, "{args} {params}");
-        }
+        ]);
     }
 }
