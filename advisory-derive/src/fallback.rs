@@ -207,3 +207,162 @@ fn handle_binding(
         _ => quote_spanned!(here=> let #handle = #private::never::<#acquired>();),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::unlocked;
+    use crate::attribute::Attribute;
+    use crate::written::joined;
+
+    /// What stands beside the error of an attribute.
+    fn beside(attribute: Attribute, args: &str, item: &str) -> String {
+        let tokens = |text: &str| text.parse().expect("tokens");
+        let unlocked = unlocked(attribute, tokens(args), tokens(item));
+        joined(&unlocked).replace("::advisory_runtime::__private::", "")
+    }
+
+    #[test]
+    fn a_function_keeps_its_form_and_another_item_stays() {
+        let allowed =
+            "#[allow(unused,clippy::all,reason=\"the lock of this function has an error\")]";
+        for (item, wanted) in [
+            (
+                "async fn run(at: At) -> Done { at }",
+                "asyncfnrun(at:At)->Done{at}",
+            ),
+            ("fn run(at: At) -> Done { at }", "fnrun(at:At)->Done{at}"),
+            (
+                "fn run(at: At) -> Pin<Box<dyn Future<Output = Done> + Send>> { Box::pin(async move { at }) }",
+                "fnrun(at:At)->Pin<Box<dynFuture<Output=Done>+Send>>{::std::boxed::Box::pin(asyncmove{at})}",
+            ),
+        ] {
+            assert_eq!(
+                beside(Attribute::Lock, "key = 7", item),
+                format!("{allowed}{wanted}")
+            );
+        }
+        // Without a body, or not a function.
+        for item in [
+            "async fn run(at: At) -> Done;",
+            "fn run(at: At)",
+            "struct At { at: u8 }",
+            "const AT: u8 = { 7 };",
+            "",
+        ] {
+            let item: String = item.split(' ').collect();
+            assert_eq!(beside(Attribute::Lock, "key = 7", &item), item);
+        }
+    }
+
+    #[test]
+    fn a_body_has_the_connection_that_the_arguments_give() {
+        for (args, form, taken) in [
+            ("pool = self.pool", "async", "connection(pool).await?"),
+            ("pool = self.pool", "", "blocking::connection(pool)?"),
+            ("conn = self.pool", "async", "connection(pool).await?"),
+            ("pool = \"pool\"", "async", ""),
+            ("pool = pool.get()", "async", "pool.get().await?"),
+            ("pool = pool.get().await?", "async", "pool.get().await?"),
+            ("conn = pool.get()", "async", "pool.get().await?"),
+            ("conn = pool.get()", "", "pool.get()?"),
+            ("conn = pool.get()?", "", "pool.get()?"),
+            ("conn = pool.get().await", "async", "pool.get().await?"),
+            ("conn = pool.get().await?", "async", "pool.get().await?"),
+            ("conn = pool.get().await?", "", ""),
+            ("conn = &mut self.conn", "async", ""),
+            ("conn = self.conn", "", ""),
+        ] {
+            let beside = beside(
+                Attribute::Lock,
+                args,
+                &format!("{form} fn run(&self) -> Done {{ send(conn) }}"),
+            );
+            let bound = beside.split_once("Ok(").map_or("", |(_, rest)| rest);
+            let (given, _) = bound.split_once(")}").unwrap_or_default();
+            assert_eq!(given, taken, "{args}: {beside}");
+            let from_pool = taken.contains("(pool)");
+            assert_eq!(
+                beside.contains("letpool=&(self.pool);"),
+                from_pool,
+                "{args}"
+            );
+            assert_eq!(beside.contains("letmutconn=&mutconn;"), from_pool, "{args}");
+            assert_eq!(
+                beside.contains("async{::core"),
+                !taken.is_empty() && form == "async",
+                "{args}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_body_has_its_handle() {
+        let run = "run(conn: &mut C) -> Done { send(lock";
+        for (args, function, wanted) in [
+            (
+                "key = Slot::of(id)",
+                format!("async fn {run}.holding()) }}"),
+                "letdeclared=Slot::of(id);letlock=handle(&declared);send",
+            ),
+            (
+                "key = Slot::of(id)",
+                format!("async fn {run}) }}"),
+                "{letlock=never::<::advisory_runtime::LockInfo>();send",
+            ),
+            (
+                "key = Slot::of(id)",
+                format!("fn {run}) }}"),
+                "{letlock=never::<::advisory_runtime::blocking::LockInfo>();send",
+            ),
+            (
+                "key = \"<x>\"",
+                format!("async fn {run}.holding()) }}"),
+                "{letlock=never::<::advisory_runtime::LockInfo>();send",
+            ),
+            (
+                "keys = [Slot::of(id)]",
+                format!("async fn {run}.holding()) }}"),
+                "letdeclared=Slot::of(id);letlock=handle(&declared);send",
+            ),
+            (
+                "keys = [7, 8]",
+                format!("async fn {run}.holding()) }}"),
+                "{letlock=never::<::advisory_runtime::LockInfo>();send",
+            ),
+        ] {
+            let beside = beside(
+                Attribute::Lock,
+                &format!("{args}, handle = lock"),
+                &function,
+            );
+            assert!(beside.contains(wanted), "{args}: {beside}");
+        }
+        let without = beside(
+            Attribute::Lock,
+            "key = 7",
+            "fn run() -> Done { send(lock) }",
+        );
+        assert!(!without.contains("letlock"), "{without}");
+    }
+
+    #[test]
+    fn the_body_of_a_lease_has_the_names_that_it_lacks() {
+        let never = "letmutconn=never::<::diesel_async::AsyncPgConnection>();letmutconn=&mutconn;";
+        let lease = "letlease=never::<::advisory_runtime::lease::Lease>();";
+        for (args, body, wanted) in [
+            ("", "query.execute(conn)", never),
+            ("", "lease.complete()", lease),
+            (", handle = lease", "lease.complete()", lease),
+            ("", "send()", ""),
+        ] {
+            let args = format!("key = 7, pool = pool{args}");
+            let beside = beside(
+                Attribute::Lease,
+                &args,
+                &format!("async fn run() -> Done {{ {body} }}"),
+            );
+            let (_, given) = beside.split_once("Done{").expect("a body");
+            assert_eq!(given, format!("{wanted}{body}}}"));
+        }
+    }
+}

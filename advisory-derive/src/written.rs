@@ -15,6 +15,7 @@ use syn::LitStr;
 #[derive(Default)]
 struct Expansions {
     count: usize,
+    last: TokenStream,
     messages: Vec<String>,
     records: Vec<String>,
     /// What `macro_rules! run` makes of an attribute's arguments: its attribute, and the function.
@@ -32,7 +33,8 @@ impl Expansions {
     fn add(&mut self, expansion: TokenStream) {
         self.count += 1;
         self.records.extend(record_texts(&expansion));
-        self.messages.extend(compile_errors(expansion));
+        self.messages.extend(compile_errors(expansion.clone()));
+        self.last = expansion;
     }
 
     /// Expands in the compiler's order: the first attribute of an item first, then its derives, then what is inside of it.
@@ -204,6 +206,30 @@ pub(crate) fn records(source: &str) -> Vec<Record> {
         records.extend(Record::find_all(text.as_bytes()).expect("a record"));
     }
     records
+}
+
+/// The expansion of a source's last macro, without the spaces between its tokens.
+pub(crate) fn expansion(source: &str) -> String {
+    let expansions = Expansions::of(source);
+    assert_eq!(expansions.messages, [""; 0], "{source}");
+    joined(&expansions.last)
+}
+
+/// The tokens without the spaces between them.
+pub(crate) fn joined(tokens: &TokenStream) -> String {
+    let tokens = tokens.clone().into_iter().map(|token| match token {
+        TokenTree::Group(group) => {
+            let inner = joined(&group.stream());
+            match group.delimiter() {
+                Delimiter::Parenthesis => format!("({inner})"),
+                Delimiter::Brace => format!("{{{inner}}}"),
+                Delimiter::Bracket => format!("[{inner}]"),
+                Delimiter::None => inner,
+            }
+        }
+        token => token.to_string(),
+    });
+    tokens.collect()
 }
 
 /// The texts of the `record!`s.

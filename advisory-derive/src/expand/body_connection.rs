@@ -198,3 +198,83 @@ pub(crate) fn is_reference_to(site: &Site, param: &Ident, name: &str) -> bool {
     let last = param.and_then(|param| param.ty.clone().into_iter().last());
     last.is_some_and(|last| is_word(&last, name))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::expansion;
+
+    #[test]
+    fn the_guard_borrows_the_connection_where_it_is() {
+        let known = "blocking::begin_at(&mut*conn,blocking::pg,request)";
+        let inside = "blocking::begin_at(owned.conn(),blocking::pg,request)";
+        let field = "|place|blocking::field(&mutplace.conn)";
+        for (args, function, take, wanted) in [
+            ("", "fn run(conn: &mut PgConnection)", "", known),
+            ("", "fn run(at: At, conn: &mut PgConnection)", "", known),
+            (
+                "",
+                "fn run(conn: &mut C)",
+                "letmutowned=blocking::ConnectionIn::new(&mut*conn);",
+                inside,
+            ),
+            (
+                "",
+                "fn run(conn: C)",
+                "letmutowned=blocking::ConnectionIn::new(conn);",
+                inside,
+            ),
+            (
+                "",
+                "fn run(mut conn: C)",
+                "letmutowned=blocking::ConnectionIn::new(&mutconn);",
+                inside,
+            ),
+            (
+                "",
+                "fn run(Wrap(conn): &mut PgConnection)",
+                "letmutowned=blocking::ConnectionIn::new(conn);",
+                inside,
+            ),
+            (
+                "",
+                "async fn run(conn: &mut C)",
+                "",
+                "begin_at(&mut*conn,pg,request)",
+            ),
+            (
+                "",
+                "async fn run(conn: C)",
+                "letmutowned=conn;",
+                "begin_at(&mutowned,pg,request)",
+            ),
+            (
+                ", conn = self.conn",
+                "fn run(&mut self)",
+                "",
+                &format!("blocking::begin_at(&mut*self,{field},request)"),
+            ),
+            (
+                ", conn = self.conn",
+                "fn run(self)",
+                "letmutowned=self;",
+                &format!("blocking::begin_at(&mutowned,{field},request)"),
+            ),
+            (
+                ", conn = self.conn",
+                "async fn run(mut self)",
+                "",
+                "begin_at(&mutself,|place|pg(&mutplace.conn),request)",
+            ),
+        ] {
+            let expansion = expansion(&format!(
+                "#[advisory_lock(key = 7{args})] {function} -> Done {{ send() }}"
+            ));
+            let expansion = expansion.replace("::advisory_runtime::__private::", "");
+            let wanted = format!(".in_function(\"run\");{take}letmutheld=match{wanted}");
+            assert!(
+                expansion.contains(&wanted),
+                "{args} {function}: {wanted}\n{expansion}"
+            );
+        }
+    }
+}

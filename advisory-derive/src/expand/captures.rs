@@ -188,3 +188,174 @@ fn uses_field(tokens: &TokenStream, name: &Ident) -> bool {
     };
     tokens.iter().enumerate().any(is_field)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::expansion;
+
+    /// What a lock's function does so that its body captures by mutable reference: the rebound names, and the borrows.
+    fn captured(args: &str, params: &str, body: &str) -> String {
+        let source =
+            format!("#[advisory_lock(key = 7{args})] async fn run({params}) -> Done {{ {body} }}");
+        let expansion = expansion(&source);
+        let statements = expansion
+            .split("letmut")
+            .filter_map(|rest| rest.split_once(';'));
+        let rebound = statements.filter_map(|(statement, _)| {
+            let (name, value) = statement.split_once('=')?;
+            (name == value).then(|| format!("{name};"))
+        });
+        rebound.chain([borrowed(&source)]).collect()
+    }
+
+    /// The statements that never run.
+    fn borrowed(source: &str) -> String {
+        let expansion = expansion(source);
+        let borrows = expansion
+            .split_once("iffalse{")
+            .and_then(|(_, rest)| rest.split_once("return::"));
+        borrows.expect("an async block").0.to_owned()
+    }
+
+    #[test]
+    fn the_body_captures_by_mutable_reference_what_may_not_be_sync() {
+        for (params, body, wanted) in [
+            ("list: Vec<u8>", "send(list).await", "list;_=&mutlist;"),
+            ("list: Vec<u8>", "send().await", ""),
+            (
+                "list: Vec<u8>",
+                "send(format!(\"{list:?}\")).await",
+                "list;_=&mutlist;",
+            ),
+            ("list: Vec<u8>", "send(\"list\").await", ""),
+            ("mut list: Vec<u8>", "send(list).await", "_=&mutlist;"),
+            ("list: &Vec<u8>", "send(list).await", ""),
+            ("list: &mut Vec<u8>", "send(list).await", "_=&mut*list;"),
+            ("id: i64", "send(id).await", ""),
+            ("Id(id): i64", "send(id).await", "id;_=&mutid;"),
+            (
+                "(a, mut b): (A, B)",
+                "send(a, b).await",
+                "a;_=(&muta,&mutb);",
+            ),
+            (
+                "(a, b): &(A, B)",
+                "send(a, b).await",
+                "a;b;_=(&muta,&mutb);",
+            ),
+            (
+                "#[cfg(unix)] list: Vec<u8>",
+                "send(list).await",
+                "list;#[cfg(unix)]{_=&mutlist;}",
+            ),
+        ] {
+            let params = format!("conn: &mut AsyncPgConnection, {params}");
+            assert_eq!(captured("", &params, body), wanted, "{params} {body}");
+        }
+    }
+
+    #[test]
+    fn a_self_that_the_body_uses_is_captured_like_a_parameter() {
+        for (receiver, body, wanted) in [
+            ("self", "send(self).await", "_=&mutself;"),
+            ("mut self", "send(self).await", "_=&mutself;"),
+            ("&mut self", "send(self).await", "_=&mut*self;"),
+            ("&self", "send(self).await", ""),
+            ("self", "format!(\"{self}\")", "_=&mutself;"),
+            ("self", "send(\"self\").await", ""),
+        ] {
+            let params = format!("{receiver}, conn: &mut AsyncPgConnection");
+            assert_eq!(captured("", &params, body), wanted, "{receiver} {body}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_may_not_be_send_is_captured_by_mutable_reference() {
+        for (args, params, body, wanted) in [
+            ("", "conn: &mut AsyncPgConnection", "send(conn).await", ""),
+            ("", "conn: &mut C", "send(conn).await", "_=&mut*conn;"),
+            ("", "conn: &mut C", "send().await", ""),
+            (
+                ", conn = at.conn",
+                "at: &mut AsyncPgConnection",
+                "send(at).await",
+                "_=&mut*at;",
+            ),
+            (
+                ", conn = self.conn",
+                "&mut self",
+                "send(self).await",
+                "_=&mut*this;",
+            ),
+            (
+                ", pool = at.pool",
+                "at: At",
+                "send(conn).await",
+                "_=&mut*conn;",
+            ),
+        ] {
+            assert_eq!(captured(args, params, body), wanted, "{args} {params}");
+        }
+    }
+
+    #[test]
+    fn what_the_lock_uses_while_the_body_runs_is_shared() {
+        let connection = "_=&mut*conn;";
+        for (args, uses, wanted) in [
+            (", pool = at.pool", "send(at, conn)", connection),
+            (", pool = &POOL", "send(at)", "at;_=&mutat;"),
+            (", conn = at.connect().await?", "send(at, conn)", connection),
+            (
+                ", conn = connect().await?",
+                "send(at, conn)",
+                "at;_=(&mut*conn,&mutat);",
+            ),
+        ] {
+            let body = format!("{uses}.await");
+            assert_eq!(captured(args, "at: At", &body), wanted, "{args} {uses}");
+        }
+        // The body may move another field of it, but a method borrows all of it.
+        for (err, wanted) in [
+            ("at.error(error)", "at;_=&mutat;"),
+            ("(at.error)(error)", ""),
+            ("error.at(to.at)", "at;_=&mutat;"),
+            ("to.error(error)", "at;_=&mutat;"),
+            ("error + at", "at;_=&mutat;"),
+        ] {
+            let args = format!(", err = |error| {err}");
+            let params = "conn: &mut AsyncPgConnection, at: At";
+            assert_eq!(captured(&args, params, "send(at).await"), wanted, "{err}");
+        }
+    }
+
+    #[test]
+    fn what_a_witness_borrows_is_shared() {
+        for (keys, body, wanted) in [
+            ("key = Slot::of(at)", "send(at, lock.holding())", ""),
+            ("key = Slot::of(at)", "send(at, lock)", "_=&mutat;"),
+            (
+                "key = Slot::of(to)",
+                "send(at, lock.holding())",
+                "_=&mutat;",
+            ),
+            (
+                "keys = [\"<x>\", Slot::of(x)], with(x = &at.x)",
+                "send(at, lock.holding())",
+                "",
+            ),
+            (
+                "keys = [\"<x>\", Slot::of(x)], with(x = &at.x)",
+                "send(at, lock)",
+                "_=&mutat;",
+            ),
+            ("key = \"<x>\"", "send(x, lock.holding())", "_=&mutx;"),
+        ] {
+            let body = format!("{body}.await");
+            let source = format!(
+                "#[advisory_lock({keys}, handle = lock)]
+                 async fn run(conn: &mut AsyncPgConnection, at: At, x: X) -> Done {{ {body} }}"
+            );
+            assert_eq!(borrowed(&source), wanted, "{keys} {body}");
+        }
+    }
+}

@@ -31,3 +31,21 @@ pub(crate) fn typed(key: &TokenStream) -> TokenStream {
         _ => key.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::typed;
+
+    #[test]
+    fn a_number_without_a_suffix_is_a_bigint() {
+        for (key, wanted) in [
+            ("7", "7i64"),
+            ("7u8", "7u8"),
+            ("0x1F", "0x1Fi64"),
+            ("at", "at"),
+        ] {
+            let key = key.parse().expect("tokens");
+            assert_eq!(typed(&key).to_string(), wanted);
+        }
+    }
+}

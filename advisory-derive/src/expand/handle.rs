@@ -102,3 +102,61 @@ impl Declared {
         quote_spanned!(here=> declared.#index)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::expansion;
+
+    #[test]
+    fn a_body_that_asks_for_a_witness_gets_its_declared_locks() {
+        for (args, body, locks, handle) in [
+            (
+                "key = Slot::of(id)",
+                "lock.holding()",
+                "Slot::of(id)",
+                "held.handle(&holding_ends_with_the_body)",
+            ),
+            (
+                "key = Slot::of(id), mode = \"shared\"",
+                "lock.holding()",
+                "Slot::of(id)",
+                "held.handle(&holding_ends_with_the_body).in_shared_mode()",
+            ),
+            (
+                "keys = [Slot::of(id), \"<x>\", Day::of(at)]",
+                "lock.holding()",
+                "(Slot::of(id),Day::of(at))",
+                "held.handle(&holding_ends_with_the_body)",
+            ),
+            (
+                "keys = Slot::all(ids)",
+                "lock.holding()",
+                "::advisory_runtime::__private::Vec::from_iter(Slot::all(ids))",
+                "held.handle(&holding_ends_with_the_body)",
+            ),
+            ("key = Slot::of(id)", "lock.number()", "", "held.info()"),
+            ("key = \"<x>\"", "lock.holding()", "", "held.info()"),
+        ] {
+            let source = format!(
+                "#[advisory_lock({args}, handle = lock)]
+                 async fn run(conn: &mut AsyncPgConnection, x: i64) -> Done {{ {body} }}"
+            );
+            let expansion = expansion(&source);
+            let start = "let(request,holding_ends_with_the_body)={letdeclared=";
+            let given = expansion.split_once(start);
+            let given = given.and_then(|(_, rest)| rest.split_once(";({"));
+            assert_eq!(given.map_or("", |(locks, _)| locks), locks, "{args}");
+            let bound = format!("}};letlock={handle};letresult");
+            assert!(expansion.contains(&bound), "{args}: {expansion}");
+        }
+    }
+
+    #[test]
+    fn without_a_handle_there_is_no_witness() {
+        let source = "#[advisory_lock(key = Slot::of(id))]
+            async fn run(conn: &mut AsyncPgConnection) -> Done { lock.holding() }";
+        let expansion = expansion(source);
+        assert!(!expansion.contains("letlock="), "{expansion}");
+        assert!(!expansion.contains("declared)};"), "{expansion}");
+    }
+}

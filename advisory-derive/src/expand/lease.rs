@@ -128,3 +128,42 @@ fn times(lease: &LeaseSite, private: &TokenStream) -> TokenStream {
     }
     times
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::expansion;
+
+    #[test]
+    fn on_held_and_on_done_decide_after_the_refusal() {
+        for (args, held, done) in [
+            ("", false, false),
+            (", on_held = busy()", true, false),
+            (", keep = \"24h\", on_done = done()", false, true),
+            (
+                ", keep = \"24h\", on_held = busy(), on_done = done()",
+                true,
+                true,
+            ),
+        ] {
+            let expansion = expansion(&format!(
+                "#[advisory_lease(key = 7, ttl = \"1m\", wait = \"never\", pool = pool{args})] async fn run() -> Done {{ send() }}"
+            ));
+            assert_eq!(
+                expansion.contains("Error::is_held(&error){letinstead:Done=busy()"),
+                held,
+                "{args}"
+            );
+            assert_eq!(
+                expansion.contains("Error::is_done(&error){letinstead:Done=done()"),
+                done,
+                "{args}"
+            );
+            let is_asked = held || done;
+            assert_eq!(
+                expansion.contains("Err(error)=>break'helderror,"),
+                is_asked,
+                "{args}"
+            );
+        }
+    }
+}

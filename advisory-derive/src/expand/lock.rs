@@ -230,3 +230,51 @@ fn may_be_reborrowed(lock: &LockSite) -> bool {
     let mut params = lock.site.function.params.iter();
     root == "self" || params.any(|param| param.is_mut(root))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::expansion;
+
+    #[test]
+    fn only_a_connection_that_is_not_a_reference_is_bound_as_mut() {
+        for (args, params, is_mut) in [
+            ("", "conn: &mut C", false),
+            ("", "mut conn: &mut C", true),
+            ("", "mut at: At, conn: &mut C", false),
+            ("", "conn: C", true),
+            (", conn = self.conn", "&mut self", true),
+            (", pool = self.pool", "&self", true),
+        ] {
+            let expansion = expansion(&format!(
+                "#[advisory_lock(key = 7{args})] async fn run({params}) -> Done {{ send() }}"
+            ));
+            assert_eq!(expansion.contains("let(running,mut"), is_mut, "{params}");
+            assert_eq!(
+                expansion.contains("#[allow(unused_mut,"),
+                is_mut,
+                "{params}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_call_of_an_async_function_converts_the_error_unless_err_does() {
+        let ends = [
+            "returns::<Done>().finish(held,result).await}",
+            "finish_at(held,result).await{",
+            "blocking::finish_at(held,result){",
+        ];
+        for (args, form, end) in [
+            ("", "async", ends[0]),
+            (", err = Error::of", "async", ends[1]),
+            ("", "", ends[2]),
+            (", err = Error::of", "", ends[2]),
+        ] {
+            let expansion = expansion(&format!(
+                "#[advisory_lock(key = 7{args})] {form} fn run(conn: &mut C) -> Done {{ send() }}"
+            ));
+            let found = ends.map(|end| expansion.contains(end));
+            assert_eq!(found, ends.map(|other| other == end), "{args} {form}");
+        }
+    }
+}

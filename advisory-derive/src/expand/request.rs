@@ -215,3 +215,94 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, lock: &LockSite) -> TokenStream
         });
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::expansion;
+
+    #[test]
+    fn each_key_is_sent_with_its_pattern() {
+        let day = r#"request::one("day:<day>",{key.shaped::<shape::Int,_>("day:",&day);"#;
+        let declared = "request::one(LockKey::pattern(&declared),LockKey::key(&declared))";
+        let a = r#"{key.shaped::<shape::Int,_>("a:",&x);key.finish()}"#;
+        let b = r#"{key.shaped::<shape::Int,_>("b:",&x);key.finish()}"#;
+        for (keys, wanted) in [
+            ("key = 7", format!("letdeclared=7i64;{declared}")),
+            ("key = 7u8", format!("letdeclared=7u8;{declared}")),
+            (
+                "key = Slot::of(id)",
+                format!("letdeclared=Slot::of(id);{declared}"),
+            ),
+            ("key = \"day:<day>\"", format!("{{{day}")),
+            (
+                "key = \"day:<on>\", with(on = today())",
+                "{leton=today();request::one(\"day:<on>\",{key.any(\"day:\",&on);".to_owned(),
+            ),
+            (
+                "keys = [\"a:<x>\", \"b:<x>\"]",
+                format!("request::many(\"a:<x>, b:<x>\",[{a},{b}])"),
+            ),
+            (
+                "keys = [Slot::of(id), \"a:<x>\", 7]",
+                format!("request::each([keyed(&Slot::of(id)),({a},\"a:<x>\"),keyed(&7i64)])"),
+            ),
+            (
+                "keys = [Slot::of(id), \"a:<x>\", Day::of(at)], handle = lock",
+                format!("request::each([keyed(&declared.0),({a},\"a:<x>\"),keyed(&declared.1)])"),
+            ),
+            (
+                "key = Slot::of(id), handle = lock",
+                format!("letdeclared=Slot::of(id);({{{declared}}},declared)"),
+            ),
+        ] {
+            assert_sent(keys, &wanted);
+        }
+    }
+
+    #[test]
+    fn as_many_keys_are_sent_as_a_list_has() {
+        let each = r#"keys.each("ids",&ids,|element|{key.shaped::<shape::Int,_>("b:",element);key.finish()});"#;
+        let x = "keys.push({key.part::<shape::Int,_>(&x);key.finish()});";
+        for (keys, wanted) in [
+            (
+                "keys = [\"<x>\", \"b:<ids*>\"]",
+                format!("Keys::new(\"<x>, b:<ids*>\",64usize);{x}{each}matchkeys.finish()"),
+            ),
+            (
+                "keys = [\"b:<ids*>\", Slot::of(id)], max_keys = 3",
+                format!(
+                    "Keys::new(\"\",3usize);{each}keys.push(LockKey::key(&Slot::of(id)));matchkeys.finish()"
+                ),
+            ),
+            (
+                "keys = Slot::all(ids)",
+                "request::counted(Slot::all(ids),\"Slot :: all (ids)\",64usize)".to_owned(),
+            ),
+            (
+                "keys = Slot::all(ids), handle = lock",
+                "request::counted(&declared,\"Slot :: all (ids)\",64usize)".to_owned(),
+            ),
+        ] {
+            assert_sent(keys, &wanted);
+        }
+    }
+
+    /// That a lock with these keys has this in its expansion, without the paths of the runtime.
+    fn assert_sent(keys: &str, wanted: &str) {
+        let source = format!(
+            "#[advisory_lock({keys})]
+             async fn run(conn: &mut AsyncPgConnection, x: i64, day: i64, ids: &[i64]) -> Done {{
+                 lock.holding()
+             }}"
+        );
+        let mut expansion = expansion(&source);
+        for of_runtime in [
+            "::advisory_runtime::__private::",
+            "::advisory_runtime::",
+            "letmutkey=KeyWriter::new(Derivation::Sha256);",
+        ] {
+            expansion = expansion.replace(of_runtime, "");
+        }
+        assert!(expansion.contains(wanted), "{wanted}\n{expansion}");
+    }
+}
