@@ -286,3 +286,49 @@ pub(crate) fn mentions(tokens: &TokenStream, name: &str) -> bool {
         token => is_word(&token, name),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{cannot_be_result, parse};
+    use crate::attribute::Attribute;
+    use crate::errors::Errors;
+    use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+
+    #[test]
+    fn only_a_block_is_a_body() {
+        for (item, is_one) in [
+            ("fn run(at: At) -> Done { at }", true),
+            ("fn run(at: At) -> (At, Done)", false),
+            ("fn run(at: At) -> [Done; 2]", false),
+        ] {
+            let item = item.parse().expect("tokens");
+            let function = parse(item, Attribute::Lock, &mut Errors::default());
+            assert_eq!(function.is_some(), is_one);
+        }
+    }
+
+    #[test]
+    fn a_type_is_known_not_to_be_a_result() {
+        for (written, cannot) in [
+            ("u64", true),
+            ("Option<Done>", true),
+            ("std::string::String", true),
+            ("(At, Done)", true),
+            ("&Done", true),
+            ("[Done; 2]", true),
+            ("impl Sized", true),
+            ("!", true),
+            ("Done", false),
+            ("io::Result<Done>", false),
+            ("dyn Done", false),
+        ] {
+            let tokens: TokenStream = written.parse().expect("tokens");
+            // As a `macro_rules` macro passes it on.
+            let group = TokenTree::Group(Group::new(Delimiter::None, tokens.clone()));
+            for tokens in [tokens, group.into()] {
+                let ty = syn::parse2(tokens).expect("a type");
+                assert_eq!(cannot_be_result(&ty), cannot, "{written}");
+            }
+        }
+    }
+}

@@ -518,4 +518,22 @@ mod tests {
             assert!(message(key).starts_with(start), "{key}: {}", message(key));
         }
     }
+
+    #[test]
+    fn a_step_of_a_path_is_a_name_or_a_number() {
+        for (step, is_one) in [
+            ("id", true),
+            ("0", true),
+            ("größe", true),
+            ("größe²", false),
+            ("99999999999999999999", false),
+        ] {
+            let source = format!(
+                "#[advisory_lock(key = \"a:<a.{step}>\")] async fn run(conn: &mut AsyncPgConnection, a: A) -> Done {{}}"
+            );
+            let wanted = format!("`<a.{step}>`: `{step}` is not a name");
+            let wanted = if is_one { Vec::new() } else { vec![wanted] };
+            assert_eq!(messages(&source), wanted);
+        }
+    }
 }

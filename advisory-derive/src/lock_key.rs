@@ -262,3 +262,33 @@ impl PatternAndArgs {
         record::emit(facts, own, &self.args)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::{expansion, messages};
+
+    #[test]
+    fn a_key_has_the_fields_and_what_with_computes() {
+        for (with, written) in [("", "&self.id"), (", with(id = self.id % 8)", "&id")] {
+            let source = format!(
+                "#[derive(LockKey)] #[lock_key(\"task:<id>\"{with})] struct TaskLock {{ id: i64 }}"
+            );
+            let expansion = expansion(&source);
+            assert!(expansion.contains(written), "{with}: {expansion}");
+        }
+    }
+
+    #[test]
+    fn only_a_pattern_stands_first() {
+        for (args, is_fine) in [
+            ("\"a:<id>\"", true),
+            ("= \"a:<id>\"", false),
+            ("key = \"a:<id>\"", false),
+            ("pattern = \"a:<id>\"", false),
+            ("7", false),
+        ] {
+            let messages = messages(&format!("fn a(id: i64) {{ lock_key!({args}) }}"));
+            assert_eq!(messages.is_empty(), is_fine, "{args}: {messages:?}");
+        }
+    }
+}

@@ -150,6 +150,7 @@ mod tests {
             parts("get::<fn() -> A, B>(), c"),
             ["get::<fn()->A,B>()", "c"]
         );
+        assert_eq!(parts("get:: <A, B>(), c"), ["get::<A,B>()", "c"]);
         // "Less than".
         assert_eq!(parts("a < b, c > d"), ["a<b", "c>d"]);
         assert_eq!(parts("a: < b, c"), ["a:<b", "c"]);

@@ -40,3 +40,37 @@ pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let rest = Literal::usize_unsuffixed(before.len() + behind.len());
     quote_spanned!(here=> #private::record!(#rest #before #behind);)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::expansion;
+
+    #[test]
+    fn a_claim_has_a_record_with_its_purpose() {
+        let emitted = |row: &str| {
+            let expansion = expansion(&format!(
+                "/// Mails to be sent.
+                 #[derive(Claim)] #[claim(table = jobs, ttl = \"1m\")] {row}"
+            ));
+            let start = expansion.find("record!(").expect("a record");
+            expansion[start..].to_owned()
+        };
+        let fields = [
+            "table=jobs",
+            "row=Job",
+            "file=",
+            "line=0",
+            "crate=advisory-derive",
+            concat!("version=", env!("CARGO_PKG_VERSION")),
+            "ttl=1m",
+            "purpose=Mails to be sent.",
+        ];
+        let fields = fields.join("\\u{1f}") + "\\u{1f}module=\"\"\\u{1d}\"";
+        let record = format!("record!(\"1\\u{{1f}}{fields}Job);");
+        assert_eq!(emitted("struct Job { id: i64 }"), record);
+        // The columns are looked at for a type, and a generic row is none.
+        let start = "\"\\u{1e}advisory claim\\u{1f}1\\u{1f}";
+        let record = format!("record!(127{start}{fields});");
+        assert_eq!(emitted("struct Job<T> { id: T }"), record);
+    }
+}

@@ -258,6 +258,7 @@ mod tests {
     fn a_self_that_the_body_uses_is_captured_like_a_parameter() {
         for (receiver, body, wanted) in [
             ("self", "send(self).await", "_=&mutself;"),
+            ("self: Box<Self>", "send(self).await", "_=&mutself;"),
             ("mut self", "send(self).await", "_=&mutself;"),
             ("&mut self", "send(self).await", "_=&mut*self;"),
             ("&self", "send(self).await", ""),
@@ -266,6 +267,14 @@ mod tests {
         ] {
             let params = format!("{receiver}, conn: &mut AsyncPgConnection");
             assert_eq!(captured("", &params, body), wanted, "{receiver} {body}");
+            let source =
+                format!("#[advisory_lock(key = 7)] async fn run<T>({params}) -> T {{ {body} }}");
+            let is_mut = receiver == "mut self" || wanted == "_=&mutself;";
+            assert_eq!(
+                expansion(&source).contains("(mutself"),
+                is_mut,
+                "{receiver}"
+            );
         }
     }
 

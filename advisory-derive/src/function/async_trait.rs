@@ -92,3 +92,84 @@ pub(crate) fn allow_unused(body: &Group, is_used: impl Fn(&Ident) -> bool) -> Gr
     allowing.set_span(body.span());
     allowing
 }
+
+#[cfg(test)]
+mod tests {
+    use super::future;
+    use crate::written::expansion;
+    use proc_macro2::{TokenStream, TokenTree};
+
+    #[test]
+    fn the_function_that_async_trait_writes_is_known() {
+        let output = "::core::pin::Pin<Box<dyn ::core::future::Future<Output = Done> + Send + 'a>>";
+        let body = "{ Box::pin(async move { at }) }";
+        for (output, body, is_one) in [
+            (output, body, true),
+            (output, "{ Box::pin(move { at }) }", false),
+            (output, "{ Box::pin(async move (at)) }", false),
+            (output, "{ pin![async move { at }] }", false),
+            (output, "{ at }", false),
+            ("Pin<Box<dyn 'a + Future<Output = Done>>>", body, true),
+            ("Pin<Box<dyn Stream<Output = Done>>>", body, false),
+            ("Pin<Box<dyn Future>>", body, false),
+            ("Pin<Box<Done>>", body, false),
+            ("Pin<&mut dyn Future<Output = Done>>", body, false),
+            ("Arc<Box<dyn Future<Output = Done>>>", body, false),
+            ("Pin<Arc<dyn Future<Output = Done>>>", body, false),
+            ("Pin", body, false),
+            ("Pin<'a>", body, false),
+            ("(At, Done)", body, false),
+        ] {
+            let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");
+            let Some(TokenTree::Group(body)) = tokens(body).into_iter().next() else {
+                panic!("a block: {body}")
+            };
+            let found = future(&tokens(output), &body);
+            assert_eq!(found.is_some(), is_one, "{output} {body}");
+        }
+    }
+
+    /// The parameters, of `x`, `y` and `conn`, that the body may leave unused.
+    fn allowed(attribute: &str) -> String {
+        let expansion = expansion(&format!(
+            "#[{attribute}]
+             fn run<'a>(conn: &'a mut C, x: X, y: Y) -> Pin<Box<dyn Future<Output = Done> + Send + 'a>> {{
+                 Box::pin(async move {{ let mut x = x; let y = y; let conn = conn; let one: X = x; let x = y; lock.holding() }})
+             }}"
+        ));
+        let allow = "#[allow(unused_variables,reason=\"the lock uses it\")]let";
+        let allowed = expansion.split(allow).skip(1);
+        let allowed = allowed.filter_map(|rest| rest.split_once('='));
+        let names = allowed.map(|(name, _)| name.trim_start_matches("mut"));
+        names.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_body_may_leave_unused_what_the_lock_uses() {
+        for (args, wanted) in [
+            ("key = 7", ""),
+            ("key = \"<x>\"", "x"),
+            ("key = Slot::of(y)", "y"),
+            ("keys = Slot::all(&x)", "x"),
+            ("key = \"<a>\", with(a = x.a)", "x"),
+            ("key = 7, err = |e| x.error(e)", "x"),
+            ("key = 7, wait = \"never\", on_held = Ok(y)", "y"),
+            ("key = 7, pool = x.pool", "x"),
+            ("key = 7, conn = y.connect().await?", "y"),
+            ("key = 7, scope = \"session\"", "conn"),
+            ("key = 7, scope = \"session\", conn = x.db", "x"),
+            ("key = 7, permits = y.permits, wait = \"never\"", "y"),
+            ("key = 7, permits = 3, wait = \"never\"", ""),
+        ] {
+            assert_eq!(allowed(&format!("advisory_lock({args})")), wanted, "{args}");
+        }
+        for (args, wanted) in [
+            ("pool = pool", ""),
+            ("pool = x", "x"),
+            ("pool = pool, keep = \"1h\", on_done = Ok(x)", "x"),
+        ] {
+            let lease = format!("advisory_lease(key = 7, ttl = \"1m\", {args})");
+            assert_eq!(allowed(&lease), wanted, "{args}");
+        }
+    }
+}

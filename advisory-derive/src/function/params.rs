@@ -286,6 +286,7 @@ mod tests {
             ("Body { to: a::b::C(c) }: Body", "c", ""),
             ("(NONE, a): (A, B)", "a", ""),
             ("(a::b, _): (A, B)", "", ""),
+            ("(a, ::b::C(c)): (A, C)", "a c", ""),
             ("[first, ..]: [A; 2]", "first", ""),
             ("whole @ Some(part): A", "whole part", ""),
             ("(true, false, a): A", "a", ""),

@@ -147,7 +147,7 @@ pub(crate) fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
 mod tests {
     use super::{Names, last_name};
     use advisory_pattern::{Part, Shape};
-    use proc_macro2::{Ident, Span, TokenStream};
+    use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
     /// The type of a placeholder that is taken for text only because of it, with the shape that its newtype has.
     fn guess(ty: &str, pattern: &str) -> Option<(Option<String>, Option<Shape>)> {
@@ -210,9 +210,14 @@ mod tests {
             ("(A, B)", None, None),
             ("fn() -> A", None, None),
         ] {
-            let ty = syn::parse_str(written).expect("a type");
-            assert_eq!(last_name(&ty, false).as_deref(), of_value, "{written}");
-            assert_eq!(last_name(&ty, true).as_deref(), of_elements, "{written}");
+            let tokens: TokenStream = written.parse().expect("tokens");
+            // As a `macro_rules` macro passes it on.
+            let group = TokenTree::Group(Group::new(Delimiter::None, tokens.clone()));
+            for tokens in [tokens, group.into()] {
+                let ty = syn::parse2(tokens).expect("a type");
+                assert_eq!(last_name(&ty, false).as_deref(), of_value, "{written}");
+                assert_eq!(last_name(&ty, true).as_deref(), of_elements, "{written}");
+            }
         }
     }
 }

@@ -418,6 +418,7 @@ mod tests {
             ("self.connect.await", false),
             ("self 0", false),
             ("self::conn", false),
+            ("self + conn", false),
             ("7", false),
             ("(conn)", false),
             ("", false),

@@ -305,8 +305,10 @@ mod tests {
             "for a in all { book(a) } update(&mut conn).await",
             "fn book(a: i64) { a } update(&mut conn).await",
             "all.map(|a| book(a)); update(&mut conn).await",
+            "each = |a| book(a); update(&mut conn).await",
             "if count(&mut conn).await > 7 { stop() } Ok(())",
             "match a { A => update(&mut conn).await, B => Ok(()) }",
+            "match a { A => update(&mut conn), B => Ok(()) }",
             "match a { A => { update(&mut conn).await } B => Ok(()) }",
         ] {
             assert!(is_reported("conn", &body(uses)), "{uses}");
@@ -340,6 +342,7 @@ mod tests {
             "use crate::db::conn; update(&mut conn).await",
             "Ok(connect(Options { conn: 7 }))",
             "pool.get().await.map(conn)",
+            "match [conn] { all => send(all).await }",
         ] {
             assert!(!is_reported("conn", &body(uses)), "{uses}");
         }
