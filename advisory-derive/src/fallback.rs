@@ -241,16 +241,19 @@ mod tests {
                 format!("{allowed}{wanted}")
             );
         }
+        // With another error, which the compiler does not have.
+        let constant = "const fn run(at: At) -> Done { at }";
+        let written = format!("{allowed}constfnrun(at:At)->Done{{at}}");
+        assert_eq!(beside(Attribute::Lock, "key = 7", constant), written);
         // Without a body, or not a function.
         for item in [
             "async fn run(at: At) -> Done;",
             "fn run(at: At)",
             "struct At { at: u8 }",
-            "const AT: u8 = { 7 };",
             "",
         ] {
-            let item: String = item.split(' ').collect();
-            assert_eq!(beside(Attribute::Lock, "key = 7", &item), item);
+            let given = beside(Attribute::Lock, "key = 7", item);
+            assert_eq!(given, joined(&item.parse().expect("tokens")));
         }
     }
 

@@ -152,8 +152,7 @@ fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
             quote_spanned!(at=> #krate::LockKey::key(&#key))
         }
     };
-    let is_mixed = site.keys.list.len() > 1 && text.is_empty();
-    if !has_slice && is_mixed {
+    if !has_slice && text.is_empty() {
         // Each with its pattern, which for a declared lock only its type knows.
         let keys = site.keys.list.iter().map(|key| match key {
             SiteKey::Pattern(pattern) => {
@@ -284,6 +283,36 @@ mod tests {
             ),
         ] {
             assert_sent(keys, &wanted);
+        }
+    }
+
+    #[test]
+    fn each_option_is_sent() {
+        for (option, wanted) in [
+            (
+                "nested = \"refuse\"",
+                ".in_function(\"run\").refuse_nested();",
+            ),
+            ("nested = \"allow\"", ".in_function(\"run\");"),
+            ("mode = \"shared\"", ".in_function(\"run\").shared();"),
+            ("mode = \"exclusive\"", ".in_function(\"run\");"),
+            (
+                "isolation = \"serializable\"",
+                ".isolation(Isolation::Serializable);",
+            ),
+            ("isolation = \"read committed\"", ".in_function(\"run\");"),
+            ("max_hold = \"2s\"", ".max_hold(millis(2000u64));"),
+            ("wait = \"never\"", ".wait(Wait::Never);"),
+            (
+                "wait = \"never\", permits = 3",
+                ".wait(Wait::Never).permits(3u32);",
+            ),
+            (
+                "wait = \"never\", permits = at.permits",
+                ".permits(permits(at.permits));",
+            ),
+        ] {
+            assert_sent(&format!("key = 7, {option}"), wanted);
         }
     }
 

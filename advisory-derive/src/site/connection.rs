@@ -406,6 +406,22 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_the_attribute_gives_is_the_bodys_conn() {
+        let wanted = "`conn` is already used in `run`: write another name, such as `handle = lock`";
+        for (args, params, wanted) in [
+            (", conn = at.conn, handle = conn", "at: &mut At", ""),
+            (
+                ", conn = at.connect().await?, handle = conn",
+                "at: &At",
+                wanted,
+            ),
+            (", pool = pool, handle = conn", "pool: &Pool", wanted),
+        ] {
+            assert_eq!(message(args, params, "Ok(())"), wanted, "{args} {params}");
+        }
+    }
+
+    #[test]
     fn a_place_has_names_and_numbers_between_its_dots() {
         for (written, is_one) in [
             ("conn", true),

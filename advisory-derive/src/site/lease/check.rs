@@ -142,6 +142,19 @@ mod tests {
     }
 
     #[test]
+    fn the_pool_is_suggested_that_conn_takes_a_connection_from() {
+        for (conn, wanted) in [
+            ("self.db.get().await?", "self.db"),
+            ("connect().await?", "db"),
+        ] {
+            let written = format!(
+                "a lease takes its connections from `pool`: write `pool = {wanted}` instead of `conn`"
+            );
+            assert_eq!(lease(&format!("conn = {conn}")), [written]);
+        }
+    }
+
+    #[test]
     fn a_shorter_renewal_is_suggested_in_a_unit_that_has_it() {
         for (args, wanted) in [
             (
