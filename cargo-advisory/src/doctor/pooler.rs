@@ -223,7 +223,11 @@ pub(super) fn judge(facts: &Facts, pooler: &Pooler) -> Finding {
 }
 
 #[cfg(test)]
+mod scripted;
+
+#[cfg(test)]
 mod tests {
+    use super::scripted::Server;
     use super::{Pooler, judge};
     use crate::doctor::Level;
     use crate::doctor::facts::Facts;
@@ -259,5 +263,127 @@ mod tests {
             let shares = matches!(pooler, Pooler::Transaction | Pooler::Statement);
             assert_eq!(pooler.shares_sessions(), shares);
         }
+    }
+
+    fn found(server: &Server) -> &'static str {
+        match server.find().0 {
+            Pooler::None => "none",
+            Pooler::Session => "session",
+            Pooler::Transaction => "transaction",
+            Pooler::Statement => "statement",
+            Pooler::LocksKeepNobodyOut => "locks keep nobody out",
+            Pooler::Unknown(_) => "unknown",
+        }
+    }
+
+    #[test]
+    fn one_sign_of_a_pooler_is_enough() {
+        let direct = Server::default();
+        assert_eq!(found(&direct), "none");
+        let is_older = Server {
+            is_older: true,
+            ..direct
+        };
+        assert_eq!(found(&is_older), "session");
+        let told = [11, 99, 13];
+        assert_eq!(found(&Server { told, ..direct }), "session");
+        // The sessions of the first and the last connection show nothing.
+        let told = [99, 12, 99];
+        assert_eq!(found(&Server { told, ..direct }), "none");
+    }
+
+    #[test]
+    fn a_session_that_changes_hands_shows_transaction_mode() {
+        let direct = Server::default();
+        for in_transaction in [[11, 12, 14], [11, 14, 13], [11, 13, 12]] {
+            let shares = Server {
+                in_transaction,
+                ..direct
+            };
+            assert_eq!(found(&shares), "transaction", "{in_transaction:?}");
+        }
+        let pids = [11, 12, 12];
+        let one_session = Server {
+            told: pids,
+            pids,
+            in_transaction: pids,
+            ..direct
+        };
+        assert_eq!(found(&one_session), "transaction");
+    }
+
+    #[test]
+    fn a_refused_transaction_shows_statement_mode_if_it_says_so() {
+        for (refusal, kind) in [
+            (
+                "transaction blocks not allowed in statement pooling mode (statement pool)",
+                "statement",
+            ),
+            ("no more connections allowed", "unknown"),
+        ] {
+            let server = Server {
+                refusal,
+                ..Server::default()
+            };
+            assert_eq!(found(&server), kind, "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_two_get_or_that_cannot_be_released_excludes_nobody() {
+        let direct = Server::default();
+        for (locked, is_released) in [
+            ([false, false], true),
+            ([true, true], true),
+            ([true, false], false),
+        ] {
+            let server = Server {
+                locked,
+                is_released,
+                ..direct
+            };
+            assert_eq!(found(&server), "locks keep nobody out", "{locked:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_locked_is_unlocked() {
+        let unlocked = |server: Server| {
+            let (_, _, queries) = server.find();
+            let unlocks = queries
+                .iter()
+                .filter(|(_, query)| query.contains("pg_advisory_unlock"));
+            unlocks.map(|(at, _)| *at).collect::<Vec<_>>()
+        };
+        // For a number and for a pair.
+        assert_eq!(unlocked(Server::default()), [1, 1]);
+        let locked = [true, true];
+        let shared = Server {
+            locked,
+            ..Server::default()
+        };
+        assert_eq!(unlocked(shared), [2, 1]);
+    }
+
+    #[test]
+    fn all_sessions_of_the_command_are_known() {
+        let direct = Server::default();
+        assert_eq!(direct.find().1, [11, 12, 13].into());
+        let in_transaction = [11, 14, 15];
+        let shares = Server {
+            in_transaction,
+            ..direct
+        };
+        assert_eq!(shares.find().1, [11, 12, 13, 15].into());
+    }
+
+    #[test]
+    fn without_a_second_connection_nothing_is_known() {
+        let server = Server {
+            connections: 2,
+            ..Server::default()
+        };
+        assert_eq!(found(&server), "unknown");
+        assert_eq!(server.find().1, [11, 12].into());
     }
 }

@@ -92,9 +92,8 @@ pub(super) async fn lock_table(client: &Client, facts: &Facts) -> Result<Finding
         "{message}; without them locks fail with 53200, and no session can be opened. The largest holders: {}",
         largest.join("; ")
     );
-    let double = (facts.number("max_locks_per_transaction") * 2).to_string();
     Ok(Finding::new(name, level, message)
-        .fix(alter_system("max_locks_per_transaction", &double))
+        .fix(twice_the_locks(facts))
         .fix("Then restart the server."))
 }
 
@@ -111,9 +110,14 @@ fn holder(row: &SimpleQueryRow) -> String {
     format!("{who}: {}, of them {} advisory", text(3), text(4))
 }
 
+fn twice_the_locks(facts: &Facts) -> String {
+    let setting = "max_locks_per_transaction";
+    alter_system(setting, &(facts.number(setting) * 2).to_string())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{capacity, version};
+    use super::{capacity, twice_the_locks, version};
     use crate::doctor::Level;
     use crate::doctor::facts::Facts;
 
@@ -146,6 +150,8 @@ mod tests {
             ("max_prepared_transactions", "5", None),
         ];
         assert_eq!(capacity(&Facts::with(&settings)), 64 * 127);
+        let fix = twice_the_locks(&Facts::with(&settings));
+        assert_eq!(fix, "ALTER SYSTEM SET max_locks_per_transaction = 128;");
         settings.push(("autovacuum_worker_slots", "16", None));
         assert_eq!(capacity(&Facts::with(&settings)), 64 * 140);
     }

@@ -19,19 +19,21 @@ pub(crate) enum Age {
 
 /// Compares a lock's age with a bound. The server does not record when a lock was granted.
 pub(crate) fn of(locks: &Locks, lock: &Lock, bound: Duration) -> Age {
-    if lock.waiters.iter().any(|waiter| waiter.waited >= bound) {
-        return Age::Older;
-    }
-    let ages = lock.holders.iter().map(|it| of_holder(locks, it, bound));
+    let waiters = lock.waiters.iter().map(|it| (it.waited, Some(it.waited)));
+    let holders = lock.holders.iter().map(|holder| {
+        let at_least = holder.held_at_least.max(transaction_age(locks, holder));
+        (at_least.unwrap_or_default(), holder.held_at_most)
+    });
+    let ages = waiters.chain(holders);
+    let ages = ages.map(|(at_least, at_most)| compared(at_least, at_most, bound));
     ages.max().unwrap_or(Age::Younger)
 }
 
-fn of_holder(locks: &Locks, holder: &Holder, bound: Duration) -> Age {
-    let is_older = |age: Option<Duration>| age.is_some_and(|age| age >= bound);
-    let at_least = holder.held_at_least.or(Some(Duration::ZERO));
-    if is_older(at_least) || is_older(transaction_age(locks, holder)) {
+/// Compares the least and, if it is known, the greatest possible age with a bound.
+fn compared(at_least: Duration, at_most: Option<Duration>, bound: Duration) -> Age {
+    if at_least >= bound {
         Age::Older
-    } else if holder.held_at_most.is_some_and(|age| age < bound) {
+    } else if at_most.is_some_and(|age| age < bound) {
         Age::Younger
     } else {
         Age::Unknown
@@ -66,4 +68,33 @@ pub(crate) fn holders_of(lock: &Lock) -> impl Iterator<Item = HolderOf> {
         _ => None,
     });
     ids.map(|id| (lock.key, id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Age, compared};
+    use std::time::Duration;
+
+    #[test]
+    fn an_age_is_known_if_the_bound_is_not_between_its_limits() {
+        for (at_least, at_most, age) in [
+            (0, None, Age::Unknown),
+            (4, None, Age::Unknown),
+            (5, None, Age::Older),
+            (0, Some(4), Age::Younger),
+            (4, Some(5), Age::Unknown),
+            (4, Some(4), Age::Younger),
+            (5, Some(5), Age::Older),
+            // The transaction is older than the lock.
+            (6, Some(2), Age::Older),
+        ] {
+            let [at_least, bound] = [at_least, 5].map(Duration::from_secs);
+            let at_most = at_most.map(Duration::from_secs);
+            assert_eq!(
+                compared(at_least, at_most, bound),
+                age,
+                "{at_least:?} {at_most:?}"
+            );
+        }
+    }
 }

@@ -371,15 +371,19 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     let bound = bound_text(snapshot.older_than?);
     let locks = &snapshot.locks;
     let of_lock = |at: &usize| age::holders_of(&locks.locks[*at]);
-    let is_hidden = |holder: age::HolderOf| {
-        let backend = holder.1.ok().and_then(|pid| locks.backend(pid));
+    let holders: Vec<age::HolderOf> = snapshot.unknown.iter().flat_map(of_lock).collect();
+    let mut pids = holders.iter().filter_map(|(_, id)| id.as_ref().ok());
+    let is_hidden = |pid: &i32| {
+        let backend = locks.backend(*pid);
         backend.is_some_and(|backend| backend.activity.is_hidden())
     };
-    let why = if snapshot.unknown.iter().flat_map(of_lock).any(is_hidden) {
+    let why = if pids.any(is_hidden) {
         format!(
             "role `{}` does not see what other roles' sessions do",
             one_line(&locks.role)
         )
+    } else if holders.iter().all(|(_, id)| id.is_err()) {
+        "a prepared transaction does not tell when it began".to_owned()
     } else {
         "a session-level lock can be older than the transaction and the last statement of its session".to_owned()
     };

@@ -120,6 +120,35 @@ async fn a_lock_that_is_released_meanwhile_is_young() {
     );
 }
 
+/// It was prepared a moment ago, but can have begun long before that.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lock_of_a_prepared_transaction_is_not_called_young() {
+    let db = Database::create().await;
+    let prepare = "BEGIN; SELECT pg_advisory_xact_lock(5); PREPARE TRANSACTION 'age-1'";
+    drop(holder(&db, "job", prepare).await);
+    let said = locks(&db, &["--older-than", "1h"]).await;
+    assert_unknown(&said, "a prepared transaction does not tell when it began");
+    db.run("ROLLBACK PREPARED 'age-1'").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_older_if_its_transaction_is() {
+    let db = Database::create().await;
+    let mut conn = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
+    let pid = pid_of(&mut conn).await;
+    let running = tokio::spawn(async move { conn.batch_execute("SELECT pg_sleep(600)").await });
+    let young = format!(
+        "SELECT 'young' FROM pg_stat_activity WHERE pid = {pid} \
+         AND (state <> 'active' OR xact_start > clock_timestamp() - interval '1 s')"
+    );
+    db.until_empty(GENEROUS, "an older transaction", &young)
+        .await;
+    let said = locks(&db, &["--older-than", "1s"]).await;
+    assert_eq!((said.code, &*said.err), (Some(1), ""), "{said:?}");
+    db.run(&format!("SELECT pg_terminate_backend({pid})")).await;
+    running.await.unwrap().unwrap_err();
+}
+
 /// The role's name is a reserved word.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_a_role_does_not_see_is_not_called_young() {
