@@ -18,6 +18,11 @@ async fn resume(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<()> {
     Ok(())
 }
 
+#[advisory_lock(key = "pause:<id>")]
+async fn other(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<()> {
+    Ok(())
+}
+
 #[advisory_lock(key = "job:<id>")]
 async fn finish(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<()> {
     Ok(())
