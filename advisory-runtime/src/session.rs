@@ -29,9 +29,9 @@ use crate::{Connection, Error, LockGuard, OwnedLockError, OwnedLockGuard, Reques
 /// session that already holds the lock gets it at once, and must release it as often.
 ///
 /// If the server's process id (`pg_backend_pid()`) is not the one that the connection was told at its start, there is a pooler. The
-/// call is then refused unless the pooler is known to be in session mode: [`verify`] has shown it to this process, or the setting
-/// `advisory.pooler` is `session`. The release compares too. For one key it is a query, which the first
-/// release on a connection prepares in a round trip of its own, as the first call of a process reads the setting.
+/// call is then refused unless the pooler is known to be in session mode: [`verify`] has shown it to this process, the setting
+/// `advisory.pooler` is `session`, or it is Pgpool-II, which has no other. The release compares too. For one key it is a query, which
+/// the first release on a connection prepares in a round trip of its own, as the first call of a process reads the setting.
 ///
 /// # Errors
 ///

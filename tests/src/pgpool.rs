@@ -35,6 +35,15 @@ impl Pgpool {
         Self::before(socket_of(primary.url()), Some(socket_of(standby.url()))).await
     }
 
+    /// Starts one in front of what listens at this address on a socket: a server, or another pooler.
+    ///
+    /// # Panics
+    ///
+    /// If it is installed and does not start.
+    pub async fn in_front_of(url: &str) -> Result<Self, &'static str> {
+        Self::before(socket_of(url), None).await
+    }
+
     async fn before(primary: PathBuf, standby: Option<PathBuf>) -> Result<Self, &'static str> {
         let started = spawn_blocking(move || start(primary, standby)).await;
         match started.expect("starting Pgpool-II") {

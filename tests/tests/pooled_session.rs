@@ -7,10 +7,13 @@
 
 use advisory_runtime::migrations::{self, Migrator};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
-use advisory_tests::{Bouncer, Database, Odyssey, Pgpool, Proxy, left_out, pid_of};
+use advisory_tests::{
+    Bouncer, Database, Odyssey, OwnServer, Pgpool, Proxy, Standby, left_out, owns_server, pid_of,
+};
+use diesel::sql_types::Text;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use diesel_migrations::EmbeddedMigrations;
 use std::process::Command;
 use std::time::Duration;
@@ -501,6 +504,79 @@ async fn behind_pgpool_no_verification_is_needed() {
     };
     are_taken(&mut connect(&pgpool.url(&db)).await).await;
     db.until_no_locks().await;
+}
+
+/// Pgpool-II tells a client the backend of the server that it reads from, here the standby. Locks are taken on the primary, so the
+/// comparison fails until it has said what it is.
+#[tokio::test]
+async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
+    if !is_alone("behind_a_balancing_pgpool_locks_are_on_the_primary") {
+        return;
+    }
+    if !owns_server() {
+        return left_out("pgpool", "the server is not our own");
+    }
+    let (primary, standby) = (OwnServer::start().await, Standby::start().await);
+    let pgpool = match Pgpool::balancing(&primary, &standby).await {
+        Ok(pgpool) => pgpool,
+        Err(why) => return left_out("pgpool", why),
+    };
+    let on_primary = place(&mut connect(primary.url()).await).await;
+    let on_standby = place(&mut connect(standby.url()).await).await;
+    let mut conn = connect(&pgpool.address("postgres")).await;
+    assert_eq!(place(&mut conn).await, on_standby);
+    for request in [
+        Request::new(7).isolation(Isolation::RepeatableRead),
+        Request::new(7).isolation(Isolation::Serializable),
+        Request::new(7),
+        Request::new(7).wait(Wait::Never),
+        Request::new(7).shared(),
+        Request::all([6, 7, 8]),
+    ] {
+        let what = format!("{request:?}");
+        let mut held = xact::begin(&mut conn, request).await.unwrap();
+        assert_eq!(place(held.conn()).await, on_primary, "{what}");
+        held.finish(Ok::<_, Error>(())).await.unwrap();
+        assert_eq!(place(&mut conn).await, on_standby, "{what}");
+    }
+    // Not in a transaction, so its reads may run on the standby, as the guide says. The check of the lock does not.
+    for request in requests() {
+        let mut held = session::acquire(&mut conn, request).await.unwrap();
+        assert_eq!(place(held.conn()).await, on_standby);
+        let info = held.info();
+        info.check(held.conn()).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
+    }
+    let held = session::acquire(&mut conn, 7).await.unwrap();
+    let mut other = connect(primary.url()).await;
+    let missed = xact::begin(&mut other, Request::new(7).wait(Wait::Never)).await;
+    assert!(matches!(missed, Err(Error::NotAvailable { .. })));
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pooler_in_transaction_mode_behind_pgpool_is_refused() {
+    if !is_alone("a_pooler_in_transaction_mode_behind_pgpool_is_refused") {
+        return;
+    }
+    let db = Database::create().await;
+    let Some(bouncer) = bouncer(&db, "transaction").await else {
+        return;
+    };
+    let pgpool = match Pgpool::in_front_of(&bouncer.url(&db)).await {
+        Ok(pgpool) => pgpool,
+        Err(why) => return left_out("pgpool", why),
+    };
+    is_refused(&db, &pgpool.url(&db)).await;
+    report(&mut db.connect().await).await.unwrap();
+    is_refused(&db, &pgpool.url(&db)).await;
+    db.until_quiet().await;
+}
+
+/// The folder of the server that answers read-only statements.
+async fn place(conn: &mut AsyncPgConnection) -> String {
+    let place = diesel::dsl::sql::<Text>("SELECT current_setting('data_directory')");
+    place.get_result(conn).await.unwrap()
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// How often to check that the connections keep their sessions. A busy pooler assigns backends by chance.
 const ROUNDS: usize = 8;
 
-/// Whether the pooler in front of the server is known to be in session mode, by `verify` or by the setting. Once for the process.
+/// Whether the pooler in front of the server is known to be in session mode, by `verify`, by the setting or by its name. Once for the
+/// process.
 static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
 
 /// The process that must be the backend of every statement that takes or releases session-level locks: the one that the connection was
@@ -30,16 +31,30 @@ pub(super) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
 }
 
 /// Whether a call that was refused because of its pooler can be repeated: the setting `advisory.pooler` says that the pooler is in
-/// session mode. From then on no backend is compared in this process.
+/// session mode, or it is Pgpool-II, which has no other. From then on no backend is compared in this process.
 ///
-/// Finding out without the setting takes two connections, and a call has one.
+/// Finding out otherwise takes two connections, and a call has one.
 pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused: &Error) -> bool {
-    let is_compared = call.process.is_some() && matches!(refused, Error::PooledSession { .. });
-    let is_kept = is_compared && check_session_mode(conn).await.is_ok();
+    let (Some(process), Error::PooledSession { .. }) = (call.process, refused) else {
+        return false;
+    };
+    let is_kept = check_session_mode(conn).await.is_ok() || balances_reads(conn, process).await;
     if is_kept {
         call.process = None;
     }
     is_kept
+}
+
+/// Whether Pgpool-II balances reads: the backend that the connection was told reads, perhaps on a standby, and another one takes locks, on
+/// the primary. If not even reads are answered by the one that was told, there is another pooler behind it.
+async fn balances_reads<D: Driver>(conn: &mut D, process: i32) -> bool {
+    // PostgreSQL has no setting of this name.
+    let is_pgpool = matches!(is_answered_by(conn, process).await, Ok(true))
+        && conn.execute("SHOW pool_version").await.is_ok();
+    if is_pgpool {
+        KEEPS_SESSIONS.store(true, Ordering::Relaxed);
+    }
+    is_pgpool
 }
 
 /// Whether the server says that another backend than the connection's own serves it. A prepared statement of an acquisition fails there

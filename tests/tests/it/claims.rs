@@ -28,19 +28,22 @@ pub(crate) struct SyncJob {
     priority: i32,
 }
 
-/// A database with this many jobs: later ones are older, and each third one is urgent.
-pub(crate) async fn database(jobs: u32) -> Database {
-    let db = Database::create().await;
-    db.run(
-        "CREATE TABLE sync_jobs (id int8 PRIMARY KEY, priority int4 NOT NULL, created_at timestamptz NOT NULL, \
-             locked_until timestamptz, locked_by text, completed_at timestamptz, failed_at timestamptz, error_message text)",
-    )
-    .await;
-    db.run(&format!(
+pub(crate) const SCHEMA: &str = "CREATE TABLE sync_jobs (id int8 PRIMARY KEY, priority int4 NOT NULL, created_at timestamptz NOT NULL, \
+     locked_until timestamptz, locked_by text, completed_at timestamptz, failed_at timestamptz, error_message text)";
+
+/// Inserts this many jobs: later ones are older, and each third one is urgent.
+pub(crate) fn jobs(count: u32) -> String {
+    format!(
         "INSERT INTO sync_jobs SELECT id, CASE id % 3 WHEN 0 THEN 10 ELSE 1 END, now() - id * interval '1 minute' \
-         FROM generate_series(1, {jobs}) AS id"
-    ))
-    .await;
+         FROM generate_series(1, {count}) AS id"
+    )
+}
+
+/// A database with this many [`jobs`].
+pub(crate) async fn database(count: u32) -> Database {
+    let db = Database::create().await;
+    db.run(SCHEMA).await;
+    db.run(&jobs(count)).await;
     for sql in claim::indexes::<SyncJob>() {
         db.run(&sql).await;
     }

@@ -2,14 +2,15 @@
 //! primary, although statements that only read go to a standby.
 
 use crate::bookings::{book, committed, database, key_of};
-use crate::lease;
-use advisory_runtime::lease::Leases;
+use crate::{claims, lease};
+use advisory_runtime::claim::{self, OnErr, State};
+use advisory_runtime::lease::{Leases, Table};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::{Database, OwnServer, Pgpool, Standby, left_out, owns_server};
-use diesel::sql_types::Text;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::time::Duration;
 
 async fn pgpool(db: &Database) -> Option<Pgpool> {
     Pgpool::start(db)
@@ -106,48 +107,80 @@ async fn a_call_that_is_dropped_while_it_waits_leaves_the_queue() {
     db.until_no_locks().await;
 }
 
-/// The folder of the server that answers read-only statements.
-async fn place(conn: &mut AsyncPgConnection) -> String {
-    let place = diesel::dsl::sql::<Text>("SELECT current_setting('data_directory')");
-    place.get_result(conn).await.unwrap()
+/// Servers of which the standby has no table: a statement that reads it there fails.
+async fn balancing() -> Option<(OwnServer, Standby, Pgpool)> {
+    if !owns_server() {
+        left_out("pgpool", "the server is not our own");
+        return None;
+    }
+    let (primary, standby) = (OwnServer::start().await, Standby::start().await);
+    match Pgpool::balancing(&primary, &standby).await {
+        Ok(pgpool) => Some((primary, standby, pgpool)),
+        Err(why) => {
+            left_out("pgpool", why);
+            None
+        }
+    }
 }
 
 #[tokio::test]
-async fn a_call_and_its_transactions_body_are_on_the_primary() {
-    if !owns_server() {
-        return left_out("pgpool", "the server is not our own");
-    }
-    let (primary, standby) = (OwnServer::start().await, Standby::start().await);
-    let pgpool = match Pgpool::balancing(&primary, &standby).await {
-        Ok(pgpool) => pgpool,
-        Err(why) => return left_out("pgpool", why),
+async fn a_lease_is_on_the_primary_where_reads_are_balanced() {
+    let Some((primary, _standby, pgpool)) = balancing().await else {
+        return;
     };
-    let on_primary = place(&mut connect(primary.url()).await).await;
-    let on_standby = place(&mut connect(standby.url()).await).await;
-    let mut conn = connect(&pgpool.address("postgres")).await;
-    assert_eq!(place(&mut conn).await, on_standby);
-    for request in [
-        Request::new(7),
-        Request::new(7).isolation(Isolation::RepeatableRead),
-        Request::new(7).isolation(Isolation::Serializable),
-        Request::new(7).wait(Wait::Never),
-        Request::new(7).shared(),
-        Request::all([6, 7, 8]),
-    ] {
-        let what = format!("{request:?}");
-        let mut held = xact::begin(&mut conn, request).await.unwrap();
-        assert_eq!(place(held.conn()).await, on_primary, "{what}");
-        held.finish(Ok::<_, Error>(())).await.unwrap();
-        assert_eq!(place(&mut conn).await, on_standby, "{what}");
+    let mut direct = connect(primary.url()).await;
+    Table::new().set_up(&mut direct).await.unwrap();
+    let leases = Leases::new(pool(&pgpool.address("postgres")));
+    for _ in 0..2 {
+        let request = lease::key("k").keep(Duration::from_secs(60));
+        let held = leases.acquire(request).await.unwrap();
+        let missed = leases.acquire(lease::key("k")).await.unwrap_err();
+        assert!(
+            matches!(missed, advisory_runtime::lease::Error::Held { .. }),
+            "{missed:?}"
+        );
+        let lease = held.info();
+        let mut conn = connect(&pgpool.address("postgres")).await;
+        let mut work = xact::begin(&mut conn, 7).await.unwrap();
+        lease.fence(work.conn()).await.unwrap();
+        lease.complete(work.conn()).await.unwrap();
+        work.finish(Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, advisory_runtime::lease::Error>(()))
+            .await
+            .unwrap();
+        let again = leases.acquire(lease::key("k")).await.unwrap_err();
+        assert!(
+            matches!(again, advisory_runtime::lease::Error::Done { .. }),
+            "{again:?}"
+        );
+        direct
+            .batch_execute("DELETE FROM advisory_lease")
+            .await
+            .unwrap();
     }
-    session::verify(&pool(&pgpool.address("postgres")))
-        .await
-        .unwrap();
-    // A session-level body is not in a transaction, so its reads may run on the standby, as the guide says.
-    let mut held = session::acquire(&mut conn, 7).await.unwrap();
-    let mut other = connect(primary.url()).await;
-    let missed = xact::begin(&mut other, Request::new(7).wait(Wait::Never)).await;
-    assert!(matches!(missed, Err(Error::NotAvailable { .. })));
-    assert_eq!(place(held.conn()).await, on_standby);
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_claim_is_on_the_primary_where_reads_are_balanced() {
+    let Some((primary, _standby, pgpool)) = balancing().await else {
+        return;
+    };
+    let mut direct = connect(primary.url()).await;
+    direct.batch_execute(claims::SCHEMA).await.unwrap();
+    direct.batch_execute(&claims::jobs(3)).await.unwrap();
+    let pool = pool(&pgpool.address("postgres"));
+    let mut conn = pool.get().await.unwrap();
+    for state in [State::Completed, State::Failed, State::Available] {
+        let job = claims::next(&mut conn).await;
+        claim::renew(&mut conn, &job).await.unwrap();
+        match state {
+            State::Completed => {
+                let work = async { Ok::<_, claim::Error>(()) };
+                claim::run(&pool, &job, OnErr::Fail, work).await.unwrap();
+            }
+            State::Failed => claim::fail(&mut conn, &job, "no").await.unwrap(),
+            _ => claim::release(&mut conn, &job).await.unwrap(),
+        }
+        assert_eq!(claims::state_of(&mut direct, job.id).await, state);
+    }
 }
