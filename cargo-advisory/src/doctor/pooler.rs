@@ -260,6 +260,8 @@ mod tests {
             let says_so = named.message.contains("`advisory.pooler`");
             let is_said = matches!(pooler, Pooler::None | Pooler::Transaction);
             assert_eq!(says_so, is_said, "{}", named.message);
+            let says_so = found.message.contains("`advisory.pooler`");
+            assert!(!says_so, "{}", found.message);
             let shares = matches!(pooler, Pooler::Transaction | Pooler::Statement);
             assert_eq!(pooler.shares_sessions(), shares);
         }
