@@ -2,7 +2,7 @@
 //! and no delivery was answered "done" before the commit.
 
 use crate::bookings::execute;
-use crate::lease::database;
+use crate::lease::{FIRST as LAST_TOKEN_BEFORE, database};
 use crate::stopped::{Player, ROLE, URL};
 use advisory_runtime::lease::Error;
 use advisory_runtime::{Pool as _, advisory_lease};
@@ -170,8 +170,11 @@ async fn kill(stops: &str, trigger: &str, is_committed: [bool; 2], ends_session:
             assert_eq!(answered, expected(is_committed[1]), "{stops}, gone");
         }
         // The first grant's ttl is over.
-        db.run("UPDATE advisory_lease SET expires_at = pg_catalog.clock_timestamp() WHERE token = 1 AND NOT is_kept")
-            .await;
+        let first = LAST_TOKEN_BEFORE + 1;
+        db.run(&format!(
+            "UPDATE advisory_lease SET expires_at = pg_catalog.clock_timestamp() WHERE token = {first} AND NOT is_kept"
+        ))
+        .await;
         redeliver(&db, &webhooks).await
     };
     let ((a, b), c) = tokio::join!(providers, rest);
