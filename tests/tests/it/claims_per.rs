@@ -378,7 +378,8 @@ async fn the_key_of_a_values_lock_never_changes() {
     let db = jobs(&[("a", 1)]).await;
     let mut conn = db.connect().await;
     let locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 \
-         AND (classid::int8 << 32 | objid::int8) = hashtextextended('a', 'job'::regclass::oid::int8)";
+         AND (classid::int8 << 32 | objid::int8) = hashtextextended('a', 'job'::regclass::oid::int8) \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     let claimed: Result<i64, Error> = conn
         .transaction(async |conn| {
             let claimed = next(conn).await;
