@@ -97,7 +97,9 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
             let there = &earlier.call_site;
             let (one, other) = (site_lock.side(), earlier.side());
             let others = earlier_locks.iter().filter(|other| {
-                other.call_site.krate == call_site.krate && other.call_site != *there
+                other.call_site.krate == call_site.krate
+                    && other.call_site != call_site
+                    && other.call_site != *there
             });
             let others = others.map(|other| &other.lock);
             let advice = advice(&collision, &one, &other, others);

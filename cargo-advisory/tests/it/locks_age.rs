@@ -136,6 +136,7 @@ async fn a_lock_is_older_if_its_transaction_is() {
     let db = Database::create().await;
     let mut conn = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
     let pid = pid_of(&mut conn).await;
+    // It sleeps, because a statement has to run.
     let running = tokio::spawn(async move { conn.batch_execute("SELECT pg_sleep(600)").await });
     let young = format!(
         "SELECT 'young' FROM pg_stat_activity WHERE pid = {pid} \
