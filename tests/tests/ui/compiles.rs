@@ -15,6 +15,20 @@ pub(crate) fn target() -> PathBuf {
     folder.join("tests")
 }
 
+/// Lets trybuild use the macros and build scripts of this build, which are half of what it would compile.
+pub(crate) fn share_with_trybuild() {
+    #[cfg(unix)]
+    {
+        let folder = target().join("trybuild");
+        for needed in [&folder, &target().join("debug")] {
+            fs::create_dir_all(needed).expect("the target folder is ours");
+        }
+        // Those of an earlier run may be there already.
+        let linked = std::os::unix::fs::symlink("../../debug", folder.join("debug"));
+        drop(linked);
+    }
+}
+
 /// The programs in a folder.
 pub(crate) fn programs(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder of programs");

@@ -26,6 +26,7 @@ fn each_mistake_has_its_message_and_correct_code_compiles() {
     let version = compiler.map(|output| output.stdout).unwrap_or_default();
     let version = String::from_utf8_lossy(&version);
     if version.starts_with(WRITTEN_BY) {
+        compiles::share_with_trybuild();
         let cases = trybuild::TestCases::new();
         cases.compile_fail("ui/*.rs");
         drop(cases);
