@@ -5,9 +5,11 @@ use advisory_runtime::claim::{self, Claim, Error};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::collections::HashMap;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
@@ -126,6 +128,11 @@ struct Shared {
     url: String,
     running: Mutex<HashMap<String, u32>>,
     most: AtomicU32,
+    /// The names of workers that have lost their connection and work on nothing any more.
+    gone: Mutex<Vec<String>>,
+    /// How often a worker has tried to claim.
+    tries: AtomicU32,
+    tried: Notify,
     is_over: AtomicBool,
 }
 
@@ -138,32 +145,32 @@ impl Shared {
     }
 }
 
-/// Claims and ends jobs in random ways until none is left. A lost connection is replaced.
+/// Claims and ends jobs in random ways until none is left. With a connection that is lost its name goes too.
 async fn work<T: Claim>(shared: &Shared, seed: u64, of: fn(&T) -> String, jobs: u64) {
     let mut random = Random(seed);
+    let mut names = (0..).map(|nth| format!("worker {seed}, {nth}"));
+    let mut worker = names.next().unwrap();
     let mut conn = AsyncPgConnection::establish(&shared.url).await.unwrap();
     while !shared.is_over.load(Ordering::Relaxed) {
         let claimed = match random.below(4) {
             0 => {
                 let condition = format!("job.id >= {}", random.below(jobs));
                 let condition = diesel::dsl::sql::<diesel::sql_types::Bool>(&condition);
-                let claimed = claim::next_where::<T, _>(&mut conn, "worker", condition).await;
+                let claimed = claim::next_where::<T, _>(&mut conn, &worker, condition).await;
                 claimed.map(|job| job.into_iter().collect())
             }
-            1 => claim::next_batch::<T, _>(&mut conn, "worker", 3).await,
-            _ => claim::next::<T, _>(&mut conn, "worker")
+            1 => claim::next_batch::<T, _>(&mut conn, &worker, 3).await,
+            _ => claim::next::<T, _>(&mut conn, &worker)
                 .await
                 .map(|job| job.into_iter().collect()),
         };
-        let claimed: Vec<_> = match claimed {
-            Ok(claimed) => claimed,
-            Err(error) => {
-                // Killed: whatever it claimed stays claimed until it expires.
-                assert!(matches!(error, Error::Database(_)), "{error}");
-                conn = AsyncPgConnection::establish(&shared.url).await.unwrap();
-                continue;
-            }
-        };
+        shared.tries.fetch_add(1, Ordering::Relaxed);
+        shared.tried.notify_one();
+        let mut failed = Vec::new();
+        let claimed: Vec<_> = claimed.unwrap_or_else(|error| {
+            failed.push(error);
+            Vec::new()
+        });
         let tenants: Vec<_> = claimed.iter().map(|job| of(job)).collect();
         for tenant in &tenants {
             shared.change(tenant, |count| count + 1);
@@ -175,9 +182,20 @@ async fn work<T: Claim>(shared: &Shared, seed: u64, of: fn(&T) -> String, jobs: 
                 0 => claim::release(&mut conn, job).await,
                 _ => claim::complete(&mut conn, job).await,
             };
-            if ended.is_err() {
+            if let Err(error) = ended {
+                failed.push(error);
                 conn = AsyncPgConnection::establish(&shared.url).await.unwrap();
             }
+        }
+        for error in &failed {
+            assert!(matches!(error, Error::Database(_)), "{error}");
+        }
+        if !failed.is_empty() {
+            // Whatever it has claimed stays claimed until it expires.
+            let next = names.next().unwrap();
+            let gone = mem::replace(&mut worker, next);
+            shared.gone.lock().unwrap().push(gone);
+            conn = AsyncPgConnection::establish(&shared.url).await.unwrap();
         }
     }
 }
@@ -188,6 +206,9 @@ async fn random_workers<T: Claim>(limit: i64, of: fn(&T) -> String) {
         url: db.url().to_owned(),
         running: Mutex::default(),
         most: AtomicU32::new(0),
+        gone: Mutex::default(),
+        tries: AtomicU32::new(0),
+        tried: Notify::new(),
         is_over: AtomicBool::new(false),
     });
     let mut workers = Vec::new();
@@ -202,12 +223,12 @@ async fn random_workers<T: Claim>(limit: i64, of: fn(&T) -> String) {
     let running = "SELECT COALESCE(max(count), 0) FROM (SELECT count(*) FROM job \
          WHERE locked_until > clock_timestamp() AND completed_at IS NULL GROUP BY tenant_id) AS running";
     let left = "SELECT count(*) FROM job WHERE completed_at IS NULL AND failed_at IS NULL";
-    let mut looks = 0_u32;
     loop {
+        shared.tried.notified().await;
+        let tries = shared.tries.load(Ordering::Relaxed);
+        assert!(tries < 10_000, "some rows are never claimed");
         let most = db.count(running).await;
         assert!(most <= limit, "{most} rows of one value are running");
-        looks += 1;
-        assert!(looks < 50_000, "some rows are never claimed");
         if random.below(20) == 0 {
             db.run(
                 "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
@@ -218,9 +239,12 @@ async fn random_workers<T: Claim>(limit: i64, of: fn(&T) -> String) {
         if db.count(left).await == 0 {
             break;
         }
-        // The claims of killed sessions: nobody else has one this old.
-        db.run("UPDATE job SET locked_until = clock_timestamp() WHERE locked_until < clock_timestamp() + interval '298 seconds'")
-            .await;
+        let gone = shared.gone.lock().unwrap().join("', '");
+        db.run(&format!(
+            "UPDATE job SET locked_until = clock_timestamp() WHERE locked_until > clock_timestamp() \
+             AND split_part(locked_by, '#', 1) IN ('{gone}')"
+        ))
+        .await;
     }
     shared.is_over.store(true, Ordering::Relaxed);
     for worker in workers {
