@@ -5,7 +5,19 @@ trap '' HUP INT PIPE QUIT TERM
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 command -v pgpool >/dev/null || { echo missing; exit 1; }
 folder=$(mktemp -d "$1/advisory-XXXXXX") || exit 1
-trap 'kill -INT "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; rm -rf "$folder"' EXIT
+stop() {
+    kill -INT "$pid" 2>/dev/null
+    tries=0
+    while kill -0 "$pid" 2>/dev/null; do
+        sleep 0.02
+        tries=$((tries + 1))
+        # In the handler of that signal a process can wait for a lock that it holds itself: 4.3 logs there, which reads the time
+        # zone. Without its processes the first one ends, and removes what they shared.
+        [ "$tries" -lt 250 ] || kill -KILL $(cat "/proc/$pid/task/$pid/children") 2>/dev/null
+    done
+    rm -rf "$folder"
+}
+trap stop EXIT
 cat >"$folder/settings" <<CONF
 backend_clustering_mode = 'streaming_replication'
 listen_addresses = ''

@@ -7,7 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{env, fs};
 
-use advisory_tests::{AdvisoryLock, Database, Guardian, LockedKey, owns_server, pid_of};
+use advisory_tests::{
+    AdvisoryLock, Database, Guardian, LockedKey, Pgpool, left_out, owns_server, pid_of,
+};
 use diesel_async::SimpleAsyncConnection;
 use tokio::time::{interval, timeout};
 
@@ -226,22 +228,50 @@ async fn assert_vanishes(end: impl FnOnce(&mut Child)) {
     let url = said
         .find(|line| line.starts_with("postgres://"))
         .expect("the child has a database");
-    let host = url.split(['@', '/']).nth(3).expect("a host");
-    let folder = PathBuf::from(host.replace("%2F", "/").replace("%25", "%"));
+    let folder = folder_of(&url);
     let server = fs::read_to_string(folder.join("data/postmaster.pid")).expect("a running server");
     let server = server.lines().next().expect("its process id");
     assert!(is_running(server));
     end(&mut child);
     child.wait().expect("the child ends");
+    are_gone(&folder, &[server, &guarded]).await;
+}
+
+/// The folder of a socket.
+fn folder_of(url: &str) -> PathBuf {
+    let host = url.split(['@', '/']).nth(3).expect("a host");
+    PathBuf::from(host.replace("%2F", "/").replace("%25", "%"))
+}
+
+async fn are_gone(folder: &Path, processes: &[&str]) {
     let gone = async {
         let mut poll = interval(Duration::from_millis(20));
-        while Path::new(&folder).exists() || is_running(server) || is_running(&guarded) {
+        while folder.exists() || processes.iter().any(|pid| is_running(pid)) {
             poll.tick().await;
         }
     };
     timeout(Duration::from_secs(60), gone)
         .await
-        .expect("server, folder and guarded process are gone");
+        .expect("folder and processes are gone");
+}
+
+/// One did, in the handler of the signal that ends it.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_pgpool_with_a_process_that_hangs_is_ended() {
+    let db = Database::create().await;
+    let pgpool = match Pgpool::start(&db).await {
+        Ok(pgpool) => pgpool,
+        Err(why) => return left_out("pgpool", why),
+    };
+    let folder = folder_of(&pgpool.url(&db));
+    let first = fs::read_to_string(folder.join("pid")).expect("its process id");
+    let first = first.trim_matches(|other: char| !other.is_ascii_digit());
+    let others = fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
+    let hangs = others.split_whitespace().next().expect("its processes");
+    signal("-STOP", hangs);
+    drop(pgpool);
+    are_gone(&folder, &[first, hangs]).await;
 }
 
 fn signal(signal: &str, target: &str) {

@@ -13,7 +13,7 @@ use crate::database::block_on;
 /// Connections are counted from 0, in the order in which they come.
 #[derive(Clone, Copy)]
 pub(super) struct Server {
-    /// How many it accepts.
+    /// How many it accepts, at most.
     pub(super) connections: usize,
     /// The process ids that they are told at their start.
     pub(super) told: [i32; 3],
@@ -52,15 +52,23 @@ impl Server {
         let port = listener.local_addr().unwrap().port();
         let address = format!("postgres://anyone@127.0.0.1:{port}/any?sslmode=disable");
         let (has_begun, queries) = (AtomicBool::new(false), Mutex::default());
+        let is_over = AtomicBool::new(false);
         let found = thread::scope(|scope| {
-            let (has_begun, queries) = (&has_begun, &queries);
+            let (has_begun, queries, is_over) = (&has_begun, &queries, &is_over);
             scope.spawn(move || {
                 for at in 0..self.connections {
                     let (socket, _) = listener.accept().unwrap();
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
                     scope.spawn(move || self.serve(at, socket, has_begun, queries).unwrap());
                 }
             });
-            block_on(find(&address))
+            let found = block_on(find(&address));
+            is_over.store(true, Ordering::Relaxed);
+            // Whoever still waits for a connection gets this one.
+            drop(TcpStream::connect(("127.0.0.1", port)));
+            found
         });
         let (pooler, seen) = found.unwrap_or_else(|failure| panic!("{failure}"));
         (pooler, seen, queries.into_inner().unwrap())
