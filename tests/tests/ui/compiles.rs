@@ -20,7 +20,7 @@ pub(crate) fn share_with_trybuild() {
     #[cfg(unix)]
     {
         let folder = target().join("trybuild");
-        for needed in [&folder, &target().join("debug")] {
+        for needed in [&folder, &target().with_file_name("debug")] {
             fs::create_dir_all(needed).expect("the target folder is ours");
         }
         // Those of an earlier run may be there already.
