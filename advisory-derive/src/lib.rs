@@ -129,7 +129,7 @@ use site::lock::LockSite;
 /// | no `wait` | waits at the server for each key up to the session's `lock_timeout`, by default forever; then `TimedOut` | a connection while it waits; 1 round trip |
 /// | `wait = "5s"` | waits for up to 5 s in total: the queue of this process, all keys, the server; then `TimedOut` | the same |
 /// | `wait = "forever"` | waits until the lock is free, whatever `lock_timeout` is | the same |
-/// | `wait = "never"` | tries once; then `NotAvailable` | 2 round trips, 3 if the lock is held |
+/// | `wait = "never"` | tries once; then `NotAvailable` | 1 round trip for one key, 2 for several and on blocking connections; 1 more if the lock is held |
 /// | `poll = "250ms"`, alone or with a `wait` other than `"never"` | tries again until `wait` is over, then `TimedOut`. A call that waits at the server is served first | each try as much as `"never"`; with `pool` a connection only during a try |
 /// | `queue = 64`, with any of these | waits in the queue of this process first; `QueueFull` if 64 calls are in it | no connection while it is in the queue |
 ///
@@ -220,7 +220,7 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// | the key | the call returns | instead of it |
 /// | --- | --- | --- |
-/// | is held: somebody works, who can still fail | after the `wait`, `NotAvailable` or `TimedOut` | `on_held` |
+/// | is held: somebody works, who can still fail | after the `wait`, `Held` | `on_held` |
 /// | is done: a call with `keep` returned `Ok`, or `complete` is committed | `Done`, at once and whatever the `wait` | `on_done` |
 ///
 /// Work that is only held must not be reported as done: let `on_held` return an error that makes a webhook's provider deliver again. The

@@ -140,8 +140,8 @@ pub enum Error {
     },
     /// The connection does not have a session of its own, or is not known to have one: [`session::verify`](crate::session::verify) or the
     /// setting `advisory.pooler` has found a pooler in transaction mode; or the process id that the connection was told is not the
-    /// server's, or is missing, as behind a pooler, and neither has shown that the pooler is in session mode. Transaction-level locks under READ COMMITTED work there;
-    /// session-level ones, and the stricter levels, do not.
+    /// server's, or is missing, as behind a pooler, and neither has shown that the pooler is in session mode, nor is it Pgpool-II.
+    /// Transaction-level locks under READ COMMITTED work there; session-level ones, and the stricter levels, do not.
     #[non_exhaustive]
     PooledSession {
         /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify), which is not about one lock.

@@ -265,8 +265,8 @@ impl Migrator {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run). [`Error::Pooler`] behind any pooler, unless [`session::verify`](crate::session::verify) was called on the
-    /// connection.
+    /// As [`run`](Self::run). [`Error::Pooler`] behind a pooler that is not known to be in session mode, by
+    /// [`session::verify`](crate::session::verify) or by the setting `advisory.pooler`.
     ///
     /// # Cancel safety
     ///

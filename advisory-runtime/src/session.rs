@@ -188,13 +188,15 @@ where
 ///
 /// Behind a pooler in transaction mode two clients share one session of the server: both get the lock, and neither can be sure to
 /// release it. Some databases that speak PostgreSQL's protocol accept the functions and do nothing. Behind a pooler in session
-/// mode, session-level locks are refused until this function has succeeded.
+/// mode, session-level locks are refused until this function has succeeded, unless the setting `advisory.pooler` is `session` or the
+/// pooler is Pgpool-II.
 ///
 /// # Locking
 ///
 /// Asks whether the server is a standby (`pg_is_in_recovery()`), and whether each connection keeps its backend (`pg_backend_pid()`)
 /// while the other has a transaction open. Then it takes the lock on a random key on the first connection, and tries it on the
-/// second: on a number, and on a pair of numbers. Nothing is held afterwards.
+/// second: on a number, and on a pair of numbers. Nothing is held afterwards; after an error other than [`Error::Standby`] the pool drops
+/// both connections.
 ///
 /// # Errors
 ///

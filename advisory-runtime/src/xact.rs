@@ -33,8 +33,9 @@ use crate::{Connection, Error, LockGuard, LockInfo, Request, lock};
 /// pg_advisory_xact_lock(key), pg_advisory_unlock(key)`).
 ///
 /// It waits as long as the request says. [`Wait::For`] sets `lock_timeout` and restores it before the body runs; with several keys,
-/// each wait gets what is left of the budget, by the server's clock. [`Wait::Never`] sends `BEGIN` and then
-/// `pg_try_advisory_xact_lock`, in two round trips. [`Request::poll`] repeats that. `statement_timeout` is not changed, and can end
+/// each wait gets what is left of the budget, by the server's clock. [`Wait::Never`] sends `BEGIN` and
+/// `pg_try_advisory_xact_lock`: for one key in one round trip, for several in two, and one more if the lock is held.
+/// [`Request::poll`] repeats that. `statement_timeout` is not changed, and can end
 /// the wait too.
 ///
 /// # Errors

@@ -26,13 +26,18 @@ impl Pgpool {
         Self::before(socket_of(database.url()), None).await
     }
 
-    /// Starts one that sends statements that only read to a standby.
+    /// Starts one that sends statements that only read to a standby, with these lines in its settings.
     ///
     /// # Panics
     ///
     /// If it is installed and does not start.
-    pub async fn balancing(primary: &OwnServer, standby: &Standby) -> Result<Self, &'static str> {
-        Self::before(socket_of(primary.url()), Some(socket_of(standby.url()))).await
+    pub async fn balancing(
+        primary: &OwnServer,
+        standby: &Standby,
+        settings: &'static str,
+    ) -> Result<Self, &'static str> {
+        let standby = (socket_of(standby.url()), settings);
+        Self::before(socket_of(primary.url()), Some(standby)).await
     }
 
     /// Starts one in front of what listens at this address on a socket: a server, or another pooler.
@@ -44,7 +49,10 @@ impl Pgpool {
         Self::before(socket_of(url), None).await
     }
 
-    async fn before(primary: PathBuf, standby: Option<PathBuf>) -> Result<Self, &'static str> {
+    async fn before(
+        primary: PathBuf,
+        standby: Option<(PathBuf, &'static str)>,
+    ) -> Result<Self, &'static str> {
         let started = spawn_blocking(move || start(primary, standby)).await;
         match started.expect("starting Pgpool-II") {
             Ok(lifeline) => Ok(Self(lifeline)),
@@ -66,11 +74,14 @@ impl Pgpool {
     }
 }
 
-fn start(primary: PathBuf, standby: Option<PathBuf>) -> Result<Lifeline, String> {
+fn start(primary: PathBuf, standby: Option<(PathBuf, &'static str)>) -> Result<Lifeline, String> {
     let account = Account::find().map_err(|error| error.to_string())?;
     let folder = temp_folder(account).map_err(|error| error.to_string())?;
     let mut shell = account.command("sh");
     shell.args(["-c", include_str!("pgpool.sh"), "advisory-tests-pgpool"]);
-    shell.arg(folder).arg(primary).args(standby);
+    shell.arg(folder).arg(primary);
+    if let Some((standby, settings)) = standby {
+        shell.arg(standby).arg(settings);
+    }
     Lifeline::start(shell)
 }

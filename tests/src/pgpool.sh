@@ -1,6 +1,6 @@
-# Runs Pgpool-II as long as standard input stays open: sh -c "…" NAME TEMP PRIMARY [STANDBY]
+# Runs Pgpool-II as long as standard input stays open: sh -c "…" NAME TEMP PRIMARY [STANDBY SETTINGS]
 # Prints "ready FOLDER" (settings, log and socket are in it), "missing", or what failed, on standard output. With the folder
-# of a standby's socket, statements that only read go there.
+# of a standby's socket, statements that only read go there; SETTINGS are more lines of its settings.
 trap '' HUP INT PIPE QUIT TERM
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 command -v pgpool >/dev/null || { echo missing; exit 1; }
@@ -43,6 +43,7 @@ backend_hostname1 = '$3'
 backend_port1 = 5432
 backend_weight1 = 1
 backend_flag1 = 'DISALLOW_TO_FAILOVER'
+$4
 CONF
 fi
 : >"$folder/pcp"

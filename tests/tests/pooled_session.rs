@@ -8,7 +8,8 @@
 use advisory_runtime::migrations::{self, Migrator};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{
-    Bouncer, Database, Odyssey, OwnServer, Pgpool, Proxy, Standby, left_out, owns_server, pid_of,
+    Bouncer, DEBUG_CHECKS, Database, Odyssey, OwnServer, Pgpool, Proxy, Standby, left_out,
+    owns_server, pid_of,
 };
 use diesel::sql_types::Text;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -23,13 +24,19 @@ const TEST: &str = "ADVISORY_TEST_OF_THIS_PROCESS";
 
 /// Whether this process is the one for this test; if not, starts one.
 fn is_alone(test: &str) -> bool {
+    is_alone_with(test, &[])
+}
+
+/// The same, with these variables.
+fn is_alone_with(test: &str, variables: &[(&str, &str)]) -> bool {
     if std::env::var(TEST).is_ok_and(|own| own == test) {
         return true;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", test, "--nocapture"])
-        .env(TEST, test);
+        .env(TEST, test)
+        .envs(variables.iter().copied());
     assert!(command.status().unwrap().success(), "{test}");
     false
 }
@@ -91,6 +98,8 @@ async fn is_refused(db: &Database, url: &str) {
         let error = session::acquire(&mut conn, Request::new(7).wait(wait)).await;
         let error = error.unwrap_err();
         assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+        // The test goes on.
+        conn.batch_execute("SELECT 1").await.unwrap();
     }
     let error = nothing_to_migrate(url).await.unwrap_err();
     assert!(matches!(error, migrations::Error::Pooler), "{error:?}");
@@ -517,7 +526,7 @@ async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
         return left_out("pgpool", "the server is not our own");
     }
     let (primary, standby) = (OwnServer::start().await, Standby::start().await);
-    let pgpool = match Pgpool::balancing(&primary, &standby).await {
+    let pgpool = match Pgpool::balancing(&primary, &standby, "").await {
         Ok(pgpool) => pgpool,
         Err(why) => return left_out("pgpool", why),
     };
@@ -552,6 +561,36 @@ async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
     let missed = xact::begin(&mut other, Request::new(7).wait(Wait::Never)).await;
     assert!(matches!(missed, Err(Error::NotAvailable { .. })));
     held.finish(Ok::<_, Error>(())).await.unwrap();
+    // Another pool of the process can be behind another pooler.
+    let db = Database::create().await;
+    if let Some(bouncer) = bouncer(&db, "transaction").await {
+        is_refused(&db, &bouncer.url(&db)).await;
+    }
+}
+
+/// With such a list Pgpool-II takes every other function for one that reads, so it would take a lock on the primary only if a comment is
+/// in front of the statement, and never release it there.
+#[tokio::test]
+async fn a_pgpool_that_sends_the_release_to_a_standby_is_refused() {
+    // A debug build refuses the standby itself.
+    let test = "a_pgpool_that_sends_the_release_to_a_standby_is_refused";
+    if !is_alone_with(test, &[(DEBUG_CHECKS, "off")]) {
+        return;
+    }
+    if !owns_server() {
+        return left_out("pgpool", "the server is not our own");
+    }
+    let (primary, standby) = (OwnServer::start().await, Standby::start().await);
+    let lists = "write_function_list = 'currval,lastval,nextval,setval'";
+    let pgpool = match Pgpool::balancing(&primary, &standby, lists).await {
+        Ok(pgpool) => pgpool,
+        Err(why) => return left_out("pgpool", why),
+    };
+    let mut conn = connect(&pgpool.address("postgres")).await;
+    let error = report(&mut conn).await.unwrap_err();
+    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    let mut other = connect(primary.url()).await;
+    report(&mut other).await.unwrap();
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ type Boxed<'f, R> = Pin<Box<dyn Future<Output = Result<R, Error>> + Send + 'f>>;
 ///
 /// With `#[claim(per = …, limit = …)]` it is a transaction of two statements, sent at once: the first locks the value of the first row
 /// that can be claimed by `pg_try_advisory_xact_lock(hashtextextended(value, oid of the table))`, and the second counts and claims. If
-/// other sessions have locked all values that have room, it tries again for up to 31 ms. The locks last until the commit, in a
+/// other sessions have locked all values that have room, it tries again for up to 255 ms. The locks last until the commit, in a
 /// transaction of yours until its end.
 ///
 /// # Errors

@@ -2,9 +2,8 @@
 
 use super::{Lease, Request};
 use crate::Wait;
-use crate::debug::LockSet;
-use crate::debug::order;
 use crate::debug::self_deadlock::{Mark, mark};
+use crate::debug::{LockSet, is_on, order};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -40,7 +39,7 @@ impl Drop for Entered {
 
 /// Records a request in the order of locks.
 pub(super) fn record_request(request: &Request) -> Option<Arc<LockSet>> {
-    if !cfg!(debug_assertions) {
+    if !is_on() {
         return None;
     }
     // Without the key's text, which can be personal data.
@@ -53,7 +52,7 @@ pub(super) fn record_request(request: &Request) -> Option<Arc<LockSet>> {
 
 /// The leases of the request's key, in any table, that this task holds, if the request would wait for them.
 pub(super) fn held_by_this_task(request: &Request) -> Vec<Lease> {
-    if !cfg!(debug_assertions) || request.is_try() {
+    if !is_on() || request.is_try() {
         return Vec::new();
     }
     let key_hash = request.key_hash();

@@ -89,8 +89,8 @@ pub enum Error {
         /// How the connection ended.
         source: DieselError,
     },
-    /// The call would wait forever for a lease that its own task holds. Found only in debug builds, and only if the call is made inside
-    /// the body that holds the lease. The body did not run.
+    /// The call would wait for a lease that its own task holds. Found only in debug builds, and only if the call is made inside the body
+    /// that holds the lease. The body did not run.
     #[non_exhaustive]
     SelfDeadlock {
         /// The key pattern, or the start of the key's hash.

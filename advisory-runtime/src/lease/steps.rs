@@ -77,7 +77,7 @@ impl Table {
     /// Whether a grant asks for the timeline. In a test's transaction the lock under which the sequence is moved would last until the test
     /// ends.
     fn has_timeline(&self, is_test: bool) -> bool {
-        !is_test && self.named.has_timeline.load(Ordering::Relaxed)
+        !is_test && self.has_timeline.load(Ordering::Relaxed)
     }
 
     /// Why a grant failed; `None` if it failed because the server does not tell its timeline, and later ones do not ask for it.
@@ -99,7 +99,7 @@ impl Table {
         }
         match count(conn, &timeline(), &[]).await {
             Err(refused) if !is_connection_lost(&refused) => {
-                self.named.has_timeline.store(false, Ordering::Relaxed);
+                self.has_timeline.store(false, Ordering::Relaxed);
                 None
             }
             _ => Some(error),

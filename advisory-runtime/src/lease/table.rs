@@ -68,6 +68,8 @@ pub struct Table {
     pub(super) named: Arc<Named>,
     pub(super) holder: Arc<str>,
     pub(super) has_text: bool,
+    /// Whether its server has told its timeline, or was not asked. Of this value and its clones alone: a process can have several servers.
+    pub(super) has_timeline: Arc<AtomicBool>,
 }
 
 /// A table's name and its statements.
@@ -75,8 +77,6 @@ pub(super) struct Named {
     schema: String,
     name: String,
     pub(super) texts: Texts,
-    /// Whether servers have told their timeline, or none was asked.
-    pub(super) has_timeline: AtomicBool,
 }
 
 impl Named {
@@ -86,7 +86,6 @@ impl Named {
             schema: schema.to_owned(),
             name: name.to_owned(),
             texts,
-            has_timeline: AtomicBool::new(true),
         })
     }
 }
@@ -114,6 +113,7 @@ impl Table {
             named: Arc::clone(&DEFAULT),
             holder: Arc::clone(&THIS_PROCESS),
             has_text: false,
+            has_timeline: Arc::new(AtomicBool::new(true)),
         }
     }
 

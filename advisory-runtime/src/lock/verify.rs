@@ -13,8 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// How often to check that the connections keep their sessions. A busy pooler assigns backends by chance.
 const ROUNDS: usize = 8;
 
-/// Whether the pooler in front of the server is known to be in session mode, by `verify`, by the setting or by its name. Once for the
-/// process.
+/// Whether the pooler in front of the server is known to be in session mode, by `verify` or by the setting. Once for the process.
 static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
 
 /// The process that must be the backend of every statement that takes or releases session-level locks: the one that the connection was
@@ -31,14 +30,26 @@ pub(super) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
 }
 
 /// Whether a call that was refused because of its pooler can be repeated: the setting `advisory.pooler` says that the pooler is in
-/// session mode, or it is Pgpool-II, which has no other. From then on no backend is compared in this process.
+/// session mode, and from then on no backend is compared in this process; or it is Pgpool-II, which has no other mode, and this call
+/// alone compares none, because another connection can be behind another pooler.
 ///
 /// Finding out otherwise takes two connections, and a call has one.
 pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused: &Error) -> bool {
     let (Some(process), Error::PooledSession { .. }) = (call.process, refused) else {
         return false;
     };
-    let is_kept = check_session_mode(conn).await.is_ok() || balances_reads(conn, process).await;
+    // Inside a test's transaction Pgpool-II may balance no reads. No other one is open, since a failed one would not have answered.
+    let is_at_primary = call.outer.is_none() && matches!(is_primary(conn).await, Ok(true));
+    if is_at_primary {
+        // The refused statement failed there, and then Pgpool-II lets the standby's session fail too, until a transaction ends.
+        drop(conn.execute(sql::ROLLBACK).await);
+    }
+    let check = session::check_session_mode();
+    let is_declared = session::check(conn, call, &check).await.is_ok();
+    if is_declared {
+        KEEPS_SESSIONS.store(true, Ordering::Relaxed);
+    }
+    let is_kept = is_declared || is_at_primary && balances_reads(conn, process).await;
     if is_kept {
         call.process = None;
     }
@@ -49,12 +60,8 @@ pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused
 /// the primary. If not even reads are answered by the one that was told, there is another pooler behind it.
 async fn balances_reads<D: Driver>(conn: &mut D, process: i32) -> bool {
     // PostgreSQL has no setting of this name.
-    let is_pgpool = matches!(is_answered_by(conn, process).await, Ok(true))
-        && conn.execute("SHOW pool_version").await.is_ok();
-    if is_pgpool {
-        KEEPS_SESSIONS.store(true, Ordering::Relaxed);
-    }
-    is_pgpool
+    matches!(is_answered_by(conn, process).await, Ok(true))
+        && conn.execute("SHOW pool_version").await.is_ok()
 }
 
 /// Whether the server says that another backend than the connection's own serves it. A prepared statement of an acquisition fails there
@@ -109,7 +116,8 @@ pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(
     if let Err(error) = &result {
         for conn in [first, second] {
             let is_quiet = conn.execute(sql::ROLLBACK).await.is_ok();
-            if !is_quiet || matches!(error, Error::PooledSession { .. }) {
+            // Whatever came after the first question can have left a lock.
+            if !is_quiet || !matches!(error, Error::Standby { .. }) {
                 conn.status().set_in_error();
             }
         }
@@ -120,7 +128,7 @@ pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(
 async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     // What it finds out is about the server, and not about a lock.
     let lock = "".into();
-    if !holds(first, probe::IN_RECOVERY, Marker::Standby).await? {
+    if !is_primary(first).await? {
         return Err(Error::Standby { lock });
     }
     // Before any lock is taken: if sessions are shared, a lock can be left on a session that this client never gets again.
@@ -179,6 +187,12 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Err
         conn.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
     }
     Ok(keeps && is_answered_by(last, other).await? && is_answered_by(first, own).await?)
+}
+
+/// Whether locks are taken and released on a primary: `pg_is_in_recovery()` is volatile, as their functions are, so Pgpool-II sends it where
+/// it sends them, and with a list of functions that can be a standby.
+async fn is_primary<D: Driver>(conn: &mut D) -> Result<bool, Error> {
+    holds(conn, probe::IN_RECOVERY, Marker::Standby).await
 }
 
 /// Whether the backend is this process.

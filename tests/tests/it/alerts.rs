@@ -1,8 +1,10 @@
 //! The alerts and the dashboard name metrics, labels and values that locked calls really emit.
 
 use crate::bookings::{database, execute, insert};
+use crate::claims_worker::{Mail, mails, until_empty};
 use crate::lease;
 use advisory_runtime::__private::lease::Steps as _;
+use advisory_runtime::claim::{self, Claimed, Worker};
 use advisory_runtime::lease::{Error as LeaseError, Leases, Request as LeaseRequest, Store, Table};
 use advisory_runtime::{Error, LockKey, Pool as _, advisory_lease, advisory_lock, lock_key};
 use diesel_async::AsyncPgConnection;
@@ -162,6 +164,13 @@ async fn calls() {
         let error = error.unwrap_err();
         assert!(error.is_held(), "{error:?}");
     }
+
+    let db = mails(1).await;
+    let pool = db.deadpool(2);
+    let done = until_empty(&db, "the mail", "completed_at IS NULL");
+    let worker = Worker::new(&pool, "worker").until(done);
+    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, claim::Error>(()));
+    ran.await.unwrap();
 }
 
 /// The metrics in an expression, each with the content of its braces.

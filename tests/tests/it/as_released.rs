@@ -36,6 +36,7 @@ const MODULES: &[&str] = &[
     "nesting::",
     "operators::a_try",
     "operators::the_lowest",
+    "order_leases::a_task_that_waits",
     "queue::",
     "round_trips::",
     "runtime_idle::",

@@ -283,7 +283,6 @@ async fn without_a_timeline_the_sequence_alone_counts() {
     let db = database().await;
     let mut conn = db.connect().await;
     let worker = format!("lease_timeless_{}", std::process::id());
-    // A name of its own, since a process asks no more for a table's once it was refused.
     let table = Table::new().named("timeless_lease").unwrap();
     table.set_up(&mut conn).await.unwrap();
     db.run(&format!(
@@ -308,11 +307,36 @@ async fn without_a_timeline_the_sequence_alone_counts() {
         .await;
 }
 
+#[tokio::test]
+async fn a_server_without_a_timeline_is_no_reason_not_to_ask_another() {
+    let (without, with) = (database().await, database().await);
+    let worker = format!("lease_shard_{}", std::process::id());
+    without
+        .run(&format!(
+            "CREATE ROLE {worker}; GRANT SELECT, INSERT, UPDATE, DELETE ON advisory_lease TO {worker}; \
+             GRANT USAGE, UPDATE ON SEQUENCE advisory_lease_token TO {worker}; \
+             ALTER SEQUENCE advisory_lease_token RESTART; \
+             REVOKE EXECUTE ON FUNCTION pg_catalog.pg_walfile_name(pg_lsn) FROM PUBLIC"
+        ))
+        .await;
+    let mut conn = without.connect().await;
+    conn.batch_execute(&format!("SET ROLE {worker}"))
+        .await
+        .unwrap();
+    assert!(grant(&mut conn, "k").await < FIRST);
+    with.run("ALTER SEQUENCE advisory_lease_token RESTART")
+        .await;
+    assert!(grant(&mut with.connect().await, "k").await >= FIRST);
+    conn.batch_execute("RESET ROLE").await.unwrap();
+    without
+        .run(&format!("DROP OWNED BY {worker}; DROP ROLE {worker}"))
+        .await;
+}
+
 /// Only a server that does not tell its timeline is not asked any more.
 #[tokio::test]
 async fn another_error_is_reported_and_the_timeline_asked_for_again() {
     let db = database().await;
-    // A name of its own, as above.
     let table = Table::new().named("refusing_lease").unwrap();
     table.set_up(&mut db.connect().await).await.unwrap();
     db.run(

@@ -114,7 +114,7 @@ async fn balancing() -> Option<(OwnServer, Standby, Pgpool)> {
         return None;
     }
     let (primary, standby) = (OwnServer::start().await, Standby::start().await);
-    match Pgpool::balancing(&primary, &standby).await {
+    match Pgpool::balancing(&primary, &standby, "").await {
         Ok(pgpool) => Some((primary, standby, pgpool)),
         Err(why) => {
             left_out("pgpool", why);

@@ -78,6 +78,25 @@ const SAVEPOINT: &str = "SAVEPOINT advisory_acquire";
 const UNDO_SAVEPOINT: &str =
     "ROLLBACK TO SAVEPOINT advisory_acquire;RELEASE SAVEPOINT advisory_acquire";
 
+/// Sends a check, whose failure does not abort a test's transaction.
+pub(in crate::lock) async fn check<D: Driver>(
+    conn: &mut D,
+    call: &Call,
+    check: &str,
+) -> QueryResult<()> {
+    match around(call) {
+        Around::Nothing => conn.execute(check).await,
+        Around::TestTransaction => {
+            let message = [SAVEPOINT, check, UNDO_SAVEPOINT].join(";");
+            let checked = conn.execute(&message).await;
+            if checked.is_err() {
+                drop(conn.execute(UNDO_SAVEPOINT).await);
+            }
+            checked
+        }
+    }
+}
+
 /// Bounds the holder, after a try, or inside a test's transaction.
 fn bound_message(max_hold: Duration) -> String {
     let mut sql = Message::empty();
@@ -233,8 +252,8 @@ async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> 
     if !is_checked || call.request.max_hold.is_some() {
         return Box::pin(async {
             if !is_checked {
-                let check = check_pooler(call.process);
-                if let Err(source) = conn.execute(&check).await {
+                let pooled = check_pooler(call.process);
+                if let Err(source) = check(conn, call, &pooled).await {
                     return Err(check_refused(conn, call, source).await);
                 }
                 IS_CHECKED.store(true, Ordering::Relaxed);
