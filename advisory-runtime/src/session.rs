@@ -195,8 +195,8 @@ where
 ///
 /// Asks whether the server is a standby (`pg_is_in_recovery()`), and whether each connection keeps its backend (`pg_backend_pid()`)
 /// while the other has a transaction open. Then it takes the lock on a random key on the first connection, and tries it on the
-/// second: on a number, and on a pair of numbers. Nothing is held afterwards; after an error other than [`Error::Standby`] the pool drops
-/// both connections.
+/// second: on a number, and on a pair of numbers. Nothing is held afterwards: after an error that can have left a lock, the pool drops both
+/// connections.
 ///
 /// # Errors
 ///

@@ -11,12 +11,15 @@ use advisory_tests::{
     Bouncer, DEBUG_CHECKS, Database, Odyssey, OwnServer, Pgpool, Proxy, Standby, left_out,
     owns_server, pid_of,
 };
+use diesel::connection::InstrumentationEvent;
 use diesel::sql_types::Text;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use diesel_migrations::EmbeddedMigrations;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The test that the process runs.
@@ -566,6 +569,26 @@ async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
     if let Some(bouncer) = bouncer(&db, "transaction").await {
         is_refused(&db, &bouncer.url(&db)).await;
     }
+    // A verified one is not asked any more.
+    let questions = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&questions);
+    conn.set_instrumentation(move |event: InstrumentationEvent<'_>| {
+        if let InstrumentationEvent::StartQuery { query, .. } = event
+            && query.to_string().contains("pool_version")
+        {
+            asked.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let mut calls = async || {
+        let held = session::acquire(&mut conn, 7).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
+        AtomicUsize::load(&questions, Ordering::Relaxed)
+    };
+    assert_eq!(calls().await, 1);
+    let manager = AsyncDieselConnectionManager::new(pgpool.address("postgres"));
+    let pool: Pool<AsyncPgConnection> = Pool::builder(manager).max_size(2).build().unwrap();
+    session::verify(&pool).await.unwrap();
+    assert_eq!(calls().await, 1);
 }
 
 /// With such a list Pgpool-II takes every other function for one that reads, so it would take a lock on the primary only if a comment is

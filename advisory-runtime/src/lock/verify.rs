@@ -106,18 +106,18 @@ async fn check_session_mode<D: Driver>(conn: &mut D) -> QueryResult<()> {
 
 /// See [`session::verify`](crate::session::verify).
 pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
-    let result = probe(first, second).await;
+    let mut has_tried = false;
+    let result = probe(first, second, &mut has_tried).await;
     if result.is_ok()
         && let Some(process) = own_process(first)
-        && !is_answered_by(first, process).await?
+        && !is_locked_by(first, process).await?
     {
         KEEPS_SESSIONS.store(true, Ordering::Relaxed);
     }
     if let Err(error) = &result {
         for conn in [first, second] {
             let is_quiet = conn.execute(sql::ROLLBACK).await.is_ok();
-            // Whatever came after the first question can have left a lock.
-            if !is_quiet || !matches!(error, Error::Standby { .. }) {
+            if !is_quiet || has_tried || matches!(error, Error::PooledSession { .. }) {
                 conn.status().set_in_error();
             }
         }
@@ -125,7 +125,12 @@ pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(
     result
 }
 
-async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
+/// An error after the first try of a lock can have left it to the session.
+async fn probe<D: Driver>(
+    first: &mut D,
+    second: &mut D,
+    has_tried: &mut bool,
+) -> Result<(), Error> {
     // What it finds out is about the server, and not about a lock.
     let lock = "".into();
     if !is_primary(first).await? {
@@ -135,6 +140,7 @@ async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     if !keep_sessions(first, second).await? {
         return Err(Error::PooledSession { lock });
     }
+    *has_tried = true;
     for key in unlikely_keys() {
         if !excludes(first, second, key).await? {
             return Err(Error::UnsupportedServer);
@@ -198,6 +204,14 @@ async fn is_primary<D: Driver>(conn: &mut D) -> Result<bool, Error> {
 /// Whether the backend is this process.
 async fn is_answered_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, Error> {
     holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
+}
+
+/// Whether the backend is this process for a statement that takes locks: as one that calls a volatile function, Pgpool-II sends it to the
+/// primary.
+async fn is_locked_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, Error> {
+    let is_other = probe::is_not_backend(process);
+    let is_other = format!("{} IS NOT NULL AND {is_other}", probe::IN_RECOVERY);
+    holds(conn, &is_other, Marker::PooledSession).await
 }
 
 /// The process that answers. `None` if the query could not be prepared: another client of a pooler has used the same backend.
