@@ -45,11 +45,8 @@ pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused
         drop(conn.execute(sql::ROLLBACK).await);
     }
     let check = session::check_session_mode();
-    let is_declared = session::check(conn, call, &check).await.is_ok();
-    if is_declared {
-        KEEPS_SESSIONS.store(true, Ordering::Relaxed);
-    }
-    let is_kept = is_declared || is_at_primary && balances_reads(conn, process).await;
+    let is_declared = remember(session::check(conn, call, &check).await);
+    let is_kept = is_declared.is_ok() || is_at_primary && balances_reads(conn, process).await;
     if is_kept {
         call.process = None;
     }
@@ -83,7 +80,7 @@ pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
     let check = probe::fail_if(&is_other, Marker::PooledSession);
     match conn.execute(&check).await {
         Err(source) if Marker::of(&source) == Some(Marker::PooledSession) => {
-            check_session_mode(conn).await
+            remember(conn.execute(&session::check_session_mode()).await)
         }
         checked => checked,
     }
@@ -98,10 +95,12 @@ pub(crate) async fn is_direct<D: Driver>(conn: &mut D) -> Result<bool, Error> {
     }
 }
 
-async fn check_session_mode<D: Driver>(conn: &mut D) -> QueryResult<()> {
-    conn.execute(&session::check_session_mode()).await?;
-    KEEPS_SESSIONS.store(true, Ordering::Relaxed);
-    Ok(())
+/// What the setting says of one pooler counts for the process.
+fn remember(is_declared: QueryResult<()>) -> QueryResult<()> {
+    if is_declared.is_ok() {
+        KEEPS_SESSIONS.store(true, Ordering::Relaxed);
+    }
+    is_declared
 }
 
 /// See [`session::verify`](crate::session::verify).
