@@ -40,6 +40,11 @@ pub(crate) fn margin(ttl: Duration) -> Duration {
     (ttl / 10).min(Duration::from_secs(1))
 }
 
+/// How long work may go on after the statement that ended the row's tenure in a transaction.
+pub(crate) fn grace(ttl: Duration) -> Duration {
+    ttl.max(UNANSWERED)
+}
+
 /// Whether another session wrote the row at the same moment, which is an error at levels stricter than READ COMMITTED.
 pub(crate) const fn is_conflict(error: &DieselError) -> bool {
     matches!(

@@ -87,6 +87,22 @@ pub(crate) fn micros(time: &str) -> String {
     )
 }
 
+pub(crate) const IDLE_IN_TRANSACTION: &str = "idle_in_transaction_session_timeout";
+
+/// A timeout of the session as an interval, zero if there is none.
+pub(crate) fn timeout(setting: &str) -> String {
+    format!("CAST(pg_catalog.current_setting('{setting}') AS pg_catalog.interval)")
+}
+
+/// A column that bounds a timeout to the transaction's end, unless the session's is shorter: by an interval, and the same in milliseconds.
+pub(crate) fn at_most(setting: &str, interval: &str, millis: &str) -> String {
+    let now = timeout(setting);
+    format!(
+        "CASE WHEN {now} OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR {now} OPERATOR(pg_catalog.>) {interval} \
+         THEN pg_catalog.set_config('{setting}',CAST(LEAST({millis},CAST(2147483647 AS pg_catalog.int8)) AS pg_catalog.text),true) END"
+    )
+}
+
 /// Ends any open transaction; the server warns if none is open.
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 

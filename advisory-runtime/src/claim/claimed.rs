@@ -8,10 +8,10 @@ use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::row::NamedRow;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A claimed row. It dereferences to the row. If it is dropped, the claim expires.
@@ -37,8 +37,17 @@ struct Shared<T> {
     locked_by: String,
     ttl: Duration,
     tenure: Tenure,
+    ended: Mutex<Ended>,
     /// Whether a statement that ends the claim was sent and got no answer, so that it may have ended the claim.
     is_unanswered: AtomicBool,
+}
+
+/// Where the claim was ended in a transaction of the caller's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ended {
+    pub(super) transaction: i64,
+    /// Whether below a savepoint.
+    pub(super) is_nested: bool,
 }
 
 impl<T: Claim> Claimed<T> {
@@ -52,6 +61,7 @@ impl<T: Claim> Claimed<T> {
             locked_by: returned.locked_by,
             ttl,
             tenure: Tenure::new(until, ttl),
+            ended: Mutex::default(),
             is_unanswered: AtomicBool::new(false),
         }))
     }
@@ -84,6 +94,14 @@ impl<T: Claim> Claimed<T> {
 
     pub(crate) fn tenure(&self) -> &Tenure {
         &self.0.tenure
+    }
+
+    pub(super) fn ended(&self) -> Ended {
+        *self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_ended(&self, ended: Ended) {
+        *self.0.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended;
     }
 
     /// The answer of a statement that ends the claim, which is about to be sent.
@@ -158,13 +176,45 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
     }
 }
 
-/// The `locked_by` of the claim that holds a row.
-pub(super) struct Holder(pub(super) String);
+/// The state of a row and of a transaction that has ended its claim.
+pub(super) struct Holder {
+    /// The `locked_by` of the claim that holds it.
+    pub(super) by: Option<String>,
+    pub(super) is_committed: bool,
+}
 
 impl QueryableByName<Pg> for Holder {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
-        Ok(Self(row.get_value::<Text, _, _>(0)?))
+        let is_committed: Option<bool> = row.get_value::<Nullable<Bool>, _, _>(1)?;
+        Ok(Self {
+            by: row.get_value::<Nullable<Text>, _, _>(0)?,
+            is_committed: is_committed.unwrap_or_default(),
+        })
     }
+}
+
+/// The transaction in which a claim was ended.
+pub(super) struct Transaction(pub(super) i64);
+
+impl QueryableByName<Pg> for Transaction {
+    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+        Ok(Self(row.get_value::<BigInt, _, _>(0)?))
+    }
+}
+
+/// The time from a statement's start to the expiry.
+pub(super) struct Lasts(pub(super) Duration);
+
+impl QueryableByName<Pg> for Lasts {
+    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+        lasts(row, 0).map(Self)
+    }
+}
+
+/// A number of microseconds; none if it is negative.
+fn lasts<'a>(row: &impl NamedRow<'a, Pg>, column: usize) -> deserialize::Result<Duration> {
+    let micros: i64 = row.get_value::<BigInt, _, _>(column)?;
+    Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
 }
 
 /// A row of the answer: `locked_by`, the time from the statement's start to the expiry, and the claimed row.
@@ -189,11 +239,11 @@ impl<T: Claim> QueryableByName<Pg> for Answered<T> {
         let Some(locked_by) = locked_by else {
             return Ok(Self::Failed);
         };
-        let lasts: i64 = row.get_value::<BigInt, _, _>(1)?;
+        let lasts = lasts(row, 1)?;
         match T::from_row(&row.partial_row(2..row.field_count())) {
             Ok(row) => Ok(Self::Claimed(Returned {
                 locked_by,
-                lasts: Duration::from_micros(u64::try_from(lasts).unwrap_or(0)),
+                lasts,
                 row,
             })),
             Err(error) => Ok(Self::Unreadable(DieselError::DeserializationError(error))),

@@ -1,13 +1,14 @@
 //! Renews a claim, and ends it: completed, failed or released.
 
 use super::Error;
-use super::claimed::{Claimed, Holder};
+use super::claimed::{Claimed, Ended, Holder, Lasts, Transaction};
 use super::retry::{change, load};
 use super::sql::{Changes, How, Statement};
 use super::table::{Claim, KeyValue};
 use crate::driver::{Queries, depth};
 use crate::error::is_connection_lost;
 use crate::renewal::{Sent, Unusable, require_no_transaction};
+use std::num::NonZeroU32;
 
 pub(crate) async fn renew_or_lose<T: Claim, D: Queries>(
     conn: &mut D,
@@ -33,11 +34,16 @@ pub(crate) async fn renew_on<T: Claim, D: Queries>(
     })?;
     let statement = Statement::<T, _>::renew(job.locked_by(), (**job).key().bound());
     let sent = Sent::now();
-    let is_held = change(conn, &statement).await?;
-    if is_held {
+    let renewed: Vec<Lasts> = load(conn, &statement).await?;
+    let Some(Lasts(lasts)) = renewed.first() else {
+        return Ok(false);
+    };
+    if *lasts < job.ttl() {
+        job.tenure().shortened(sent, *lasts);
+    } else {
         job.tenure().renewed(sent, job.ttl());
     }
-    Ok(is_held)
+    Ok(true)
 }
 
 /// Whether the claim is open after the end of a transaction that ended it: that transaction was rolled back.
@@ -45,11 +51,15 @@ pub(crate) async fn is_open_on<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
 ) -> Result<bool, Error> {
-    let statement = Statement::<T, _>::holder((**job).key().bound());
+    let ended = job.ended();
+    let statement = Statement::<T, _>::holder((**job).key().bound(), ended.transaction);
     let holder: Vec<Holder> = load(conn, &statement).await?;
-    Ok(holder.iter().any(|Holder(by)| {
-        // Before the expiry another worker could claim the row only after a commit.
-        by == job.locked_by() || job.tenure().is_expired()
+    Ok(holder.first().is_none_or(|holder| match &holder.by {
+        Some(by) if by == job.locked_by() => true,
+        // Another worker could claim the row only after a commit.
+        _ if !job.tenure().is_expired() => false,
+        // A savepoint can have been rolled back in a transaction that was committed.
+        by => !holder.is_committed || (ended.is_nested && by.is_some()),
     }))
 }
 
@@ -60,11 +70,26 @@ pub(crate) async fn finish<T: Claim, D: Queries>(
     changes: Option<Changes<'_>>,
 ) -> Result<(), Error> {
     let key = (**job).key().bound();
-    let statement = Statement::<T, _>::finish(job.locked_by(), key, how, changes);
-    let is_inside = !matches!(depth(conn), Ok(None));
+    let depth = depth(conn);
+    let is_inside = !matches!(depth, Ok(None));
+    let statement = Statement::<T, _>::finish(job.locked_by(), key, how, changes, is_inside);
     let ending = job.tenure().ending();
     let answer = job.answer();
-    let outcome = change(conn, &statement).await;
+    let outcome = if is_inside {
+        let ended: Result<Vec<Transaction>, Error> = load(conn, &statement).await;
+        ended.map(|ended| {
+            let ended = ended.first();
+            if let Some(Transaction(transaction)) = ended {
+                job.set_ended(Ended {
+                    transaction: *transaction,
+                    is_nested: !matches!(depth, Ok(Some(NonZeroU32::MIN))),
+                });
+            }
+            ended.is_some()
+        })
+    } else {
+        change(conn, &statement).await
+    };
     if !matches!(&outcome, Err(Error::Database(error)) if is_connection_lost(error)) {
         answer.arrived();
     }

@@ -101,12 +101,11 @@ where
 /// # Locking
 ///
 /// The renewals of [`run`]. If the job was finished inside a transaction, `SELECT … FOR SHARE` on its row instead, which waits for the
-/// end of the transaction and reads whether it was committed.
+/// end of the transaction, and `pg_xact_status`, which tells whether it was committed.
 ///
 /// # Errors
 ///
-/// [`Error::Lost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired. The same if a
-/// transaction that finished the job lasted longer than the claim and another worker has claimed the row since.
+/// [`Error::Lost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired.
 /// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the job, or if such a statement got no
 /// answer before. What the work returns is inside the `Ok`.
 ///

@@ -63,6 +63,8 @@ pub(super) struct Statement<'a, T: Claim, K> {
     message: &'a str,
     /// The pause before another attempt, in milliseconds.
     pause: i64,
+    /// The transaction to ask for.
+    transaction: i64,
     /// The caller's condition for rows to claim.
     condition: Option<Changes<'a>>,
     changes: Option<Changes<'a>>,
@@ -112,6 +114,7 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
             selection: T::selection(),
             message: "",
             pause: 0,
+            transaction: 0,
             condition: None,
             changes: None,
         }
@@ -132,26 +135,34 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
         Self::new(sql, key, text(worker))
     }
 
-    /// Renews a claim.
+    /// Renews a claim, and returns how long it lasts.
     pub(super) fn renew(locked_by: &'a str, key: K) -> Self {
         let sql = cached::<T>(Form::Renew, || {
             let names = Names::of::<T>();
-            names.change::<T>(&set_until::<T>(&names.now_and_ttl::<T>()))
+            let renewed = names.change::<T>(&set_until::<T>(&names.now_and_ttl::<T>()));
+            format!("{renewed} RETURNING {}", names.lasts::<T>())
         });
         Self::new(sql, key, locked_by.into())
     }
 
-    /// Reads which claim holds the row, if any. It waits for a transaction that has changed the row.
-    pub(super) fn holder(key: K) -> Self {
+    /// Reads which claim holds the row, if any, and whether a transaction was committed. It waits for one that has changed the row.
+    pub(super) fn holder(key: K, transaction: i64) -> Self {
         let sql = cached::<T>(Form::Holder, || {
             let names = Names::of::<T>();
             let (table, by, is_key) = (&names.table, &names.by, names.is_key::<T>("\0k"));
+            // `CASE` guarantees the order.
             format!(
-                "SELECT {} FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE",
+                "WITH advisory_claim AS MATERIALIZED (SELECT {} AS holder FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE) \
+                 SELECT (SELECT holder FROM advisory_claim), CASE WHEN (SELECT pg_catalog.count(*) FROM advisory_claim) \
+                 OPERATOR(pg_catalog.>=) 0 THEN pg_catalog.pg_xact_status(CAST(CAST(\0x AS pg_catalog.text) AS pg_catalog.xid8)) \
+                 OPERATOR(pg_catalog.=) 'committed' END",
                 around(ByType::<T>::AROUND, by)
             )
         });
-        Self::new(sql, key, "".into())
+        Self {
+            transaction,
+            ..Self::new(sql, key, "".into())
+        }
     }
 }
 
@@ -166,6 +177,7 @@ impl<T: Claim, K: QueryFragment<Pg>> QueryFragment<Pg> for Statement<'_, T, K> {
                 "b" => out.push_bind_param::<Text, _>(&self.by)?,
                 "m" => out.push_bind_param::<Text, _>(self.message)?,
                 "p" => out.push_bind_param::<BigInt, _>(&self.pause)?,
+                "x" => out.push_bind_param::<BigInt, _>(&self.transaction)?,
                 "s" => self.selection.walk_ast(out.reborrow())?,
                 "w" => {
                     if let Some(condition) = self.condition {
@@ -350,14 +362,14 @@ impl Names {
         }
         let set = set.join(", ") + "\0c";
         let updated = self.update::<T>(rows, &set);
-        // The wait for the row does not count.
-        let lasts = micros(&format!(
-            "{} OPERATOR(pg_catalog.-) {}",
-            self.until,
-            around(UntilType::<T>::AROUND, "pg_catalog.statement_timestamp()")
-        ));
-        let by = around(ByType::<T>::AROUND, &self.by);
+        let (by, lasts) = (around(ByType::<T>::AROUND, &self.by), self.lasts::<T>());
         format!("{updated} RETURNING {by}, {lasts}, \0s")
+    }
+
+    /// The time from the statement's start, and so with the wait for the row, to the expiry, in microseconds.
+    fn lasts<T: Claim>(&self) -> String {
+        let start = around(UntilType::<T>::AROUND, "pg_catalog.statement_timestamp()");
+        micros(&format!("{} OPERATOR(pg_catalog.-) {start}", self.until))
     }
 
     /// The row of a held claim, locked.

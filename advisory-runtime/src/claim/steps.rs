@@ -333,7 +333,7 @@ where
     take_by_key(conn.pg(), worker, key).await
 }
 
-/// Renews the claim: it lasts for its whole ttl from now.
+/// Renews the claim: it lasts for its whole ttl from now, or for less if a trigger has shortened it.
 ///
 /// [`renew_while`](super::renew_while) and [`run`](super::run) do so in the background.
 ///
@@ -377,6 +377,9 @@ where
 /// # Locking
 ///
 /// `UPDATE … SET locked_until = NULL, locked_by = NULL, completed_at = clock_timestamp()`, if the claim is held and has not expired.
+///
+/// In a transaction of yours the row stays locked until its end. The statement sets `idle_in_transaction_session_timeout` for the rest
+/// of the transaction to the ttl, at least 10 s, unless it is shorter: the server then ends a session whose process has stopped.
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@
 
 mod token;
 
-use crate::sql::{DURABLE, micros};
+use crate::sql::{DURABLE, IDLE_IN_TRANSACTION, at_most, micros, timeout};
 pub(super) use token::{BEHIND, timeline};
 use token::{draw, is_behind, move_sequence};
 
@@ -166,7 +166,7 @@ impl Texts {
             },
             complete: format!(
                 "{keep},{}",
-                at_most_left("idle_in_transaction_session_timeout", "own.until")
+                idle_at_most_left("own.until")
             ),
             keep,
             holds: format!("SELECT 1 FROM {table} WHERE {held} AND {VALID}"),
@@ -179,7 +179,7 @@ impl Texts {
             fence: format!(
                 "WITH fenced AS MATERIALIZED (SELECT expires_at FROM {table} WHERE {held} AND {VALID} FOR KEY SHARE) \
                  SELECT {} FROM fenced",
-                at_most_left("idle_in_transaction_session_timeout", "expires_at")
+                idle_at_most_left("expires_at")
             ),
             is_current: format!(
                 "EXISTS (SELECT 1 FROM {table} WHERE {held} AND {VALID} FOR KEY SHARE)"
@@ -254,7 +254,7 @@ fn acquire(table: &str, sequence: &str, has_timeline: bool) -> String {
          FROM (SELECT) AS once LEFT JOIN (SELECT CASE WHEN {ACQUISITION} THEN token END AS token,\
          GREATEST(CAST(1 AS pg_catalog.int8),{}) OPERATOR(pg_catalog.*) \
          CAST(CASE WHEN is_kept THEN -1 ELSE 1 END AS pg_catalog.int8) AS time_left FROM {table} WHERE {KEY} AND {VALID}) AS found ON true",
-        micros(&setting("lock_timeout")),
+        micros(&timeout("lock_timeout")),
         left()
     )
 }
@@ -330,11 +330,6 @@ fn lacks(schema: &str, name: &str) -> String {
     )
 }
 
-/// A timeout of the session.
-fn setting(name: &str) -> String {
-    format!("CAST(pg_catalog.current_setting('{name}') AS pg_catalog.interval)")
-}
-
 /// Changes the holder's row. It is locked first, because an `UPDATE` computes its values before it waits for the row.
 fn update(table: &str, grant: &str, set: &str) -> String {
     format!(
@@ -344,18 +339,13 @@ fn update(table: &str, grant: &str, set: &str) -> String {
     )
 }
 
-/// Sets a timeout to the time until the row expires, unless the session's is shorter. It ends a writer that has stopped.
-fn at_most_left(setting: &str, expires: &str) -> String {
+/// A column that bounds the idle time of the transaction by the time until the row expires. It ends a writer that has stopped.
+fn idle_at_most_left(expires: &str) -> String {
     let expires = bounded(expires);
-    let left = format!(
-        "GREATEST(CAST(1 AS pg_catalog.int8),CAST(pg_catalog.ceil(pg_catalog.date_part('epoch',{expires} \
-         OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) CAST(1000 AS pg_catalog.float8)) \
-         AS pg_catalog.int8))"
+    let left = format!("({expires} OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())");
+    let millis = format!(
+        "GREATEST(CAST(1 AS pg_catalog.int8),CAST(pg_catalog.ceil(pg_catalog.date_part('epoch',{left}) \
+         OPERATOR(pg_catalog.*) CAST(1000 AS pg_catalog.float8)) AS pg_catalog.int8))"
     );
-    let now = self::setting(setting);
-    format!(
-        "CASE WHEN {now} OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR {now} OPERATOR(pg_catalog.>) \
-         ({expires} OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
-         THEN pg_catalog.set_config('{setting}',CAST(LEAST({left},CAST(2147483647 AS pg_catalog.int8)) AS pg_catalog.text),true) END"
-    )
+    at_most(IDLE_IN_TRANSACTION, &left, &millis)
 }

@@ -48,7 +48,8 @@ pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
             }
             End::Open | End::Asked | End::RolledBack => match row.renew(left).await {
                 Ok(false) if !matches!(tenure.end(), End::Inside(_)) => break,
-                Ok(is_held) => Ok(if is_held { sent + every } else { sent }),
+                Ok(true) => Ok(next_after(tenure, sent + every, pause)),
+                Ok(false) => Ok(sent),
                 Err(error) => Err(error),
             },
         };
@@ -61,9 +62,18 @@ pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
     tenure.lose();
 }
 
+/// When to renew again: as planned or, if the row does not last until then, after half of what is left.
+fn next_after(tenure: &Tenure, planned: Instant, pause: Duration) -> Instant {
+    let (now, deadline) = (Instant::now(), tenure.deadline());
+    if planned < deadline {
+        return planned;
+    }
+    now + (deadline.saturating_duration_since(now) / 2).max(pause)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Renew, renew_until_lost};
+    use super::{Renew, next_after, renew_until_lost};
     use crate::renewal::{End, Expiry, Sent, Tenure, UNANSWERED};
     use diesel::result::Error as DieselError;
     use std::sync::{Mutex, PoisonError};
@@ -152,6 +162,23 @@ mod tests {
         // A second of these is the margin.
         let row = Row::new(Duration::from_secs(3), |_, nth| Ok(nth < 2));
         assert_eq!(row.renewed().await.0, [1_000, 3_000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_row_that_lasts_for_less_is_renewed_earlier() {
+        let (tenure, now) = (
+            Tenure::new(Expiry::after(Sent::now(), TTL), TTL),
+            Instant::now(),
+        );
+        let millis = Duration::from_millis;
+        let next =
+            |planned| (next_after(&tenure, now + millis(planned), millis(5)) - now).as_millis();
+        // A second of the ttl is the margin.
+        assert_eq!([next(8_999), next(9_000)], [8_999, 4_500]);
+        tenure.shortened(Sent::now(), millis(2_000));
+        assert_eq!([next(999), next(2_000)], [999, 500]);
+        tenure.shortened(Sent::now(), millis(1_000));
+        assert_eq!(next(2_000), 5);
     }
 
     #[tokio::test(start_paused = true)]

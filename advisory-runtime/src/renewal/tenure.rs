@@ -1,6 +1,6 @@
 //! Whether the row is still held, as far as this process knows.
 
-use super::{Expiry, Sent, UNANSWERED, margin};
+use super::{Expiry, Sent, grace, margin};
 use diesel::result::Error as DieselError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Tenure {
                 reason: None,
             }),
             margin: margin(ttl),
-            grace: ttl.max(UNANSWERED),
+            grace: grace(ttl),
             changed: Notify::new(),
         }
     }
@@ -67,6 +67,12 @@ impl Tenure {
     /// Records a renewal. It never shortens the tenure.
     pub(crate) fn renewed(&self, sent: Sent, ttl: Duration) {
         self.state().until.extend(Expiry::after(sent, ttl));
+    }
+
+    /// Records that the row says less than was asked for, such as where a trigger has limited it.
+    pub(crate) fn shortened(&self, sent: Sent, lasts: Duration) {
+        self.state().until = Expiry::after(sent, lasts);
+        self.changed.notify_waiters();
     }
 
     /// Records that the row is not held any more.

@@ -120,6 +120,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_shorter_renewal_advances_the_stop() {
+        let tenure = tenure();
+        let shortened = async {
+            tokio::task::yield_now().await;
+            tenure.shortened(Sent::now(), TTL / 2);
+            pending().await
+        };
+        let (stopped, after) = watched(&tenure, None, shortened).await;
+        assert_eq!(stopped, Err(Stop::Lost));
+        assert_eq!(after, DEADLINE - TTL / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_loss_wakes_the_watch() {
         let tenure = tenure();
         let lost = async {

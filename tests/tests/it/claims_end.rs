@@ -2,6 +2,7 @@
 //! as lost, and a released claim is not used further.
 
 use crate::claims::{database, state_of};
+use crate::lease_fence::idle_bound;
 use advisory_runtime::Pool;
 use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
 use advisory_tests::{Database, Proxy};
@@ -169,6 +170,31 @@ async fn a_claim_whose_completion_was_rolled_back_is_renewed_on() {
     .await;
     kept.unwrap().unwrap();
     assert_eq!(state_of(&mut conn, 1).await, State::Completed);
+}
+
+#[tokio::test]
+async fn an_end_in_a_transaction_bounds_its_idle_time() {
+    let db = database(1).await;
+    let mut conn = db.connect().await;
+    for (own, bound) in [("0", 300_000), ("4min", 240_000), ("20min", 300_000)] {
+        let set = format!("SET idle_in_transaction_session_timeout = '{own}'");
+        conn.batch_execute(&set).await.unwrap();
+        let before = idle_bound(&mut conn).await;
+        let job = crate::claims::next(&mut conn).await;
+        let inside = conn.transaction(async |conn| {
+            claim::release(conn, &job).await?;
+            Ok::<_, Error>(idle_bound(conn).await)
+        });
+        assert_eq!(inside.await.unwrap(), bound, "{own}");
+        assert_eq!(idle_bound(&mut conn).await, before);
+    }
+    // Work may go on for so long after the end of a shorter claim.
+    let job = brief(&mut conn).await;
+    let inside = conn.transaction(async |conn| {
+        claim::complete(conn, &job).await?;
+        Ok::<_, Error>(idle_bound(conn).await)
+    });
+    assert_eq!(inside.await.unwrap(), 10_000);
 }
 
 #[tokio::test]

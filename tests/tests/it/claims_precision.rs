@@ -109,7 +109,9 @@ async fn a_column_that_shortens_a_claim_shortens_it_for_the_worker() {
     for round in 0..10 {
         let job: Claimed<Job> = claim::next(&mut conn, "worker").await.unwrap().unwrap();
         assert_not_later(&db, &job, &format!("round {round}")).await;
-        claim::release(&mut conn, &job).await.unwrap();
         db.run("SELECT pg_sleep(0.07)").await;
+        claim::renew(&mut conn, &job).await.unwrap();
+        assert_not_later(&db, &job, &format!("renewal {round}")).await;
+        claim::release(&mut conn, &job).await.unwrap();
     }
 }

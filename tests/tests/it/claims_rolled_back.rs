@@ -1,7 +1,7 @@
 //! Transactions that end a claim and last longer than it: committed, and rolled back.
 
 use crate::claims::{SyncJob, database, state_of};
-use advisory_runtime::claim::{self, Claim, Claimed, Error, State};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
@@ -97,6 +97,58 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
     let kept = timeout(GENEROUS, work).await;
     let kept = kept.expect("the work continues under another worker's claim");
     assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
+}
+
+/// The transaction that releases the job lasts longer than the claim, and another worker has claimed the row before its end is asked for.
+async fn ended_late(commits: bool, is_nested: bool, is_released: bool) -> Result<(), Error> {
+    let db = database(1).await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let pool = bb8::Pool::builder().max_size(3).build(manager).await;
+    let (pool, mut conn, mut own) = (pool.unwrap(), db.connect().await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let work = claim::run(&pool, &job, OnErr::Fail, async {
+        let release = async |conn: &mut AsyncPgConnection| {
+            claim::release(conn, &job).await?;
+            proxy.stop_forwarding();
+            until_expired(&db).await;
+            if commits { Ok(()) } else { Err(rolled_back()) }
+        };
+        let ended = own.transaction(async |conn| {
+            if is_nested {
+                // The outer transaction is committed in any case.
+                let ended = conn.transaction(release).await;
+                assert_eq!(ended.is_ok(), commits);
+                return Ok(());
+            }
+            release(conn).await
+        });
+        assert_eq!(ended.await.is_ok(), commits || is_nested);
+        let other = crate::claims::next(&mut conn).await;
+        if is_released {
+            claim::release(&mut conn, &other).await?;
+        }
+        proxy.resume_forwarding();
+        Ok(())
+    });
+    let ended = timeout(GENEROUS, work).await;
+    ended.expect("it is not known how the transaction has ended")
+}
+
+#[tokio::test]
+async fn a_late_end_counts_only_if_it_was_committed() {
+    let (held, released, committed, nested, undone) = tokio::join!(
+        ended_late(false, false, false),
+        ended_late(false, false, true),
+        ended_late(true, false, false),
+        ended_late(true, true, true),
+        ended_late(false, true, false),
+    );
+    for lost in [held, released, undone] {
+        assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
+    }
+    committed.unwrap();
+    nested.unwrap();
 }
 
 #[tokio::test]

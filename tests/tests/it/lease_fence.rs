@@ -219,7 +219,7 @@ async fn a_delayed_write_detects_a_newer_grant() {
 }
 
 /// In milliseconds, in any unit: as text, 59,000 of them are `59s` and 60,000 are `1min`.
-async fn idle_bound(conn: &mut AsyncPgConnection) -> i64 {
+pub(crate) async fn idle_bound(conn: &mut AsyncPgConnection) -> i64 {
     let bound = "SELECT CAST(setting AS pg_catalog.int8) FROM pg_catalog.pg_settings \
                  WHERE name = 'idle_in_transaction_session_timeout'";
     sql::<BigInt>(bound).get_result(conn).await.unwrap()

@@ -2,8 +2,10 @@
 
 use super::{Changes, Form, NOW, Names, Statement, around, cached, is_last, quoted, set_until};
 use crate::claim::table::{
-    Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, TimeColumn,
+    Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, TimeColumn, ttl,
 };
+use crate::renewal::grace;
+use crate::sql::{IDLE_IN_TRANSACTION, at_most};
 use diesel::Column;
 use std::time::Duration;
 
@@ -21,24 +23,43 @@ pub(crate) enum How<'a> {
     Delete,
 }
 
+/// What the text of a statement that ends a claim depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum EndForm {
+    Complete,
+    Fail,
+    Retry,
+    /// With a pause of the caller's.
+    RetryAfter,
+    Release,
+    Delete,
+}
+
 impl<'a, T: Claim, K> Statement<'a, T, K> {
-    /// Ends a claim.
+    /// Ends a claim. Inside an open transaction it returns the transaction's id, if the claim was held, and bounds its idle time.
     pub(in crate::claim) fn finish(
         locked_by: &'a str,
         key: K,
         how: How<'a>,
         changes: Option<Changes<'a>>,
+        is_inside: bool,
     ) -> Self {
-        let (form, message, pause) = match how {
-            How::Complete if T::CompletedAt::DELETES => (Form::Delete, "", None),
-            How::Complete => (Form::Complete, "", None),
-            How::Fail(why) => (Form::Fail, why, None),
-            How::Retry(why, Some(pause)) => (Form::RetryAfter, why, Some(pause)),
-            How::Retry(why, None) => (Form::Retry, why, None),
-            How::Release => (Form::Release, "", None),
-            How::Delete => (Form::Delete, "", None),
+        let (by, message, pause) = match how {
+            How::Complete if T::CompletedAt::DELETES => (EndForm::Delete, "", None),
+            How::Complete => (EndForm::Complete, "", None),
+            How::Fail(why) => (EndForm::Fail, why, None),
+            How::Retry(why, Some(pause)) => (EndForm::RetryAfter, why, Some(pause)),
+            How::Retry(why, None) => (EndForm::Retry, why, None),
+            How::Release => (EndForm::Release, "", None),
+            How::Delete => (EndForm::Delete, "", None),
         };
-        let text = cached::<T>(form, || Names::of::<T>().ended::<T>(form));
+        let text = cached::<T>(Form::Ended { by, is_inside }, || {
+            let ended = Names::of::<T>().ended::<T>(by);
+            if is_inside {
+                return ended + &returning_transaction::<T>();
+            }
+            ended
+        });
         let pause = pause.unwrap_or_default().min(LONGEST_PAUSE).as_millis();
         Self {
             message,
@@ -83,17 +104,18 @@ impl Names {
     }
 
     /// Ends a held claim.
-    fn ended<T: Claim>(&self, form: Form) -> String {
+    fn ended<T: Claim>(&self, by: EndForm) -> String {
         let to_now = |column: Option<TimeColumn>| column.map(TimeColumn::set_to_now);
-        let ending = match form {
-            Form::Delete => return self.delete::<T>(),
-            Form::Complete => to_now(T::CompletedAt::COLUMN),
-            Form::Fail => to_now(T::FailedAt::COLUMN),
-            Form::Retry | Form::RetryAfter => Some(self.later::<T>(form == Form::RetryAfter)),
-            _ => Some(uncounted::<T>()),
+        let ending = match by {
+            EndForm::Delete => return self.delete::<T>(),
+            EndForm::Complete => to_now(T::CompletedAt::COLUMN),
+            EndForm::Fail => to_now(T::FailedAt::COLUMN),
+            EndForm::Retry => Some(self.later::<T>(false)),
+            EndForm::RetryAfter => Some(self.later::<T>(true)),
+            EndForm::Release => Some(uncounted::<T>()),
         };
-        let why = match (form, T::ErrorMessage::COLUMN) {
-            (Form::Fail | Form::Retry | Form::RetryAfter, Some(column)) => {
+        let why = match (by, T::ErrorMessage::COLUMN) {
+            (EndForm::Fail | EndForm::Retry | EndForm::RetryAfter, Some(column)) => {
                 format!(", {} = \0m", quoted(column))
             }
             _ => String::new(),
@@ -114,6 +136,19 @@ impl Names {
             Self::still_held::<T>()
         )
     }
+}
+
+/// The open transaction, and a bound for its idle time: a worker that has stopped in it would keep the row from the others.
+fn returning_transaction<T: Claim>() -> String {
+    let millis = grace(ttl::<T>()).as_millis();
+    let bound = at_most(
+        IDLE_IN_TRANSACTION,
+        &format!("CAST('{millis} ms' AS pg_catalog.interval)"),
+        &format!("CAST({millis} AS pg_catalog.int8)"),
+    );
+    format!(
+        " RETURNING CAST(CAST(pg_catalog.pg_current_xact_id() AS pg_catalog.text) AS pg_catalog.int8), {bound}"
+    )
 }
 
 /// Takes back the attempt that the claim has counted.

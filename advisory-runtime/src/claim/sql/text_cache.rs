@@ -1,5 +1,6 @@
 //! The texts of statements, which are made once in a process: to make one takes longer than to send it.
 
+use super::end::EndForm;
 use crate::claim::table::Claim;
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -13,13 +14,10 @@ pub(super) enum Form {
     ByKey,
     Renew,
     Holder,
-    Complete,
-    Fail,
-    Retry,
-    /// With a pause of the caller's.
-    RetryAfter,
-    Release,
-    Delete,
+    Ended {
+        by: EndForm,
+        is_inside: bool,
+    },
     /// With the number of values.
     Reserve(u32),
     /// With the number of rows.
