@@ -55,12 +55,12 @@ pub(super) async fn run<S: Store>(
                 drop(ready.send(Err(error)));
             }
             if is_unanswered {
-                // The server may have granted it.
+                // The server may have granted it, or may still do so.
                 let (grant_id, token) = (acquisition.grant_id, FencingToken(0));
                 let (table, request) = (&leases.table, &acquisition.request);
                 let until = Expiry::after(Sent::now(), request.ttl);
                 let lease = Lease::new(table, request, grant_id, token, until);
-                end(&leases, &lease, None, None).await;
+                end(&leases, &lease, false, None, None).await;
             }
             return;
         }
@@ -71,7 +71,7 @@ pub(super) async fn run<S: Store>(
         finish = renew(&leases, &lease, &acquisition.request, finished).await;
     }
     let (keep, reply) = finish.map(|finish| (finish.keep, finish.reply)).unzip();
-    end(&leases, &lease, keep.flatten(), reply).await;
+    end(&leases, &lease, true, keep.flatten(), reply).await;
 }
 
 /// `None` when the caller is gone.
@@ -98,10 +98,7 @@ async fn acquire<S: Store>(
         let refused = match unless(pin!(closed), tried).await? {
             // Even if the caller is gone by now: then it is released.
             Ok(Ok(lease)) => return Some(Ok(lease.with_waited(backoff.waited()))),
-            Ok(Err(refusal)) => {
-                *is_unanswered = false;
-                Ok(refusal)
-            }
+            Ok(Err(refusal)) => Ok(refusal),
             Err(error) if is_unreachable(&error) => {
                 *is_unanswered |= is_sent();
                 Err(error)
@@ -196,9 +193,13 @@ impl<S: Store> Renew for Renewal<'_, S> {
 }
 
 /// Releases or keeps the lease, and tries again until it has expired. The caller is answered after the first try.
+///
+/// If it `is_granted` is not known, a release that finds no row is tried again too: the grant can be under way, such as one whose commit
+/// waits for a standby.
 async fn end<S: Store>(
     leases: &Leases<S>,
     lease: &Lease,
+    is_granted: bool,
     keep: Option<Duration>,
     mut reply: Option<oneshot::Sender<Result<bool, Error>>>,
 ) {
@@ -217,7 +218,7 @@ async fn end<S: Store>(
             Ok(_) => {}
             Err(error) => leases.notify(Event::ReleaseFailed(lease, error)),
         }
-        let is_done = outcome.is_ok();
+        let is_done = matches!(&outcome, Ok(is_found) if *is_found || is_granted);
         if let Some(reply) = reply.take() {
             let is_undone = keep.is_some() && lease.tenure.end() == End::RolledBack;
             drop(reply.send(match outcome {
@@ -406,7 +407,7 @@ mod tests {
         // It was not sent.
         let (_, sent) = refused(once(), |_| (false, Err(unreachable()))).await;
         assert_eq!(sent, [(0, "grant")]);
-        // A later try was refused, which the grant of an earlier one would not be.
+        // A later try was refused, also while the grant of an earlier one is under way.
         let (_, sent) = refused(Request::text("k").wait(TTL * 60), |nth| match nth {
             2 => (true, Err(unreachable())),
             1 | 3 => (true, Ok(held())),
@@ -418,7 +419,7 @@ mod tests {
             ),
         })
         .await;
-        assert!(sent.iter().all(|(_, what)| *what == "grant"), "{sent:?}");
+        assert_eq!(sent.last().map(|(_, what)| *what), Some("release"));
         // The last one got no answer, and an earlier one did.
         let (_, sent) = refused(Request::text("k").wait(TTL), |nth| match nth {
             1 => (true, Ok(held())),
@@ -455,7 +456,7 @@ mod tests {
     async fn a_release_is_tried_at_doubled_pauses_until_the_expiry() {
         let leases = Known::new(|_| (false, Err(unreachable())), || Err(unreachable()));
         let (reply, answered) = oneshot::channel();
-        end(&leases, &lease(), None, Some(reply)).await;
+        end(&leases, &lease(), true, None, Some(reply)).await;
         let times = leases.store.sent().into_iter().map(|(at, _)| at);
         assert_eq!(times.collect::<Vec<_>>(), [0, 50, 150, 350, 750]);
         // After the first try.
@@ -466,9 +467,23 @@ mod tests {
     async fn an_answered_release_is_sent_once() {
         for is_held in [|| Ok(true), || Ok::<_, Error>(false)] {
             let leases = Known::new(|_| (false, Err(unreachable())), is_held);
-            end(&leases, &lease(), None, None).await;
+            end(&leases, &lease(), true, None, None).await;
             assert_eq!(leases.store.sent(), [(0, "release")]);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_grant_that_may_be_under_way_is_released_when_it_appears() {
+        let unanswered = |is_found| {
+            let leases = Known::new(|_| (true, Err(unreachable())), is_found);
+            async move {
+                end(&leases, &lease(), false, None, None).await;
+                let times = leases.store.sent().into_iter().map(|(at, _)| at);
+                times.collect::<Vec<_>>()
+            }
+        };
+        assert_eq!(unanswered(|| Ok(false)).await, [0, 50, 150, 350, 750]);
+        assert_eq!(unanswered(|| Ok(true)).await, [0]);
     }
 
     /// Ends a lease that `complete` has ended in a transaction.
@@ -486,7 +501,7 @@ mod tests {
             keep: lease.keep,
             reply,
         };
-        end(&leases, &lease, finish.keep, Some(finish.reply)).await;
+        end(&leases, &lease, true, finish.keep, Some(finish.reply)).await;
         let sent = leases.store.sent().into_iter().map(|(_, what)| what);
         (answered.await.unwrap(), sent.collect())
     }

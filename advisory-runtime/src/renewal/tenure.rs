@@ -207,8 +207,8 @@ impl Drop for Ending<'_> {
 
 #[cfg(all(test, feature = "diesel-async"))]
 mod tests {
-    use super::{End, Expiry, Sent, Tenure, UNANSWERED};
-    use crate::renewal::Stop;
+    use super::{End, Expiry, Sent, Tenure};
+    use crate::renewal::{Stop, UNANSWERED};
     use std::time::Duration;
     use tokio::time::advance;
 
