@@ -90,6 +90,10 @@ impl Server {
         port: Option<u16>,
         command: Option<&str>,
     ) -> Result<Self, HarnessError> {
+        let template = match kind {
+            "template" => None,
+            _ => template()?,
+        };
         let account = Account::find()?;
         let choice = env::var_os(BINARIES);
         let download = choice
@@ -120,6 +124,7 @@ impl Server {
         if IS_ON_DISK.load(Ordering::Relaxed) {
             shell.env("TMPDIR", &folder);
         }
+        shell.env("TEMPLATE", template.unwrap_or_default());
         shell
             .arg(&binaries.bin)
             .arg(folder)
@@ -247,6 +252,18 @@ impl Server {
         )?;
         self.note_standby()
     }
+}
+
+/// The folder with the files of a new server, made when this process starts its second one.
+fn template() -> Result<Option<&'static str>, HarnessError> {
+    static TEMPLATE: OnceLock<Result<Server, HarnessError>> = OnceLock::new();
+    static HAS_STARTED: AtomicBool = AtomicBool::new(false);
+    if !HAS_STARTED.swap(true, Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let template = TEMPLATE.get_or_init(|| Server::start("template", None, None));
+    let template = template.as_ref().map_err(Clone::clone)?;
+    Ok(template.own.as_ref().map(|own| own.lifeline.folder()))
 }
 
 /// Whether only this process uses the server, so that a test may damage it.

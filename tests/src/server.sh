@@ -1,7 +1,8 @@
 # Runs a PostgreSQL server as long as standard input stays open: sh -c "…" NAME BIN TEMP KIND [PORT [COMMAND]]
 # Prints "ready FOLDER" (data, log and socket are in it), or what failed, on standard output. With PORT it also listens
 # on 127.0.0.1, with the password in FOLDER/password: a socket's folder is closed to others, a port is not.
-# KIND `follows FOLDER` is a standby of the server in that folder. With COMMAND, `postgres` is the last argument of that command, which runs in FOLDER.
+# KIND `follows FOLDER` is a standby of the server in that folder. KIND `template` is not started: with its folder as TEMPLATE another
+# server has the same files, a second earlier. With COMMAND, `postgres` is the last argument of that command, which runs in FOLDER.
 trap '' HUP INT PIPE QUIT TERM
 bin=$1 temp=$2 primary=${3#follows }
 # In memory, if there is room and no other folder was given: creating a database then takes a tenth of the time.
@@ -28,6 +29,8 @@ if [ -e "$folder/de_DE/LC_MESSAGES" ]; then export LOCPATH="$folder"; fi
             LOCPATH="$primary" "$bin/pg_ctl" -D "$primary/data" -l "$primary/log" -w -t 60 start &&
             echo "primary_conninfo = 'host=$primary user=postgres'" >>"$folder/data/postgresql.auto.conf" &&
             touch "$folder/data/standby.signal"
+    elif [ -n "$TEMPLATE" ]; then
+        cp -Rp "$TEMPLATE/data" "$TEMPLATE/password" "$folder"
     else
         "$bin/initdb" -D "$folder/data" -U postgres --auth-local=trust --auth-host=scram-sha-256 --pwfile="$folder/password" \
             -E UTF8 --locale=C --no-sync --no-instructions
@@ -45,7 +48,9 @@ CONF
         printf '#!/bin/sh\ncd "%s" && exec %s "%s/postgres" "$@"\n' "$folder" "$5" "$bin" >"$folder/postgres" &&
             chmod 700 "$folder/postgres"
     fi &&
-    "$bin/pg_ctl" ${5:+-p "$folder/postgres"} -D "$folder/data" -l "$folder/log" -w -t 60 start
+    if [ "$3" != template ]; then
+        "$bin/pg_ctl" ${5:+-p "$folder/postgres"} -D "$folder/data" -l "$folder/log" -w -t 60 start
+    fi
 } >"$folder/setup" 2>&1 </dev/null || { cat "$folder/setup" "$folder/log" 2>/dev/null; exit 1; }
 echo "ready $folder"
 exec >/dev/null
