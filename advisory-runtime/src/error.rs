@@ -12,7 +12,7 @@ mod product;
 pub use busy_lock::BusyLock;
 pub(crate) use classify::{
     Marker, is_connection_lost, is_deadlock, is_interrupted, is_same_answer,
-    may_be_outside_transaction,
+    may_be_outside_transaction, may_pass,
 };
 pub use diesel_error::ErrorRef;
 pub(crate) use diesel_error::{find, from_diesel, into_diesel};

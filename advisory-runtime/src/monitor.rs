@@ -142,7 +142,8 @@ pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<
 
 /// Cancels the statement that a backend runs. An idle backend, and session-level locks, are not affected.
 ///
-/// A later backend with the same process id is left alone.
+/// A later backend with the same process id is left alone. But where this role may not see when backends start, one that has an advisory
+/// lock, or waits for one, is taken for the same.
 ///
 /// # Locking
 ///
@@ -186,7 +187,8 @@ pub async fn cancel<C: crate::Connection>(
 
 /// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits for the end for up to five seconds.
 ///
-/// A later backend with the same process id is left alone.
+/// A later backend with the same process id is left alone. But where this role may not see when backends start, one that has an advisory
+/// lock, or waits for one, is taken for the same.
 ///
 /// # Locking
 ///

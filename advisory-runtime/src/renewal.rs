@@ -40,6 +40,11 @@ pub(crate) fn margin(ttl: Duration) -> Duration {
     (ttl / 10).min(Duration::from_secs(1))
 }
 
+/// The pause after a failed renewal, which allows several tries before the expiry.
+pub(crate) fn pause(every: Duration) -> Duration {
+    (every / 4).clamp(Duration::from_millis(5), Duration::from_secs(1))
+}
+
 /// How long work may go on after the statement that ended the row's tenure in a transaction.
 pub(crate) fn grace(ttl: Duration) -> Duration {
     ttl.max(UNANSWERED)

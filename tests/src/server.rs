@@ -91,8 +91,9 @@ impl Server {
         command: Option<&str>,
     ) -> Result<Self, HarnessError> {
         let template = match kind {
-            "template" => None,
-            _ => template()?,
+            "primary" | "standby" => template()?,
+            // It has the files of another one, or is the template.
+            _ => None,
         };
         let account = Account::find()?;
         let choice = env::var_os(BINARIES);

@@ -284,7 +284,7 @@ pub fn by_key<T: Claim, C: Connection>(
     block_on(take_by_key(conn.pg(), worker, key))
 }
 
-/// Renews the claim: it lasts for its whole ttl from now; as [`crate::claim::renew`].
+/// Renews the claim; as [`crate::claim::renew`].
 ///
 /// [`renew_while`] and [`run`] do so on a thread.
 ///

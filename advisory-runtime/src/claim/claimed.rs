@@ -8,7 +8,7 @@ use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::row::NamedRow;
-use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+use diesel::sql_types::{BigInt, Nullable, Text};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -112,6 +112,11 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
+    /// Whether a statement that ends the claim got no answer.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.0.is_unanswered.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -122,7 +127,7 @@ impl<T: Claim> Claimed<T> {
 
     /// The error when the row is not this claim's any more: after a statement that got no answer, that one may have ended the claim.
     pub(crate) fn gone(&self) -> Error {
-        if self.0.is_unanswered.load(Ordering::Relaxed) {
+        if self.is_unanswered() {
             return self.unknown(no_answer());
         }
         self.lost()
@@ -155,8 +160,19 @@ impl Answer<'_> {
 
 /// The connection counts as lost, and is closed.
 pub(super) fn no_answer() -> DieselError {
-    let message = "the server did not answer before the claim expired".to_owned();
-    DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(message))
+    lost("the server did not answer before the claim expired")
+}
+
+/// Counts as no answer, so that it is asked for again.
+pub(super) fn still_open() -> DieselError {
+    lost("the transaction that ended the claim is still open")
+}
+
+fn lost(why: &str) -> DieselError {
+    DieselError::DatabaseError(
+        DatabaseErrorKind::ClosedConnection,
+        Box::new(why.to_owned()),
+    )
 }
 
 impl<T> Deref for Claimed<T> {
@@ -180,15 +196,15 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
 pub(super) struct Holder {
     /// The `locked_by` of the claim that holds it.
     pub(super) by: Option<String>,
-    pub(super) is_committed: bool,
+    /// `None` if the server does not know it.
+    pub(super) transaction: Option<String>,
 }
 
 impl QueryableByName<Pg> for Holder {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
-        let is_committed: Option<bool> = row.get_value::<Nullable<Bool>, _, _>(1)?;
         Ok(Self {
             by: row.get_value::<Nullable<Text>, _, _>(0)?,
-            is_committed: is_committed.unwrap_or_default(),
+            transaction: row.get_value::<Nullable<Text>, _, _>(1)?,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Renews a claim, and ends it: completed, failed or released.
 
 use super::Error;
-use super::claimed::{Claimed, Ended, Holder, Lasts, Transaction};
+use super::claimed::{Claimed, Ended, Holder, Lasts, Transaction, still_open};
 use super::retry::{change, load};
 use super::sql::{Changes, How, Statement};
 use super::table::{Claim, KeyValue};
@@ -54,13 +54,24 @@ pub(crate) async fn is_open_on<T: Claim, D: Queries>(
     let ended = job.ended();
     let statement = Statement::<T, _>::holder((**job).key().bound(), ended.transaction);
     let holder: Vec<Holder> = load(conn, &statement).await?;
-    Ok(holder.first().is_none_or(|holder| match &holder.by {
-        Some(by) if by == job.locked_by() => true,
+    let Some(Holder { by, transaction }) = holder.first() else {
+        return Err(Error::Database(still_open()));
+    };
+    if by.as_deref() == Some(job.locked_by()) {
+        return Ok(true);
+    }
+    if !job.tenure().is_expired() {
         // Another worker could claim the row only after a commit.
-        _ if !job.tenure().is_expired() => false,
-        // A savepoint can have been rolled back in a transaction that was committed.
-        by => !holder.is_committed || (ended.is_nested && by.is_some()),
-    }))
+        return Ok(false);
+    }
+    match transaction.as_deref() {
+        Some("own") => Ok(false),
+        // A savepoint can have been rolled back in it.
+        Some("committed") => Ok(ended.is_nested && by.is_some()),
+        // Either a savepoint was rolled back, or this connection does not see the row, for which it would have waited.
+        Some("in progress") if by.is_none() => Err(Error::Database(still_open())),
+        _ => Ok(true),
+    }
 }
 
 pub(crate) async fn finish<T: Claim, D: Queries>(

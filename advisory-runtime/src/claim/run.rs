@@ -28,7 +28,8 @@ use tokio::task::JoinSet;
 ///
 /// The statement of [`renew`](super::renew) every `#[claim(renew = …)]`, on a connection of the pool or, if the pool is exhausted,
 /// on one opened beside it, at most two at a time in a process. At the end [`complete`](super::complete), [`fail`](super::fail) or
-/// [`release`](super::release), tried again until the claim's deadline if the pool has no connection or the connection is lost.
+/// [`release`](super::release) in the same way, tried again until the claim's deadline if the connection is lost or there is none, and
+/// for ten seconds if the server refuses it for a reason that may pass, such as a `lock_timeout`.
 /// After a panic the claim expires, so a job that always panics is tried once per ttl.
 ///
 /// # Errors
@@ -44,7 +45,8 @@ use tokio::task::JoinSet;
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the work is dropped, and the job is released in the background.
+/// Cancel safe: the work is dropped, and the job is released in the background. After the work has returned, the job is ended in the
+/// background as it would have been.
 ///
 /// # Examples
 ///
@@ -73,23 +75,27 @@ where
     P: Pool + Clone + Send + 'static,
     E: From<Error> + Display,
 {
-    let mut release = ReleaseOnDrop(Some((pool, job)));
+    let mut guard = EndOnDrop {
+        pool,
+        job,
+        on_err,
+        result: Some(WorkResult::Dropped),
+    };
     // The renewal goes on until the job has ended.
     let ended = match watch(pool, job, work).await {
-        Ok((Ok(result), _renewal)) => match end(pool, job, How::Complete).await {
+        Ok((Ok(result), _renewal)) => match guard.end(WorkResult::Done).await {
             Ok(()) => Ok(result),
             Err(error) => Err(error.into()),
         },
         Ok((Err(error), _renewal)) => {
-            let message = error.to_string();
-            let message = text(&message);
+            let message = text(&error.to_string()).into_owned();
             // The work's own error counts, whether or not the claim could be ended.
-            drop(end(pool, job, on_err.how::<T>(&message)).await);
+            drop(guard.end(WorkResult::Failed(message)).await);
             Err(error)
         }
         Err(lost) => Err(lost.into()),
     };
-    release.0 = None;
+    guard.result = None;
     ended
 }
 
@@ -105,7 +111,8 @@ where
 ///
 /// # Errors
 ///
-/// [`Error::Lost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired.
+/// [`Error::Lost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired. The same if the job
+/// was finished below a savepoint, in a transaction that lasted longer than the claim, and another worker has claimed the row since.
 /// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the job, or if such a statement got no
 /// answer before. What the work returns is inside the `Ok`.
 ///
@@ -221,25 +228,61 @@ impl<T: Claim> RenewalStep for IsOpen<'_, T> {
     }
 }
 
-/// Releases the job when its work is dropped, but not when it panics.
-struct ReleaseOnDrop<'a, T, P>(Option<(&'a P, &'a Claimed<T>)>)
+/// What is known of the work.
+enum WorkResult {
+    Dropped,
+    Done,
+    /// With the error's text.
+    Failed(String),
+}
+
+impl WorkResult {
+    const fn how<T: Claim>(&self, on_err: OnErr) -> How<'_> {
+        match self {
+            Self::Dropped => How::Release,
+            Self::Done => How::Complete,
+            Self::Failed(message) => on_err.how::<T>(message.as_str()),
+        }
+    }
+}
+
+/// Ends the job in the background when its future is dropped, but not when its work panics: released, or as the work has returned.
+struct EndOnDrop<'a, T, P>
 where
     T: Claim,
-    P: Pool + Clone + Send + 'static;
+    P: Pool + Clone + Send + 'static,
+{
+    pool: &'a P,
+    job: &'a Claimed<T>,
+    on_err: OnErr,
+    /// `None` when nothing is left to do.
+    result: Option<WorkResult>,
+}
 
-impl<T, P> Drop for ReleaseOnDrop<'_, T, P>
+impl<T, P> EndOnDrop<'_, T, P>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+{
+    async fn end(&mut self, result: WorkResult) -> Result<(), Error> {
+        let how = self.result.insert(result).how::<T>(self.on_err);
+        end(self.pool, self.job, how).await
+    }
+}
+
+impl<T, P> Drop for EndOnDrop<'_, T, P>
 where
     T: Claim,
     P: Pool + Clone + Send + 'static,
 {
     fn drop(&mut self) {
-        if let Some((pool, job)) = self.0.take()
+        if let Some(result) = self.result.take()
             && !std::thread::panicking()
-            && job.tenure().end() != End::Done
+            && self.job.tenure().end() != End::Done
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            let (pool, job) = (pool.clone(), job.share());
-            runtime.spawn(async move { drop(end(&pool, &job, How::Release).await) });
+            let (pool, job, on_err) = (self.pool.clone(), self.job.share(), self.on_err);
+            runtime.spawn(async move { drop(end(&pool, &job, result.how::<T>(on_err)).await) });
         }
     }
 }

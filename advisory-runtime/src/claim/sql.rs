@@ -145,7 +145,8 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
         Self::new(sql, key, locked_by.into())
     }
 
-    /// Reads which claim holds the row, if any, and whether a transaction was committed. It waits for one that has changed the row.
+    /// Reads which claim holds the row, if any, and the state of a transaction: that of `pg_xact_status`, or `own` for the one that asks,
+    /// or NULL for one that the server does not know, such as after a failover. It waits for one that has changed the row.
     pub(super) fn holder(key: K, transaction: i64) -> Self {
         let sql = cached::<T>(Form::Holder, || {
             let names = Names::of::<T>();
@@ -154,8 +155,9 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
             format!(
                 "WITH advisory_claim AS MATERIALIZED (SELECT {} AS holder FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE) \
                  SELECT (SELECT holder FROM advisory_claim), CASE WHEN (SELECT pg_catalog.count(*) FROM advisory_claim) \
-                 OPERATOR(pg_catalog.>=) 0 THEN pg_catalog.pg_xact_status(CAST(CAST(\0x AS pg_catalog.text) AS pg_catalog.xid8)) \
-                 OPERATOR(pg_catalog.=) 'committed' END",
+                 OPERATOR(pg_catalog.>=) 0 THEN CASE WHEN id OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id_if_assigned() \
+                 THEN 'own' WHEN id OPERATOR(pg_catalog.<=) pg_catalog.pg_current_xact_id() THEN pg_catalog.pg_xact_status(id) END END \
+                 FROM (SELECT CAST(CAST(\0x AS pg_catalog.text) AS pg_catalog.xid8) AS id) AS asked",
                 around(ByType::<T>::AROUND, by)
             )
         });

@@ -349,7 +349,7 @@ where
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the claim is renewed or not, and [`Claimed::deadline`] is the earlier of the two.
+/// Cancel safe: the claim is renewed or not, and [`Claimed::deadline`] is the earlier of the two, unless a trigger has shortened it.
 ///
 /// # Examples
 ///
@@ -454,7 +454,7 @@ where
 /// # Locking
 ///
 /// `UPDATE … SET locked_until = NULL, locked_by = NULL, failed_at = clock_timestamp(), error_message = $1`, if the claim is held and
-/// has not expired. U+0000 in the message becomes U+FFFD.
+/// has not expired; in a transaction as [`complete`]. U+0000 in the message becomes U+FFFD.
 ///
 /// # Errors
 ///
@@ -491,7 +491,7 @@ where
 /// # Locking
 ///
 /// `UPDATE … SET locked_until = NULL, locked_by = NULL, run_at = clock_timestamp() + pause, error_message = $1`, if the claim is held
-/// and has not expired; at the last attempt `failed_at` instead of `run_at`.
+/// and has not expired; at the last attempt `failed_at` instead of `run_at`. In a transaction as [`complete`].
 ///
 /// # Errors
 ///
@@ -530,7 +530,7 @@ where
 ///
 /// # Locking
 ///
-/// `DELETE FROM … WHERE id = $1 AND locked_by = $2 AND locked_until > clock_timestamp()`.
+/// `DELETE FROM … WHERE id = $1 AND locked_by = $2 AND locked_until > clock_timestamp()`; in a transaction as [`complete`].
 ///
 /// # Errors
 ///
@@ -560,7 +560,7 @@ where
 ///
 /// # Locking
 ///
-/// `UPDATE … SET locked_until = NULL, locked_by = NULL`, if the claim is held and has not expired.
+/// `UPDATE … SET locked_until = NULL, locked_by = NULL`, if the claim is held and has not expired; in a transaction as [`complete`].
 ///
 /// # Errors
 ///

@@ -162,9 +162,10 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Database`] if the server refuses the first claim, as where a column does not exist. Every other failed claim is tried
-    /// again, after a pause of a tenth of a second that doubles up to ten seconds: a lost connection, an exhausted pool, an error of the
-    /// server later on.
+    /// [`Error::Database`] if the server refuses the first claim, as where a column does not exist; after ten seconds of tries if the reason
+    /// may pass, such as a `lock_timeout`, and missing rights look alike. Every other failed claim is tried again, after a pause of a tenth
+    /// of a second that doubles up to ten seconds: a lost connection, an exhausted pool, a server that is read only, an error of the server
+    /// later on.
     ///
     /// # Panics
     ///
@@ -172,7 +173,8 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     ///
     /// # Cancel safety
     ///
-    /// If this future is dropped, the works are dropped and their rows released in the background. A row whose claim was being sent may
+    /// If this future is dropped, the works are dropped and their rows released in the background; a row whose work has returned ends as it
+    /// would have. A row whose claim was being sent may
     /// stay claimed until it expires. To stop without either, use [`until`](Self::until).
     pub async fn run<E, F>(self, work: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
     where
@@ -197,11 +199,12 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
                     && let Poll::Ready(result) = feed.as_mut().poll(context)
                 {
                     outcome = Some(result);
+                    shared.stopping.close();
                 }
                 let claimed = std::mem::take(&mut *shared.claimed());
                 let is_idle = claimed.is_empty();
                 for (claimed, slot) in claimed {
-                    jobs.push(Box::pin(job::job(settings, &work, claimed, slot)));
+                    jobs.push(Box::pin(job::job(settings, &shared, &work, claimed, slot)));
                 }
                 let before = jobs.len();
                 // A work that is always ready uses up what tokio allows the task in one turn, so each turn begins with another one.
@@ -244,6 +247,8 @@ struct Shared<'s, T> {
     wake: Notify,
     /// A work has ended, so that another row of its value may be claimed.
     ended: Notify,
+    /// Has no permit, and is closed when no more rows are claimed.
+    stopping: Semaphore,
 }
 
 type Claims<'s, T> = VecDeque<(Claimed<T>, SemaphorePermit<'s>)>;
@@ -254,6 +259,7 @@ impl<T> Default for Shared<'_, T> {
             claimed: Mutex::default(),
             wake: Notify::new(),
             ended: Notify::new(),
+            stopping: Semaphore::new(0),
         }
     }
 }

@@ -104,6 +104,21 @@ pub(crate) fn is_deadlock(error: &DieselError) -> bool {
         if answer.details().is_some() && answer.hint().is_some())
 }
 
+/// Whether a refused statement may succeed later without a change: after a timeout or a cancel request, a deadlock, a conflict, the end
+/// of the session (57P01), and on a server that is read only for a while. Many lasting errors look like a timeout, such as missing rights
+/// (42501). A timeout before the statement is planned has a position, as an unknown column has.
+pub(crate) const fn may_pass(error: &DieselError) -> bool {
+    matches!(
+        error,
+        DieselError::DatabaseError(
+            DatabaseErrorKind::Unknown
+                | DatabaseErrorKind::ReadOnlyTransaction
+                | DatabaseErrorKind::SerializationFailure,
+            _
+        )
+    )
+}
+
 /// Whether a lock statement was ended by a timeout or a cancel request: 55P03, 57014. Errors in a statement's text have a position.
 pub(crate) fn is_interrupted(error: &DieselError) -> bool {
     matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)

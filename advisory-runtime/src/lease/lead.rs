@@ -4,11 +4,13 @@ use super::task::unless;
 use super::{Error, Lease, Request, Source};
 use crate::Wait;
 use crate::random::jitter;
+use crate::renewal::UNANSWERED;
 use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// Campaigns without end: waits until the key is free, runs the body while this process leads, and campaigns again.
 ///
@@ -67,8 +69,8 @@ where
     pending().await
 }
 
-/// Campaigns as [`lead`] does until `shutdown` resolves. Then it drops the body, gives up the leadership, and returns `Ok` when the
-/// server has answered.
+/// Campaigns as [`lead`] does until `shutdown` resolves. Then it drops the body, gives up the leadership, also one that is just being
+/// granted, and returns `Ok` when the server has answered.
 ///
 /// # Locking
 ///
@@ -107,14 +109,19 @@ where
     F: Future<Output = Result<(), E>>,
 {
     let mut shutdown = pin!(shutdown);
-    let mut request = request.into().wait(Wait::Forever);
+    let mut request = request.into().with_origin().wait(Wait::Forever);
     request.keep = None;
     let leases = source.leases();
     loop {
         // A campaign is long, so its large futures are boxed.
-        let acquired = Box::pin(leases.acquire(request.clone()));
+        let (alive, ended) = oneshot::channel();
+        let acquired = Box::pin(leases.acquire_recorded(request.clone(), Some(alive)));
         match unless(shutdown.as_mut(), acquired).await {
-            None => return Ok(()),
+            None => {
+                // A try on its way may be granted, and is released then.
+                drop(timeout(UNANSWERED, ended).await);
+                return Ok(());
+            }
             Some(Ok(mut held)) => {
                 let term = body(held.lease().clone());
                 let led = unless(shutdown.as_mut(), Box::pin(held.run(term))).await;

@@ -5,6 +5,7 @@ use super::{Error, Event, Lease, LeaseGuard, Request, Row, Table, body_leases, t
 use crate::Wait;
 use crate::driver::timeout;
 use crate::observe::Telemetry;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,12 +114,17 @@ impl<S: Store> Leases<S> {
         &self,
         request: impl Into<Request>,
     ) -> impl Future<Output = Result<LeaseGuard, Error>> {
-        self.acquire_recorded(request.into().with_origin())
+        self.acquire_recorded(request.into().with_origin(), None)
     }
 
-    pub(crate) async fn acquire_recorded(&self, request: Request) -> Result<LeaseGuard, Error> {
+    /// `alive` is dropped when the lease has ended, also if this future was dropped.
+    pub(crate) async fn acquire_recorded(
+        &self,
+        request: Request,
+        alive: Option<oneshot::Sender<Infallible>>,
+    ) -> Result<LeaseGuard, Error> {
         let mut telemetry = Telemetry::new(request.lock, "lease", "exclusive", false);
-        match self.acquire_inner(request).await {
+        match self.acquire_inner(request, alive).await {
             Ok(mut held) => {
                 telemetry.record_acquired(held.lease().waited());
                 held.telemetry = Some(telemetry);
@@ -131,7 +137,11 @@ impl<S: Store> Leases<S> {
         }
     }
 
-    async fn acquire_inner(&self, request: Request) -> Result<LeaseGuard, Error> {
+    async fn acquire_inner(
+        &self,
+        request: Request,
+        alive: Option<oneshot::Sender<Infallible>>,
+    ) -> Result<LeaseGuard, Error> {
         request.check()?;
         let lock_set = body_leases::record_request(&request);
         let held = body_leases::held_by_this_task(&request);
@@ -143,6 +153,10 @@ impl<S: Store> Leases<S> {
         let (finish, finished) = oneshot::channel();
         let (lock, max_hold) = (request.name(), request.max_hold);
         let task = task::run(self.clone(), request, ready, finished);
+        let task = async move {
+            task.await;
+            drop(alive);
+        };
         if let Err(reason) = S::spawn(task) {
             return Err(Error::NoRuntime { lock, reason });
         }

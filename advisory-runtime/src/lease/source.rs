@@ -85,7 +85,7 @@ where
 
 /// For the expansion.
 pub async fn acquire_at(source: &impl Source, request: Request) -> Result<LeaseGuard, Error> {
-    source.leases().acquire_recorded(request).await
+    source.leases().acquire_recorded(request, None).await
 }
 
 /// Removes all expired rows with [`Table::sweep`](super::Table::sweep), on a connection of the pool.

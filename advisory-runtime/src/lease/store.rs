@@ -14,6 +14,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
+/// How long one try waits for the pool, which may have to give up a connection to a server that is gone. The next try follows.
+const CONNECTION: Duration = Duration::from_secs(30);
+
 /// A round trip of the holder.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
@@ -107,14 +110,11 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
     ) -> Result<Result<Lease, Refusal>, Error> {
         let since = Instant::now();
         // Only for this try: a call that waits holds no connection.
-        let conn = match within {
-            Some(within) => match timeout(within, self.connection()).await {
-                Ok(conn) => conn?,
-                Err(_) => return Err(late("could not get a connection from the pool", within)),
-            },
-            None => self.connection().await?,
+        let connected = within.unwrap_or(CONNECTION);
+        let Ok(conn) = timeout(connected, self.connection()).await else {
+            return Err(late("could not get a connection from the pool", connected));
         };
-        let mut borrowed = Borrowed::new(conn);
+        let mut borrowed = Borrowed::new(conn?);
         let answer = within.map_or(UNANSWERED, |within| {
             within.saturating_sub(since.elapsed()).max(LAST_TRY)
         });

@@ -36,8 +36,8 @@ pub(super) async fn run<S: Store>(
         is_sent: Arc::default(),
         request,
     };
-    let mut is_unanswered = false;
-    let lease = match acquire(&leases, &acquisition, &mut ready, &mut is_unanswered).await {
+    let mut unanswered = None;
+    let lease = match acquire(&leases, &acquisition, &mut ready, &mut unanswered).await {
         Some(Ok(lease)) => lease,
         refused => {
             if let Some(Err(error)) = refused {
@@ -54,11 +54,11 @@ pub(super) async fn run<S: Store>(
                 }
                 drop(ready.send(Err(error)));
             }
-            if is_unanswered {
+            if let Some(sent) = unanswered {
                 // The server may have granted it, or may still do so.
                 let (grant_id, token) = (acquisition.grant_id, FencingToken(0));
                 let (table, request) = (&leases.table, &acquisition.request);
-                let until = Expiry::after(Sent::now(), request.ttl);
+                let until = Expiry::after(sent, request.ttl);
                 let lease = Lease::new(table, request, grant_id, token, until);
                 end(&leases, &lease, false, None, None).await;
             }
@@ -74,12 +74,12 @@ pub(super) async fn run<S: Store>(
     end(&leases, &lease, true, keep.flatten(), reply).await;
 }
 
-/// `None` when the caller is gone.
+/// `None` when the caller is gone. `unanswered` becomes the last try without an answer.
 async fn acquire<S: Store>(
     leases: &Leases<S>,
     acquisition: &Acquisition,
     ready: &mut oneshot::Sender<Result<Lease, Error>>,
-    is_unanswered: &mut bool,
+    unanswered: &mut Option<Sent>,
 ) -> Option<Result<Lease, Error>> {
     let mut backoff = Backoff::new(&acquisition.request, &leases.table);
     let is_sent = || acquisition.is_sent.load(Ordering::Relaxed);
@@ -100,7 +100,9 @@ async fn acquire<S: Store>(
             Ok(Ok(lease)) => return Some(Ok(lease.with_waited(backoff.waited()))),
             Ok(Err(refusal)) => Ok(refusal),
             Err(error) if is_unreachable(&error) => {
-                *is_unanswered |= is_sent();
+                if is_sent() {
+                    *unanswered = Some(Sent::now());
+                }
                 Err(error)
             }
             Err(error) => return Some(Err(error)),
@@ -206,6 +208,12 @@ async fn end<S: Store>(
     let (expires, was_lost) = (lease.tenure.expires(), lease.tenure.is_lost());
     let step = keep.map_or(LeaseStep::Release, LeaseStep::Keep);
     let mut pause = Duration::from_millis(50);
+    let longest = Duration::from_secs(5);
+    let longest = if is_granted {
+        longest
+    } else {
+        longest.max(expires.saturating_duration_since(Instant::now()) / 8)
+    };
     loop {
         let mut left = expires.saturating_duration_since(Instant::now());
         if lease.would_be_kept() {
@@ -234,7 +242,7 @@ async fn end<S: Store>(
             return;
         }
         sleep_until(next).await;
-        pause = (pause * 2).min(Duration::from_secs(5));
+        pause = (pause * 2).min(longest);
     }
 }
 
@@ -247,9 +255,9 @@ async fn last_step<S: Store>(
 ) -> Result<bool, Error> {
     let tenure = &lease.tenure;
     let send = |step| leases.store.step(lease, step, left, left);
-    if matches!((step, tenure.end()), (LeaseStep::Keep(_), End::Inside(_))) {
+    if let (LeaseStep::Keep(_), End::Inside(since)) = (step, tenure.end()) {
         let is_kept = send(LeaseStep::IsKept).await?;
-        tenure.settle(is_kept || !lease.would_be_kept());
+        tenure.settle(since, is_kept || !lease.would_be_kept());
     }
     match (step, tenure.end()) {
         (_, End::Done) => Ok(true),
@@ -486,6 +494,10 @@ mod tests {
         assert_eq!(unanswered(|| Ok(true)).await, [0]);
     }
 
+    fn settle(tenure: &Tenure, is_committed: bool) {
+        tenure.settle(Instant::now(), is_committed);
+    }
+
     /// Ends a lease that `complete` has ended in a transaction.
     async fn completed(
         settle: fn(&Tenure),
@@ -508,7 +520,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_committed_complete_needs_no_further_statement() {
-        let (ended, sent) = completed(|tenure| tenure.settle(true), || Ok(false)).await;
+        let (ended, sent) = completed(|tenure| settle(tenure, true), || Ok(false)).await;
         assert!(matches!(ended, Ok(true)), "{ended:?}");
         assert_eq!(sent, [] as [&str; 0]);
         let (ended, sent) = completed(|_| {}, || Ok(true)).await;
@@ -518,14 +530,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_rolled_back_complete_releases() {
-        for settle in [|_: &Tenure| {}, |tenure: &Tenure| tenure.settle(false)] {
+        for settle in [|_: &Tenure| {}, |tenure: &Tenure| settle(tenure, false)] {
             let (ended, sent) = completed(settle, || Ok(false)).await;
             assert!(matches!(ended, Ok(false)), "{ended:?}");
             assert_eq!(sent.last(), Some(&"release"));
         }
-        let (ended, _) = completed(|tenure| tenure.settle(false), || Ok(true)).await;
+        let (ended, _) = completed(|tenure| settle(tenure, false), || Ok(true)).await;
         assert!(matches!(ended, Err(Error::RolledBack { .. })), "{ended:?}");
-        let (ended, _) = completed(|tenure| tenure.settle(false), || Err(unreachable())).await;
+        let (ended, _) = completed(|tenure| settle(tenure, false), || Err(unreachable())).await;
         let Err(Error::RolledBack { lock, .. }) = ended else {
             panic!("{ended:?}")
         };
@@ -539,7 +551,7 @@ mod tests {
         lease.tenure.ending().done(true);
         let committed = async {
             tokio::task::yield_now().await;
-            lease.tenure.settle(true);
+            settle(&lease.tenure, true);
         };
         tokio::join!(lease.lost(), committed);
         assert_eq!(started.elapsed(), Duration::ZERO);

@@ -1,10 +1,10 @@
 //! Applies or reverts migrations under the lock.
 
-use super::error::Error;
+use super::error::{BoxedError, Error};
 use super::sources::{self, Migrations, Sources, version};
 use super::step::Step;
 use super::{Action, Before, OnStep, Report};
-use crate::error::Marker;
+use crate::error::{Marker, is_connection_lost};
 use crate::{Error as LockError, sql};
 use diesel::connection::BoxableConnection;
 use diesel::migration::{Migration, MigrationVersion};
@@ -12,6 +12,9 @@ use diesel::pg::Pg;
 use diesel_migrations::MigrationHarness;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+const LEFT_OPEN: &str = "it left a transaction open, which was rolled back: end it with `COMMIT`, or leave the transaction to Diesel, which \
+     begins one unless `run_in_transaction` is `false`";
 
 /// What a run does, apart from its connection.
 pub(super) struct Work {
@@ -21,6 +24,8 @@ pub(super) struct Work {
     pub(super) on_step: OnStep,
     /// Fails if the session does not hold the lock.
     pub(super) check: String,
+    /// Whether the connection is in the transaction that a test began.
+    pub(super) is_test: bool,
     pub(super) waited: Duration,
 }
 
@@ -37,6 +42,7 @@ impl Work {
             harness,
             is_stopped,
             check: &self.check,
+            is_test: self.is_test,
             sources: &self.sources,
             on_step: self.on_step,
             report,
@@ -52,6 +58,7 @@ struct Running<'r, H> {
     harness: &'r mut H,
     is_stopped: &'r AtomicBool,
     check: &'r str,
+    is_test: bool,
     sources: &'r Sources,
     on_step: OnStep,
     report: Report,
@@ -59,10 +66,14 @@ struct Running<'r, H> {
 
 impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
     fn apply(mut self, before: Option<Box<Before>>) -> Result<Report, Error> {
+        if self.is_stopped() {
+            return Ok(self.report);
+        }
         let mut pending = self.pending()?;
         self.report_locked(pending.len(), 0);
-        if let Some(before) = before.filter(|_| !pending.is_empty()) {
-            if let Err(source) = before(&mut *self.harness) {
+        if let Some(before) = before.filter(|_| !pending.is_empty() && !self.is_stopped()) {
+            let done = before(&mut *self.harness).and_then(|()| self.check_transaction());
+            if let Err(source) = done {
                 return Err(self.lost(None).unwrap_or(Error::Before(source)));
             }
             self.check_lock()?;
@@ -71,7 +82,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         }
         let mut is_first = true;
         while let Some(migration) = pending.first() {
-            if self.is_stopped.load(Ordering::Relaxed) {
+            if self.is_stopped() {
                 break;
             }
             if !std::mem::take(&mut is_first) {
@@ -103,7 +114,8 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
             of: done + pending,
         });
         let started = Instant::now();
-        if let Err(source) = self.harness.run_migration(migration) {
+        let ran = self.harness.run_migration(migration);
+        if let Err(source) = ran.and_then(|_| self.check_transaction()) {
             if let Some(lost) = self.lost(Some(&name)) {
                 return Err(lost);
             }
@@ -145,7 +157,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
             }
         }
         for (number, migration) in (1..).zip(&reverting) {
-            if self.is_stopped.load(Ordering::Relaxed) {
+            if self.is_stopped() {
                 break;
             }
             if number > 1 {
@@ -158,7 +170,8 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
                 of,
             });
             let started = Instant::now();
-            if let Err(source) = self.harness.revert_migration(&**migration) {
+            let reverted = self.harness.revert_migration(&**migration);
+            if let Err(source) = reverted.and_then(|_| self.check_transaction()) {
                 return Err(self.lost(Some(&name)).unwrap_or_else(|| Error::Revert {
                     migration: name,
                     report: self.take_report(),
@@ -202,9 +215,36 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         Err(lost.unwrap_or_else(|| Error::of_lock(LockError::Database(source))))
     }
 
-    /// Rolls back what has failed. Returns an error if the connection is lost.
+    /// Whether the run was dropped.
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Fails if a transaction is open that Diesel does not know of: what was done in it is not committed.
+    fn check_transaction(&mut self) -> Result<(), BoxedError> {
+        if self.is_test {
+            return Ok(());
+        }
+        match self
+            .harness
+            .batch_execute(&sql::probe::check_session(false))
+        {
+            Err(error) if Marker::of(&error) == Some(Marker::ForeignTransaction) => {
+                Err(LEFT_OPEN.into())
+            }
+            // Another error comes again where the lock is checked.
+            _ => Ok(()),
+        }
+    }
+
+    /// Rolls back what has failed, except for a test's transaction. Returns an error if the connection is lost.
     fn lost(&mut self, migration: Option<&str>) -> Option<Error> {
-        let source = self.harness.batch_execute(sql::ROLLBACK).err()?;
+        let source = if self.is_test {
+            let failed = self.harness.batch_execute(sql::probe::ALIVE).err();
+            failed.filter(is_connection_lost)?
+        } else {
+            self.harness.batch_execute(sql::ROLLBACK).err()?
+        };
         Some(Error::ConnectionLost {
             migration: migration.map(str::to_owned),
             report: self.take_report(),

@@ -8,7 +8,7 @@ use diesel::result::Error as DieselError;
 use std::fmt;
 use std::time::Duration;
 
-type BoxedError = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why not all migrations were run. Those that were applied stay applied, and the next run skips them; those that were reverted stay
 /// reverted.
@@ -37,7 +37,7 @@ pub enum Error {
     /// Another process held the lock for longer than [`Migrator::wait`](super::Migrator::wait). Nothing was applied.
     #[non_exhaustive]
     TimedOut {
-        /// Who held it at the end.
+        /// Who held it at the end; empty if the server did not tell.
         holders: Vec<Holder>,
         /// How long this process waited.
         waited: Duration,

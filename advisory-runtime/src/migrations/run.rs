@@ -5,7 +5,8 @@ use super::connection::{Lock, Session, applied};
 use super::error::Error;
 use super::step::{Holder, Step};
 use super::{Action, Migrator, OnStep, Report, sources};
-use crate::error::Marker;
+use crate::driver::depth;
+use crate::error::{Marker, is_connection_lost};
 use crate::lock::{self, PoolPoll};
 use crate::monitor::{self, HolderId, Names};
 use crate::{Error as LockError, Request, Wait, sql};
@@ -61,6 +62,7 @@ pub(crate) async fn migrate<S: Session>(
         mut on_step,
     } = migrator;
     let request = request.wait(wait.map_or(Wait::Forever, Wait::For));
+    let is_test = !matches!(depth(conn.driver()), Ok(None));
     let lock = acquire(conn, request, &mut on_step, started).await?;
     let acquired = lock.info();
     let work = Work {
@@ -69,6 +71,7 @@ pub(crate) async fn migrate<S: Session>(
         before,
         on_step,
         check: sql::probe::holds_all(acquired.held(), acquired.mode),
+        is_test,
         waited: started.elapsed(),
     };
     let work = move |harness: &mut S::Harness, is_stopped: &_| work.run(harness, is_stopped);
@@ -134,15 +137,18 @@ async fn acquire<S: Session>(
     }
 }
 
-/// Who holds the lock. `seen` has since when this run has seen each process hold it.
+/// Who holds the lock; nobody if the server refuses the question, which is only for a message. `seen` has since when this run has seen
+/// each process hold it.
 async fn holders<S: Session>(
     conn: &mut S,
     request: &Request,
     seen: &mut HashMap<i32, Instant>,
 ) -> Result<Vec<Holder>, Error> {
-    let locks = monitor::read(conn.driver(), &Names::none())
-        .await
-        .map_err(Error::of_lock)?;
+    let locks = match monitor::read(conn.driver(), &Names::none()).await {
+        Ok(locks) => locks,
+        Err(LockError::Database(error)) if !is_connection_lost(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(Error::of_lock(error)),
+    };
     let now = Instant::now();
     let mut holders = Vec::new();
     let of_key = locks.locks.iter();

@@ -6,6 +6,7 @@
 use crate::Key;
 use crate::query_comment::{ELLIPSIS, LONGEST, START, TRACE_END, TRACE_START, printable};
 use advisory_pattern::{Derivation, split_pair_text};
+use std::borrow::Cow;
 
 /// What separates the texts of several keys.
 const SEPARATOR: &str = ", ";
@@ -184,6 +185,11 @@ pub(super) fn calls(statements: &str) -> impl Iterator<Item = (&str, Key)> {
     })
 }
 
+/// What can stand around a number that need not be computed.
+const AROUND_NUMBERS: &[&str] = &[
+    "cast", "as", "else", "end", "int", "int4", "int8", "integer", "bigint",
+];
+
 /// The text before the bracket that closes a call.
 fn arguments(text: &str) -> Option<&str> {
     let mut depth = 1;
@@ -201,15 +207,28 @@ fn arguments(text: &str) -> Option<&str> {
 }
 
 /// The one number in the arguments, or the two: `7`, `7,-3`, `CAST(7 AS pg_catalog.int4),-3`. A session-level lock's first number is
-/// behind a comparison of process ids, `CAST(CASE WHEN … 31247 THEN '7' ELSE '…' END AS int),-3`.
+/// behind a comparison of process ids, `CAST(CASE WHEN … 31247 THEN 'advisory:…' ELSE '7' END AS int),-3`. An expression that has to be
+/// computed, such as `hashtext('42')` or `40 + 2`, has none.
 fn key_of(arguments: &str) -> Option<Key> {
-    let arguments = match arguments.split_once(" THEN ") {
-        Some((_, arguments)) => arguments,
-        None => arguments,
+    let arguments: Cow<'_, str> = match arguments.split_once(" THEN ") {
+        Some((_, compared)) => {
+            let (before, marker) = compared.split_once("'advisory:")?;
+            let (_, after) = marker.split_once('\'')?;
+            format!("{before}{after}").into()
+        }
+        None => arguments.into(),
     };
-    let is_word = |letter: char| letter.is_ascii_alphanumeric() || "_-$.".contains(letter);
-    let words = arguments.split(|letter| !is_word(letter));
-    let numbers: Vec<i64> = words.filter_map(|word| word.parse().ok()).collect();
+    let is_between = |letter: char| letter.is_whitespace() || "(),:'".contains(letter);
+    let mut numbers: Vec<i64> = Vec::new();
+    for word in arguments.split(is_between).filter(|word| !word.is_empty()) {
+        let lowercase = word.to_ascii_lowercase();
+        let name = lowercase.strip_prefix("pg_catalog.").unwrap_or(&lowercase);
+        match word.parse() {
+            Ok(number) => numbers.push(number),
+            Err(_) if AROUND_NUMBERS.contains(&name) => {}
+            Err(_) => return None,
+        }
+    }
     match numbers[..] {
         [number] => Some(number.into()),
         [first, second] => Some(Key::IntInt(first.try_into().ok()?, second.try_into().ok()?)),

@@ -305,8 +305,9 @@ impl refused::Refused for lease::Error {
 /// Asks who holds what a call did not get: for [`Error::NotAvailable`] and [`Error::TimedOut`] of a lock, and
 /// [`lease::Error::Held`](crate::lease::Error::Held).
 ///
-/// The answer is as of now, so it can name who has completed the work of a lease meanwhile. It is empty if the holder is gone, if
-/// the error is of another kind, and if this connection has another database than the call had. A session that holds the lock in shared
+/// The answer is as of now, so it can name who has completed the work of a lease meanwhile. It is empty if the holder is gone, and if
+/// the error is of another kind. Ask on a connection to the call's database: on another one, the answer is who holds the same key there. A
+/// session that holds the lock in shared
 /// mode is a holder too, even the caller's own. The holder of a lease is the row in its table; that of a lease in memory is not known.
 ///
 /// # Locking

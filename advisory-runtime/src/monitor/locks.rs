@@ -9,6 +9,9 @@ use crate::{Key, Mode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// How long a try without success is listed.
+const LAST_TRIES: Duration = Duration::from_secs(30);
+
 /// The advisory locks of a database at one moment.
 ///
 /// ```
@@ -225,7 +228,7 @@ impl Locks {
             else {
                 continue;
             };
-            if !query.contains("pg_try_advisory") {
+            if !query.contains("pg_try_advisory") || *state_age > LAST_TRIES {
                 continue;
             }
             let keys = keys_of(query);

@@ -126,10 +126,16 @@ pub(super) fn terminate(backend: &Backend) -> String {
 
 /// Signals a backend if it is still the same, and returns the outcome as a word.
 ///
-/// Where this role may not see when it started, the backend must still hold an advisory lock or wait for one: otherwise another
+/// Where this role could not see when it started, the backend must still hold an advisory lock or wait for one: otherwise another
 /// backend may have its process id.
 fn signal(call: &str, otherwise: &str, backend: &Backend) -> String {
-    let started = backend.started.map(|micros| micros.to_string());
+    let is_same = match backend.started {
+        Some(started) => format!(
+            "{} OPERATOR(pg_catalog.=) CAST({started} AS pg_catalog.int8)",
+            epoch!("a.backend_start")
+        ),
+        None => "a.backend_start IS NULL".to_owned(),
+    };
     format!(
         "\
 WITH target AS MATERIALIZED (
@@ -138,7 +144,7 @@ WITH target AS MATERIALIZED (
     a.backend_start IS NOT NULL OR EXISTS (SELECT 1 FROM pg_catalog.pg_locks AS l
       WHERE l.pid OPERATOR(pg_catalog.=) a.pid AND l.locktype OPERATOR(pg_catalog.=) 'advisory') AS is_known
   FROM pg_catalog.pg_stat_get_activity(CAST({pid} AS pg_catalog.int4)) AS a
-  WHERE a.backend_start IS NULL OR {start} OPERATOR(pg_catalog.=) CAST({started} AS pg_catalog.int8)
+  WHERE {is_same}
 )
 SELECT COALESCE((SELECT CASE
   WHEN NOT t.is_known THEN 'pg_monitor'
@@ -149,8 +155,6 @@ SELECT COALESCE((SELECT CASE
     THEN 'pg_signal_backend'
   WHEN {call} THEN 'done' ELSE '{otherwise}' END FROM target AS t), 'gone')",
         pid = backend.pid,
-        start = epoch!("a.backend_start"),
-        started = started.as_deref().unwrap_or("NULL"),
     )
 }
 

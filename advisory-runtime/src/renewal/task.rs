@@ -1,6 +1,6 @@
 //! The renewal of a row: when it is sent, and when it is given up.
 
-use super::{End, Tenure, UNANSWERED};
+use super::{End, Tenure, UNANSWERED, pause};
 use diesel::result::Error as DieselError;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -25,8 +25,6 @@ pub(crate) trait Renew: Send + Sync {
 /// Renews until the row is lost or the tenure has ended. Runs on a task of its own, so that work which blocks its thread is renewed.
 pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
     let tenure = row.tenure();
-    // Allows several tries before the expiry.
-    let pause = (every / 4).clamp(Duration::from_millis(5), Duration::from_secs(1));
     // Of a grant whose answer was lost, and of a row that was claimed long ago, less than a whole ttl is left.
     let left = tenure.deadline().saturating_duration_since(Instant::now());
     let mut next = Instant::now() + every.min(left / 2);
@@ -39,8 +37,8 @@ pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
             // The answer to its commit may never come.
             End::Inside(_) if tenure.return_by().is_some_and(|by| sent >= by) => break,
             // The open transaction has the row locked, so nobody else can take it.
-            End::Inside(_) => row.is_ended(left.max(UNANSWERED)).await.map(|is_ended| {
-                tenure.settle(is_ended);
+            End::Inside(since) => row.is_ended(left.max(UNANSWERED)).await.map(|is_ended| {
+                tenure.settle(since, is_ended);
                 sent
             }),
             End::Open | End::Asked | End::RolledBack if tenure.is_lost() || tenure.is_expired() => {
@@ -48,7 +46,7 @@ pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
             }
             End::Open | End::Asked | End::RolledBack => match row.renew(left).await {
                 Ok(false) if !matches!(tenure.end(), End::Inside(_)) => break,
-                Ok(true) => Ok(next_after(tenure, sent + every, pause)),
+                Ok(true) => Ok(tenure.next_renewal(sent + every, every)),
                 Ok(false) => Ok(sent),
                 Err(error) => Err(error),
             },
@@ -56,24 +54,15 @@ pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
         next = answer.unwrap_or_else(|error| {
             row.failed(&error);
             tenure.blame(error.into());
-            Instant::now() + pause
+            Instant::now() + pause(every)
         });
     }
     tenure.lose();
 }
 
-/// When to renew again: as planned or, if the row does not last until then, after half of what is left.
-fn next_after(tenure: &Tenure, planned: Instant, pause: Duration) -> Instant {
-    let (now, deadline) = (Instant::now(), tenure.deadline());
-    if planned < deadline {
-        return planned;
-    }
-    now + (deadline.saturating_duration_since(now) / 2).max(pause)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Renew, next_after, renew_until_lost};
+    use super::{Renew, renew_until_lost};
     use crate::renewal::{End, Expiry, Sent, Tenure, UNANSWERED};
     use diesel::result::Error as DieselError;
     use std::sync::{Mutex, PoisonError};
@@ -162,23 +151,6 @@ mod tests {
         // A second of these is the margin.
         let row = Row::new(Duration::from_secs(3), |_, nth| Ok(nth < 2));
         assert_eq!(row.renewed().await.0, [1_000, 3_000]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_row_that_lasts_for_less_is_renewed_earlier() {
-        let (tenure, now) = (
-            Tenure::new(Expiry::after(Sent::now(), TTL), TTL),
-            Instant::now(),
-        );
-        let millis = Duration::from_millis;
-        let next =
-            |planned| (next_after(&tenure, now + millis(planned), millis(5)) - now).as_millis();
-        // A second of the ttl is the margin.
-        assert_eq!([next(8_999), next(9_000)], [8_999, 4_500]);
-        tenure.shortened(Sent::now(), millis(2_000));
-        assert_eq!([next(999), next(2_000)], [999, 500]);
-        tenure.shortened(Sent::now(), millis(1_000));
-        assert_eq!(next(2_000), 5);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Whether the row is still held, as far as this process knows.
 
-use super::{Expiry, Sent, grace, margin};
+use super::{Expiry, Sent, grace, margin, pause};
 use diesel::result::Error as DieselError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -83,10 +83,10 @@ impl Tenure {
         self.changed.notify_waiters();
     }
 
-    /// Records how the transaction that ended the tenure has ended.
-    pub(crate) fn settle(&self, is_committed: bool) {
+    /// Records how the transaction has ended that ended the tenure at this time. The answer can come after another one has done so.
+    pub(crate) fn settle(&self, since: Instant, is_committed: bool) {
         let mut state = self.state();
-        if matches!(state.end, End::Inside(_)) {
+        if state.end == End::Inside(since) {
             if is_committed {
                 state.end = End::Done;
             } else {
@@ -114,11 +114,12 @@ impl Tenure {
 
     /// Records that a statement which ends the tenure is being sent.
     pub(crate) fn ending(&self) -> Ending<'_> {
-        let before = std::mem::replace(&mut self.state().end, End::Asked);
+        let mut state = self.state();
+        let end = std::mem::replace(&mut state.end, End::Asked);
         Ending {
             tenure: self,
-            end: before,
-            return_by: None,
+            end,
+            return_by: state.return_by,
         }
     }
 
@@ -135,6 +136,16 @@ impl Tenure {
     pub(crate) fn deadline(&self) -> Instant {
         let expires = self.expires();
         expires.checked_sub(self.margin).unwrap_or(expires)
+    }
+
+    /// When to renew again: as planned, unless the row does not last for long enough after that.
+    pub(crate) fn next_renewal(&self, planned: Instant, every: Duration) -> Instant {
+        let (now, deadline) = (Instant::now(), self.deadline());
+        if planned + every / 2 <= deadline {
+            return planned;
+        }
+        let half = deadline.saturating_duration_since(now) / 2;
+        planned.min(now + half.max(pause(every)))
     }
 
     /// When work must have returned after the tenure has ended.
@@ -156,13 +167,14 @@ impl Tenure {
     pub(crate) fn stop(&self) -> Option<super::Stop> {
         let state = self.state();
         let is_late = || state.until.is_over_within(self.margin);
-        match state.end {
-            End::Open | End::RolledBack if state.is_lost || is_late() => Some(super::Stop::Lost),
+        match (state.end, state.return_by) {
+            (End::Open | End::RolledBack, _) if state.is_lost || is_late() => {
+                Some(super::Stop::Lost)
+            }
             // A refused renewal may come before the answer of the statement that ended the tenure.
-            End::Asked if is_late() => Some(super::Stop::Unanswered),
-            End::Inside(_) | End::Done
-                if state.return_by.is_some_and(|by| Instant::now() >= by) =>
-            {
+            (End::Asked, None) if is_late() => Some(super::Stop::Unanswered),
+            // It may be asked again in the transaction that has ended the tenure.
+            (End::Asked | End::Inside(_) | End::Done, Some(by)) if Instant::now() >= by => {
                 Some(super::Stop::Unanswered)
             }
             _ => None,
@@ -185,7 +197,7 @@ pub(crate) struct Ending<'h> {
 impl Ending<'_> {
     /// The statement has ended the tenure: inside an open transaction, or for good.
     pub(crate) fn done(mut self, is_inside: bool) {
-        self.end = End::Done;
+        (self.end, self.return_by) = (End::Done, None);
         if is_inside {
             let now = Instant::now();
             self.end = End::Inside(now);
@@ -210,7 +222,7 @@ mod tests {
     use super::{End, Expiry, Sent, Tenure};
     use crate::renewal::{Stop, UNANSWERED};
     use std::time::Duration;
-    use tokio::time::advance;
+    use tokio::time::{Instant, advance};
 
     const TTL: Duration = Duration::from_secs(5);
     /// Without the margin.
@@ -218,6 +230,10 @@ mod tests {
 
     fn tenure() -> Tenure {
         Tenure::new(Expiry::after(Sent::now(), TTL), TTL)
+    }
+
+    fn settle(tenure: &Tenure, is_committed: bool) {
+        tenure.settle(Instant::now(), is_committed);
     }
 
     /// Just before a time, and at it.
@@ -268,7 +284,7 @@ mod tests {
             tenure.ending().done(true);
             tenure.lose();
             assert_eq!(tenure.stop(), None);
-            tenure.settle(is_committed);
+            settle(&tenure, is_committed);
             assert_eq!(tenure.is_lost(), !is_committed);
             let (end, stop) = if is_committed {
                 (End::Done, None)
@@ -280,10 +296,58 @@ mod tests {
         // Nothing is lost by a rollback itself, nor by an answer for another transaction.
         let kept = tenure();
         kept.ending().done(true);
-        kept.settle(false);
+        settle(&kept, false);
         assert!(!kept.is_lost() && !kept.is_over());
-        kept.settle(true);
+        settle(&kept, true);
         assert_eq!(kept.end(), End::RolledBack);
+    }
+
+    /// It was asked for an earlier transaction, which was rolled back.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_about_another_transaction_changes_nothing() {
+        let tenure = tenure();
+        let earlier = Instant::now();
+        advance(Duration::from_millis(1)).await;
+        tenure.ending().done(true);
+        let now = tenure.end();
+        for is_committed in [false, true] {
+            tenure.settle(earlier, is_committed);
+            assert_eq!(tenure.end(), now);
+        }
+    }
+
+    /// A second statement in the transaction that has ended the tenure is refused.
+    #[tokio::test(start_paused = true)]
+    async fn work_that_ends_twice_must_return_as_if_it_had_ended_once() {
+        let tenure = tenure();
+        tenure.ending().done(true);
+        let by = tenure.return_by();
+        assert!(by.is_some());
+        let again = tenure.ending();
+        advance(TTL).await;
+        assert_eq!(tenure.stop(), None);
+        drop(again);
+        assert_eq!(tenure.return_by(), by);
+        assert_eq!(UNANSWERED, TTL * 2);
+        let late = stops_at([(TTL, &tenure)]).await;
+        assert_eq!(late, [Some(Stop::Unanswered)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_row_that_lasts_for_less_is_renewed_earlier() {
+        let (tenure, now) = (tenure(), Instant::now());
+        let next = |planned: u64, every: u64| {
+            let planned = now + Duration::from_millis(planned);
+            let next = tenure.next_renewal(planned, Duration::from_millis(every));
+            (next - now).as_millis()
+        };
+        // The ttl is 5 s, and half a second of it the margin.
+        assert_eq!([next(2_500, 2_500), next(3_500, 2_000)], [2_500, 3_500]);
+        assert_eq!([next(3_501, 2_000), next(2_000, 6_000)], [2_250, 2_000]);
+        tenure.shortened(Sent::now(), Duration::from_millis(1_500));
+        assert_eq!([next(2_000, 2_000), next(400, 2_000)], [500, 400]);
+        tenure.shortened(Sent::now(), Duration::ZERO);
+        assert_eq!(next(2_000, 2_000), 500);
     }
 
     #[tokio::test(start_paused = true)]

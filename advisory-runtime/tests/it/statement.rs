@@ -33,6 +33,16 @@ fn pairs_and_several_keys_are_read_and_other_numbers_are_not() {
         ),
         ("pg_advisory_lock($1),pg_advisory_lock(1.5)", vec![]),
         ("pg_advisory_lock(1,2,3),pg_advisory_lock()", vec![]),
+        (
+            "pg_advisory_lock('7'::bigint),pg_advisory_lock(CAST(CASE WHEN pg_backend_pid() = 31247 THEN 'advisory:pooled-session' \
+             ELSE '8' END AS pg_catalog.int4),-3)",
+            vec![7.into(), pair(8, -3)],
+        ),
+        (
+            "pg_advisory_lock(hashtextextended('orders',0)),pg_try_advisory_lock(7,hashtext('room:1')),pg_advisory_lock(hashtext('42')),\
+             pg_advisory_lock(40 + 2),pg_advisory_lock(5 - 3),pg_advisory_lock(CASE WHEN a THEN 5 ELSE 6 END)",
+            vec![],
+        ),
         ("pg_advisory_lock(3000000000,1)", vec![]),
         ("pg_advisory_lock(9223372036854775808)", vec![]),
     ] {

@@ -150,6 +150,30 @@ async fn a_thread_renews_a_blocking_claim_until_its_work_ends() {
     }
 }
 
+/// The interval of its renewals is 100 seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocking_claim_that_a_trigger_shortens_is_renewed_in_time() {
+    let db = database(1).await;
+    db.run(
+        "CREATE FUNCTION shorten() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             NEW.locked_until = LEAST(NEW.locked_until, clock_timestamp() + interval '4 seconds'); RETURN NEW; END $$;
+         CREATE TRIGGER shorten BEFORE UPDATE ON sync_jobs FOR EACH ROW EXECUTE FUNCTION shorten()",
+    )
+    .await;
+    let (mut conn, pool) = (db.establish(), db.r2d2(2));
+    let job = next(&mut conn);
+    db.run("CREATE TABLE since AS SELECT locked_until AS at FROM sync_jobs")
+        .await;
+    let kept = claim::renew_while(&pool, &job, || {
+        until(
+            &mut conn,
+            "(SELECT at FROM since) + interval '4 seconds' < clock_timestamp()",
+        );
+    });
+    kept.unwrap();
+    assert_eq!(state_of(&mut conn, 1), State::Running);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn blocking_work_that_has_lost_its_claim_is_refused() {
     let db = database(1).await;

@@ -328,18 +328,84 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
     assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
 }
 
-/// Only what got no answer is sent again.
-#[tokio::test]
-async fn an_error_of_the_last_statement_is_reported_at_once() {
+/// Refuses every completion, or the first three, for one of the errors.
+async fn refusing(errcode: &str, is_once: bool) -> Database {
     let db = database(1).await;
-    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
-    db.run(
+    let until = if is_once {
+        "nextval('tries') < 4"
+    } else {
+        "nextval('tries') > 0"
+    };
+    db.run(&format!(
         "CREATE SEQUENCE tries;
          CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-             PERFORM nextval('tries'); RAISE EXCEPTION 'not today'; END $$;
-         CREATE TRIGGER refuse BEFORE UPDATE OF completed_at ON sync_jobs FOR EACH ROW EXECUTE FUNCTION refuse()",
-    )
+             IF {until} THEN RAISE EXCEPTION 'not today' USING ERRCODE = '{errcode}'; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE OF completed_at, failed_at ON sync_jobs FOR EACH ROW EXECUTE FUNCTION refuse()"
+    ))
     .await;
+    db
+}
+
+/// The work is done, and would be done twice.
+#[tokio::test]
+async fn a_refusal_that_may_pass_is_tried_again() {
+    for errcode in ["55P03", "57014", "57P01", "40P01", "25006"] {
+        let db = refusing(errcode, true).await;
+        let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
+        let job = crate::claims::next(&mut conn).await;
+        let result: Result<(), Error> =
+            claim::run(&pool, &job, OnErr::Fail, async { Ok(()) }).await;
+        result.unwrap_or_else(|error| panic!("{errcode}: {error}"));
+        assert_eq!(state_of(&mut conn, 1).await, State::Completed);
+        assert_eq!(db.count("SELECT nextval('tries')").await, 5);
+    }
+}
+
+#[tokio::test]
+async fn a_job_whose_end_is_dropped_ends_in_the_background() {
+    for is_done in [true, false] {
+        let db = refusing("55P03", true).await;
+        let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
+        let job = crate::claims::next(&mut conn).await;
+        let run = claim::run(&pool, &job, OnErr::Fail, async {
+            is_done
+                .then_some(())
+                .ok_or(Error::Database(DieselError::NotFound))
+        });
+        let refused = "SELECT 'not yet' FROM tries WHERE NOT is_called";
+        tokio::select! {
+            ran = run => panic!("{ran:?}"),
+            () = db.until_empty(Duration::from_secs(30), "a refusal", refused) => {}
+        }
+        until(&db, "the end", "locked_by IS NULL").await;
+        let ended = if is_done {
+            State::Completed
+        } else {
+            State::Failed
+        };
+        assert_eq!(state_of(&mut conn, 1).await, ended);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_that_stays_is_reported_before_the_deadline() {
+    let db = refusing("55P03", false).await;
+    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async { Ok(()) }).await;
+    let error = result.unwrap_err();
+    assert!(
+        matches!(&error, Error::Database(source) if source.to_string() == "not today"),
+        "{error:?}"
+    );
+    assert!(job.deadline() > Instant::now());
+}
+
+/// Only what got no answer, or may pass, is sent again.
+#[tokio::test]
+async fn an_error_of_the_last_statement_is_reported_at_once() {
+    let db = refusing("check_violation", false).await;
+    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
     let job = brief(&mut conn).await;
     let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async { Ok(()) }).await;
     let error = result.unwrap_err();

@@ -1,11 +1,12 @@
 //! Transactions that end a claim and last longer than it: committed, and rolled back.
 
-use crate::claims::{SyncJob, database, state_of};
+use crate::claims::{SCHEMA, SyncJob, database, jobs, state_of};
+use advisory_runtime::Pool;
 use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, OwnServer, Proxy, left_out, owns_server};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::future::pending;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -149,6 +150,79 @@ async fn a_late_end_counts_only_if_it_was_committed() {
     }
     committed.unwrap();
     nested.unwrap();
+}
+
+/// A crash can lose an open transaction's log, and the server then gives its number to another one.
+#[tokio::test]
+async fn a_transaction_that_a_crash_has_lost_is_rolled_back() {
+    if !owns_server() {
+        return left_out("crash", "the server is not our own");
+    }
+    let server = OwnServer::start().await;
+    let connect = async || AsyncPgConnection::establish(server.url()).await.unwrap();
+    let mut conn = connect().await;
+    for set in [
+        "wal_writer_delay = '10s'",
+        "wal_writer_flush_after = '1GB'",
+        "autovacuum = off",
+    ] {
+        let set = format!("ALTER SYSTEM SET {set}");
+        conn.batch_execute(&set).await.unwrap();
+    }
+    conn.batch_execute(SCHEMA).await.unwrap();
+    conn.batch_execute(&jobs(1)).await.unwrap();
+    server.stop("fast").await;
+    server.start_again().await;
+    let mut conn = connect().await;
+    let job = crate::claims::next(&mut conn).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
+    let pool = bb8::Pool::builder()
+        .max_size(2)
+        .build(manager)
+        .await
+        .unwrap();
+    let mut earlier = connect().await;
+    let done = claim::run(&pool, &job, OnErr::Fail, async {
+        // Another number that the crash loses.
+        earlier
+            .batch_execute("BEGIN; SELECT pg_current_xact_id()")
+            .await
+            .unwrap();
+        let ended = conn.transaction(async |conn| {
+            claim::complete(conn, &job).await?;
+            server.stop("immediate").await;
+            Ok::<_, Error>(())
+        });
+        ended.await.unwrap_err();
+        server.start_again().await;
+        Ok::<_, Error>(())
+    });
+    done.await.unwrap();
+    assert_eq!(state_of(&mut connect().await, 1).await, State::Completed);
+}
+
+/// That transaction is still open when it is asked for.
+#[tokio::test]
+async fn an_end_in_a_tests_transaction_counts_after_the_expiry() {
+    let db = database(1).await;
+    let pool = db.bb8(1).await;
+    {
+        let mut conn = Pool::connection(&pool).await.unwrap();
+        conn.begin_test_transaction().await.unwrap();
+    }
+    let job = brief(&mut Pool::connection(&pool).await.unwrap()).await;
+    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
+        let mut conn = Pool::connection(&pool).await?;
+        let ended = conn.transaction(async |conn| {
+            claim::complete(conn, &job).await?;
+            let over = "SELECT 1 FROM sync_jobs WHERE clock_timestamp() > pg_catalog.now() + interval '5 seconds'";
+            while diesel::sql_query(over).execute(conn).await.unwrap() == 0 {}
+            Ok(())
+        });
+        ended.await
+    })
+    .await;
+    result.unwrap();
 }
 
 #[tokio::test]

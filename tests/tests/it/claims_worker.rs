@@ -411,6 +411,64 @@ async fn a_first_claim_that_the_server_refuses_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_worker_survives_a_server_that_is_read_only_as_it_begins() {
+    let db = mails(1).await;
+    db.run("CREATE TABLE tries (at timestamptz PRIMARY KEY)")
+        .await;
+    let read_only = async |value: &str| {
+        let set = format!(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = {value}', current_database()); END $$"
+        );
+        db.run(&set).await;
+    };
+    read_only("on").await;
+    let (pool, done) = (db.bb8(2).await, Notify::new());
+    let worker = Worker::new(&pool, "worker").poll_only();
+    let ran = worker.until(done.notified()).run(async |_: Claimed<Mail>| {
+        done.notify_one();
+        Ok::<_, Error>(())
+    });
+    let writable = async {
+        let of_worker = "datname = current_database() AND pid <> pg_backend_pid() AND strpos(query, 'advisory_claim') > 0";
+        let tries = format!(
+            "INSERT INTO tries SELECT query_start FROM pg_stat_activity WHERE {of_worker} ON CONFLICT DO NOTHING"
+        );
+        while db.count("SELECT count(*) FROM tries").await < 2 {
+            db.run(&tries).await;
+        }
+        read_only("off").await;
+        let end =
+            format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {of_worker}");
+        db.run(&end).await;
+    };
+    let both = async { tokio::join!(ran, writable) };
+    let (ran, ()) = tokio::time::timeout(Duration::from_secs(60), both)
+        .await
+        .expect("the worker does not try again");
+    ran.unwrap();
+}
+
+#[tokio::test]
+async fn a_stopped_worker_does_not_wait_for_its_pause() {
+    let db = mails(1).await;
+    let pool = db.bb8(2).await;
+    let failed = Notify::new();
+    let worker = Worker::new(&pool, "worker").on_err(OnErr::Release);
+    let worker = worker.poll(Duration::MAX).until(failed.notified());
+    let ran = worker.run(async |_: Claimed<Mail>| {
+        failed.notify_one();
+        Err::<(), _>("no")
+    });
+    let ran = tokio::time::timeout(Duration::from_secs(30), ran).await;
+    ran.expect("it waits for the next poll").unwrap();
+    assert_eq!(
+        db.count("SELECT count(*) FROM mail WHERE locked_by IS NULL")
+            .await,
+        1
+    );
+}
+
+#[tokio::test]
 async fn a_dropped_worker_releases_its_rows() {
     let db = mails(2).await;
     let pool = db.bb8(3).await;

@@ -113,6 +113,27 @@ async fn a_shutdown_gives_the_leadership_up_at_once() {
 }
 
 #[tokio::test]
+async fn a_shutdown_gives_up_what_is_being_granted() {
+    let db = database().await;
+    let mut other = db.connect().await;
+    other
+        .batch_execute("BEGIN; LOCK TABLE advisory_lease")
+        .await
+        .unwrap();
+    let candidate = Candidate::start(pool(&db));
+    let sent = "SELECT 'not sent' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'relation' \
+         AND datname = current_database())";
+    db.until_empty(Duration::from_secs(30), "the grant", sent)
+        .await;
+    let mut stopped = std::pin::pin!(candidate.stop());
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut stopped);
+    assert!(early.await.is_err(), "the grant is under way");
+    other.batch_execute("ROLLBACK").await.unwrap();
+    stopped.await;
+    assert_eq!(Leases::new(pool(&db)).list().await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn a_campaign_survives_restarts_of_the_server() {
     if !owns_server() {
         return left_out("restart", "the server is not our own");

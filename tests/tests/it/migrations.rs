@@ -251,6 +251,21 @@ async fn the_table_of_migrations_is_found_on_the_search_path() {
     assert_eq!(db.count(of_schema).await, 1);
 }
 
+/// Such as one schema for each tenant, and another for what they share.
+#[tokio::test]
+async fn a_later_schemas_migrations_are_not_those_of_the_first() {
+    let db = Database::create().await;
+    let source = Written(vec![("1", "CREATE TABLE account (id int8)")]);
+    let report = migrations::run(db.url(), source.clone()).await.unwrap();
+    assert_eq!(report.applied, ["1"]);
+    db.run("CREATE SCHEMA tenant; DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = tenant, public', current_database()); END $$")
+        .await;
+    let [first, second] = both(&db, source).await;
+    assert_eq!(first.unwrap().applied, ["1"]);
+    assert_eq!(second.unwrap(), Report::default());
+    assert_eq!(db.count("SELECT count(*) FROM tenant.account").await, 0);
+}
+
 /// The set-up of the connection can fail by itself there.
 #[tokio::test]
 async fn behind_a_transaction_mode_pooler_it_refuses_to_begin() {

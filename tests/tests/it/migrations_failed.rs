@@ -6,6 +6,7 @@ use crate::written_migrations::Written;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Step};
 use advisory_runtime::{blocking, session};
 use advisory_tests::Database;
+use diesel::{Connection as _, RunQueryDsl as _};
 use tokio::task::spawn_blocking;
 
 #[tokio::test]
@@ -144,4 +145,50 @@ async fn a_database_that_is_not_there_is_not_a_pooler() {
     let url = format!("{server}/s1");
     let error = migrations::run(&url, MIGRATIONS).await.unwrap_err();
     assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+}
+
+/// What it did is not committed, and the connection's next user would work in its transaction.
+#[tokio::test]
+async fn a_migration_that_leaves_a_transaction_open_is_not_applied() {
+    let db = Database::create().await;
+    let open = Written(vec![
+        ("1", "CREATE TABLE a (id int8)"),
+        ("2 concurrently", "BEGIN; CREATE TABLE b (id int8)"),
+        ("3", "CREATE TABLE c (id int8)"),
+    ]);
+    let [awaited, blocking] = both(&db, open).await;
+    for (error, applied) in [(awaited, &["1"][..]), (blocking, &[])] {
+        let error = error.unwrap_err();
+        assert_eq!(error.applied(), applied, "{error:?}");
+        let text = error.to_string();
+        let named = "migration `2 concurrently` failed: it left a transaction open";
+        assert!(text.contains(named), "{text}");
+    }
+    let tables = "SELECT count(*) FROM pg_tables WHERE tablename IN ('b', 'c')";
+    assert_eq!(db.count(tables).await, 0);
+    let versions = "SELECT count(*) FROM __diesel_schema_migrations";
+    assert_eq!(db.count(versions).await, 1);
+    let migrator = Migrator::new(MIGRATIONS).before(|conn| Ok(conn.batch_execute("BEGIN")?));
+    let error = migrator.run(db.url()).await.unwrap_err();
+    assert!(matches!(error, Error::Before(_)), "{error:?}");
+    db.until_no_locks().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_in_a_tests_transaction_leaves_it_open() {
+    let db = Database::create().await;
+    let fails = Written(vec![("1", "CREATE TABLE a (id int8)"), ("2", "SELECT 1/0")]);
+    let mut conn = db.establish();
+    conn.begin_test_transaction().unwrap();
+    let error = blocking::migrations::run_on(&mut conn, fails).unwrap_err();
+    assert!(matches!(error, Error::Migration { .. }), "{error:?}");
+    diesel::sql_query("CREATE TABLE e (id int8)")
+        .execute(&mut conn)
+        .unwrap();
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+    assert_eq!(
+        db.count(tables).await,
+        0,
+        "nothing of the test is committed"
+    );
 }

@@ -5,7 +5,7 @@ use crate::blocking::{Connection, Pool};
 use crate::claim::{Claim, Claimed, EndAttempts, Error, How, OnErr, every, text};
 use crate::claim::{finish_unless_ended, is_open_on, renew_on};
 use crate::driver::block_on;
-use crate::renewal::End;
+use crate::renewal::{End, pause};
 use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -165,8 +165,7 @@ impl Renewal {
 
 fn renew_until_lost<T: Claim, P: Pool>(pool: &P, job: &Claimed<T>, stopped: &Receiver<()>) {
     let (tenure, every) = (job.tenure(), every::<T>());
-    // Allows several tries before the expiry.
-    let pause = (every / 4).clamp(Duration::from_millis(5), Duration::from_secs(1));
+    let pause = pause(every);
     let left = job.deadline().saturating_duration_since(Instant::now());
     let mut wait = every.min(left / 2);
     loop {
@@ -176,16 +175,20 @@ fn renew_until_lost<T: Claim, P: Pool>(pool: &P, job: &Claimed<T>, stopped: &Rec
         wait = match tenure.end() {
             End::Done => return,
             // The open transaction has the row locked, so nobody else can take it.
-            End::Inside(_) => {
+            End::Inside(since) => {
                 let is_open = on_pool(pool, |conn| block_on(is_open_on(conn.pg(), job)));
                 is_open.map_or(pause, |is_open| {
-                    tenure.settle(!is_open);
+                    tenure.settle(since, !is_open);
                     Duration::ZERO
                 })
             }
             _ if tenure.is_lost() || tenure.is_expired() => break,
             _ => match on_pool(pool, |conn| block_on(renew_on(conn.pg(), job))) {
-                Ok(true) => every,
+                Ok(true) => {
+                    let planned = (Instant::now() + every).into();
+                    let next = tenure.next_renewal(planned, every).into_std();
+                    next.saturating_duration_since(Instant::now())
+                }
                 Ok(false) if matches!(tenure.end(), End::Inside(_)) => Duration::ZERO,
                 Ok(false) => break,
                 Err(_) => pause,

@@ -102,7 +102,9 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn acquire(&self, request: impl Into<Request>) -> Result<LeaseGuard, Error> {
         let request = request.into().with_origin();
-        Ok(LeaseGuard::new(wait(self.0.acquire_recorded(request))?))
+        Ok(LeaseGuard::new(wait(
+            self.0.acquire_recorded(request, None),
+        )?))
     }
 
     /// Asks the server whether the lease is held; as [`lease::Leases::holds`](crate::lease::Leases::holds).

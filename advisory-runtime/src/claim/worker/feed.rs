@@ -6,10 +6,10 @@ use crate::claim::sql::How;
 use crate::claim::table::{Claim, MaybePer};
 use crate::claim::take::take_batch;
 use crate::claim::{Claimed, Error};
-use crate::error::is_connection_lost;
-use crate::renewal::Borrowed;
+use crate::error::{is_connection_lost, may_pass};
+use crate::renewal::{Borrowed, UNANSWERED};
 use crate::{Pool, PoolError};
-use diesel::result::Error as DieselError;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 /// The first pause after a failed claim, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
-/// How long a claim may take: it waits for no row.
+/// How long a connection, and a claim, may take: it waits for no row.
 const ANSWER: Duration = Duration::from_secs(30);
 
 type Stop<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
@@ -35,6 +35,7 @@ where
     P: Pool + Clone + Send + 'static,
 {
     let (mut is_first, mut pause) = (true, PAUSES[0]);
+    let mut refused = None;
     loop {
         let Some(slot) = unless(&mut stop, slots.acquire()).await else {
             return Ok(());
@@ -47,9 +48,11 @@ where
         // Each number is a statement of its own on each connection, so a few numbers have to do.
         let limit = 1 << free.len().checked_ilog2().unwrap_or(0);
         // A connection is not waited for any more when the worker stops. A claim on its way is.
-        let conn = match unless(&mut stop, settings.pool.connection()).await {
+        let conn = timeout(ANSWER, settings.pool.connection());
+        let conn = match unless(&mut stop, conn).await {
             None => return Ok(()),
-            Some(conn) => conn.map_err(Error::Pool),
+            Some(Ok(conn)) => conn.map_err(Error::Pool),
+            Some(Err(late)) => Err(Error::Pool(PoolError::new(late))),
         };
         let taken = match conn {
             Ok(conn) => {
@@ -77,7 +80,7 @@ where
                 shared.claimed().extend(claimed.into_iter().zip(free));
                 is_empty.then_some(settings.poll)
             }
-            Err(Error::Database(error)) if is_first && is_refusal(&error) => {
+            Err(Error::Database(error)) if is_first && is_final(&error, &mut refused) => {
                 return Err(Error::Database(error));
             }
             Err(error) => {
@@ -107,9 +110,18 @@ where
     }
 }
 
-/// Whether the server has refused the statement, and not a row been unreadable or the connection lost.
-fn is_refusal(error: &DieselError) -> bool {
-    !is_connection_lost(error) && !matches!(error, DieselError::DeserializationError(_))
+/// Whether the server has refused the statement, and not a row been unreadable, the connection lost, or the server read only for a
+/// while. For another reason that may pass it must have refused it for some seconds, but a mistake in its text is told at once.
+fn is_final(error: &DieselError, refused: &mut Option<Instant>) -> bool {
+    match error {
+        DieselError::DeserializationError(_)
+        | DieselError::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _) => false,
+        DieselError::DatabaseError(_, answer) if answer.statement_position().is_some() => true,
+        error if may_pass(error) => {
+            refused.get_or_insert_with(Instant::now).elapsed() >= UNANSWERED
+        }
+        error => !is_connection_lost(error),
+    }
 }
 
 /// Waits until there may be a row: for a notification, the end of a work whose value has a limit, or this time.

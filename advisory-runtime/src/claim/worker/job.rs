@@ -1,6 +1,6 @@
 //! The work on one row: caught if it panics, observed, and ended.
 
-use super::Settings;
+use super::{Settings, Shared};
 use crate::Pool;
 use crate::claim::run::run;
 use crate::claim::sql::How;
@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::SemaphorePermit;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::timeout;
 
 /// How the work on a row went wrong.
 enum Failure {
@@ -70,6 +70,7 @@ impl crate::observe::Observed for Failure {
 /// Works on a row, and ends its claim. The slot is free again when this future is dropped.
 pub(super) async fn job<T, P, E, F>(
     settings: &Settings<'_, T, P>,
+    shared: &Shared<'_, T>,
     work: &impl Fn(Claimed<T>) -> F,
     claimed: Claimed<T>,
     _slot: SemaphorePermit<'_>,
@@ -96,7 +97,7 @@ pub(super) async fn job<T, P, E, F>(
             Err(message) => Err(Failure::Panicked(message)),
         };
         if result.is_err() && is_released::<T>(settings.on_err) {
-            sleep_until(Instant::now() + settings.poll).await;
+            drop(timeout(settings.poll, shared.stopping.acquire()).await);
         }
         result
     };
