@@ -27,6 +27,12 @@ async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
     job
 }
 
+async fn pool(url: &str) -> bb8::Pool<AsyncPgConnection> {
+    let manager = AsyncDieselConnectionManager::new(url);
+    let pool = bb8::Pool::builder().max_size(3).build(manager).await;
+    pool.unwrap()
+}
+
 /// Waits until the claim has expired, as others see it.
 async fn until_expired(db: &Database) {
     let left = "SELECT locked_until FROM sync_jobs WHERE locked_until > clock_timestamp()";
@@ -77,9 +83,11 @@ async fn rolled_back_work_is_dropped_after_the_expiry() {
 async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-    let pool = bb8::Pool::builder().max_size(3).build(manager).await;
-    let (pool, mut conn, mut own) = (pool.unwrap(), db.connect().await, db.connect().await);
+    let (pool, mut conn, mut own) = (
+        pool(proxy.url()).await,
+        db.connect().await,
+        db.connect().await,
+    );
     let job = brief(&mut conn).await;
     let work = claim::renew_while(&pool, &job, async {
         let undone = own.transaction(async |conn| {
@@ -104,9 +112,11 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
 async fn ended_late(commits: bool, is_nested: bool, is_released: bool) -> Result<(), Error> {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-    let pool = bb8::Pool::builder().max_size(3).build(manager).await;
-    let (pool, mut conn, mut own) = (pool.unwrap(), db.connect().await, db.connect().await);
+    let (pool, mut conn, mut own) = (
+        pool(proxy.url()).await,
+        db.connect().await,
+        db.connect().await,
+    );
     let job = brief(&mut conn).await;
     let work = claim::run(&pool, &job, OnErr::Fail, async {
         let release = async |conn: &mut AsyncPgConnection| {
@@ -175,12 +185,7 @@ async fn a_transaction_that_a_crash_has_lost_is_rolled_back() {
     server.start_again().await;
     let mut conn = connect().await;
     let job = crate::claims::next(&mut conn).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
-    let pool = bb8::Pool::builder()
-        .max_size(2)
-        .build(manager)
-        .await
-        .unwrap();
+    let pool = pool(server.url()).await;
     let mut earlier = connect().await;
     let done = claim::run(&pool, &job, OnErr::Fail, async {
         // Another number that the crash loses.
