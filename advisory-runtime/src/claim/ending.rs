@@ -13,14 +13,12 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "diesel-async")]
 use {
     super::claimed::no_answer,
-    crate::Pool,
-    crate::renewal::{DedicatedAnswer, RenewalStep, round_trip},
-    diesel_async::AsyncPgConnection,
-    std::sync::{Mutex, MutexGuard, PoisonError},
-    tokio::time::{sleep_until, timeout_at},
+    crate::renewal::Borrowed,
+    crate::{Pool, PoolError},
+    tokio::time::{sleep_until, timeout},
 };
 
-/// The time between two tries.
+/// The time between two tries; after a refusal it doubles up to a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The tries to end a claim. They end at the claim's present deadline: renewals could postpone the expiry without end.
@@ -29,8 +27,15 @@ pub(crate) struct EndAttempts<'j, T> {
     until: Instant,
     /// What to report if a statement that got no answer may have ended the claim.
     unknown: Option<Error>,
-    /// When the server first refused the statement for a reason that may pass, and the next pause.
-    refused: Option<(Instant, Duration)>,
+    refused: Option<Refused>,
+}
+
+/// Of refusals for a reason that may pass, one after the other.
+struct Refused {
+    since: Instant,
+    pause: Duration,
+    /// The first says more than its followers in an aborted transaction.
+    first: Error,
 }
 
 impl<'j, T: Claim> EndAttempts<'j, T> {
@@ -54,20 +59,27 @@ impl<'j, T: Claim> EndAttempts<'j, T> {
         &mut self,
         outcome: Result<(), Error>,
     ) -> ControlFlow<Result<(), Error>, Instant> {
-        let mut pause = PAUSE;
+        let (mut until, mut pause) = (self.until, PAUSE);
         let error = match outcome {
             Err(Error::Database(source)) if is_connection_lost(&source) => {
-                self.unknown = Some(self.job.unknown(source));
+                (self.unknown, self.refused) = (Some(self.job.unknown(source)), None);
                 None
             }
             Err(Error::Database(source)) if may_pass(&source) => {
-                let first = || (Instant::now(), pause);
-                let (refused, next) = self.refused.get_or_insert_with(first);
-                self.until = self.until.min(*refused + UNANSWERED);
-                pause = std::mem::replace(next, *next * 2);
-                Some(Error::Database(source))
+                let refused = self.refused.get_or_insert_with(|| Refused {
+                    since: Instant::now(),
+                    pause,
+                    first: Error::Database(source),
+                });
+                until = until.min(refused.since + UNANSWERED);
+                pause = refused.pause;
+                refused.pause = (pause * 2).min(Duration::from_secs(1));
+                None
             }
-            Err(error @ Error::Pool(_)) => Some(error),
+            Err(error @ Error::Pool(_)) => {
+                self.refused = None;
+                Some(error)
+            }
             Err(Error::Lost { .. }) => {
                 let unknown = self.unknown.take();
                 return ControlFlow::Break(Err(unknown.unwrap_or_else(|| self.job.gone())));
@@ -75,11 +87,12 @@ impl<'j, T: Claim> EndAttempts<'j, T> {
             done => return ControlFlow::Break(done),
         };
         let again = Instant::now() + pause;
-        if again < self.until {
+        if again < until {
             return ControlFlow::Continue(again);
         }
         // A statement can be unanswered on a connection that was given up.
-        let error = error.filter(|_| !self.job.is_unanswered());
+        let refused = self.refused.take().map(|refused| refused.first);
+        let error = error.or(refused).filter(|_| !self.job.is_unanswered());
         let error = self.unknown.take().or(error);
         ControlFlow::Break(Err(error.unwrap_or_else(|| self.job.gone())))
     }
@@ -113,51 +126,17 @@ async fn attempt<T: Claim, P: Pool>(
         return Ok(());
     }
     let left = until.saturating_duration_since(Instant::now());
-    let step = EndStep {
-        job,
-        how,
-        refused: Mutex::default(),
-    };
-    let sent = round_trip(pool, &step, DedicatedAnswer::Doubted, T::RENEW, left);
-    match timeout_at(until.into(), sent).await {
-        Ok(Ok(true)) => step.refused().take().map_or(Ok(()), Err),
-        Ok(Ok(false)) => Err(job.lost()),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(Error::Database(no_answer())),
-    }
-}
-
-#[cfg(feature = "diesel-async")]
-struct EndStep<'s, T> {
-    job: &'s Claimed<T>,
-    how: How<'s>,
-    /// What the server has answered. It would answer the same on a connection beside the pool.
-    refused: Mutex<Option<Error>>,
-}
-
-#[cfg(feature = "diesel-async")]
-impl<T> EndStep<'_, T> {
-    fn refused(&self) -> MutexGuard<'_, Option<Error>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(feature = "diesel-async")]
-impl<T: Claim> RenewalStep for EndStep<'_, T> {
-    type Error = Error;
-
-    async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
-        match finish_unless_ended(conn, self.job, self.how).await {
-            Ok(()) => Ok(true),
-            Err(Error::Lost { .. }) => Ok(false),
-            Err(Error::Database(source)) if is_connection_lost(&source) => {
-                Err(Error::Database(source))
-            }
-            Err(refused) => {
-                *self.refused() = Some(refused);
-                Ok(true)
-            }
+    // So that a connection that hangs does not use up the claim.
+    let limit = UNANSWERED.min(left / 2).max(Duration::from_millis(5));
+    let conn = timeout(limit, pool.connection()).await;
+    let mut borrowed = Borrowed::new(conn.map_err(PoolError::new)??);
+    let sent = finish_unless_ended(borrowed.pg(), job, how);
+    match timeout(limit, sent).await {
+        Ok(ended) => {
+            borrowed.record_answer();
+            ended
         }
+        Err(_) => Err(Error::Database(no_answer())),
     }
 }
 

@@ -60,14 +60,10 @@ pub(crate) async fn is_open_on<T: Claim, D: Queries>(
     if by.as_deref() == Some(job.locked_by()) {
         return Ok(true);
     }
-    if !job.tenure().is_expired() {
-        // Another worker could claim the row only after a commit.
-        return Ok(false);
-    }
     match transaction.as_deref() {
         Some("own") => Ok(false),
-        // A savepoint can have been rolled back in it.
-        Some("committed") => Ok(ended.is_nested && by.is_some()),
+        // A savepoint can have been rolled back in it, and then another worker can have claimed the row.
+        Some("committed") => Ok(ended.is_nested && by.is_some() && job.tenure().is_expired()),
         // Either a savepoint was rolled back, or this connection does not see the row, for which it would have waited.
         Some("in progress") if by.is_none() => Err(Error::Database(still_open())),
         _ => Ok(true),

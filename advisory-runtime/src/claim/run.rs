@@ -28,8 +28,8 @@ use tokio::task::JoinSet;
 ///
 /// The statement of [`renew`](super::renew) every `#[claim(renew = …)]`, on a connection of the pool or, if the pool is exhausted,
 /// on one opened beside it, at most two at a time in a process. At the end [`complete`](super::complete), [`fail`](super::fail) or
-/// [`release`](super::release) in the same way, tried again until the claim's deadline if the connection is lost or there is none, and
-/// for ten seconds if the server refuses it for a reason that may pass, such as a `lock_timeout`.
+/// [`release`](super::release) on a connection of the pool, tried again until the claim's deadline if the connection is lost or there is
+/// none, and for ten seconds if the server refuses it for a reason that may pass, such as a `lock_timeout`.
 /// After a panic the claim expires, so a job that always panics is tried once per ttl.
 ///
 /// # Errors

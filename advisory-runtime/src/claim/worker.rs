@@ -173,8 +173,8 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     ///
     /// # Cancel safety
     ///
-    /// If this future is dropped, the works are dropped and their rows released in the background; a row whose work has returned ends as it
-    /// would have. A row whose claim was being sent may
+    /// If this future is dropped, the works are dropped and their rows released in the background; a row that was being ended
+    /// ends as it would have. A row whose claim was being sent may
     /// stay claimed until it expires. To stop without either, use [`until`](Self::until).
     pub async fn run<E, F>(self, work: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
     where

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-/// How long one try waits for the pool, which may have to give up a connection to a server that is gone. The next try follows.
+/// After so long without a connection, the pool is asked again: it may be checking one to a server that is gone.
 const CONNECTION: Duration = Duration::from_secs(30);
 
 /// A round trip of the holder.
@@ -110,11 +110,17 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
     ) -> Result<Result<Lease, Refusal>, Error> {
         let since = Instant::now();
         // Only for this try: a call that waits holds no connection.
-        let connected = within.unwrap_or(CONNECTION);
-        let Ok(conn) = timeout(connected, self.connection()).await else {
-            return Err(late("could not get a connection from the pool", connected));
+        let conn = loop {
+            match timeout(within.unwrap_or(CONNECTION), self.connection()).await {
+                Ok(conn) => break conn?,
+                Err(_) => {
+                    if let Some(within) = within {
+                        return Err(late("could not get a connection from the pool", within));
+                    }
+                }
+            }
         };
-        let mut borrowed = Borrowed::new(conn?);
+        let mut borrowed = Borrowed::new(conn);
         let answer = within.map_or(UNANSWERED, |within| {
             within.saturating_sub(since.elapsed()).max(LAST_TRY)
         });

@@ -60,15 +60,16 @@ pub(crate) async fn round_trip<P: Pool, S: RenewalStep>(
         return Err(failed);
     }
     let beside = async {
-        let _permit = DEDICATED.acquire().await;
-        match pool.dedicated().await {
-            Ok(conn) => match send(conn, step).await {
+        let permit = DEDICATED.acquire().await;
+        if let Ok(conn) = pool.dedicated().await {
+            return match send(conn, step).await {
                 Ok(false) if dedicated == DedicatedAnswer::Doubted => Err(failed),
                 answered => answered,
-            },
-            // A pool that cannot open one: wait for one of its own.
-            Err(_) => send(pool.connection().await?, step).await,
+            };
         }
+        // A pool that cannot open one: wait for one of its own.
+        drop(permit);
+        send(pool.connection().await?, step).await
     };
     match timeout(answer.max(Duration::from_millis(100)), beside).await {
         Ok(answered) => answered,
