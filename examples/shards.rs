@@ -250,7 +250,7 @@ async fn main() -> Outcome<()> {
         spent += i32::from(call??);
     }
     println!("one shard      {spent} of 50 calls spent 1 from 30");
-    read([ada, ben, cleo], &shards).await?;
+    Box::pin(read([ada, ben, cleo], &shards)).await?;
     transfer([ada, ben, cleo], &shards).await
 }
 

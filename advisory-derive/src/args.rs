@@ -15,7 +15,7 @@ use crate::errors::Errors;
 use crate::tokens::{is_punct, split_at_commas};
 use argument::{Known, name_of, set, value_of};
 use key::with;
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::LitStr;
 use value::{label, overlap, string};
@@ -30,13 +30,7 @@ pub(crate) struct SiteArgs {
     pub(crate) allow_overlap: Vec<(LitStr, LitStr)>,
     krate: Option<TokenStream>,
     /// Every argument that was given, right or wrong.
-    given: Vec<Given>,
-}
-
-struct Given {
-    name: String,
-    span: Span,
-    value: TokenStream,
+    given: Vec<(String, Span)>,
 }
 
 impl SiteArgs {
@@ -79,27 +73,18 @@ impl SiteArgs {
 
     /// The span of an argument's name, if the argument was given.
     pub(crate) fn span(&self, name: &str) -> Option<Span> {
-        self.given(name).map(|given| given.span)
+        let mut given = self.given.iter();
+        given
+            .find(|(given, _)| given == name)
+            .map(|(_, span)| *span)
     }
 
-    /// The value of an argument as it is written, also of one that the attribute does not have.
-    pub(crate) fn written(&self, name: &str) -> Option<&TokenStream> {
-        self.given(name).map(|given| &given.value)
+    fn note(&mut self, name: &str, span: Span) {
+        self.given.push((name.to_owned(), span));
     }
 
-    fn given(&self, name: &str) -> Option<&Given> {
-        self.given.iter().find(|given| given.name == name)
-    }
-
-    fn note(&mut self, name: &str, span: Span, value: &TokenStream) {
-        self.given.push(Given {
-            name: name.to_string(),
-            span,
-            value: value.clone(),
-        });
-    }
-
-    /// Reads arguments, of which only the known ones are accepted; `read` has the values of those that not all macros have.
+    /// Reads arguments, of which only the known ones are accepted; `read` has the values of those
+    /// that not all macros have.
     pub(crate) fn parse(
         tokens: TokenStream,
         known: Known<'_>,
@@ -107,41 +92,36 @@ impl SiteArgs {
         mut read: impl FnMut(&Ident, TokenStream, &mut Errors),
     ) -> Self {
         let mut args = Self::default();
-        let arguments = split_at_commas(tokens);
+        let arguments = separate(tokens, known, errors);
         let has_key = known.names.contains(&"key");
         let pair = key::unnamed_pair(&arguments).filter(|_| has_key);
         for argument in arguments {
-            let mut semicolons = argument.clone().into_iter();
-            if let Some(semicolon) = semicolons.find(|token| is_punct(token, ';')) {
-                errors.at(semicolon.span(), "write `,` between two arguments");
-                // The text after it is not read, and could be any argument.
-                args.note("key", semicolon.span(), &TokenStream::new());
-                continue;
-            }
             let mut tokens = argument.into_iter();
             let (name, equals) = (tokens.next(), tokens.next());
             if let Some(TokenTree::Ident(word)) = &name
                 && argument::suggestion(&word.to_string()) == Some("key")
             {
-                args.note("key", word.span(), &TokenStream::new());
+                args.note("key", word.span());
             }
             if let Some(TokenTree::Literal(literal)) = &name
                 && has_key
             {
-                if let Some(pair) = &pair {
+                if args.has("keys") {
+                    // The value of `keys` shows it.
+                } else if let Some(pair) = &pair {
                     if !args.has("key") {
                         errors.at(literal.span(), pair);
                     }
                 } else {
                     errors.at(literal.span(), format_args!("write `key = {literal}`"));
                 }
-                args.note("key", literal.span(), &TokenStream::new());
+                args.note("key", literal.span());
                 continue;
             }
             let value: TokenStream = tokens.collect();
             if let Some(TokenTree::Ident(word)) = &name {
-                // Also one of the other attribute: a check can say what to write instead.
-                args.note(&word.to_string(), word.span(), &value);
+                // Also one that the macro does not have: a check can say what to write instead.
+                args.note(&word.to_string(), word.span());
             }
             let Some(name) = name_of(name, &value, known, errors) else {
                 continue;
@@ -182,6 +162,51 @@ impl SiteArgs {
     }
 }
 
+/// Splits the arguments, and reports a comma that is missing between two of them. The texts of
+/// `keys = "a", "b"` stay together.
+fn separate(tokens: TokenStream, known: Known<'_>, errors: &mut Errors) -> Vec<TokenStream> {
+    const COMMA: &str = "write `,` between two arguments";
+    let mut arguments: Vec<TokenStream> = Vec::new();
+    for argument in split_at_commas(tokens) {
+        let tokens: Vec<TokenTree> = argument.into_iter().collect();
+        if let ([TokenTree::Literal(_)], Some(list)) = (tokens.as_slice(), arguments.last_mut())
+            && key::is_list_of_texts(list)
+        {
+            list.extend(quote!(, #(#tokens)*));
+            continue;
+        }
+        let mut start = 0;
+        for (index, token) in tokens.iter().enumerate() {
+            // After a name, `=` and a value: `key = "a" scope = "xact"`.
+            let is_next = index > start + 2
+                && matches!(token, TokenTree::Ident(name) if known.names.iter().any(|known| name == known))
+                && tokens.get(index + 1).is_some_and(is_assignment)
+                && matches!(
+                    &tokens[index - 1],
+                    TokenTree::Literal(_) | TokenTree::Ident(_) | TokenTree::Group(_)
+                );
+            let end = if is_punct(token, ';') {
+                index + 1
+            } else if is_next {
+                index
+            } else {
+                continue;
+            };
+            errors.at(token.span(), COMMA);
+            arguments.push(tokens[start..index].iter().cloned().collect());
+            start = end;
+        }
+        arguments.push(tokens[start..].iter().cloned().collect());
+    }
+    arguments.retain(|argument| !argument.is_empty());
+    arguments
+}
+
+/// Returns whether a token is `=`, and not the start of `==` or `=>`.
+fn is_assignment(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == '=' && punct.spacing() == Spacing::Alone)
+}
+
 impl Attribute {
     /// The names of its arguments.
     pub(crate) const fn arguments(self) -> &'static [&'static str] {
@@ -199,9 +224,44 @@ pub(crate) fn runtime(krate: Option<&TokenStream>) -> TokenStream {
 
 #[cfg(test)]
 mod tests {
-    use super::{lease, lock, pattern};
+    use super::argument::Known;
+    use super::{lease, lock, pattern, separate};
     use crate::attribute::Attribute;
     use crate::errors::Errors;
+
+    #[test]
+    fn a_missing_comma_is_found_and_the_arguments_after_it_are_read() {
+        for (written, wanted, missing) in [
+            ("key = 7, wait = now()", "key=7|wait=now()", 0),
+            (
+                "key = \"a\" scope = \"xact\"",
+                "key=\"a\"|scope=\"xact\"",
+                1,
+            ),
+            (
+                "key = 7; wait = now() mode = x",
+                "key=7|wait=now()|mode=x",
+                2,
+            ),
+            (
+                "keys = \"a\", \"b\", wait = w",
+                "keys=\"a\",\"b\"|wait=w",
+                0,
+            ),
+            ("key = a.wait == b", "key=a.wait==b", 0),
+            ("err = |wait| wait = 7", "err=|wait|wait=7", 0),
+            ("key = { mode = 7; mode }", "key={mode=7;mode}", 0),
+        ] {
+            let mut errors = Errors::default();
+            let tokens = written.parse().expect("tokens");
+            let found = separate(tokens, Known::of(Attribute::Lock), &mut errors);
+            let found = found.iter().map(|found| found.to_string().replace(' ', ""));
+            assert_eq!(found.collect::<Vec<_>>().join("|"), wanted, "{written}");
+            let messages = errors.into_compile_errors().to_string();
+            let count = messages.matches("between two arguments").count();
+            assert_eq!(count, missing, "{written}");
+        }
+    }
 
     /// An argument that is accepted but not read would have no effect and give no error.
     #[test]

@@ -1,6 +1,6 @@
 //! The two attributes: a lock and a lease.
 
-/// Which of the two a function has.
+/// The attribute of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attribute {
     Lock,
@@ -16,7 +16,7 @@ impl Attribute {
         }
     }
 
-    /// What a call acquires.
+    /// The noun for what a call acquires.
     pub(crate) const fn noun(self) -> &'static str {
         match self {
             Self::Lock => "lock",

@@ -1,7 +1,8 @@
-//! The error for a function whose back end the runtime was built without.
+//! The error for a function that needs a back end which the runtime was built without.
 //!
-//! `advisory-runtime` switches the features of these names on here, so that a feature that is off is one error, and not one for each
-//! item that the expansion would name. Unit tests have no runtime, and expand for both.
+//! `advisory-runtime` switches the features of these names on here, so that a feature that is off
+//! is one error, and not one for each item that the expansion would name. Unit tests have no
+//! runtime, and expand for both.
 
 use crate::attribute::Attribute;
 use crate::errors::Errors;

@@ -24,8 +24,8 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     Some(quote!(#found #claim #record))
 }
 
-/// The columns that the table has under their default names. A name in the inner block hides that of the outer block,
-/// where every default name means an absent column.
+/// The columns that the table has under their default names. A name in the inner block hides that
+/// of the outer block, where every default name means an absent column.
 fn found_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let (name, table) = (&row.input.ident, &row.table);
@@ -107,7 +107,15 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
         let time = time.as_ref()?.expression(private);
         Some(quote_spanned!(here=> const #name: #private::core::time::Duration = #time;))
     };
-    let (ttl, renew) = (time("TTL", &args.ttl), time("RENEW", &args.renew));
+    let ttl = time("TTL", &args.ttl);
+    let renew = args.renew.as_ref().map(|renew| {
+        let time = renew.expression(private);
+        quote_spanned!(here=> const RENEW: #private::core::time::Duration = {
+            let renew: #private::core::time::Duration = #time;
+            #private::core::assert!(renew.as_millis() >= 10, "`renew` must be at least 10 ms");
+            renew
+        };)
+    });
     let (generics, arguments, bounds) = row.input.generics.split_for_impl();
     quote_spanned!(here=>
         #[automatically_derived]
@@ -141,7 +149,7 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     )
 }
 
-/// What `run_at`, `attempts`, `max_attempts`, `backoff`, `per` and `limit` say.
+/// The arguments `run_at`, `attempts`, `max_attempts`, `backoff`, `per` and `limit`.
 struct Queue {
     columns: TokenStream,
     consts: TokenStream,
@@ -162,9 +170,29 @@ impl Queue {
         };
         let (run_at, attempts) = (column(&args.run_at), column(&args.attempts));
         let option = quote_spanned!(here=> #private::core::option::Option);
-        let most = args.max_attempts.as_ref().map(
+        let max_column = args.max_attempts.as_ref().and_then(args::column_of);
+        let most = args.max_attempts.as_ref().filter(|_| max_column.is_none());
+        let most = most.map(
             |most| quote_spanned!(here=> const MAX_ATTEMPTS: #option<u32> = #option::Some(#most);),
         );
+        let max_attempts = column(&max_column);
+        let table = &row.table;
+        let sets = |name: &str, changes: &Option<TokenStream>| {
+            let (changes, name) = (changes.as_ref()?, Ident::new(name, here));
+            Some(quote_spanned!(here=>
+                fn #name() -> impl #claim::QueryFragment<#claim::Pg>
+                    + #private::core::marker::Send + #private::core::marker::Sync + 'static
+                {
+                    #[allow(unused_imports)]
+                    use #claim::ExpressionMethods as _;
+                    #[allow(unused_imports)]
+                    use #table::columns::*;
+                    #claim::changes::<Self, _>((#changes))
+                }
+            ))
+        };
+        let completed = sets("completed", &args.completed);
+        let failed = sets("failed", &args.failed);
         let check = args.max_attempts.as_ref().map(|most| {
             let at = first_span(most).resolved_at(here);
             quote_spanned!(at=> #claim::check_last_attempt::<#failed_at>();)
@@ -183,8 +211,8 @@ impl Queue {
             quote_spanned!(here=> const BACKOFF: [#time; 2] = [#first, #longest];)
         });
         Self {
-            columns: quote_spanned!(here=> type RunAt = #run_at; type Attempts = #attempts; type Per = #per;),
-            consts: quote_spanned!(here=> #most #backoff #limit),
+            columns: quote_spanned!(here=> type RunAt = #run_at; type Attempts = #attempts; type MaxAttempts = #max_attempts; type Per = #per;),
+            consts: quote_spanned!(here=> #most #backoff #limit #completed #failed),
             check,
         }
     }

@@ -1,8 +1,9 @@
 //! Collisions of a lock site with the earlier sites of the same crate, found while compiling.
 //!
-//! One compiler process compiles one crate and expands every attribute on every build, also on an incremental one, so the table is
-//! complete. An editor's process outlives edits, and merged doctests are many programs in one crate: there nothing is compared, to
-//! avoid false errors. This is early feedback; the complete check reads the artifact.
+//! One compiler process compiles one crate and expands every attribute on every build, also on an
+//! incremental one, so the table is complete. An editor's process outlives edits, and merged
+//! doctests are many programs in one crate: there nothing is compared, to avoid false errors. This
+//! is early feedback; the complete check reads the artifact.
 
 use crate::args::SiteArgs;
 use crate::errors::Errors;
@@ -27,10 +28,11 @@ struct SiteLock {
     reported: Option<LockForm>,
 }
 
-/// Where a site is. Spans cannot be stored: using one after its expansion panics.
+/// The place of a site. Spans cannot be stored: using one after its expansion panics.
 #[derive(Clone, PartialEq, Eq)]
 struct CallSite {
-    // The fields that differ most often come first: a thousand sites need half a million comparisons.
+    // The fields that differ most often come first: a thousand sites need half a million
+    // comparisons.
     line: usize,
     column: usize,
     /// ``fn `settle` ``; distinguishes functions that one `macro_rules!` emits with one span.
@@ -42,7 +44,8 @@ struct CallSite {
 
 static SITE_LOCKS: Mutex<Vec<SiteLock>> = Mutex::new(Vec::new());
 
-/// Reports the site's locks, each with this many permits, that can collide with those of an earlier site, and adds them to the table.
+/// Reports the site's locks, each with this many permits, that can collide with those of an earlier
+/// site, and adds them to the table.
 pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors: &mut Errors) {
     let Some(call_site) = CallSite::of(site.span(), site.item()) else {
         return;
@@ -121,8 +124,8 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
     }
 }
 
-/// The message for another site of a key that has collided: without proof and advice, so that many sites cost no more
-/// to read and to compile than one.
+/// The message for another site of a key that has collided: without proof and advice, so that many
+/// sites cost no more to read and to compile than one.
 fn repeated(first: &SiteLock, again: &SiteLock, count: usize) -> String {
     let CallSite {
         file,
@@ -159,8 +162,9 @@ fn prefix(key: &LockedKey) -> Option<String> {
     }
 }
 
-/// Whether keys with these prefixes can be equal. Most sites differ here, which costs one optimised comparison of bytes: unlike the
-/// standard library, this crate is compiled without optimisation when a crate is only checked.
+/// Returns whether keys with these prefixes can be equal. Most sites differ here, which costs one
+/// optimised comparison of bytes: unlike the standard library, this crate is compiled without
+/// optimisation when a crate is only checked.
 fn can_be_equal(here: Option<&str>, there: Option<&str>) -> bool {
     let (Some(here), Some(there)) = (here, there) else {
         return true;
@@ -192,7 +196,7 @@ impl CallSite {
     }
 }
 
-/// Whether this process compiles one crate and then exits.
+/// Returns whether this process compiles one crate and then exits.
 fn is_compiler() -> bool {
     static IS_COMPILER: OnceLock<bool> = OnceLock::new();
     *IS_COMPILER.get_or_init(|| {

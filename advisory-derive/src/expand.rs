@@ -18,8 +18,9 @@ use parts::Parts;
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 
-/// The function with these steps, which acquire the lock, run the body and release the lock. An error is `converted` and returned where
-/// it happens; with `refusals`, one from before the body breaks out of `'held` and they decide.
+/// The function with these steps, which acquire the lock, run the body and release the lock. An
+/// error is `converted` and returned where it happens; with `refusals`, one from before the body
+/// breaks out of `'held` and they decide.
 fn function(
     site: &Site,
     captures: Captures,
@@ -58,8 +59,9 @@ fn function(
     }
 }
 
-/// The returns of `on_held` and `on_done` for a lock that was not acquired: statements that return the value if the local `error` is of
-/// that kind. They run only if the body did not: their expressions can use parameters that the body moves.
+/// The returns of `on_held` and `on_done` for a lock that was not acquired: statements that return
+/// the value if the local `error` is of that kind. They run only if the body did not: their
+/// expressions can use parameters that the body moves.
 fn refusal(parts: &Parts, is_kind: &str, instead: Option<&TokenStream>) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let Parts { error, output, .. } = parts;

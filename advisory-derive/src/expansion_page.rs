@@ -1,6 +1,7 @@
 //! Tests that the guide's page about the expansion shows what the attribute emits.
 //!
-//! The page is the snapshot: each pair of its examples is an annotated function and its expansion. A doctest compiles both.
+//! The page is the snapshot: each pair of its examples is an annotated function and its expansion.
+//! A doctest compiles both.
 
 use crate::args::{lease, lock};
 use crate::attribute::Attribute;
@@ -72,7 +73,8 @@ fn expanded(annotated: &TokenStream) -> TokenStream {
 #[test]
 fn the_page_shows_what_the_attribute_expands_to() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // Cargo writes this file into a package, which does not contain the guide; in the repository a missing page fails.
+    // Cargo writes this file into a package, which does not contain the guide; in the repository a
+    // missing page fails.
     if here.join("Cargo.toml.orig").exists() {
         return;
     }

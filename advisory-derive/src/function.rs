@@ -1,18 +1,19 @@
 //! The annotated function: the parts of its signature that the lock needs, and its body as tokens.
 //!
-//! The body is never parsed, and all tokens before it are emitted unchanged. That is cheapest for a crate with a thousand locked
-//! functions, and no span is lost.
+//! The body is never parsed, and all tokens before it are emitted unchanged. That is cheapest for a
+//! crate with a thousand locked functions, and no span is lost.
 
 pub(crate) mod async_trait;
 pub(crate) mod params;
 
 use crate::attribute::Attribute;
 use crate::errors::Errors;
-use crate::tokens::{is_punct, is_word, spelled, ungrouped};
+use crate::tokens::{is_punct, is_word, span_of, spelled, ungrouped};
 use params::{Param, Receiver};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{Error, Type};
+use syn::spanned::Spanned;
+use syn::{Type, parse_quote};
 
 pub(crate) struct Function {
     /// Attributes, visibility and signature: everything before the body.
@@ -22,112 +23,143 @@ pub(crate) struct Function {
     pub(crate) name: Ident,
     pub(crate) receiver: Option<Receiver>,
     pub(crate) params: Vec<Param>,
+    /// Names that only the body of `#[async_trait]`'s function binds; each was reported if it is
+    /// used.
+    pub(crate) destructured: Vec<Ident>,
     pub(crate) output: Type,
     pub(crate) body: Group,
     pub(crate) form: Form,
 }
 
-/// How the function runs.
+/// The kind of the function: `async fn`, `fn`, or one of `#[async_trait]`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Async,
-    /// `#[async_trait]` has made it a function that returns a boxed future; output and body are the future's.
+    /// `#[async_trait]` has made it a function that returns a boxed future; output and body are the
+    /// future's.
     BoxedFuture,
     /// A plain `fn`, for Diesel's own connections.
     Blocking,
 }
 
+/// The function, with its mistakes reported; `None` if the item is not a function with a body.
 pub(crate) fn parse(
     item: TokenStream,
     attribute: Attribute,
     errors: &mut Errors,
 ) -> Option<Function> {
-    signature(item, attribute)
-        .map_err(|error| errors.push(error))
-        .ok()
-}
-
-fn signature(item: TokenStream, attribute: Attribute) -> Result<Function, Error> {
     let mut tokens: Vec<TokenTree> = item.into_iter().collect();
     let body = match tokens.pop().map(ungrouped) {
         Some(TokenTree::Group(body)) if body.delimiter() == Delimiter::Brace => body,
         Some(other) => {
-            return Err(Error::new(
-                other.span(),
-                format_args!(
-                    "{} needs a function with a body: write it in the PostgreSQL implementation, not in the trait",
-                    attribute.name()
-                ),
-            ));
+            let wanted = format_args!(
+                "{} needs a function with a body: write it in the PostgreSQL implementation, not in the trait",
+                attribute.name()
+            );
+            errors.at(other.span(), wanted);
+            return None;
         }
-        None => return Err(Error::new(Span::call_site(), expected_function(attribute))),
+        None => {
+            errors.at(Span::call_site(), expected_function(attribute));
+            return None;
+        }
     };
     let head: TokenStream = tokens.iter().cloned().collect();
-    let Some(keyword) = tokens.iter().position(|token| is_word(token, "fn")) else {
-        return Err(Error::new(
-            tokens.first().map_or_else(Span::call_site, TokenTree::span),
-            not_a_function(&tokens, attribute),
-        ));
-    };
-    let is_async = tokens[..keyword]
-        .iter()
-        .any(|token| is_word(token, "async"));
-    let constant = tokens[..keyword]
-        .iter()
-        .find(|token| is_word(token, "const"));
-    if let Some(constant) = constant {
-        let message = format_args!(
-            "a `const fn` cannot take a {}: write `fn` or `async fn`",
-            attribute.noun()
-        );
-        return Err(Error::new(constant.span(), message));
-    }
-    let mut rest = tokens.drain(keyword..).skip(1);
-    let Some(TokenTree::Ident(name)) = rest.next() else {
-        return Err(Error::new(Span::call_site(), expected_function(attribute)));
-    };
-    let mut rest: Vec<TokenTree> = rest.collect();
-    let Some(params) = params::position(&rest) else {
-        return Err(Error::new(name.span(), expected_function(attribute)));
-    };
-    // After `fn` and the name.
-    let params_at = keyword + 2 + params;
-    let after: Vec<TokenTree> = rest.split_off(params + 1);
-    let Some(TokenTree::Group(params)) = rest.pop() else {
-        return Err(Error::new(name.span(), expected_function(attribute)));
-    };
-    let written = written_output(after);
-    let future = if is_async {
-        None
-    } else {
-        async_trait::future(&written, &body)
-    };
+    let signature = Signature::parse(tokens, attribute, errors)?;
+    let name = signature.name;
+    let future = async_trait::future(&signature.output, &body).filter(|_| !signature.is_async);
     let (output, body, form) = match future {
         Some((output, body)) => (output, body, Form::BoxedFuture),
-        None if is_async => (output(written, name.span(), attribute)?, body, Form::Async),
+        None if signature.is_async => {
+            let output = output(signature.output, &name, attribute, errors);
+            (output, body, Form::Async)
+        }
+        None if is_run_by_tokio(&body) => {
+            let wanted = format_args!(
+                "an attribute such as `#[tokio::test]` or `#[tokio::main]` has already made `{name}` a plain `fn`: write {} above it",
+                attribute.name()
+            );
+            errors.at(name.span(), wanted);
+            return None;
+        }
+        None if returns_future(&signature.output) => {
+            let wanted = format_args!("`{name}` returns a future: write `async fn {name}`");
+            errors.at(name.span(), wanted);
+            (parse_quote!(()), body, Form::Blocking)
+        }
         None => {
-            if let Some(why) = hidden_async(&written, &params.stream()) {
-                let message = format_args!("`{name}` {why}: write `async fn {name}`");
-                return Err(Error::new(name.span(), message));
-            }
-            (
-                output(written, name.span(), attribute)?,
-                body,
-                Form::Blocking,
-            )
+            let output = output(signature.output, &name, attribute, errors);
+            (output, body, Form::Blocking)
         }
     };
-    let (receiver, params) = params::parse(params.stream());
-    Ok(Function {
+    let (receiver, params) = params::parse(signature.params);
+    Some(Function {
         head,
-        params_at,
+        params_at: signature.params_at,
         name,
         receiver,
         params,
+        destructured: Vec::new(),
         output,
         body,
         form,
     })
+}
+
+/// The tokens before the body.
+struct Signature {
+    is_async: bool,
+    name: Ident,
+    /// The position of the parameters.
+    params_at: usize,
+    params: TokenStream,
+    output: TokenStream,
+}
+
+impl Signature {
+    fn parse(
+        mut tokens: Vec<TokenTree>,
+        attribute: Attribute,
+        errors: &mut Errors,
+    ) -> Option<Self> {
+        let Some(keyword) = tokens.iter().position(|token| is_word(token, "fn")) else {
+            errors.at(span_of(tokens.first()), not_a_function(&tokens, attribute));
+            return None;
+        };
+        let before = |word| tokens[..keyword].iter().find(|token| is_word(token, word));
+        let is_async = before("async").is_some();
+        if let Some(constant) = before("const") {
+            let wanted = format_args!(
+                "a `const fn` cannot take a {}: write `fn` or `async fn`",
+                attribute.noun()
+            );
+            errors.at(constant.span(), wanted);
+        }
+        let mut rest = tokens.split_off(keyword).into_iter().skip(1);
+        let name = match rest.next() {
+            Some(TokenTree::Ident(name)) => name,
+            other => {
+                errors.at(span_of(other.as_ref()), expected_function(attribute));
+                return None;
+            }
+        };
+        let mut rest: Vec<TokenTree> = rest.collect();
+        let params = params::position(&rest);
+        let after = params.map(|params| rest.split_off(params + 1));
+        let (Some(params), Some(TokenTree::Group(list)), Some(after)) = (params, rest.pop(), after)
+        else {
+            errors.at(name.span(), expected_function(attribute));
+            return None;
+        };
+        Some(Self {
+            is_async,
+            name,
+            // After `fn` and the name.
+            params_at: keyword + 2 + params,
+            params: list.stream(),
+            output: written_output(after),
+        })
+    }
 }
 
 fn expected_function(attribute: Attribute) -> String {
@@ -150,12 +182,20 @@ fn not_a_function(tokens: &[TokenTree], attribute: Attribute) -> String {
     }
 }
 
-/// The sign that a plain `fn` is asynchronous, in the words of a message.
-fn hidden_async(output: &TokenStream, params: &TokenStream) -> Option<&'static str> {
-    if mentions(output, "Future") || mentions(output, "BoxFuture") {
-        return Some("returns a future");
-    }
-    mentions(params, "AsyncPgConnection").then_some("has an async connection but is not `async`")
+/// Returns whether a plain `fn` is asynchronous by its return type.
+fn returns_future(output: &TokenStream) -> bool {
+    mentions(output, "Future") || mentions(output, "BoxFuture")
+}
+
+/// Returns whether a body is what `#[tokio::main]` and `#[tokio::test]` make of an `async fn`'s:
+/// `let body = async { … }; … tokio::runtime::Builder … .block_on(body)`.
+fn is_run_by_tokio(body: &Group) -> bool {
+    let body = body.stream();
+    let start = body.clone().into_iter().take(4);
+    let start: Vec<String> = start.map(|token| token.to_string()).collect();
+    start == ["let", "body", "=", "async"]
+        && mentions(&body, "Builder")
+        && mentions(&body, "block_on")
 }
 
 /// The tokens after `->`, up to a `where` clause.
@@ -170,32 +210,51 @@ fn written_output(tokens: Vec<TokenTree>) -> TokenStream {
         .collect()
 }
 
-fn output(written: TokenStream, name: Span, attribute: Attribute) -> Result<Type, Error> {
-    let noun = attribute.noun();
-    if written.is_empty() {
-        return Err(Error::new(
-            name,
-            format_args!(
-                "a locked function must return a `Result`, because acquiring the {noun} can fail: write \
-                 `-> QueryResult<()>`, or a `Result` with your own error type"
-            ),
-        ));
-    }
-    let ty = syn::parse2(written)?;
-    if cannot_be_result(&ty) {
-        let message = format_args!(
-            "a locked function must return a `Result`, because acquiring the {noun} can fail: write `-> QueryResult<{}>`, or a `Result` \
-             with your own error type",
-            spelled(&ty.to_token_stream())
-        );
-        return Err(Error::new_spanned(&ty, message));
-    }
-    Ok(ty)
+/// The return type; one that cannot be a `Result` is reported.
+fn output(written: TokenStream, name: &Ident, attribute: Attribute, errors: &mut Errors) -> Type {
+    let unit = parse_quote!(());
+    let (span, instead) = if written.is_empty() {
+        (name.span(), "QueryResult<()>".to_owned())
+    } else {
+        let ty = match syn::parse2(written) {
+            Ok(ty) => ty,
+            Err(error) => {
+                errors.push(error);
+                return unit;
+            }
+        };
+        if !cannot_be_result(&ty) {
+            return ty;
+        }
+        let of = spelled(&ty.to_token_stream());
+        let instead = match ungrouped_type(&ty) {
+            // An `impl IntoResponse`: no framework makes a response of a `QueryResult`.
+            Type::ImplTrait(_) => format!("Result<{of}, AppError>"),
+            _ => format!("QueryResult<{of}>"),
+        };
+        (ty.span(), instead)
+    };
+    let wanted = format_args!(
+        "a locked function must return a `Result`, because acquiring the {} can fail: write `-> {instead}`, or a `Result` with your own \
+         error type",
+        attribute.noun()
+    );
+    errors.at(span, wanted);
+    unit
 }
 
-/// Whether a type is certainly not a `Result`, nor an alias of one. For other types the compiler has a more detailed error.
-fn cannot_be_result(ty: &Type) -> bool {
+/// The type in the groups that `macro_rules!` leaves around it.
+fn ungrouped_type(ty: &Type) -> &Type {
     match ty {
+        Type::Group(group) => ungrouped_type(&group.elem),
+        ty => ty,
+    }
+}
+
+/// Returns whether a type is certainly not a `Result`, nor an alias of one. For other types the
+/// compiler has a more detailed error.
+fn cannot_be_result(ty: &Type) -> bool {
+    match ungrouped_type(ty) {
         Type::Path(path) => path.path.segments.last().is_some_and(|last| {
             let name = last.ident.to_string();
             name.starts_with(char::is_lowercase)
@@ -206,26 +265,28 @@ fn cannot_be_result(ty: &Type) -> bool {
         | Type::Array(_)
         | Type::ImplTrait(_)
         | Type::Never(_) => true,
-        Type::Group(group) => cannot_be_result(&group.elem),
         _ => false,
     }
 }
 
-/// A `let` at the top of the body that binds a name.
-pub(crate) struct Binding {
-    pub(crate) span: Span,
-    /// The bound expression, as text.
-    pub(crate) value: String,
-    /// Whether the expression uses the same name: `let conn = &mut *conn;`.
-    pub(crate) mentions_itself: bool,
-}
-
 impl Function {
-    /// Allows the body to leave the parameters unused that the lock uses.
-    pub(crate) fn allow_unused(&mut self, is_used: impl Fn(&Ident) -> bool) {
-        if self.form == Form::BoxedFuture {
-            self.body = async_trait::allow_unused(&self.body, is_used);
+    /// Prepares the parameters of `#[async_trait]`'s function that the lock uses: the body can
+    /// leave them unused, and a pattern among them is reported.
+    pub(crate) fn use_params(&mut self, is_used: impl Fn(&Ident) -> bool, errors: &mut Errors) {
+        if self.form != Form::BoxedFuture {
+            return;
         }
+        for name in async_trait::destructured(&self.body) {
+            if is_used(&name) || name == "conn" {
+                let wanted = format_args!(
+                    "`{name}` is not a parameter, because `#[async_trait]` moves patterns into the body: name the parameter, such as \
+                     `arg`, write `arg.{name}` where the attribute uses `{name}`, and destructure `arg` in the body"
+                );
+                errors.at(name.span(), wanted);
+            }
+            self.destructured.push(name);
+        }
+        self.body = async_trait::allow_unused(&self.body, is_used);
     }
 
     /// The head, with a `self` that is taken by value declared `mut`.
@@ -244,46 +305,56 @@ impl Function {
         head.into_iter().collect()
     }
 
-    pub(crate) fn has_param(&self, name: &Ident) -> bool {
-        self.params.iter().any(|param| param.names.contains(name))
+    pub(crate) fn has_param(&self, name: &str) -> bool {
+        let mut names = self.params.iter().flat_map(|param| &param.names);
+        names.any(|bound| bound == name)
+    }
+
+    /// An expression that can give the function its pool, for messages.
+    pub(crate) fn pool_example(&self) -> &'static str {
+        if self.receiver.is_some() {
+            "self.pool"
+        } else {
+            "pool"
+        }
     }
 
     pub(crate) fn is_blocking(&self) -> bool {
         self.form == Form::Blocking
     }
 
-    /// The first `let name = …;` at the top of the body.
-    pub(crate) fn body_binding(&self, name: &str) -> Option<Binding> {
+    /// The position at which the body first binds another value by `let name = …;` at its top: not
+    /// `let name = &mut *name;`.
+    pub(crate) fn shadows(&self, name: &str) -> Option<Span> {
         let mut tokens = self.body.stream().into_iter().peekable();
         while let Some(token) = tokens.next() {
             if !is_word(&token, "let") {
                 continue;
             }
-            if tokens.peek().is_some_and(|token| is_word(token, "mut")) {
-                tokens.next();
-            }
+            tokens.next_if(|token| is_word(token, "mut"));
             let Some(bound) = tokens.next_if(|token| is_word(token, name)) else {
                 continue;
             };
-            let statement = tokens.by_ref().take_while(|token| !is_punct(token, ';'));
-            let value: TokenStream = statement
-                .skip_while(|token| !is_punct(token, '='))
-                .skip(1)
+            let value: TokenStream = tokens
+                .by_ref()
+                .take_while(|token| !is_punct(token, ';'))
                 .collect();
-            return Some(Binding {
-                span: bound.span(),
-                mentions_itself: mentions(&value, name),
-                value: value.to_string().replace(" ?", "?"),
-            });
+            return (!mentions(&value, name)).then(|| bound.span());
         }
         None
     }
 }
 
 pub(crate) fn mentions(tokens: &TokenStream, name: &str) -> bool {
-    tokens.clone().into_iter().any(|token| match token {
-        TokenTree::Group(group) => mentions(&group.stream(), name),
-        token => is_word(&token, name),
+    word(tokens.clone(), name).is_some()
+}
+
+/// The first token that is this word, with its hygiene.
+pub(crate) fn word(tokens: TokenStream, wanted: &str) -> Option<Ident> {
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Group(group) => word(group.stream(), wanted),
+        TokenTree::Ident(found) if found == wanted => Some(found),
+        _ => None,
     })
 }
 
@@ -308,6 +379,27 @@ mod tests {
     }
 
     #[test]
+    fn the_function_that_tokio_writes_is_known() {
+        for (body, is_one) in [
+            (
+                "let body = async { send() }; return tokio::runtime::Builder::new_current_thread().build().block_on(body);",
+                true,
+            ),
+            (
+                "let body = read(); Builder::new().block_on(async { send(body) })",
+                false,
+            ),
+            ("runtime.block_on(async { send() })", false),
+            ("let body = read(); send(body)", false),
+        ] {
+            let item = format!("fn run(conn: &mut C) -> Done {{ {body} }}");
+            let mut errors = Errors::default();
+            parse(item.parse().expect("tokens"), Attribute::Lock, &mut errors);
+            assert_eq!(!errors.is_empty(), is_one, "{body}");
+        }
+    }
+
+    #[test]
     fn a_type_is_known_not_to_be_a_result() {
         for (written, cannot) in [
             ("u64", true),
@@ -323,7 +415,7 @@ mod tests {
             ("dyn Done", false),
         ] {
             let tokens: TokenStream = written.parse().expect("tokens");
-            // As a `macro_rules` macro passes it on.
+            // The form in which a `macro_rules` macro passes it on.
             let group = TokenTree::Group(Group::new(Delimiter::None, tokens.clone()));
             for tokens in [tokens, group.into()] {
                 let ty = syn::parse2(tokens).expect("a type");

@@ -4,7 +4,7 @@ use crate::args::argument::{Known, not_implemented};
 use crate::args::{SiteArgs, runtime};
 use crate::derive_input;
 use crate::errors::Errors;
-use crate::key_pattern::last_name;
+use crate::key_pattern::names::last_name;
 use crate::newtypes;
 use advisory_pattern::Shape;
 use proc_macro2::{Ident, Span, TokenStream};

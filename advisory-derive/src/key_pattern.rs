@@ -1,13 +1,14 @@
-//! One key pattern in the macro: its check against the names at its site, and the code that renders it.
+//! One key pattern in the macro: its check against the names at its site, and the code that renders
+//! it.
 
-mod names;
+pub(crate) mod names;
 
 use crate::errors::Errors;
 use crate::site_facts::StaticKey;
 use advisory_pattern::{
     Derivation, Filter, Language, LockedKey, Part, Pattern, Placeholder, Shape, pair_text,
 };
-pub(crate) use names::{Names, last_name};
+use names::Names;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::LitStr;
@@ -15,12 +16,12 @@ use syn::LitStr;
 /// A key pattern that parses.
 pub(crate) struct KeyPattern {
     pub(crate) literal: LitStr,
-    /// The first half of a pair whose second half is derived from the pattern.
+    /// The first half of a pair; the second half is derived from the pattern.
     first: Option<i32>,
     pattern: Pattern,
 }
 
-/// Whether different values may render one key.
+/// The rule about different values that render one key.
 #[derive(Clone, Copy)]
 pub(crate) enum Ambiguity {
     Accepted,
@@ -67,7 +68,7 @@ impl KeyPattern {
         }
     }
 
-    /// The pair of this first half, whose second half is derived from the pattern.
+    /// The pair of this first half and a second half that is derived from the pattern.
     pub(crate) fn in_pair(self, first: i32) -> Self {
         Self {
             first: Some(first),
@@ -105,7 +106,7 @@ impl KeyPattern {
                 );
                 errors.at(at.unwrap_or_else(|| self.literal.span()), wanted);
             }
-            // What was given is refused.
+            // The given key is refused.
             None if at.is_some() => {}
             None => {
                 let wanted = format_args!(
@@ -120,7 +121,7 @@ impl KeyPattern {
         self.pattern.placeholders()
     }
 
-    /// Whether a placeholder starts with this name.
+    /// Returns whether a placeholder starts with this name.
     pub(crate) fn has_root(&self, name: &Ident) -> bool {
         self.placeholders()
             .any(|placeholder| placeholder.path.first().is_some_and(|root| name == root))
@@ -130,7 +131,8 @@ impl KeyPattern {
         self.placeholders().find(|placeholder| placeholder.slice)
     }
 
-    /// Checks that placeholders name values, that filters fit, and that two lists of values never render one key.
+    /// Checks that placeholders name values, that filters fit, and that two lists of values never
+    /// render one key.
     pub(crate) fn check(&self, names: &Names<'_>, ambiguity: Ambiguity, errors: &mut Errors) {
         let span = self.literal.span();
         for placeholder in self.placeholders() {
@@ -152,6 +154,21 @@ impl KeyPattern {
                     format_args!("`<{}>`: {}", placeholder.source, filter.refusal(shape)),
                 );
             }
+        }
+        let text = self.literal.value();
+        if text.trim().parse::<i128>().is_ok() && matches!(ambiguity, Ambiguity::Refused) {
+            let number = text.trim();
+            let number = match self.first {
+                Some(first) => format!("({first}, {number})"),
+                None => number.to_owned(),
+            };
+            errors.at(
+                span,
+                format_args!(
+                    "`\"{text}\"` is a text, whose hash would be the key: for the number write `{number}`, for a text begin it with a \
+                     word, such as `\"job:{text}\"`"
+                ),
+            );
         }
         if let Some(word) = self.names_value_in_text(names)
             && let Some(reason) = ambiguity.how_to_accept()
@@ -180,7 +197,8 @@ impl KeyPattern {
         }
     }
 
-    /// A value's name between the `:` of a pattern without placeholders: `user:user_id`, or an identifier by itself, `user_id`.
+    /// A value's name between the `:` of a pattern without placeholders: `user:user_id`, or an
+    /// identifier by itself, `user_id`.
     fn names_value_in_text(&self, names: &Names<'_>) -> Option<String> {
         let text = self.pattern.constant()?;
         let is_id = text == "id" || text.ends_with("_id");
@@ -189,8 +207,9 @@ impl KeyPattern {
         Some(word.to_owned())
     }
 
-    /// Whether `:` separates all placeholders, and no value contains one. Nearly all patterns are like that. They are unambiguous, and
-    /// need not be searched for two readings, which takes longest when there are none.
+    /// Returns whether `:` separates all placeholders, and no value contains one. Nearly all
+    /// patterns are like that. They are unambiguous, and need not be searched for two readings,
+    /// which takes longest when there are none.
     fn is_separated(&self, names: &Names<'_>) -> bool {
         let mut is_open = true;
         self.pattern.parts.iter().all(|part| match part {
@@ -227,8 +246,8 @@ impl KeyPattern {
             .language(|placeholder| names.shape(placeholder))
     }
 
-    /// Statements that write the rendered text into the local `key`. With `this`, placeholders are its fields, except
-    /// for those that `with` computes.
+    /// Statements that write the rendered text into the local `key`. With `this`, placeholders are
+    /// its fields, except for those that `with` computes.
     pub(crate) fn writes(
         &self,
         names: &Names<'_>,
@@ -351,7 +370,8 @@ impl KeyPattern {
         names: &Names<'_>,
         this: Option<&Ident>,
     ) -> TokenStream {
-        // The name that was checked, even if a macro wrote the parameter and its caller the pattern.
+        // The name that was checked, even if a macro wrote the parameter and its caller the
+        // pattern.
         let root = names.span_of(placeholder, self.literal.span());
         let field = after(root);
         let mut path = TokenStream::new();
@@ -369,8 +389,8 @@ impl KeyPattern {
     }
 }
 
-/// The place behind a pattern. The compiler reports an unknown field at its token, and offers to replace that token by a similar name:
-/// the pattern's own span would be replaced as a whole.
+/// The place after a pattern. The compiler reports an unknown field at its token, and offers to
+/// replace that token by a similar name: the pattern's own span would be replaced as a whole.
 fn after(pattern: Span) -> Span {
     // A unit test of the macro runs outside of the compiler.
     if proc_macro::is_available() {
@@ -500,6 +520,8 @@ mod tests {
             "<a: raw>:<b>",
             "a_id",
             "user_id:job",
+            "42:job",
+            "v42",
         ] {
             assert_eq!(message(fits), "", "{fits}");
         }
@@ -514,6 +536,11 @@ mod tests {
             ("<a>x<b>", "different values can render the same key: "),
             ("<a.fn>", "`fn` is a Rust keyword: write `r#fn`"),
             ("<a.7b>", "`a.7b` is not a path"),
+            (
+                "42",
+                "`\"42\"` is a text, whose hash would be the key: for the number write `42`, for a text begin it with a word, such as `\"job:42\"`",
+            ),
+            ("-7", "`\"-7\"` is a text"),
         ] {
             assert!(message(key).starts_with(start), "{key}: {}", message(key));
         }

@@ -1,5 +1,5 @@
-//! The macros of [`advisory-runtime`](https://docs.rs/advisory-runtime). Depend on that crate: it re-exports them, and their expansion
-//! calls it.
+//! The macros of [`advisory-runtime`](https://docs.rs/advisory-runtime). Depend on that crate: it
+//! re-exports them, and their expansion calls it.
 //!
 //! | macro | what it does | use it as |
 //! | --- | --- | --- |
@@ -46,7 +46,7 @@ use errors::Errors;
 use function::Function;
 use proc_macro::TokenStream;
 use quote::quote;
-use site::lease::{LeaseSite, scope};
+use site::lease::LeaseSite;
 use site::lock::LockSite;
 
 /// Runs the function while it holds an advisory lock.
@@ -59,12 +59,14 @@ use site::lock::LockSite;
 /// async fn reindex(&self) -> Result<(), AppError> { /* … */ }
 /// ```
 ///
-/// An `async fn` uses diesel-async, a plain `fn` uses Diesel's blocking connections; the arguments mean the same. The function keeps its
-/// signature, and its future is `Send` whenever it would be without the attribute; `guide::expansion` names the exceptions.
+/// An `async fn` uses diesel-async, a plain `fn` uses Diesel's blocking connections; the arguments
+/// mean the same. The function keeps its signature, and its future is `Send` whenever it would be
+/// without the attribute; `guide::expansion` names the exceptions.
 ///
-/// For work that takes longer than you want to hold a connection, and for work that is done once, use
-/// [`#[advisory_lease]`](macro@advisory_lease). This page is the reference; `advisory_runtime::guide` explains. `advisory_runtime::xact`
-/// and `session` offer the same without the attribute.
+/// For work that takes longer than you want to hold a connection, and for work that is done once,
+/// use [`#[advisory_lease]`](macro@advisory_lease). This page is the reference;
+/// `advisory_runtime::guide` explains. `advisory_runtime::xact` and `session` do this without the
+/// attribute.
 ///
 /// # Arguments
 ///
@@ -72,7 +74,7 @@ use site::lock::LockSite;
 ///
 /// | argument | values | meaning |
 /// | --- | --- | --- |
-/// | `key` | a string literal is a key pattern; `(7, "<id>")` is a pair whose second half is derived from one; any other expression is a `LockKey`: `42424242`, `(7, tenant_no)`, a declared lock | what to lock |
+/// | `key` | a string literal is a key pattern; `(7, "<id>")` is a pair with a second half that is derived from one; any other expression is a `LockKey`: `42424242`, `(7, tenant_no)`, a declared lock | what to lock |
 /// | `keys` | a list, `["account:<from>", "account:<to>"]`; or an expression without brackets that yields any number of declared locks, `ids.iter().map(\|id\| AccountLock { id: *id })` | several locks, acquired in one round trip: sorted by number, without duplicates |
 /// | `with` | `with(week = date.iso_week().week())` | computed values for placeholders, like the named arguments of `format!` |
 /// | `scope` | `"xact"`, `"session"` | how long the lock is held: until the transaction ends, or for the call only |
@@ -88,12 +90,12 @@ use site::lock::LockSite;
 /// | `queue` | none; `64` | how many calls of this process can wait for the key before they take a connection. Needs `pool`, or an expression for `conn`; not with `permits` or `mode = "shared"` |
 /// | `permits` | `1`; `3`, an integer expression, `self.limit` | how many calls can hold the lock at once. Needs one key, and `wait = "never"` or `poll`; not with `queue`, `guards` or `mode = "shared"` |
 /// | `max_hold` | none; `"30s"`, a `Duration` | how long the body can run |
-/// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the isolation level of the transaction, whose snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
+/// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the isolation level of the transaction; its snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
 /// | `nested` | `"allow"`, `"refuse"` | whether the function can run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
 /// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"fnv1a64"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number |
 /// | `name` | none; `"booking-slot"` | sites with the same name and pattern share one lock |
 /// | `component` | none; `"payments"` | a column of the registry. Its "purpose" is the first line of the doc comment |
-/// | `guards` | none; `"bookings"`, `"bookings, shop.blocks"` | the tables whose writes need the lock, for the registry and `cargo advisory check --database-url`. `cargo advisory migration require` prints the trigger |
+/// | `guards` | none; `"bookings"`, `"bookings, shop.blocks"` | the tables that must only be written under the lock, for the registry and `cargo advisory check --database-url`. `cargo advisory migration require` prints the trigger |
 /// | `allow_redundant` | none; `"reason"` | accepts that a constraint of a table of `guards` says, or could say, a rule on the lock's columns, and that no index begins with one: `cargo advisory check --database-url` gives no such advice |
 /// | `allow_overlap` | none; `("other-name", "reason")` | accepts that the key can collide with another lock's, for deployed keys that cannot change. Can be repeated; `"*"` is every other lock |
 /// | `allow_ambiguous` | none; `"reason"` | accepts that different values can render the key, for deployed keys that cannot change |
@@ -102,25 +104,31 @@ use site::lock::LockSite;
 ///
 /// # Key patterns
 ///
-/// A key pattern is text with placeholders in angle brackets. A placeholder is a path that begins with a parameter's name
-/// (`<req.tenant_id>`, `<self.tenant>`, `<id.0>`), with an optional shape (`<tenant_id: uuid>`) and the filters `trim`, `lower`, `raw`
-/// and `display` (`<email|trim|lower>`). `<<` is a literal `<`. `<ids*>` takes a slice and locks a key for each element.
+/// A key pattern is text with placeholders in angle brackets. A placeholder is a path that begins
+/// with a parameter's name (`<req.tenant_id>`, `<self.tenant>`, `<id.0>`), with an optional shape
+/// (`<tenant_id: uuid>`) and the filters `trim`, `lower`, `raw` and `display`
+/// (`<email|trim|lower>`). `<<` is a literal `<`. `<ids*>` takes a slice and locks a key for each
+/// element.
 ///
-/// Different values never render the same key; a pattern whose placeholders cannot be distinguished does not compile. Filters change the
-/// key but not the argument. The number of a key is the first eight bytes of the SHA-256 of its text. `guide::keys` has the language.
+/// Different values never render the same key; a pattern with placeholders that cannot be
+/// distinguished does not compile. Filters change the key but not the argument. The number of a key
+/// is the first eight bytes of the SHA-256 of its text. `guide::keys` has the language.
 ///
 /// # Locking
 ///
-/// **Scope `"xact"`.** One message begins the transaction and takes the lock; `advisory_runtime::xact::begin` shows the SQL. `Ok` commits;
-/// `Err` and a panic roll back. Inside an open transaction the function uses a savepoint instead: `Ok` keeps the lock until the outer
+/// **Scope `"xact"`.** One message begins the transaction and takes the lock;
+/// `advisory_runtime::xact::begin` shows the SQL. `Ok` commits; `Err` and a panic roll back. Inside
+/// an open transaction the function uses a savepoint instead: `Ok` keeps the lock until the outer
 /// transaction ends, `Err` releases it.
 ///
-/// **Scope `"session"`.** The body runs without a transaction and can begin one. The lock is released when the body has returned. Use it for
-/// work that is not one transaction, such as a scheduler. It is refused inside an open transaction, because the lock would be released
-/// before the commit. See `advisory_runtime::session::acquire`.
+/// **Scope `"session"`.** The body runs without a transaction and can begin one. The lock is
+/// released when the body has returned. Use it for work that is not one transaction, such as a
+/// scheduler. It is refused inside an open transaction, because the lock would be released before
+/// the commit. See `advisory_runtime::session::acquire`.
 ///
-/// Use the body's connection: a transaction-level lock does not protect statements on another one, so the compiler warns if the body
-/// leaves it unused. It does not warn under a session-level lock, which also protects work on other connections, or on none.
+/// Use the body's connection: a transaction-level lock does not protect statements on another one,
+/// so the compiler warns if the body leaves it unused. It does not warn under a session-level lock,
+/// which also protects work on other connections, or on none.
 ///
 /// # Waiting
 ///
@@ -133,31 +141,38 @@ use site::lock::LockSite;
 /// | `poll = "250ms"`, alone or with a `wait` other than `"never"` | tries again until `wait` is over, then `TimedOut`. A call that waits at the server is served first | each try as much as `"never"`; with `pool` a connection only during a try |
 /// | `queue = 64`, with any of these | waits in the queue of this process first; `QueueFull` if 64 calls are in it | no connection while it is in the queue |
 ///
-/// `on_held` is returned for these errors only, for which `is_busy()` is true, and not for a lost connection or a failed check-out from
-/// the pool (`Error::Pool`), whose time `wait` does not limit. It is evaluated after the wait and can use the function's parameters.
-/// `guide::waiting` helps to choose.
+/// `on_held` is returned for these errors only, for which `is_busy()` is true, and not for a lost
+/// connection or a failed check-out from the pool (`Error::Pool`), whose time `wait` does not
+/// limit. It is evaluated after the wait and can use the function's parameters. `guide::waiting`
+/// helps to choose.
 ///
-/// With `max_hold` an async body is dropped when it has held the lock for that long, and its transaction is rolled back: `HoldExceeded`. A
-/// blocking body runs to its end, and then its commit is refused. `guide::cancellation` has what the server does if the process stops.
+/// With `max_hold` an async body is dropped when it has held the lock for that long, and its
+/// transaction is rolled back: `HoldExceeded`. A blocking body runs to its end, and then its commit
+/// is refused. `guide::cancellation` has what the server does if the process stops.
 ///
 /// # Errors
 ///
-/// The function returns a `Result` whose error implements `From<diesel::result::Error>`, `From<advisory_runtime::Error>`, or both. The
-/// first converts database errors, the second the lock's errors; if one is missing, the other converts both. With `err = |error| …` neither
-/// is needed. A function that returns `QueryResult` gets the lock's errors inside Diesel's: `guide::diesel_errors` shows how each one
-/// arrives, and `advisory_runtime::Error::find(&error)` finds it. `advisory_runtime::Error` lists them with their SQLSTATE.
+/// The function returns a `Result` whose error implements `From<diesel::result::Error>`,
+/// `From<advisory_runtime::Error>`, or both. The first converts database errors, the second the
+/// lock's errors; if one is missing, the other converts both. With `err = |error| …` neither is
+/// needed. A function that returns `QueryResult` gets the lock's errors inside Diesel's:
+/// `guide::diesel_errors` shows how each one arrives, and `advisory_runtime::Error::find(&error)`
+/// finds it. `advisory_runtime::Error` lists them with their SQLSTATE.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future closes the connection: no lock, no open transaction and, without a pooler, no waiting backend is left. A pool replaces the
-/// connection; on a connection of your own, every further locked call returns `BrokenConnection`. To limit the time of a call and keep its
-/// connection, write `wait` and `max_hold`. After a drop during the commit it is not known whether the commit happened.
+/// Dropping the future closes the connection: no lock, no open transaction and, without a pooler,
+/// no waiting backend is left. A pool replaces the connection; on a connection of your own, every
+/// further locked call returns `BrokenConnection`. To limit the time of a call and keep its
+/// connection, write `wait` and `max_hold`. After a drop during the commit it is not known whether
+/// the commit happened.
 #[proc_macro_attribute]
 pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(Attribute::Lock, args, item)
 }
 
-/// Runs the function while it holds a lease: a row with a holder, a fencing token and an expiry, which is renewed while the body runs.
+/// Runs the function while it holds a lease: a row with a holder, a fencing token and an expiry,
+/// which is renewed while the body runs.
 ///
 /// ```ignore
 /// /// Credits the account once, however often the webhook is delivered.
@@ -172,12 +187,14 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// Use it for work that takes longer than you want to hold a connection, and for work that is done once; for one transaction use
-/// [`#[advisory_lock]`](macro@advisory_lock). A lease and an advisory lock never exclude each other, whatever their keys.
+/// Use it for work that takes longer than you want to hold a connection, and for work that is done
+/// once; for one transaction use [`#[advisory_lock]`](macro@advisory_lock). A lease and an advisory
+/// lock never exclude each other, whatever their keys.
 ///
-/// The function keeps its signature. It must be an `async fn`, because its body is dropped when the lease is lost; a blocking program
-/// calls `advisory_runtime::blocking::lease::acquire` instead. `cargo advisory migration lease` prints the migration of the table. This page is the
-/// reference; `guide::leases` explains. `advisory_runtime::lease` offers the same without the attribute.
+/// The function keeps its signature. It must be an `async fn`, because its body is dropped when the
+/// lease is lost; a blocking program calls `advisory_runtime::blocking::lease::acquire` instead.
+/// `cargo advisory migration lease` prints the migration of the table. This page is the reference;
+/// `guide::leases` explains. `advisory_runtime::lease` does this without the attribute.
 ///
 /// # Arguments
 ///
@@ -201,47 +218,57 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
 /// | `allow_overlap` | none; `("other-name", "reason")` | accepts that the key can collide with another lease's, for deployed keys that cannot change |
 /// | `crate` | `::advisory_runtime`, a path | the path of the runtime, if it was renamed |
 ///
-/// The key patterns are those of [`#[advisory_lock]`](macro@advisory_lock#key-patterns), without slices. A lease's row is found by the
-/// SHA-256 of the key's text; the text of a fixed number is its digits.
+/// The key patterns are those of [`#[advisory_lock]`](macro@advisory_lock#key-patterns), without
+/// slices. A lease's row is found by the SHA-256 of the key's text; the text of a fixed number is
+/// its digits.
 ///
 /// # Locking
 ///
-/// One statement acquires the row if it is free or expired, on the server's clock; an `UPDATE` renews it and another releases it. The body
-/// runs without a transaction and without a connection. If the lease is lost, the body is dropped before another process can acquire the
-/// key. The lease is released at the end of the call, also after an error, a panic or a drop; if the process dies, it expires.
+/// One statement acquires the row if it is free or expired, on the server's clock; an `UPDATE`
+/// renews it and another releases it. The body runs without a transaction and without a connection.
+/// If the lease is lost, the body is dropped before another process can acquire the key. The lease
+/// is released at the end of the call, also after an error, a panic or a drop; if the process dies,
+/// it expires.
 ///
-/// A process that was stopped may wake up in the middle of its body after another one has acquired the key. So begin the transaction that
-/// writes results with `lease.fence(conn)`, or give `lease.token()` to other storage.
+/// A process that was stopped may wake up in the middle of its body after another one has acquired
+/// the key. So begin the transaction that writes results with `lease.fence(conn)`, or give
+/// `lease.token()` to other storage.
 ///
 /// # Once, or at least once
 ///
-/// The work is done at least once: if the process dies between the work and the end of the call, it runs again after the `ttl`. To do it
-/// exactly once, write a `keep` and an `on_done`, and call `lease.complete(conn)` last in the transaction that writes the results.
+/// The work is done at least once: if the process dies between the work and the end of the call, it
+/// runs again after the `ttl`. To do it exactly once, write a `keep` and an `on_done`, and call
+/// `lease.complete(conn)` last in the transaction that writes the results.
 ///
 /// | the key | the call returns | instead of it |
 /// | --- | --- | --- |
-/// | is held: somebody works, who can still fail | after the `wait`, `Held` | `on_held` |
+/// | is held: another call runs, and can still fail | after the `wait`, `Held` | `on_held` |
 /// | is done: a call with `keep` returned `Ok`, or `complete` is committed | `Done`, at once and whatever the `wait` | `on_done` |
 ///
-/// Work that is only held must not be reported as done: let `on_held` return an error that makes a webhook's provider deliver again. The
-/// two are evaluated after the wait and can use the function's parameters. They are not returned for a pool without a connection, or a
-/// server that does not answer: that is `Error::Pool`. A waiting call polls, and has no connection between two tries.
+/// Work that is only held must not be reported as done: let `on_held` return an error that makes a
+/// webhook's provider deliver again. The two are evaluated after the wait and can use the
+/// function's parameters. They are not returned for a pool without a connection, or a server that
+/// does not answer: that is `Error::Pool`. A waiting call polls, and has no connection between two
+/// tries.
 ///
 /// # Errors
 ///
-/// `advisory_runtime::lease::Error`, which arrives as [`#[advisory_lock]`](macro@advisory_lock#errors)'s does. `Lost` if the lease could not be renewed: the body was dropped.
-/// `CommitUnknown` and `RolledBack` belong to `complete`; `advisory_runtime::lease::Lease::complete` explains them.
+/// `advisory_runtime::lease::Error`, which arrives as
+/// [`#[advisory_lock]`](macro@advisory_lock#errors)'s does. `Lost` if the lease could not be
+/// renewed: the body was dropped. `CommitUnknown` and `RolledBack` belong to `complete`;
+/// `advisory_runtime::lease::Lease::complete` explains them.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops the body, and releases the lease in the background. A body's own open transaction is left on its own
-/// connection, which its pool closes.
+/// Dropping the future drops the body, and releases the lease in the background. A body's own open
+/// transaction is left on its own connection, which its pool closes.
 #[proc_macro_attribute]
 pub fn advisory_lease(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(Attribute::Lease, args, item)
 }
 
-/// Runs an attribute. With errors the function is emitted without its lock, so that its callers do not fail too.
+/// Runs an attribute. With errors the function is emitted without its lock, so that its callers do
+/// not fail too.
 fn attribute(attribute: Attribute, args: TokenStream, item: TokenStream) -> TokenStream {
     expanded(attribute, args.into(), item.into()).into()
 }
@@ -251,22 +278,14 @@ fn expanded(
     args: proc_macro2::TokenStream,
     item: proc_macro2::TokenStream,
 ) -> proc_macro2::TokenStream {
-    let moved = scope::find(&args).filter(|_| attribute == Attribute::Lock);
-    let attribute = moved.map_or(attribute, |_| Attribute::Lease);
     let mut errors = Errors::default();
     let function = function::parse(item.clone(), attribute, &mut errors);
     if let Some(function) = &function {
         back_end::check(function, attribute, &mut errors);
     }
-    let expanded = match (moved, attribute) {
-        (Some(span), _) => {
-            if let Some(function) = &function {
-                scope::report(span, &args, function, &mut errors);
-            }
-            errors.finish(None)
-        }
-        (None, Attribute::Lock) => lock(args.clone(), function, errors),
-        (None, Attribute::Lease) => lease(args.clone(), function, errors),
+    let expanded = match attribute {
+        Attribute::Lock => lock(args.clone(), function, errors),
+        Attribute::Lease => lease(args.clone(), function, errors),
     };
     expanded.unwrap_or_else(|errors| {
         let errors = errors.into_compile_errors();
@@ -306,17 +325,20 @@ fn lease(
 /// async fn transfer(conn: &mut AsyncPgConnection, from: AccountId, to: AccountId) -> QueryResult<()> { /* … */ }
 /// ```
 ///
-/// Placeholders name fields. The pattern can be the second half of a pair, `#[lock_key((7, "<id>"), derivation = "hashtext")]`, and
-/// can be followed by `with(…)`, `name`, `component`, `guards`, `allow_redundant`, `derivation`, `allow_ambiguous`,
-/// `allow_overlap` and `crate`, as in `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` work without a database.
+/// Placeholders name fields. The pattern can be the second half of a pair,
+/// `#[lock_key((7, "<id>"), derivation = "hashtext")]`, and can be followed by `with(…)`, `name`,
+/// `component`, `guards`, `allow_redundant`, `derivation`, `allow_ambiguous`, `allow_overlap` and
+/// `crate`, as in `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` work without a
+/// database.
 ///
-/// A function that takes a `Holding<'_, AccountLock>` cannot be called without the lock: see `advisory_runtime::Holding`.
+/// A function that takes a `Holding<'_, AccountLock>` cannot be called without the lock: see
+/// `advisory_runtime::Holding`.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn derive_lock_key(input: TokenStream) -> TokenStream {
     complete(input.into(), lock_key::derive).into()
 }
 
-/// Makes a newtype, or an enum whose variants have no fields, usable in a key.
+/// Makes a newtype, or an enum without fields, usable in a key.
 ///
 /// ```ignore
 /// #[derive(KeyPart)]
@@ -326,8 +348,9 @@ pub fn derive_lock_key(input: TokenStream) -> TokenStream {
 /// enum Kind { Payment, #[key_part("refund")] Reversal }
 /// ```
 ///
-/// A newtype renders like its field. A variant renders as its name, or as the text of its `#[key_part("text")]`. Renaming a variant
-/// without that attribute changes keys: instances before and after the change no longer exclude each other.
+/// A newtype renders like its field. A variant renders as its name, or as the text of its
+/// `#[key_part("text")]`. Renaming a variant without that attribute changes keys: instances before
+/// and after the change no longer exclude each other.
 #[proc_macro_derive(KeyPart, attributes(key_part))]
 pub fn derive_key_part(input: TokenStream) -> TokenStream {
     complete(input.into(), key_part::derive).into()
@@ -335,8 +358,8 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 
 /// Lets workers claim the rows of a table, with the functions of `advisory_runtime::claim`.
 ///
-/// Derive it together with `Queryable` and `Selectable`, on a struct whose fields are columns. The struct can leave out columns of
-/// the table, except those of the key.
+/// Derive it together with `Queryable` and `Selectable`, on a struct with a field for each column.
+/// The struct can leave out columns of the table, except those of the key.
 ///
 /// ```ignore
 /// #[derive(Queryable, Selectable, Claim)]
@@ -362,35 +385,42 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 /// | `completed_at = "delete"` | | completing a job deletes its row |
 /// | `run_at` | none; the column with this name; `run_at = next_attempt_at` | from when the row can be claimed: a time |
 /// | `attempts` | none; the column with this name; `attempts = tries` | how often the row was claimed: an integer |
-/// | `max_attempts` | none; `5`, an expression | which failed attempt is the last. Needs `attempts` and `failed_at` |
+/// | `max_attempts` | none; `5`, an expression; `max_attempts = max_retries`, a column | which failed attempt is the last; NULL in the column is no limit. Needs `attempts` and `failed_at` |
+/// | `completed` | none; `completed = status.eq("sent")`, what Diesel's `set` takes | columns to set where a row is completed and the caller sets none: also by a worker |
+/// | `failed` | none; `failed = status.eq("failed")`, what Diesel's `set` takes | columns to set where a row fails for good and the caller sets none: also where its worker died |
 /// | `backoff` | `"10s..10m"` | the pause after the first failed attempt, and the longest. Needs `run_at` |
 /// | `per`, `limit` | none; `per = "tenant_id", limit = 1`, the limit also an expression | how many rows of each value of the column can be claimed at a time; the column is a `Text`, an integer or a `Uuid`, and `NOT NULL` |
 /// | `crate` | `::advisory_runtime`, a path | the path of the runtime, if it was renamed |
 ///
-/// Names are those of the `table!`. A column that is missing there, or has another type, does not compile. A time is a `Timestamptz`,
-/// or a `Timestamp` in UTC. `completed_at`, `failed_at` and `error_message` are looked up in the `table!` and not among the fields:
-/// otherwise a struct without `completed_at` would repeat completed jobs.
+/// Names are those of the `table!`. A column that is missing there, or has another type, does not
+/// compile. A time is a `Timestamptz`, or a `Timestamp` in UTC. `completed_at`, `failed_at` and
+/// `error_message` are looked up in the `table!` and not among the fields: otherwise a struct
+/// without `completed_at` would repeat completed jobs.
 #[proc_macro_derive(Claim, attributes(claim, diesel))]
 pub fn derive_claim(input: TokenStream) -> TokenStream {
     complete(input.into(), claim::derive).into()
 }
 
-/// Computes the `Key` of a pattern whose placeholders name values in scope, for the functions of `advisory_runtime`.
+/// Computes the `Key` of a pattern with placeholders that name values in scope, for the functions
+/// of `advisory_runtime`.
 ///
 /// ```ignore
 /// let held = xact::begin(conn, lock_key!("account:<account.id>")).await?;
 /// let week = lock_key!("report:<week>", with(week = date.iso_week().week()));
 /// ```
 ///
-/// The pattern can be the second half of a pair, `(7, "<id>")`. It can be followed by `with(…)`, `name`, `component`, `guards`, `allow_redundant`, `derivation`, `allow_ambiguous`, `allow_overlap` and
-/// `crate`, as in `#[advisory_lock]`. The macro does not know types: a placeholder without a shape is compared as any text.
+/// The pattern can be the second half of a pair, `(7, "<id>")`. It can be followed by `with(…)`,
+/// `name`, `component`, `guards`, `allow_redundant`, `derivation`, `allow_ambiguous`,
+/// `allow_overlap` and `crate`, as in `#[advisory_lock]`. The macro does not know types: a
+/// placeholder without a shape is compared as any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {
     let expanded = complete(input.into(), lock_key::expand);
     quote!({ #expanded }).into()
 }
 
-/// Runs one of the smaller macros. Errors are emitted together with the expansion, so that code that uses it does not fail too.
+/// Runs one of the smaller macros. Errors are emitted together with the expansion, so that code
+/// that uses it does not fail too.
 fn complete(
     input: proc_macro2::TokenStream,
     expand: fn(proc_macro2::TokenStream, &mut Errors) -> Option<proc_macro2::TokenStream>,

@@ -6,7 +6,8 @@ use crate::args::pattern::{self, PatternArgs};
 use crate::collisions;
 use crate::derive_input;
 use crate::errors::Errors;
-use crate::key_pattern::{Ambiguity, KeyPattern, Names, check_with, writer};
+use crate::key_pattern::names::Names;
+use crate::key_pattern::{Ambiguity, KeyPattern, check_with, writer};
 use crate::record;
 use crate::site_facts::{Kind, SiteFacts, texts};
 use crate::tokens::{first_span, is_punct, is_word};
@@ -80,7 +81,8 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         .iter()
         .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
     let values: TokenStream = values.collect();
-    // After a mistake in the pattern the type still implements the trait, so that its users do not fail too.
+    // After a mistake in the pattern the type still implements the trait, so that its users do not
+    // fail too.
     let writes = if errors.is_empty() {
         lock.pattern.writes(&names, &krate, Some(&this))
     } else {
@@ -123,7 +125,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     ))
 }
 
-/// `lock_key!("account:<id>")`: the key of values whose names are in scope.
+/// `lock_key!("account:<id>")`: the key of values that are in scope under these names.
 pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let lock = PatternAndArgs::parse(input, errors)?;

@@ -1,6 +1,7 @@
-//! The shapes of the newtypes whose `#[derive(KeyPart)]` was expanded before, for what a message suggests.
+//! The shapes of newtypes with an earlier `#[derive(KeyPart)]`, which messages suggest.
 //!
-//! They only feed messages: a type is known here by its name alone, and only if its derive comes before the lock site.
+//! They only feed messages: a type is known here by its name alone, and only if its derive comes
+//! before the lock site.
 
 use advisory_pattern::Shape;
 use std::sync::{Mutex, PoisonError};

@@ -11,7 +11,7 @@ use syn::LitStr;
 /// In characters: the purpose has to fit a table's cell, and a record's length is limited.
 const LONGEST_PURPOSE: usize = 500;
 
-/// What only some sites have, as their record writes it.
+/// The parts of a record that only some sites have.
 #[derive(Default)]
 pub(crate) struct Own {
     pub(crate) is_shared: bool,
@@ -109,8 +109,8 @@ pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
     None
 }
 
-/// The file, relative to its crate's manifest or to the build script's output, and the line. The compiler's own name for the file
-/// can be remapped, and would differ from build to build.
+/// The file, relative to its crate's manifest or to the build script's output, and the line. The
+/// compiler's own name for the file can be remapped, and would differ from build to build.
 pub(crate) fn place(span: Span) -> (String, u32) {
     // A unit test of the macro runs outside of the compiler.
     if !proc_macro::is_available() {
@@ -144,7 +144,7 @@ mod tests {
     use crate::written::records;
     use advisory_pattern::{Permits, Record};
 
-    /// What all of these records have.
+    /// The parts that all of these records have.
     fn record(kind: &str, function: &str, scope: &str) -> Record {
         Record {
             kind: kind.to_owned(),

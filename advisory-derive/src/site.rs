@@ -12,7 +12,7 @@ use crate::function::Function;
 use keys::SiteKeys;
 use proc_macro2::TokenStream;
 
-/// What the sites of a lock and of a lease have in common.
+/// The common part of the sites of locks and leases.
 pub(crate) struct Site {
     pub(crate) args: SiteArgs,
     pub(crate) call: CallArgs,

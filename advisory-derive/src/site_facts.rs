@@ -1,4 +1,4 @@
-//! What the macro knows about a lock site: the content of its record, compared to find collisions.
+//! The facts about a lock site that its record contains, compared to find collisions.
 
 use crate::args::choice::Scope;
 use crate::tokens::{first_span, split_at_commas};
@@ -16,7 +16,7 @@ pub(crate) struct SiteFacts {
     pub(crate) with: Vec<(String, String)>,
 }
 
-/// What declares the lock.
+/// The declaration of the lock.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Lock(Scope),
@@ -35,7 +35,7 @@ pub(crate) struct StaticKey {
 }
 
 impl SiteFacts {
-    /// Where errors about the site as a whole point.
+    /// The span of errors about the site as a whole.
     pub(crate) fn span(&self) -> Span {
         self.keys
             .first()

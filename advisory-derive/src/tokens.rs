@@ -1,4 +1,5 @@
-//! Lists of tokens: splitting them, recognising single tokens, and unwrapping what `macro_rules!` has grouped.
+//! Lists of tokens: splitting them, recognising single tokens, and unwrapping what `macro_rules!`
+//! has grouped.
 
 use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
 
@@ -37,7 +38,8 @@ pub(crate) fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
         .collect()
 }
 
-/// `$x:literal`, `$x:expr` and `$x:block` arrive from `macro_rules!` inside a group without delimiters.
+/// `$x:literal`, `$x:expr` and `$x:block` arrive from `macro_rules!` inside a group without
+/// delimiters.
 pub(crate) fn ungrouped(token: TokenTree) -> TokenTree {
     match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::None => {

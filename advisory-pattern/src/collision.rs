@@ -1,4 +1,4 @@
-//! How two locks collide, and the message that says so.
+//! Collisions of two locks, and their messages.
 
 pub(crate) mod advice;
 mod headline;
@@ -38,7 +38,8 @@ pub enum Collision {
     Scopes(String),
 }
 
-/// ``both can render "t1:x": here tenant = "t1", …``, ``both are the number 42``, ``one name for two keys: `booking` ``
+/// ``both can render "t1:x": here tenant = "t1", …``, ``both are the number 42``, ``one name for
+/// two keys: `booking` ``
 impl fmt::Display for Collision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

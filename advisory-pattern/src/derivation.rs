@@ -1,7 +1,8 @@
 //! The derivations: how a rendered key becomes a number.
 //!
-//! Every derivation is fixed forever: a program of another release, or in another language, must lock the same number. A golden
-//! test compares them with the numbers in `tests/it/key-vectors.tsv`, which servers and other code computed.
+//! Every derivation is fixed forever: a program of another release, or in another language, must
+//! lock the same number. A golden test compares them with the numbers in
+//! `tests/it/key-vectors.tsv`, which servers and other code computed.
 
 use md5::Md5;
 use sha2::{Digest, Sha256};
@@ -24,15 +25,18 @@ mod hashtext;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Derivation {
-    /// The first 8 bytes, big-endian, of the SHA-256 of the UTF-8 text (FIPS 180-4, <https://doi.org/10.6028/NIST.FIPS.180-4>).
+    /// The first 8 bytes, big-endian, of the SHA-256 of the UTF-8 text (FIPS 180-4,
+    /// <https://doi.org/10.6028/NIST.FIPS.180-4>).
     #[default]
     Sha256,
-    /// The first 8 bytes, big-endian, of the MD5 of the UTF-8 text (<https://www.rfc-editor.org/rfc/rfc1321>).
+    /// The first 8 bytes, big-endian, of the MD5 of the UTF-8 text
+    /// (<https://www.rfc-editor.org/rfc/rfc1321>).
     Md5,
-    /// FNV-1a of 32 bits over the UTF-16 code units, as JavaScript that reads `charCodeAt` computes it
-    /// (<http://www.isthe.com/chongo/tech/comp/fnv/>), as a signed integer.
+    /// FNV-1a of 32 bits over the UTF-16 code units, as JavaScript that reads `charCodeAt` computes
+    /// it (<http://www.isthe.com/chongo/tech/comp/fnv/>), as a signed integer.
     Fnv1a32,
-    /// FNV-1a of 64 bits over the bytes of the UTF-8 text (<http://www.isthe.com/chongo/tech/comp/fnv/>), as a signed integer.
+    /// FNV-1a of 64 bits over the bytes of the UTF-8 text
+    /// (<http://www.isthe.com/chongo/tech/comp/fnv/>), as a signed integer.
     Fnv1a64,
     /// PostgreSQL's `hashtext(text)`, in a database whose encoding is UTF8.
     Hashtext,
@@ -91,7 +95,8 @@ impl Derivation {
         hasher.finish()
     }
 
-    /// Gives the number of a rendered text as the second half of a pair; for [32 bits](Self::bits) that is the number itself.
+    /// Gives the number of a rendered text as the second half of a pair; for [32 bits](Self::bits)
+    /// that is the number itself.
     #[must_use]
     pub fn half(self, rendered: &str) -> i32 {
         let mut hasher = Hasher::new(self);
@@ -108,11 +113,13 @@ impl Derivation {
         }
     }
 
-    /// Estimates the probability that two of this many different rendered keys become the same number.
+    /// Estimates the probability that two of this many different rendered keys become the same
+    /// number.
     ///
     /// `1 - e^(-n(n-1) / 2^(bits+1))`, the birthday problem's usual approximation
-    /// (<https://en.wikipedia.org/wiki/Birthday_problem#Approximations>). With 32 bits 1,000 keys have a chance of 1 in 8,600, and
-    /// 77,000 keys of one in two; with 64 bits a million keys have 1 in 37 million.
+    /// (<https://en.wikipedia.org/wiki/Birthday_problem#Approximations>). With 32 bits 1,000 keys
+    /// have a chance of 1 in 8,600, and 77,000 keys of one in two; with 64 bits a million keys have
+    /// 1 in 37 million.
     #[must_use]
     #[allow(
         clippy::cast_precision_loss,
@@ -127,7 +134,8 @@ impl Derivation {
 
 /// Derives the number of a key that is rendered piece by piece.
 ///
-/// Does not allocate, except for hashtext and hashtextextended, which hash the text's length first and so must store the text.
+/// Does not allocate, except for hashtext and hashtextextended, which hash the text's length first
+/// and so must store the text.
 ///
 /// # Examples
 ///
@@ -202,8 +210,8 @@ impl Hasher {
         }
     }
 
-    /// Gives the number of what was written as the second half of a pair: the lower 32 bits, which are all of a derivation with 32
-    /// bits. The macros refuse any other.
+    /// Gives the number of what was written as the second half of a pair: the lower 32 bits, which
+    /// are all of a derivation with 32 bits. The macros refuse any other.
     #[must_use]
     pub fn finish_half(self) -> i32 {
         let [a, b, c, d, ..] = self.finish().to_le_bytes();

@@ -1,7 +1,8 @@
 //! The texts that a pattern can render, in a form that a search can walk.
 //!
-//! A chain of atoms, read from left to right, each marked with the part of the pattern that it belongs to. Every step goes forward,
-//! except that a star can stay at its position; this keeps the searches in `overlap` and `shortest_key` short.
+//! A chain of atoms, read from left to right, each marked with the part of the pattern that it
+//! belongs to. Every step goes forward, except that a star can stay at its position; this keeps the
+//! searches in `overlap` and `shortest_key` short.
 
 pub(crate) mod ambiguity;
 pub(crate) mod overlap;
@@ -13,10 +14,12 @@ use crate::pattern::char_set::CharSet;
 use crate::pattern::shape::Shape;
 use crate::pattern::{Part, Pattern, Placeholder};
 
-/// Names the set of keys that a pattern can render, with the pattern's part that each character belongs to.
+/// Names the set of keys that a pattern can render, with the pattern's part that each character
+/// belongs to.
 ///
-/// A superset if a shape's atoms are one; what [`overlap`](crate::overlap) and [`ambiguity`](crate::ambiguity()) say about the set is
-/// exact. A placeholder that is written twice counts as two: the language does not know that their values are equal.
+/// A superset if a shape's atoms are one; what [`overlap`](crate::overlap) and
+/// [`ambiguity`](crate::ambiguity()) say about the set is exact. A placeholder that is written
+/// twice counts as two: the language does not know that their values are equal.
 ///
 /// # Examples
 ///
@@ -41,7 +44,8 @@ pub struct Language {
 }
 
 impl Language {
-    /// Chains parts: a placeholder's name, or none for text, with its atoms. A jump out of its part ends at the part's end.
+    /// Chains parts: a placeholder's name, or none for text, with its atoms. A jump out of its part
+    /// ends at the part's end.
     ///
     /// For patterns use [`Pattern::language`]; this is for a language that no shape describes.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = (Option<String>, &'a [Atom])>) -> Self {
@@ -98,7 +102,7 @@ impl Language {
         matches!(atom.repeat, Repeat::One).then_some(atom.chars)
     }
 
-    /// Where the language continues from `at` without reading.
+    /// The positions at which the language continues from `at` without reading.
     pub(crate) fn silent(&self, at: usize) -> [Option<usize>; 2] {
         match self.atoms.get(at).map(|atom| atom.repeat) {
             None | Some(Repeat::One) => [None, None],
@@ -108,7 +112,8 @@ impl Language {
         }
     }
 
-    /// What is read at `at`, and where the language continues after it.
+    /// The characters that are read at `at`, and the position at which the language continues after
+    /// them.
     pub(crate) fn reads(&self, at: usize) -> Option<(CharSet, usize)> {
         let atom = self.atoms.get(at)?;
         match atom.repeat {
@@ -128,7 +133,8 @@ impl Language {
         (0..self.names.len()).filter_map(named).collect()
     }
 
-    /// The same language with other atoms for each placeholder that takes any word; `atoms` gets the number of such placeholders before it.
+    /// This language with other atoms for each placeholder that takes any word; `atoms` gets the
+    /// number of such placeholders before it.
     pub(crate) fn narrowed(&self, atoms: impl Fn(usize, CharSet) -> Vec<Atom>) -> Self {
         let mut narrowed = Self::of_parts([]);
         let mut free = 0;
@@ -150,7 +156,8 @@ impl Language {
 }
 
 impl Pattern {
-    /// Gives the language of a pattern; `shape_of` is asked for each placeholder that has no shape written.
+    /// Gives the language of a pattern; `shape_of` is asked for each placeholder that has no shape
+    /// written.
     #[must_use]
     pub fn language(&self, shape_of: impl Fn(&Placeholder) -> Shape) -> Language {
         let mut language = Language::of_parts([]);

@@ -1,12 +1,14 @@
 //! Key patterns, the keys that they can render, and the numbers that keys become.
 //!
-//! To take locks, depend on [`advisory-runtime`](https://docs.rs/advisory-runtime), which re-exports what a program needs of this
-//! crate. This one is for tools that read or compare keys themselves: to compute a key's number without a database
-//! ([`Derivation::key`]), or to read the lock sites out of an artifact ([`Record::find_all`]).
+//! To take locks, depend on [`advisory-runtime`](https://docs.rs/advisory-runtime), which
+//! re-exports what a program needs of this crate. This one is for tools that read or compare keys
+//! themselves: to compute a key's number without a database ([`Derivation::key`]), or to read the
+//! lock sites out of an artifact ([`Record::find_all`]).
 //!
-//! The macro, the program and the command must agree on what a key is, so all of them use this crate. It depends on neither Diesel nor
-//! SQL. The pipeline: [`parse`] a literal to a [`Pattern`]; give each placeholder a [`Shape`]; take the pattern's [`Language`];
-//! look for an [`overlap`], a [`witness`] or an [`ambiguity`]. [`escape`] and [`Derivation`] render and number a key.
+//! The macro, the program and the command must agree on what a key is, so all of them use this
+//! crate. It depends on neither Diesel nor SQL. The pipeline: [`parse`] a literal to a [`Pattern`];
+//! give each placeholder a [`Shape`]; take the pattern's [`Language`]; look for an [`overlap`], a
+//! [`witness`] or an [`ambiguity`]. [`escape`] and [`Derivation`] render and number a key.
 //!
 //! ```
 //! use advisory_pattern::Derivation;
@@ -45,6 +47,6 @@ pub use pattern::shape::Shape;
 pub use pattern::suggest::closest;
 pub use pattern::{Filter, Part, Pattern, Placeholder};
 pub use record::{
-    CLAIM_COLUMNS, CLAIM_START, ClaimRecord, MODULE_PATH, RECORD_VERSION, Record, RecordError,
-    decode_key,
+    CLAIM_COLUMNS, CLAIM_PARTS, CLAIM_START, ClaimRecord, MODULE_PATH, RECORD_VERSION, Record,
+    RecordError, decode_key,
 };

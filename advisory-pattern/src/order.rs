@@ -1,7 +1,8 @@
 //! The order in which locks are taken, and the search for calls that can wait for each other.
 //!
-//! A program records each [`Edge`]: one lock held while another is requested. [`cycles`] finds those that lead back to their start.
-//! A file has a line for each edge, so that several processes can write to it.
+//! A program records each [`Edge`]: one lock held while another is requested. [`cycles`] finds
+//! those that lead back to their start. A file has a line for each edge, so that several processes
+//! can write to it.
 //!
 //! ```
 //! use advisory_pattern::order::{Edge, cycles, message};
@@ -24,10 +25,12 @@ pub use edge::{Edge, End};
 pub use lock_names::LockNames;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Finds the shortest cycle through each edge, as the indices of its edges; each cycle of locks once.
+/// Finds the shortest cycle through each edge, as the indices of its edges; each cycle of locks
+/// once.
 ///
-/// An edge leads to another if it requests the lock that the other holds, unless both do so in shared mode: then neither waits.
-/// Each edge of a cycle is another transaction's, so no two of them have a gate in common, and a cycle of one edge has none.
+/// An edge leads to another if it requests the lock that the other holds, unless both do so in
+/// shared mode: then neither waits. Each edge of a cycle is another transaction's, so no two of
+/// them have a gate in common, and a cycle of one edge has none.
 ///
 /// # Examples
 ///
@@ -84,11 +87,12 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
     cycles
 }
 
-/// How many states are searched for one cycle, beside one for each edge: their number can double with each lock that is taken.
+/// The number of states that are searched for one cycle, in addition to one for each edge: their
+/// number can double with each lock that is taken.
 const MOST_STATES: usize = 1_000;
 
-/// The shortest cycle through `start` that gates do not rule out, as the indices of its edges. If there are too many paths to search,
-/// the shortest cycle regardless of gates.
+/// The shortest cycle through `start` that gates do not rule out, as the indices of its edges. If
+/// there are too many paths to search, the shortest cycle regardless of gates.
 fn shortest_cycle<I: Iterator<Item = usize>>(
     start: usize,
     gates: &[BTreeSet<&String>],
@@ -106,7 +110,8 @@ fn search<I: Iterator<Item = usize>>(
     gates: &[BTreeSet<&String>],
     next: &impl Fn(usize) -> I,
 ) -> Result<Option<Vec<usize>>, TooMany> {
-    // What can follow depends on the last edge and the gates of all, so each edge is visited once for each set of gates.
+    // What can follow depends on the last edge and the gates of all, so each edge is visited once
+    // for each set of gates.
     let first = (start, gates[start].clone());
     let mut before = BTreeMap::from([(first.clone(), None)]);
     let mut queue = VecDeque::from([first]);

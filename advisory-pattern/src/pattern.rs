@@ -1,7 +1,7 @@
 //! A key pattern and its parts.
 //!
-//! Text and placeholders, as `parse` reads them, and their canonical form. `shaped` makes two ways to write a placeholder (white
-//! space, `|raw` or `: raw`, the order of filters) equal.
+//! Text and placeholders, as `parse` reads them, and their canonical form. `shaped` makes two ways
+//! to write a placeholder (white space, `|raw` or `: raw`, the order of filters) equal.
 
 pub(crate) mod atom;
 pub(crate) mod char_set;
@@ -34,7 +34,8 @@ use crate::pattern::shape::Shape;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Text and placeholders; [`parse`](crate::parse()) never gives two texts in a row, or an empty one.
+    /// Text and placeholders; [`parse`](crate::parse()) never gives two texts in a row, or an empty
+    /// one.
     pub parts: Vec<Part>,
 }
 
@@ -78,19 +79,21 @@ pub enum Part {
 pub struct Placeholder {
     /// The text between `<` and `>` as it was written: `req.day: date|trim`.
     pub source: String,
-    /// The path's names: `["req", "day"]`, `["id", "0"]`, `["self", "tenant"]`, raw identifiers as `r#type`.
+    /// The path's names: `["req", "day"]`, `["id", "0"]`, `["self", "tenant"]`, raw identifiers as
+    /// `r#type`.
     pub path: Vec<String>,
     /// The shape, if one is written.
     pub shape: Option<Shape>,
     /// The filters, in the order written.
     pub filters: Vec<Filter>,
-    /// Whether it takes a slice, `<ids*>`: a key for each element.
+    /// True if it takes a slice, `<ids*>`: a key for each element.
     pub slice: bool,
 }
 
 /// Names what is done to a value before it is rendered.
 ///
-/// Filters see the value itself; escaping comes last. So `trim` and `lower` give the same in either order.
+/// Filters see the value itself; escaping comes last. So `trim` and `lower` give the same in either
+/// order.
 ///
 /// # Examples
 ///
@@ -148,8 +151,9 @@ impl Filter {
 
     /// Tells whether a value of this shape can go through the filter.
     ///
-    /// `trim`, `lower` and `display` are for free text; `raw` also for a single character. With any other shape they are a mistake:
-    /// they would have no effect, or the text would not have the shape.
+    /// `trim`, `lower` and `display` are for free text; `raw` also for a single character. With any
+    /// other shape they are a mistake: they would have no effect, or the text would not have the
+    /// shape.
     #[must_use]
     pub const fn takes(self, shape: Shape) -> bool {
         match self {
@@ -175,7 +179,8 @@ impl Placeholder {
 
     /// Gives the shape of the rendered text: the one written or else `shape_of`, after the filters.
     ///
-    /// `raw` makes text and characters [`Shape::Raw`]; `display` without a written shape makes anything [`Shape::Text`].
+    /// `raw` makes text and characters [`Shape::Raw`]; `display` without a written shape makes
+    /// anything [`Shape::Text`].
     pub fn rendered_shape(&self, shape_of: impl Fn(&Self) -> Shape) -> Shape {
         let shape = self.value_shape(shape_of);
         if self.filters.contains(&Filter::Raw) && Filter::Raw.takes(shape) {
@@ -184,9 +189,11 @@ impl Placeholder {
         shape
     }
 
-    /// Gives the filters that do not take the value, whose shape is the one written or else `shape_of`.
+    /// Gives the filters that do not take the value, whose shape is the one written or else
+    /// `shape_of`.
     ///
-    /// [`parse`](crate::parse()) refuses them if the shape is written; this is for a shape that a type implies.
+    /// [`parse`](crate::parse()) refuses them if the shape is written; this is for a shape that a
+    /// type implies.
     pub fn misfits(&self, shape_of: impl Fn(&Self) -> Shape) -> Vec<Filter> {
         let shape = self.value_shape(shape_of);
         let misfits = self.filters.iter().copied();
@@ -232,10 +239,11 @@ impl PartialEq for Placeholder {
 impl Eq for Placeholder {}
 
 impl Pattern {
-    /// Gives the pattern in canonical form: every placeholder has its shape, and filters are in one order and have an effect.
+    /// Gives the pattern in canonical form: every placeholder has its shape, and filters are in one
+    /// order and have an effect.
     ///
-    /// `shape_of` is called for each placeholder without a written shape. The result has the same language, also after it is printed
-    /// and parsed, so records store it.
+    /// `shape_of` is called for each placeholder without a written shape. The result has the same
+    /// language, also after it is printed and parsed, so records store it.
     #[must_use]
     pub fn shaped(&self, shape_of: impl Fn(&Placeholder) -> Shape) -> Self {
         let parts = self.parts.iter().map(|part| match part {
@@ -249,8 +257,8 @@ impl Pattern {
 
     /// Tells whether two shaped patterns are the same pattern: the same text, shapes and filters.
     ///
-    /// The names of placeholders do not matter, nor whether one takes a slice: `account:<from>` and `account:<ids*>` lock the same
-    /// accounts.
+    /// The names of placeholders do not matter, nor whether one takes a slice: `account:<from>` and
+    /// `account:<ids*>` lock the same accounts.
     #[must_use]
     pub fn same_form(&self, other: &Self) -> bool {
         let same = |(a, b): (&Part, &Part)| match (a, b) {
@@ -261,7 +269,8 @@ impl Pattern {
         self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(same)
     }
 
-    /// Gives the pattern with one name for all placeholders: equal for patterns of [one form](Self::same_form).
+    /// Gives the pattern with one name for all placeholders: equal for patterns of [one
+    /// form](Self::same_form).
     #[must_use]
     pub fn without_names(&self) -> Self {
         let mut pattern = self.clone();

@@ -1,7 +1,8 @@
 //! The record of a lock site: written into a program, and read from its bytes.
 //!
-//! The macro puts a record for each site into a separate section; the program's tests and the command read the records without
-//! running anything. A record is flat text between two control characters, so it needs no relocation and survives any linker.
+//! The macro puts a record for each site into a separate section; the program's tests and the
+//! command read the records without running anything. A record is flat text between two control
+//! characters, so it needs no relocation and survives any linker.
 
 mod claim_record;
 mod error;
@@ -12,7 +13,7 @@ use crate::derivation::Derivation;
 use crate::pattern::key_space::KeySpace;
 use crate::pattern::locked_key::HALF;
 use crate::pattern::permit::Permits;
-pub use claim_record::{CLAIM_COLUMNS, CLAIM_START, ClaimRecord};
+pub use claim_record::{CLAIM_COLUMNS, CLAIM_PARTS, CLAIM_START, ClaimRecord};
 pub use error::RecordError;
 pub use format::RECORD_VERSION;
 use format::{END, FIELD, MAGIC, PART, START, clean, join_parts, records_of};
@@ -42,7 +43,7 @@ pub struct Record {
     pub kind: String,
     /// The lock's name, if the site sets it.
     pub name: Option<String>,
-    /// Which part of the program it belongs to, if the site sets it.
+    /// The part of the program that it belongs to, if the site sets it.
     pub component: Option<String>,
     /// The first line with text of the doc comment, at most 500 characters of it.
     pub purpose: Option<String>,
@@ -50,43 +51,48 @@ pub struct Record {
     pub written: Vec<String>,
     /// The keys as they are compared, by [`encode_key`](crate::encode_key).
     pub keys: Vec<String>,
-    /// The values of placeholders that the site computes, each with its expression: `with(day = req.at.date())`.
+    /// The values of placeholders that the site computes, each with its expression:
+    /// `with(day = req.at.date())`.
     pub with: Vec<(String, String)>,
     /// How the rendered key becomes a number; `sha256` for a lease, whose key stays a text.
     pub derivation: String,
-    /// `xact`, `session`, `lease`; `none` for a declared key, whose scope is that of the sites that use it.
+    /// `xact`, `session`, `lease`; `none` for a declared key, whose scope is that of the sites that
+    /// use it.
     pub scope: String,
     /// `exclusive` or `shared`.
     pub mode: String,
-    /// How long it waits, if the site sets it.
+    /// The wait, if the site sets it.
     pub wait: Option<String>,
-    /// How often it asks while it waits, if the site sets it.
+    /// The interval of its tries while it waits, if the site sets it.
     pub poll: Option<String>,
-    /// How many may hold it at once, if the site sets it.
+    /// The number of holders at a time, if the site sets it.
     pub permits: Option<Permits>,
-    /// How long the body may run, if the site sets it.
+    /// The time limit of the body, if the site sets it.
     pub max_hold: Option<String>,
     /// The isolation level, if the site sets it.
     pub isolation: Option<String>,
-    /// How long a grant of the lease lasts, if the site sets it.
+    /// The duration of a grant of the lease, if the site sets it.
     pub ttl: Option<String>,
-    /// How often the lease is renewed, if the site sets it.
+    /// The interval of the lease's renewals, if the site sets it.
     pub renew: Option<String>,
-    /// How long the lease's key stays taken after `Ok`, if the site sets it.
+    /// The time that the lease's key stays done after `Ok`, if the site sets it.
     pub keep: Option<String>,
     /// The other locks' names that this one may overlap, each with the reason.
     pub allow_overlap: Vec<(String, String)>,
-    /// The tables whose writes need the lock, if the site names some: a trigger refuses writes without it.
+    /// The tables whose writes need the lock, if the site names some: a trigger refuses writes
+    /// without it.
     pub guards: Vec<String>,
     /// Why the pattern may be ambiguous.
     pub allow_ambiguous: Option<String>,
-    /// Why the lock is needed although a constraint of a guarded table can say a rule on its columns.
+    /// Why the lock is needed although a constraint of a guarded table can say a rule on its
+    /// columns.
     pub allow_redundant: Option<String>,
     /// The module's path.
     pub module: String,
     /// The function, or the declared type.
     pub function: String,
-    /// The source file, relative to the crate's manifest, or `$OUT_DIR/…` for what a build script wrote.
+    /// The source file, relative to the crate's manifest, or `$OUT_DIR/…` for what a build script
+    /// wrote.
     pub file: String,
     /// Its line.
     pub line: u32,
@@ -96,7 +102,8 @@ pub struct Record {
     pub version: String,
 }
 
-/// Marks the place of the module's path, which only the compiler knows: the macro inserts `module_path!()` there.
+/// Marks the place of the module's path, which only the compiler knows: the macro inserts
+/// `module_path!()` there.
 ///
 /// ```
 /// use advisory_pattern::{MODULE_PATH, Record};
@@ -125,7 +132,8 @@ impl Record {
         text
     }
 
-    /// The lowest version of the format that has what the record says, so that an older reader refuses only what it would misread.
+    /// The lowest version of the format that has what the record says, so that an older reader
+    /// refuses only what it would misread.
     fn format_version(&self) -> u32 {
         let has_half = self.keys.iter().any(|key| key.starts_with(HALF));
         let is_new = self.derivation == Derivation::Fnv1a64.name();
@@ -266,7 +274,8 @@ impl Record {
         Ok(record)
     }
 
-    /// Finds every record in a program's bytes, sorted and without duplicates. The bytes can be anything.
+    /// Finds every record in a program's bytes, sorted and without duplicates. The bytes can be
+    /// anything.
     ///
     /// # Errors
     /// The first record that cannot be read.

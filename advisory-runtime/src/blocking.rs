@@ -1,9 +1,10 @@
 //! The same locks, leases and claims on Diesel's blocking connections.
 //!
-//! `#[advisory_lock]` on a plain `fn` expands to the same calls. Statements, errors and guarantees are those of
-//! [`xact`](crate::xact) and [`session`](crate::session), with two differences. A blocking body cannot be dropped, so `max_hold` is
-//! checked when it returns, and a commit that comes too late is refused. And nothing is cancelled, since no statement runs when a
-//! panic unwinds through the call.
+//! `#[advisory_lock]` on a plain `fn` expands to the same calls. Statements, errors and guarantees
+//! are those of [`xact`](crate::xact) and [`session`](crate::session), with two differences. A
+//! blocking body cannot be dropped, so `max_hold` is checked when it returns, and a commit that
+//! comes too late is refused. And nothing is cancelled, since no statement runs when a panic
+//! unwinds through the call.
 //!
 //! [`claim`] has the steps of [`crate::claim`].
 //!
@@ -27,12 +28,13 @@ pub mod lease;
 pub mod migrations;
 pub mod monitor;
 mod pool;
+mod reach;
 pub mod session;
 pub mod xact;
 
 pub use crate::connection::blocking::Connection;
 use diesel::pg::PgConnection;
-pub use pool::Pool;
+pub use pool::{Pool, WithUrl};
 
 /// Describes a lock that is held on a blocking connection.
 ///
@@ -45,7 +47,8 @@ pub use pool::Pool;
 /// ```
 pub type LockInfo = crate::LockInfo<PgConnection>;
 
-/// The guard of one lock or several on a blocking connection, from [`xact::begin`] and [`session::acquire`].
+/// The guard of one lock or several on a blocking connection, from [`xact::begin`] and
+/// [`session::acquire`].
 ///
 /// ```no_run
 /// use advisory_runtime::blocking::{LockGuard, session};
@@ -58,7 +61,8 @@ pub type LockInfo = crate::LockInfo<PgConnection>;
 /// ```
 pub type LockGuard<'o, O> = crate::LockGuard<'o, O, PgConnection>;
 
-/// The guard of session-level locks that owns its blocking connection, from [`session::acquire_owned`] and [`session::acquire_from`].
+/// The guard of session-level locks that owns its blocking connection, from
+/// [`session::acquire_owned`] and [`session::acquire_from`].
 ///
 /// ```no_run
 /// use advisory_runtime::blocking::{OwnedLockGuard, session};

@@ -1,14 +1,16 @@
-//! Claims on rows of your tables, such as jobs, checkpoints and outbox entries, by columns that say until when a row is taken.
+//! Claims on rows of your tables, such as jobs, checkpoints and outbox entries, by columns that say
+//! until when a row is taken.
 //!
-//! A claim is an `UPDATE` of the row: it needs no table of this crate, no session and no open connection. It ends when its holder
-//! finishes it, or when it expires, so a worker that dies loses its rows to the next one. To lock something that is not a row, use
+//! A claim is an `UPDATE` of the row: it needs no table of this crate, no session and no open
+//! connection. It ends when its holder finishes it, or when it expires, so a worker that dies loses
+//! its rows to the next one. To lock something that is not a row, use
 //! [`advisory_lock`](macro@crate::advisory_lock) or a [`lease`](crate::lease).
 //!
 //! ```no_run
 //! # #[cfg(feature = "bb8")]
 //! # mod jobs {
 //! use advisory_runtime::Pool as _;
-//! use advisory_runtime::claim::{self, Claim, Error, OnErr};
+//! use advisory_runtime::claim::{self, Claim, End, Error};
 //! use diesel::prelude::*;
 //! use diesel_async::AsyncPgConnection;
 //! use diesel_async::pooled_connection::bb8::Pool;
@@ -34,10 +36,10 @@
 //!
 //! async fn work(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
 //!     loop {
-//!         let job = claim::next::<SyncJob, _>(&mut pool.connection().await?, "worker-7").await?;
+//!         let job = claim::next::<SyncJob>("worker-7").first(&mut pool.connection().await?).await?;
 //!         let Some(job) = job else { return Ok(()) };
 //!         // Renews the claim every minute, and ends it as the work ends.
-//!         if let Err(error) = claim::run(pool, &job, OnErr::Fail, sync(&job)).await {
+//!         if let Err(error) = claim::run(pool, &job, End::Fail, sync(&job)).await {
 //!             eprintln!("job {}: {error}", job.id);
 //!         }
 //!     }
@@ -46,63 +48,61 @@
 //! # }
 //! ```
 //!
-//! `claim::Worker` is this loop for several rows at a time, which stops gracefully and wakes up by notifications.
+//! `claim::Worker` is this loop for several rows at a time, which stops gracefully and wakes up by
+//! notifications.
 //!
 //! [`blocking::claim`](crate::blocking::claim) has the same steps for Diesel's own connections.
 //!
-//! The guide's page on [claims](crate::guide::claims) has the columns in SQL, rows that are done over and over, and what keeps two
-//! workers apart.
+//! The guide's page on [claims](crate::guide::claims) has the columns in SQL, rows that are done
+//! over and over, and what keeps two workers apart.
 
 mod claimed;
 mod column_type;
 mod count;
-mod ending;
+mod end;
 mod error;
 mod finish;
 mod index;
 mod limit;
+mod next;
 mod on_err;
+mod renew;
 mod retry;
+pub(crate) mod rows;
 #[cfg(feature = "diesel-async")]
 mod run;
 mod schema;
+mod spent;
 mod sql;
 mod state;
-#[cfg(feature = "diesel-async")]
-mod steps;
 mod table;
 mod take;
 mod time;
 #[cfg(feature = "diesel-async")]
 mod worker;
 
-pub use claimed::Claimed;
+pub use crate::rows::End;
+pub use claimed::{Claimed, Event};
 pub use count::Counts;
+pub use end::EndStatement;
 pub use error::Error;
 pub use index::indexes;
-pub use on_err::OnErr;
+pub use next::Next;
 pub use schema::Schema;
 pub use state::{State, state};
 pub use table::Claim;
 pub use time::now;
-#[cfg(feature = "postgres")]
-pub(crate) use {
-    count::counts_on,
-    ending::{EndAttempts, finish_unless_ended},
-    finish::{finish, is_open_on, renew_on, renew_or_lose},
-    on_err::every,
-    sql::{How, Wanted, text},
-    take::{take_batch, take_by_key, take_first},
-};
 #[cfg(feature = "diesel-async")]
 pub use {
+    count::counts,
+    end::{complete, delete, end, fail, release, retry},
+    next::next,
+    renew::renew,
     run::{renew_while, run},
-    steps::{
-        by_key, complete, complete_with, counts, delete, fail, next, next_batch, next_batch_where,
-        next_batch_with, next_where, next_with, release, renew, retry,
-    },
     worker::Worker,
 };
+#[cfg(feature = "postgres")]
+pub(crate) use {count::counts_on, finish::finish, renew::renew_or_lose, sql::text};
 
 pub use advisory_derive::Claim;
 
@@ -110,11 +110,13 @@ pub use advisory_derive::Claim;
 #[doc(hidden)]
 pub use {
     column_type::{Count, HolderType, NullableTime, PerType, Time},
+    next::{Async, Blocking},
     state::StateOf,
     table::{
-        Absent, Deleted, ExpiryOf, Fails, Found, HolderOf, KeepsCompleted, KeyColumns, KeyValue,
-        MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, One, Order, Retries, SelectionOf,
-        TimeColumn, absent, check_columns, check_last_attempt, from_row, selection,
+        Absent, Deleted, ExpiryOf, Fails, Found, HolderOf, KeepsCompleted, KeyArray, KeyColumns,
+        KeyValue, MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, One, Order, Retries,
+        RowKey, SelectionOf, TimeColumn, absent, changes, check_columns, check_last_attempt,
+        from_row, selection,
     },
     take::Condition,
     time::{Now, NowInUtc},

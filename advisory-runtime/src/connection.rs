@@ -1,4 +1,4 @@
-//! Which connections can hold a lock.
+//! The connections that can hold a lock.
 
 #[cfg(feature = "postgres")]
 pub(crate) mod blocking;

@@ -1,7 +1,9 @@
-//! Checks for programming errors. They run in debug builds, where tests find the errors; a release build does not pay for them.
+//! Checks for programming errors. They run in debug builds, where tests find the errors; a release
+//! build does not pay for them.
 //!
-//! A check sends messages of its own and does not change those of the lock, so a debug build sends what a release build sends. With
-//! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves as a release build.
+//! A check sends messages of its own and does not change those of the lock, so a debug build sends
+//! what a release build sends. With `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build
+//! behaves as a release build.
 
 pub(crate) mod connection_locks;
 pub(crate) mod idle;
@@ -24,7 +26,7 @@ use idle::Statements;
 use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
-/// Whether the checks run.
+/// Returns whether the checks run.
 pub(crate) fn is_on() -> bool {
     static IS_ON: LazyLock<bool> = LazyLock::new(|| {
         std::env::var_os("ADVISORY_DEBUG_CHECKS").is_none_or(|value| value != "off")
@@ -35,10 +37,11 @@ pub(crate) fn is_on() -> bool {
 /// The state of the checks for one call. Empty in a release build.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    /// Marks the call's transaction on the server; a number that no other transaction of the session has.
+    /// Marks the call's transaction on the server; a number that no other transaction of the
+    /// session has.
     mark: u64,
     request: Option<Box<Request>>,
-    /// Whether it needs a session of its own: a lock of the session, or a hand-over from one.
+    /// True if it needs a session of its own: a lock of the session, or a hand-over from one.
     needs_session: bool,
     /// The server's process that serves the connection, if it is known.
     process: Option<u32>,
@@ -84,7 +87,8 @@ impl Checks {
     }
 }
 
-/// Runs before a lock is asked for on the connection at this address, outside of a transaction or inside one of depth `outer`.
+/// Runs before a lock is asked for on the connection at this address, outside of a transaction or
+/// inside one of depth `outer`.
 pub(crate) async fn before_begin<D: Driver>(
     conn: &mut D,
     checks: &mut Checks,
@@ -119,8 +123,8 @@ pub(crate) async fn before_begin<D: Driver>(
     Ok(())
 }
 
-/// Fails if the call would wait forever for a lock of its own task, or of a task that waits for this one. Otherwise it counts as waiting
-/// until the returned value is dropped.
+/// Fails if the call would wait forever for a lock of its own task, or of a task that waits for
+/// this one. Otherwise it counts as waiting until the returned value is dropped.
 pub(crate) async fn before_wait<D: Driver>(
     conn: &mut D,
     checks: &Checks,
@@ -128,7 +132,7 @@ pub(crate) async fn before_wait<D: Driver>(
     request: &Request,
 ) -> Result<Option<Waiting>, Error> {
     let lock = || LockName::new(request.pattern, &request.keys).text();
-    if self_deadlock::waits_forever(conn, address, request).await? {
+    if self_deadlock::waits_forever(conn, address, request).await {
         return Err(Error::SelfDeadlock { lock: lock() });
     }
     let Some(locks) = checks.locks.set() else {
@@ -153,7 +157,8 @@ async fn note_order<D: Driver>(
 ) {
     let mut left = connection_locks::doubtful(address);
     if !left.is_empty() {
-        // Without a transaction nothing is left. A test's transaction keeps locks that the program's would not.
+        // Without a transaction nothing is left. A test's transaction keeps locks that the
+        // program's would not.
         let may_be = outer.is_some() && matches!(depth(conn), Ok(Some(_))) && conn.is_broken();
         let (held, gone) = if may_be {
             Box::pin(still_held(conn, left)).await
@@ -170,7 +175,7 @@ async fn note_order<D: Driver>(
     }
 }
 
-/// Which of the locks this session still holds, and which it does not.
+/// The locks that this session still holds, and those that it does not.
 async fn still_held<D: Driver>(
     conn: &mut D,
     doubtful: Vec<Arc<LockSet>>,
@@ -180,7 +185,8 @@ async fn still_held<D: Driver>(
         .map(|locks| (locks.keys().collect(), locks.mode))
         .collect();
     let answer = conn.query_text(&sql::probe::held_here(&locks)).await;
-    // One letter each. If the transaction has failed there is no answer, and the call cannot get its lock either.
+    // One letter each. If the transaction has failed there is no answer, and the call cannot get
+    // its lock either.
     let answer = answer.ok().flatten().unwrap_or_default();
     let mut letters = answer.chars();
     doubtful

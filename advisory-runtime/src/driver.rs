@@ -1,5 +1,5 @@
-//! How messages reach the server: a trait for diesel-async's connection, and for Diesel's blocking one, whose futures are always
-//! ready. So everything above is written once.
+//! The messages to the server: a trait for diesel-async's connection, and for Diesel's blocking
+//! one, whose futures are always ready. So everything above is written once.
 
 #[cfg(feature = "diesel-async")]
 mod async_pg;
@@ -9,7 +9,8 @@ mod blocking_pg;
 pub mod cancel;
 #[cfg(feature = "diesel-async")]
 mod cancel_key;
-#[cfg(all(feature = "postgres", feature = "diesel-async"))]
+mod close_on_drop;
+#[cfg(feature = "postgres")]
 mod park;
 mod queries;
 #[cfg(feature = "diesel-async")]
@@ -19,14 +20,14 @@ mod timer_thread;
 pub(crate) use async_pg::until_ended;
 #[cfg(feature = "postgres")]
 pub(crate) use blocking_pg::block_on;
+pub(crate) use close_on_drop::CloseOnDrop;
+#[cfg(feature = "postgres")]
+pub(crate) use park::wait;
+#[cfg(all(feature = "postgres", feature = "diesel-async"))]
+pub(crate) use park::wait_at_most;
 pub(crate) use queries::Queries;
 #[cfg(feature = "diesel-async")]
 pub(crate) use timer_thread::timeout;
-#[cfg(all(feature = "postgres", feature = "diesel-async"))]
-pub(crate) use {
-    park::{wait, wait_at_most},
-    timer_thread::run,
-};
 
 use crate::sql::try_lock::TryLock;
 use crate::sql::unlock::Unlock;
@@ -43,12 +44,12 @@ pub trait Driver: Send + Sized {
     /// Sends one message of several statements.
     fn execute(&mut self, message: &str) -> impl Future<Output = QueryResult<()>> + Send;
 
-    /// Sends one message and waits for the answer, for at most `limit` if another statement may still be running.
-    fn execute_within(
-        &mut self,
+    /// Waits for the answers of the connection, for at most this long. A blocking connection waits
+    /// for as long as libpq does.
+    fn timeout<F: Future<Output: Send> + Send>(
         limit: Duration,
-        message: &str,
-    ) -> impl Future<Output = Option<QueryResult<()>>> + Send;
+        answers: F,
+    ) -> impl Future<Output = Option<F::Output>> + Send;
 
     /// Asks for one text.
     fn query_text(
@@ -56,15 +57,15 @@ pub trait Driver: Send + Sized {
         query: &str,
     ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
 
-    /// Sends a message, if it is not empty, and then a query, without waiting in between if the connection can. Returns the number
-    /// of rows of the query; the outer error is the message's.
+    /// Sends a message, if it is not empty, and then a query, without waiting in between if the
+    /// connection can. Returns the number of rows of the query; the outer error is the message's.
     fn execute_and_query(
         &mut self,
         message: &str,
         query: &str,
     ) -> impl Future<Output = QueryResult<QueryResult<usize>>> + Send;
 
-    /// The same for a try.
+    /// Like [`execute_and_query`](Self::execute_and_query), for a try.
     fn execute_and_try(
         &mut self,
         message: &str,
@@ -94,35 +95,40 @@ pub trait Driver: Send + Sized {
     #[cfg(all(debug_assertions, feature = "tracing"))]
     fn set_instrumentation(&mut self, instrumentation: impl Instrumentation);
 
-    /// Whether Diesel would make a pool discard the connection. An open transaction counts too, unless a test began it.
+    /// Returns whether Diesel would make a pool discard the connection. An open transaction counts
+    /// too, unless a test began it.
     fn is_broken(&mut self) -> bool;
 
-    /// The process id that the connection was told at its start, which is not the backend's if a pooler made it up; 0 if it was told
-    /// none. `None` for a blocking connection, which does not expose it.
+    /// The process id that the connection received at its start, which is not the backend's if a
+    /// pooler made it up; 0 if it received none. `None` for a blocking connection, which does not
+    /// expose it.
     fn told_process_id(&mut self) -> Option<u32>;
 
-    /// The server's process that serves the connection; for the checks of debug builds. `None` if a pooler may be in front of it.
+    /// The server's process that serves the connection; for the checks of debug builds. `None` if a
+    /// pooler may be in front of it.
     fn server_process(&mut self) -> impl Future<Output = Option<u32>> + Send;
 
     /// How the connection was lost, if it was.
     fn lost(&mut self) -> impl Future<Output = Option<diesel::result::Error>> + Send;
 
-    /// Tells Diesel that no `BEGIN`, `COMMIT` or savepoint of its own is on its way. diesel-async remembers one whose future was dropped,
-    /// and its next one then panics in a debug build. The status stays as it is.
+    /// Tells Diesel that no `BEGIN`, `COMMIT` or savepoint of its own is on its way. diesel-async
+    /// remembers one whose future was dropped, and its next one then panics in a debug build. The
+    /// status stays as it is.
     fn forget_interruption(&mut self);
 
-    /// Leaves a call that was dropped or panicked: an async connection is closed, a blocking one is rolled back and released.
+    /// Leaves a call that was dropped or panicked: an async connection is closed, a blocking one is
+    /// rolled back and released.
     fn abandon(&mut self, call: &Unfinished<'_>);
 
-    /// Makes the connection refuse every further statement, with no lock and no transaction left. An async connection is closed; if
-    /// `cancels`, a statement that still runs is cancelled.
+    /// Makes the connection refuse every further statement, with no lock and no transaction left.
+    /// An async connection is closed; if `cancels`, a statement that still runs is cancelled.
     fn close(&mut self, cancels: bool);
 
     /// Waits until the session of a closed connection has ended, for a second at most.
     fn wait_until_closed(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// What a call that did not reach its end may have left at the server.
+/// The state that a call which did not reach its end may have left at the server.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
@@ -137,13 +143,13 @@ pub struct Unfinished<'m> {
     pub(crate) outer: Option<NonZeroU32>,
     /// The message that releases session-level locks; `None` for a transaction-level lock.
     pub(crate) release: Option<&'m str>,
-    /// Whether a running statement should be cancelled: any but the end of the call itself.
+    /// True if a running statement should be cancelled: any but the end of the call itself.
     pub(crate) is_cancellable: bool,
 }
 
-/// Whether a process can have the id that a connection was told, as opposed to one that only a pooler gives: Linux numbers processes up
-/// to 2^22, other systems lower, and 0 was not told. A pooler can give such an id too, which only the server knows, so no lock may depend
-/// on this.
+/// Returns whether a process can have the id that a connection received, as opposed to one that
+/// only a pooler gives: Linux numbers processes up to 2^22, other systems lower, and 0 is none. A
+/// pooler can give such an id too, which only the server knows, so no lock may depend on this.
 pub(crate) fn can_be_of_a_process(told: u32) -> bool {
     (1..=1 << 22).contains(&told)
 }
@@ -153,8 +159,8 @@ pub(crate) fn depth<D: Driver>(conn: &mut D) -> QueryResult<Option<NonZeroU32>> 
     conn.status().transaction_depth()
 }
 
-/// Tells Diesel that the transaction (or savepoint) above `outer` is over, as the server has answered, and with it every savepoint
-/// that a dropped body was setting or releasing.
+/// Tells Diesel that the transaction (or savepoint) above `outer` is over, as the server has
+/// answered, and with it every savepoint that a dropped body was setting or releasing.
 pub(crate) fn mark_transaction_closed<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) {
     if outer.is_none() {
         *conn.status() = TransactionManagerStatus::default();

@@ -10,15 +10,19 @@ mod pool_error;
 mod product;
 
 pub use busy_lock::BusyLock;
+#[cfg(feature = "diesel-async")]
+pub(crate) use classify::is_refused_by_citus;
 pub(crate) use classify::{
-    Marker, is_connection_lost, is_deadlock, is_interrupted, is_same_answer,
-    may_be_outside_transaction, may_pass,
+    Marker, has_only_message, is_conflict, is_connection_lost, is_deadlock, is_interrupted,
+    is_lock_table_full, is_lock_timeout, is_of_savepoint, is_outside_transaction, is_rollback,
+    is_same_answer, may_be_outside_transaction, may_follow_commit, may_pass, no_answer,
 };
 pub use diesel_error::ErrorRef;
 pub(crate) use diesel_error::{find, from_diesel, into_diesel};
 pub use fallible::{Fallible, never};
 pub(crate) use lock_name::LockName;
 pub(crate) use message::CommonMessage;
+pub(crate) use pool_error::NoSecond;
 pub use pool_error::PoolError;
 pub use product::ProductError;
 pub(crate) use product::{printed, product_error};
@@ -29,19 +33,21 @@ use std::time::Duration;
 
 /// Why a call under an advisory lock failed, apart from the error of its own body.
 ///
-/// A function that returns its own error type receives this through `From<advisory_runtime::Error>`; one that only has
-/// `From<diesel::result::Error>`, such as a `QueryResult` function, receives one of Diesel's errors: for an answer of the database a
+/// A function that returns its own error type receives this through
+/// `From<advisory_runtime::Error>`; one that only has `From<diesel::result::Error>`, such as a
+/// `QueryResult` function, receives one of Diesel's errors: for an answer of the database a
 /// [`DatabaseError`](diesel::result::Error::DatabaseError) of the same kind, otherwise a
-/// [`QueryBuilderError`](diesel::result::Error::QueryBuilderError). [`Error::find`] finds this error in either; see
-/// [`guide::diesel_errors`](crate::guide::diesel_errors).
+/// [`QueryBuilderError`](diesel::result::Error::QueryBuilderError). [`Error::find`] finds this
+/// error in either; see [`guide::diesel_errors`](crate::guide::diesel_errors).
 ///
 /// ```
 /// use advisory_runtime::Error;
 ///
 /// fn status(error: &Error) -> u16 {
 ///     match error {
-///         Error::NotAvailable { .. } | Error::TimedOut { .. } | Error::QueueFull { .. } => 409,
-///         Error::CommitUnknown { .. } => 502,
+///         Error::NotAvailable { .. } => 409,
+///         Error::TimedOut { .. } => 504,
+///         Error::QueueFull { .. } => 503,
 ///         _ => 500,
 ///     }
 /// }
@@ -49,8 +55,9 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another session holds the lock, and the call does not wait ([`Wait::Never`](crate::Wait::Never)). No SQLSTATE:
-    /// `pg_try_advisory_*` answers `false`. The body did not run.
+    /// Another session holds the lock, and the call does not wait
+    /// ([`Wait::Never`](crate::Wait::Never)). No SQLSTATE: `pg_try_advisory_*` answers `false`. The
+    /// body did not run.
     #[non_exhaustive]
     NotAvailable {
         /// The key pattern, or the key.
@@ -58,8 +65,10 @@ pub enum Error {
         /// For [`monitor::holders`](crate::monitor::holders).
         busy: BusyLock,
     },
-    /// The lock was not granted within the call's `wait` or, if it has none, within the session's `lock_timeout` (SQLSTATE 55P03),
-    /// which counts for each key of the call. The body did not run.
+    /// The lock was not granted within the call's `wait` or, if it has none, within the session's
+    /// `lock_timeout` (SQLSTATE 55P03), which counts for each key of the call. The body did not
+    /// run. If the server does not answer at all, such as in a network that drops packets, the call
+    /// returns within five seconds after its `wait`, and its connection is closed.
     #[non_exhaustive]
     TimedOut {
         /// The key pattern, or the key.
@@ -68,7 +77,8 @@ pub enum Error {
         busy: BusyLock,
         /// How long this process waited, by its own clock.
         waited: Duration,
-        /// The server's answer; `None` if the wait ended in this process: in its queue, or between two tries of a call that polls.
+        /// The server's answer; `None` if the wait ended in this process: in its queue, between two
+        /// tries of a call that polls, or because the server did not answer.
         source: Option<DieselError>,
     },
     /// More calls of this process wait for the key than `queue` allows. The body did not run.
@@ -79,16 +89,18 @@ pub enum Error {
         /// How many may wait.
         limit: usize,
     },
-    /// The call would wait forever for a lock that its own task holds on another connection. Found only in debug builds, and only if
-    /// the call is made inside the body that holds the lock. The body did not run.
+    /// The call would wait forever for a lock that its own task holds on another connection. Found
+    /// only in debug builds, and only if the call is made inside the body that holds the lock. The
+    /// body did not run.
     #[non_exhaustive]
     SelfDeadlock {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The call would wait forever: tasks of this process wait for each other's locks on connections of their own, where the server sees
-    /// no deadlock. Found only in debug builds, only among bodies under the attribute, and only if none of the waits has a limit. The
-    /// body did not run.
+    /// The call would wait forever: tasks of this process wait for each other's locks on
+    /// connections of their own, where the server sees no deadlock. Found only in debug builds,
+    /// only among bodies under the attribute, and only if none of the waits has a limit. The body
+    /// did not run.
     #[non_exhaustive]
     TaskDeadlock {
         /// The key pattern, or the key.
@@ -97,8 +109,10 @@ pub enum Error {
         cycle: String,
     },
     /// The server ended the wait early: by a cancel request (`pg_cancel_backend`) or the session's
-    /// `statement_timeout` (SQLSTATE 57014). The source says which, in the server's language. The body did not run. A session-level
-    /// call, and one with [`isolation`](crate::Request::isolation), closes its connection, since the lock may have been granted.
+    /// `statement_timeout` (SQLSTATE 57014). The source says which, in the server's language. The
+    /// body did not run. A session-level call, and one with
+    /// [`isolation`](crate::Request::isolation), closes its connection, since the lock may have
+    /// been granted.
     #[non_exhaustive]
     Cancelled {
         /// The key pattern, or the key.
@@ -106,8 +120,9 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The body held the lock for longer than `max_hold`. It was dropped, or its result was refused; its transaction was
-    /// rolled back. What the body of a session-level lock has committed stays.
+    /// The body held the lock for longer than `max_hold`. It was dropped, or its result was
+    /// refused; its transaction was rolled back. What the body of a session-level lock has
+    /// committed stays.
     #[non_exhaustive]
     HoldExceeded {
         /// The key pattern, or the key.
@@ -115,8 +130,8 @@ pub enum Error {
         /// How long it may be held.
         max_hold: Duration,
     },
-    /// A session-level lock was no longer held when the body returned `Ok`: the connection was lost, or the lock was released.
-    /// What the body committed stays committed.
+    /// A session-level lock was no longer held when the body returned `Ok`: the connection was
+    /// lost, or the lock was released. What the body committed stays committed.
     #[non_exhaustive]
     LockLost {
         /// The key pattern, or the key.
@@ -124,31 +139,41 @@ pub enum Error {
         /// The error that showed it.
         source: Option<DieselError>,
     },
-    /// A transaction is open, and the call must be outside of one: a session-level lock would be released before the commit,
-    /// `isolation` cannot change an open transaction, or the call has `nested = "refuse"`. No SQL was sent.
+    /// A transaction is open, and the call must be outside of one: a session-level lock would be
+    /// released before the commit, `isolation` cannot change an open transaction, or the call has
+    /// `nested = "refuse"`. No SQL was sent.
     #[non_exhaustive]
     InTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
     /// The server is a standby, and sessions on the primary do not see its locks. Found by
-    /// [`session::verify`](crate::session::verify), and in debug builds by every call outside of a transaction.
+    /// [`session::verify`](crate::session::verify), and in debug builds by every call outside of a
+    /// transaction.
     #[non_exhaustive]
     Standby {
-        /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify), which is not about one lock.
+        /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify),
+        /// which is not about one lock.
         lock: Cow<'static, str>,
     },
-    /// The connection does not have a session of its own, or is not known to have one: [`session::verify`](crate::session::verify) or the
-    /// setting `advisory.pooler` has found a pooler in transaction mode; or the process id that the connection was told is not the
-    /// server's, or is missing, as behind a pooler, and neither has shown that the pooler is in session mode, nor is it Pgpool-II.
-    /// Transaction-level locks under READ COMMITTED work there; session-level ones, and the stricter levels, do not.
+    /// The connection does not have a session of its own, or is not known to have one:
+    /// [`session::verify`](crate::session::verify) or the setting `advisory.pooler` has found a
+    /// pooler in transaction mode; or the process id that the connection was told is not the
+    /// server's, or is missing, as behind a pooler, and neither has shown that the pooler is in
+    /// session mode. Transaction-level locks under READ COMMITTED work there; session-level ones,
+    /// and the stricter levels, do not.
     #[non_exhaustive]
     PooledSession {
-        /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify), which is not about one lock.
+        /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify),
+        /// which is not about one lock.
         lock: Cow<'static, str>,
     },
-    /// The server granted one lock to two sessions at once. Found by [`session::verify`](crate::session::verify).
+    /// The server granted one lock to two sessions at once. Found by
+    /// [`session::verify`](crate::session::verify).
     UnsupportedServer,
+    /// The server is a worker node of Citus, and sessions at other nodes do not see its locks.
+    /// Found by [`session::verify`](crate::session::verify).
+    NotCoordinator,
     /// The pool could not provide a connection.
     Pool(PoolError),
     /// The server ended this call to resolve a deadlock (SQLSTATE 40P01). The body did not run.
@@ -159,8 +184,19 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The body returned `Ok` after a statement of its transaction had failed, or after a locked call inside it was
-    /// dropped: nothing was committed (SQLSTATE 25P02 at the commit).
+    /// The server has no room for another lock (SQLSTATE 53200): all sessions share one table of
+    /// `max_locks_per_transaction` entries for each connection. The body did not run. A
+    /// session-level call, and one with [`isolation`](crate::Request::isolation), closes its
+    /// connection.
+    #[non_exhaustive]
+    LockTableFull {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// The server's answer.
+        source: DieselError,
+    },
+    /// The body returned `Ok` after a statement of its transaction had failed, or after a locked
+    /// call inside it was dropped: nothing was committed (SQLSTATE 25P02 at the commit).
     #[non_exhaustive]
     RolledBack {
         /// The key pattern, or the key.
@@ -168,17 +204,25 @@ pub enum Error {
         /// The server's answer to the commit.
         source: DieselError,
     },
-    /// The body ended the transaction itself, by `COMMIT` or `ROLLBACK`: the lock was not held to the end of the body.
-    /// What the body committed stays committed. A body that also began another transaction is found in debug builds only, where
-    /// that transaction is rolled back.
+    /// The body ended the transaction itself, by `COMMIT` or `ROLLBACK`: the lock was not held to
+    /// the end of the body. What the body committed stays committed. A body that also began another
+    /// transaction is found in debug builds only, where that transaction is rolled back.
     #[non_exhaustive]
     TransactionEnded {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The connection was lost before the commit was answered, or a cancel request or `statement_timeout` (57014) interrupted it on a
-    /// server that logs durations: it may or may not have happened. The call is not retried; look for the effect of the body before you
-    /// run it again. A connection that was already lost in the body, such as by
+    /// The commit may or may not have happened: the connection was lost before it was answered, or
+    /// the server sent no answer within `max_hold` and a few seconds, or it answered with an error
+    /// that does not say that it rolled back. What says so: a violated constraint (class 23), a
+    /// conflict or a deadlock (40001, 40P01), and the error of a deferred trigger. In a database
+    /// with foreign servers or Citus, which commit parts of a transaction on other servers, a
+    /// trigger's error can look like theirs, and a conflict (40001) can be found after they have
+    /// committed: both are `CommitUnknown` too. So is an error that looks like a cancel request
+    /// (57014), on a server that logs durations.
+    ///
+    /// The call is not retried; look for the effect of the body before you run it again. A
+    /// connection that was already lost in the body, such as by
     /// `idle_in_transaction_session_timeout`, looks the same.
     #[non_exhaustive]
     CommitUnknown {
@@ -187,23 +231,24 @@ pub enum Error {
         /// The server's answer, or how the connection ended.
         source: DieselError,
     },
-    /// The call is inside a REPEATABLE READ or SERIALIZABLE transaction, whose snapshot is older than the lock: the body would not
-    /// see what earlier holders wrote. The body did not run.
+    /// The call is inside a REPEATABLE READ or SERIALIZABLE transaction, whose snapshot is older
+    /// than the lock: the body would not see what earlier holders wrote. The body did not run.
     #[non_exhaustive]
     StaleSnapshot {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// A transaction that Diesel does not know of is open on the connection, such as after a `BEGIN` sent as plain SQL (SQLSTATE
-    /// 25001 if it has run a query). The body did not run, and that transaction can only be rolled back. One that has not run a
-    /// query, and one around a session-level lock, are found only in debug builds.
+    /// A transaction that Diesel does not know of is open on the connection, such as after a
+    /// `BEGIN` sent as plain SQL (SQLSTATE 25001 if it has run a query). The body did not run, and
+    /// that transaction can only be rolled back. One that has not run a query, and one around a
+    /// session-level lock, are found only in debug builds.
     #[non_exhaustive]
     ForeignTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// An earlier statement of the open transaction failed, so the server refuses all others until it is rolled back (SQLSTATE
-    /// 25P02). The body did not run.
+    /// An earlier statement of the open transaction failed, so the server refuses all others until
+    /// it is rolled back (SQLSTATE 25P02). The body did not run.
     #[non_exhaustive]
     InFailedTransaction {
         /// The key pattern, or the key.
@@ -211,7 +256,8 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// A `<ids*>` or an expression for `keys` is empty. The body would have run without a lock, so it did not run.
+    /// A `<ids*>` or an expression for `keys` is empty. The body would have run without a lock, so
+    /// it did not run.
     #[non_exhaustive]
     NoKeys {
         /// The key pattern.
@@ -219,8 +265,9 @@ pub enum Error {
         /// The slice, as the pattern calls it.
         slice: &'static str,
     },
-    /// A `<ids*>` or an expression for `keys` asks for more locks than `max_keys` allows. No SQL was sent. All sessions share the server's lock
-    /// table: once it is full, no session gets a lock (SQLSTATE 53200).
+    /// A `<ids*>` or an expression for `keys` asks for more locks than `max_keys` allows. No SQL
+    /// was sent. All sessions share the server's lock table: once it is full, no session gets a
+    /// lock (SQLSTATE 53200).
     #[non_exhaustive]
     TooManyKeys {
         /// The key pattern.
@@ -237,35 +284,37 @@ pub enum Error {
         /// What was asked for.
         permits: i128,
     },
-    /// The connection is closed: an earlier locked call on it was dropped or panicked before its end, or the connection was lost.
-    /// The body did not run. A pool replaces such a connection; open one of your own again.
+    /// The connection is closed: an earlier locked call on it was dropped or panicked before its
+    /// end, or the connection was lost. The body did not run. A pool replaces such a connection;
+    /// open one of your own again.
     #[non_exhaustive]
     BrokenConnection {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// [`xact::lock`](crate::xact::lock) was called and no transaction is open, so the lock would be released at once. No SQL was
-    /// sent.
+    /// [`xact::lock`](crate::xact::lock) was called and no transaction is open, so the lock would
+    /// be released at once. No SQL was sent.
     #[non_exhaustive]
     NotInTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// [`LockGuard::holding`](crate::LockGuard::holding) was called with a lock that the guard does not hold, holds only in shared mode, or
-    /// holds a permit of. No SQL was sent.
+    /// [`LockGuard::holding`](crate::LockGuard::holding) was called with a lock that the guard does
+    /// not hold, holds only in shared mode, or holds a permit of. No SQL was sent.
     #[non_exhaustive]
     NotHeld {
         /// What was asked for: its key pattern.
         lock: Cow<'static, str>,
     },
-    /// Any other error of the database: of the begin, of the commit, such as a deferred constraint, or of a statement in a body
-    /// that returns this error. Nothing was committed, except by a session-level body itself.
+    /// Any other error of the database: of the begin, of the commit, such as a deferred constraint,
+    /// or of a statement in a body that returns this error. Nothing was committed, except by a
+    /// session-level body itself.
     Database(DieselError),
 }
 
 impl Error {
-    /// Whether other sessions hold the lock or wait for it, so that a later try can succeed: [`Error::NotAvailable`],
-    /// [`Error::TimedOut`], [`Error::QueueFull`].
+    /// Whether other sessions hold the lock or wait for it, so that a later try can succeed:
+    /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::QueueFull`].
     ///
     /// Neither a deadlock nor an exhausted pool counts.
     #[must_use]
@@ -282,6 +331,7 @@ impl Error {
         match self {
             Self::Database(source)
             | Self::Deadlock { source, .. }
+            | Self::LockTableFull { source, .. }
             | Self::Cancelled { source, .. }
             | Self::RolledBack { source, .. }
             | Self::InFailedTransaction { source, .. }

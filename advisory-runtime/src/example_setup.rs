@@ -1,4 +1,5 @@
-//! Hidden lines that the examples of several items share: each macro begins a function, which the example ends with `# Ok(())` and `# }`.
+//! Hidden lines that the examples of several items share: each macro begins a function, which the
+//! example ends with `# Ok(())` and `# }`.
 
 /// A table of jobs, and the type of its rows.
 macro_rules! example_of_jobs {
@@ -8,7 +9,7 @@ macro_rules! example_of_jobs {
 #     locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text>,
 #     completed_at -> Nullable<Timestamptz>, failed_at -> Nullable<Timestamptz>, error_message -> Nullable<Text>,
 # } }
-# use advisory_runtime::claim::{Claim, Claimed, Counts, Error, OnErr};
+# use advisory_runtime::claim::{Claim, Claimed, Counts, End, Error};
 # use diesel::ExpressionMethods;
 # #[derive(diesel::Queryable, diesel::Selectable, Claim)]
 # #[diesel(table_name = jobs)]

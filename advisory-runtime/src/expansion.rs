@@ -1,4 +1,5 @@
-//! What the attribute's expansion calls, as `advisory_runtime::__private`. Not part of the public interface: any release may change it.
+//! The functions that the attribute's expansion calls, as `advisory_runtime::__private`. Not part
+//! of the public interface: any release may change it.
 #![allow(missing_docs, reason = "for the expansion alone")]
 
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
@@ -21,9 +22,10 @@ pub use core;
 pub use core::result::Result::{Err, Ok};
 pub use std::{boxed::Box, string::String, vec::Vec};
 
-/// The record of a lock site in the program: a static of bytes that the linker keeps even if the function is never called. It has
-/// the text before the module's path, the path, which only the compiler knows, and the text after it; `$rest` is the length of both
-/// texts. It is a macro of this crate because a token that the attribute emits costs more compile time than one in here.
+/// The record of a lock site in the program: a static of bytes that the linker keeps even if the
+/// function is never called. It has the text before the module's path, the path, which only the
+/// compiler knows, and the text after it; `$rest` is the length of both texts. It is a macro of
+/// this crate because a token that the attribute emits costs more compile time than one in here.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record {
@@ -51,15 +53,17 @@ macro_rules! __record {
     };
 }
 
-/// The record of a claim in the program: as that of a lock site, with the names of the columns that the table has behind the module's
-/// path. Only the compiler knows them. The text before the path lacks the record's start.
+/// The record of a claim in the program: as that of a lock site, with the names of the columns that
+/// the table has behind the module's path. Only the compiler knows them. The text before the path
+/// lacks the record's start.
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __claim_record {
     ($before:literal $behind:literal $row:ty) => {
         const _: () = {
-            const TEXTS: &[&str] = &$crate::__private::claim::texts::<$row>(
+            const COUNT: usize = $crate::__private::claim::count::<$row>();
+            const TEXTS: &[&str] = &$crate::__private::claim::texts::<$row, COUNT>(
                 $before,
                 $crate::__private::core::module_path!(),
                 $behind,
@@ -121,6 +125,10 @@ macro_rules! counts {
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 counts!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
+/// Warns about a body that does not use the connection that its attribute takes.
+#[deprecated = "a transaction-level lock protects only statements on `conn`, and the body does not use it: use it, or write `_ = conn;` in the body"]
+pub const fn connection_is_unused() {}
+
 /// A duration of an argument.
 #[must_use]
 pub const fn millis(milliseconds: u64) -> std::time::Duration {
@@ -132,24 +140,39 @@ pub mod claim {
     pub use crate::__claim_record as record;
     pub use crate::claim::{
         Absent, Claim, Deleted, ExpiryOf, Found, HolderOf, One, Order, SelectionOf, absent,
-        check_columns, check_last_attempt, from_row, selection,
+        changes, check_columns, check_last_attempt, from_row, selection,
     };
+    pub use diesel::ExpressionMethods;
     pub use diesel::deserialize::Result;
     pub use diesel::pg::Pg;
+    pub use diesel::query_builder::QueryFragment;
     pub use diesel::row::Row;
 
-    use crate::claim::{MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, TimeColumn};
-    use advisory_pattern::{CLAIM_COLUMNS, CLAIM_START};
+    use crate::claim::{
+        KeyColumns, MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, TimeColumn,
+    };
+    use advisory_pattern::{CLAIM_COLUMNS, CLAIM_PARTS, CLAIM_START};
     use diesel::Column;
     use diesel::sql_types::{Nullable, Text};
 
-    /// The texts of a row's record: its start, the texts around the module's path, and behind it the columns that the table has.
+    /// The number of texts before those of the key and of the order.
+    const FIXED: usize = 25;
+
+    /// The number of texts of a row's record.
     #[must_use]
-    pub const fn texts<T: Claim>(
+    pub const fn count<T: Claim>() -> usize {
+        FIXED + 2 * <T::Key as KeyColumns<T::Table>>::NAMES.len() + 4 * T::ORDER.len()
+    }
+
+    /// The texts of a row's record: its start, the texts around the module's path, and behind it
+    /// what only the compiler knows: the columns that the table has, those of the key, and the
+    /// order.
+    #[must_use]
+    pub const fn texts<T: Claim, const N: usize>(
         before: &'static str,
         module: &'static str,
         behind: &'static str,
-    ) -> [&'static str; 21] {
+    ) -> [&'static str; N] {
         const fn time(column: Option<TimeColumn>) -> &'static str {
             match column {
                 Some(column) => column.name(),
@@ -175,9 +198,10 @@ pub mod claim {
                 None => "",
             },
         ];
-        let mut texts = [""; 21];
+        let mut texts = [""; N];
         [texts[0], texts[1]] = CLAIM_START;
-        (texts[2], texts[3], texts[20]) = (before, module, behind);
+        (texts[2], texts[3], texts[N - 1]) = (before, module, behind);
+        let [deletes, key, order, direction] = CLAIM_PARTS;
         let mut at = 0;
         while at < names.len() {
             if !names[at].is_empty() {
@@ -185,10 +209,29 @@ pub mod claim {
             }
             at += 1;
         }
+        if <T::CompletedAt as MaybeTime<T::Table>>::DELETES {
+            (texts[20], texts[21]) = (deletes, "completed_at");
+        }
+        if <T::FailedAt as MaybeTime<T::Table>>::DELETES {
+            (texts[22], texts[23]) = (deletes, "failed_at");
+        }
+        let mut next = FIXED - 1;
+        let mut nth = 0;
+        while nth < <T::Key as KeyColumns<T::Table>>::NAMES.len() {
+            (texts[next], texts[next + 1]) = (key, <T::Key as KeyColumns<T::Table>>::NAMES[nth]);
+            (next, nth) = (next + 2, nth + 1);
+        }
+        let mut nth = 0;
+        while nth < T::ORDER.len() {
+            let [column, after] = T::ORDER[nth].parts();
+            (texts[next], texts[next + 1]) = (order, column);
+            (texts[next + 2], texts[next + 3]) = (direction, after);
+            (next, nth) = (next + 4, nth + 1);
+        }
         texts
     }
 
-    /// How long the texts are together.
+    /// The total length of the texts.
     #[must_use]
     pub const fn length(mut texts: &[&str]) -> usize {
         let mut length = 0;
@@ -199,7 +242,7 @@ pub mod claim {
         length
     }
 
-    /// The texts, one behind the other.
+    /// The texts, one after the other.
     ///
     /// # Panics
     ///
@@ -223,33 +266,47 @@ pub mod blocking {
     pub use super::calls::blocking::*;
     pub use super::connection_in::{ConnectionIn, field};
     pub use super::convert::finish_blocking_at as finish_at;
+    pub use diesel::PgConnection;
 
-    /// As [`pg`](super::pg).
-    pub fn pg<C: crate::blocking::Connection>(conn: &mut C) -> &mut diesel::PgConnection {
+    /// Like [`pg`](super::pg), for blocking Diesel.
+    pub fn pg<C: crate::blocking::Connection>(conn: &mut C) -> &mut PgConnection {
         conn.pg()
     }
 
-    /// As [`connection`](super::connection).
+    /// Like [`connection`](super::connection), for blocking Diesel.
     pub fn connection<P: crate::blocking::Pool + ?Sized>(
         pool: &P,
     ) -> Result<P::Connection, crate::Error> {
-        Ok(pool.connection()?)
+        let is_inside_body = crate::debug::self_deadlock::is_inside_body();
+        let connected = pool.connection();
+        Ok(connected.map_err(|error| error.inside_body(is_inside_body))?)
     }
 }
 /// A free function, because an unmet bound is one error here, and several for a trait's method.
 #[cfg(feature = "diesel-async")]
-pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut diesel_async::AsyncPgConnection {
+pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut AsyncPgConnection {
     conn.pg()
 }
-/// As for [`pg`], a free function; the compiler reports at the expression of `pool` that it is not one.
+/// A free function, like [`pg`]; the compiler reports at the expression of `pool` that it is not
+/// one.
 #[cfg(feature = "diesel-async")]
 #[expect(clippy::manual_async_fn, reason = "its future is `Send`")]
 pub fn connection<P: crate::Pool + ?Sized>(
     pool: &P,
 ) -> impl Future<Output = Result<P::Connection<'_>, crate::Error>> + Send {
-    async { Ok(pool.connection().await?) }
+    async { Ok(crate::pool::connection_for(Wait::Session, pool.connection()).await?) }
 }
-/// What the expansion for a lease calls.
+
+/// Like [`connection`], for one try of this request.
+#[cfg(feature = "diesel-async")]
+pub fn connection_for<'p, P: crate::Pool + ?Sized>(
+    pool: &'p P,
+    request: &crate::Request,
+) -> impl Future<Output = Result<P::Connection<'p>, crate::Error>> + Send + use<'p, P> {
+    let wait = request.budget();
+    async move { Ok(crate::pool::connection_for(wait, pool.connection()).await?) }
+}
+/// The functions that the expansion for a lease calls.
 #[cfg(feature = "diesel-async")]
 pub mod lease {
     pub use super::convert::returns_leased as returns;
@@ -270,5 +327,7 @@ pub use crate::request::{Isolation, Wait, keyed};
 pub use calls::*;
 #[cfg(feature = "diesel-async")]
 pub use convert::finish_async_at as finish_at;
+#[cfg(feature = "diesel-async")]
+pub use diesel_async::AsyncPgConnection;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {convert::returns, key_slices::Keys};

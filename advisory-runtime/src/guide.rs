@@ -12,8 +12,8 @@ macro_rules! repository {
     )*) };
 }
 
-/// Declares each page beside its file, in reading order. `links.md` defines what the labels of its links mean here. The
-/// examples are tests only with the features that they use.
+/// Declares each page beside its file, in reading order. `links.md` defines what the labels of its
+/// links mean here. The examples are tests only with the features that they use.
 macro_rules! pages {
     ($($page:ident = $file:literal;)*) => { $(
         #[cfg_attr(
@@ -65,6 +65,8 @@ pages! {
     leadership = "leadership";
     claims = "claims";
     claim_errors = "claim-errors";
+    periodic_jobs = "periodic-jobs";
+    deploys = "deploys";
     migrations = "migrations";
     holding = "holding";
     guarded_tables = "guarded-tables";

@@ -16,16 +16,19 @@ use std::marker::PhantomData;
 
 /// Shows that a declared lock is held: a function that takes one cannot be called without the lock.
 ///
-/// In the body of a function with `#[advisory_lock(key = SlotLock { … }, handle = lock)]`, `lock.holding()` gives one. Without the
-/// attribute [`LockGuard::holding`](crate::LockGuard::holding) does, and in a unit test [`testing::holding`](crate::testing::holding). It
-/// cannot outlive the body, and each type of lock has its own type of witness. Under `mode = "shared"` it is
-/// a `Holding<'_, Shared<SlotLock>>`. See [`guide::holding`](crate::guide::holding).
+/// In the body of a function with `#[advisory_lock(key = SlotLock { … }, handle = lock)]`,
+/// `lock.holding()` gives one. Without the attribute
+/// [`LockGuard::holding`](crate::LockGuard::holding) does, and in a unit test
+/// [`testing::holding`](crate::testing::holding). It cannot outlive the body, and each type of lock
+/// has its own type of witness. Under `mode = "shared"` it is a `Holding<'_, Shared<SlotLock>>`.
+/// See [`guide::holding`](crate::guide::holding).
 ///
 /// It is just a reference to the declared lock.
 ///
 /// # Locking
 ///
-/// None: it sends nothing and holds nothing. It proves that the call that it came from holds the lock, but not on which connection.
+/// None: it sends nothing and holds nothing. It proves that the call that it came from holds the
+/// lock, but not on which connection.
 ///
 /// # Examples
 ///
@@ -57,7 +60,8 @@ impl<'h, L: DeclaredLock> Holding<'h, L> {
         self.key
     }
 
-    /// The witness for a function that needs the lock only in shared mode, which the exclusive lock includes.
+    /// The witness for a function that needs the lock only in shared mode, which the exclusive lock
+    /// includes.
     #[must_use]
     pub const fn shared(self) -> Holding<'h, Shared<L::Lock>> {
         Holding::new(self.key)
@@ -99,8 +103,8 @@ pub struct Shared<L>(PhantomData<L>, std::convert::Infallible);
 
 /// A lock that is declared as a type, so that it can have a [`Holding`].
 ///
-/// `#[derive(LockKey)]` implements it. A type with a [`LockKey`] by hand implements it with `type Lock = Self`. Numbers do not: a
-/// witness of "some number" would not say which one is held.
+/// `#[derive(LockKey)]` implements it. A type with a [`LockKey`] by hand implements it with
+/// `type Lock = Self`. Numbers do not: a witness of "some number" would not say which one is held.
 ///
 /// # Examples
 ///

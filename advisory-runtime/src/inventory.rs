@@ -1,25 +1,27 @@
 //! The lock sites of this program, for its own tests.
 //!
-//! Every use of the attribute, of `#[derive(LockKey)]` and of `lock_key!` leaves a record in the program, even if the function is
-//! never called. The compiler reports collisions inside one crate; a test that calls [`assert_no_collisions`] reports those between
-//! crates:
+//! Every use of the attribute, of `#[derive(LockKey)]` and of `lock_key!` leaves a record in the
+//! program, even if the function is never called. The compiler reports collisions inside one crate;
+//! a test that calls [`assert_no_collisions`] reports those between crates:
 //!
 //! ```no_run
 //! // In a `#[test]` of the program, with `use your_crate as _;` for each crate of which it uses nothing else:
 //! advisory_runtime::inventory::assert_no_collisions();
 //! ```
 //!
-//! A crate that is in the program's manifest and nowhere in its source is not linked, so its sites are missing here: that is what
-//! `use your_crate as _;` is for. A test in `tests/` never sees the sites of `src/main.rs`: put the test there.
+//! A crate that is in the program's manifest and nowhere in its source is not linked, so its sites
+//! are missing here: that is what `use your_crate as _;` is for. A test in `tests/` never sees the
+//! sites of `src/main.rs`: put the test there.
 //!
-//! Leases are among the sites. They are compared with each other by the texts of their keys, and never collide with advisory locks,
-//! which are numbers; but a lease and an advisory lock with one name are reported. A declared lock can be used as either, and is
-//! compared as both.
+//! Leases are among the sites. They are compared with each other by the texts of their keys, and
+//! never collide with advisory locks, which are numbers; but a lease and an advisory lock with one
+//! name are reported. A declared lock can be used as either, and is compared as both.
 //!
-//! Every `#[derive(Claim)]` leaves a record too: [`claims`]. Claims have no keys, so they are not compared with anything.
+//! Every `#[derive(Claim)]` leaves a record too: [`claims`]. Claims have no keys, so they are not
+//! compared with anything.
 //!
-//! Sites do not tell in which order they are called. Debug builds record the order, and a test that calls [`assert_lock_order`] fails
-//! if two calls could wait for each other.
+//! Sites do not tell in which order they are called. Debug builds record the order, and a test that
+//! calls [`assert_lock_order`] fails if two calls could wait for each other.
 
 use advisory_pattern::SiteCollision;
 pub use advisory_pattern::{ClaimRecord as ClaimSite, Permits, Record as Site};
@@ -48,7 +50,8 @@ pub enum InventoryError {
     Unreadable(std::io::Error),
     /// This version cannot read a record in it.
     Record(advisory_pattern::RecordError),
-    /// Locks that can collide: for each pair a text with both places, and a key that both can render.
+    /// Locks that can collide: for each pair a text with both places, and a key that both can
+    /// render.
     Collisions(Vec<String>),
 }
 
@@ -160,8 +163,8 @@ fn compare(sites: &[Site]) -> Result<usize, InventoryError> {
 ///
 /// # Panics
 ///
-/// If two locks can collide, if the program's own file cannot be read, and if it has no lock site: then the test is in the wrong
-/// program.
+/// If two locks can collide, if the program's own file cannot be read, and if it has no lock site:
+/// then the test is in the wrong program.
 ///
 /// # Examples
 ///

@@ -19,8 +19,9 @@ use std::fmt;
 
 /// The number, or the two numbers, given to `pg_advisory_*`.
 ///
-/// PostgreSQL keeps two key spaces that do not overlap: `bigint` keys and `(int, int)` keys. Keys are ordered by space and
-/// number; several keys are always taken in that order, so that two calls that take the same keys never deadlock.
+/// PostgreSQL keeps two key spaces that do not overlap: `bigint` keys and `(int, int)` keys. Keys
+/// are ordered by space and number; several keys are always taken in that order, so that two calls
+/// that take the same keys never deadlock.
 ///
 /// ```
 /// use advisory_runtime::Key;
@@ -69,8 +70,9 @@ impl fmt::Display for Key {
 
 /// The writer that a [`KeyPart`] writes its text to.
 ///
-/// `%` and `:` are escaped on the way (`%25`, `%3A`), so a `:` in a rendered key is always the pattern's own, and two
-/// different argument lists never share a key. It also applies the placeholder's filters.
+/// `%` and `:` are escaped on the way (`%25`, `%3A`), so a `:` in a rendered key is always the
+/// pattern's own, and two different argument lists never share a key. It also applies the
+/// placeholder's filters.
 ///
 /// ```
 /// use advisory_runtime::{KeyPart, KeyText, shape};
@@ -142,7 +144,8 @@ impl KeyText<'_> {
         self.spaces += text.len() - body.len();
     }
 
-    /// Appends text without characters to escape. Searching it for them would cost a third of the hash.
+    /// Appends text without characters to escape. Searching it for them would cost a third of the
+    /// hash.
     pub(crate) fn push_digits(&mut self, digits: &Digits) {
         if self.filters.trim || self.filters.lower {
             self.push_str(digits.as_str());
@@ -175,7 +178,8 @@ impl fmt::Write for KeyText<'_> {
     }
 }
 
-/// A lock key for `key = …` and for the functions of this crate: a number, two numbers, or a declared lock.
+/// A lock key for `key = …` and for the functions of this crate: a number, two numbers, or a
+/// declared lock.
 ///
 /// Derive it to declare a lock once, as a type that several functions and a unit test can use:
 ///
@@ -194,8 +198,8 @@ impl fmt::Write for KeyText<'_> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a lock key",
-    label = "expected an `i64`, a pair `(i32, i32)`, or a type with `#[derive(LockKey)]`",
-    note = "to lock a text or several values, write a key pattern: `key = \"account:<id>\"`",
+    label = "expected an `i64`, a pair `(i32, i32)`, a `lock_key!(\"…\")`, or a type with `#[derive(LockKey)]`",
+    note = "to lock a text or several values, write a key pattern: in an attribute `key = \"account:<id>\"`, elsewhere `lock_key!(\"account:<id>\")`",
     note = "to keep a deployed pair, write `key = (7, \"<id>\")` for one with a hash, or compute both halves as `i32`"
 )]
 pub trait LockKey {
@@ -284,7 +288,8 @@ impl KeyWriter {
         }
     }
 
-    /// Writes a placeholder's value; the bound proves that it renders within the shape that the pattern was checked with.
+    /// Writes a placeholder's value; the bound proves that it renders within the shape that the
+    /// pattern was checked with.
     pub fn part<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(
         &mut self,
         value: &T,
@@ -301,7 +306,7 @@ impl KeyWriter {
         self.any(before, value);
     }
 
-    /// As [`shaped`](Self::shaped) for the shape of any text, without a bound.
+    /// Like [`shaped`](Self::shaped), for the shape of any text, without a bound.
     pub fn any<T: KeyPart + ?Sized>(&mut self, before: &str, value: &T) {
         self.text(before);
         self.render(value, &[]);

@@ -1,9 +1,10 @@
 //! Leases: locks that expire, with fencing tokens.
 //!
-//! A lease is a row of a table. No connection or transaction holds it; it lasts until it is released or its ttl is over. Use it for
-//! work that outlives a transaction, such as a payout run or a report, and [`xact`](crate::xact) for a single transaction. Without the
-//! attribute [`advisory_lease`](macro@crate::advisory_lease), [`Leases::acquire`] renews in the background and releases on drop,
-//! [`lead`] elects a leader, and [`Table`] has each step as one round trip.
+//! A lease is a row of a table. No connection or transaction holds it; it lasts until it is
+//! released or its ttl is over. Use it for work that outlives a transaction, such as a payout run
+//! or a report, and [`xact`](crate::xact) for a single transaction. Without the attribute
+//! [`advisory_lease`](macro@crate::advisory_lease), [`Leases::acquire`] renews in the background
+//! and releases on drop, [`lead`] elects a leader, and [`Table`] has each step as one round trip.
 //!
 //! The guide explains [leases](crate::guide::leases), what they promise and their table, and
 //! [leader election](crate::guide::leadership).
@@ -23,15 +24,18 @@
 //! # }
 //! ```
 //!
-//! This is *at least once*: if the process dies between the work and the end of the call, the work runs again after the ttl.
-//! [`Lease::complete`] makes it *once* for work that ends in a transaction of this database.
+//! This is *at least once*: if the process dies between the work and the end of the call, the work
+//! runs again after the ttl. [`Lease::complete`] makes it *once* for work that ends in a
+//! transaction of this database.
 
-pub(crate) mod backoff;
+mod acquire;
 mod body_leases;
+mod change;
 mod error;
 mod event;
 mod fence;
 mod grant;
+mod granted;
 pub(crate) mod guard;
 mod lead;
 mod leases;
@@ -40,6 +44,7 @@ mod memory;
 mod queries;
 mod request;
 mod row;
+pub(crate) mod rows;
 pub(crate) mod source;
 mod sql;
 mod statement;
@@ -47,6 +52,8 @@ pub(crate) mod steps;
 pub(crate) mod store;
 mod table;
 mod task;
+mod token_sql;
+pub(crate) mod tries;
 
 pub use error::{BusyKey, Error};
 pub use event::Event;

@@ -16,15 +16,16 @@
 //! # }
 //! ```
 //!
-//! On `Ok` the transaction commits; on `Err`, on a panic, and when the future is dropped it rolls back. Outside a transaction the
-//! lock is released when the function returns. Inside one the call is a savepoint: `Ok` keeps the lock to the end of the outer
-//! transaction, and `Err` releases it.
+//! On `Ok` the transaction commits; on `Err`, on a panic, and when the future is dropped it rolls
+//! back. Outside a transaction the lock is released when the function returns. Inside one the call
+//! is a savepoint: `Ok` keeps the lock to the end of the outer transaction, and `Err` releases it.
 //!
 //! # Where to begin
 //!
-//! The [`guide`] has a page for each question, in reading order: [whether a lock is needed](guide::when_not_to_lock),
-//! [which scope](guide::scopes), [which key](guide::keys), [how long to wait](guide::waiting), and so on.
-//! [Guarantees](guide::guarantees) has every promise, and [moving](guide::moving) is for programs that already take locks.
+//! The [`guide`] has a page for each question, in reading order: [whether a lock is
+//! needed](guide::when_not_to_lock), [which scope](guide::scopes), [which key](guide::keys), [how
+//! long to wait](guide::waiting), and so on. [Guarantees](guide::guarantees) has every promise, and
+//! [moving](guide::moving) is for programs that already take locks.
 //!
 //! | to | use |
 //! | --- | --- |
@@ -41,10 +42,12 @@
 //!
 //! # Keys
 //!
-//! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`; [`macro@advisory_lock`] has its language.
-//! [`macro@LockKey`] declares a lock once, as a type. [`lock_key!`] gives the [`Key`] of a pattern to other code.
-//! [`macro@KeyPart`] is for newtypes in keys. [`sql_functions`] computes the same numbers in SQL, and [`well_known`] has those of
-//! other tools. Keys of one crate that can collide are a compile error; [`inventory`] has the lock sites of the whole program.
+//! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`;
+//! [`macro@advisory_lock`] has its language. [`macro@LockKey`] declares a lock once, as a type.
+//! [`lock_key!`] gives the [`Key`] of a pattern to other code. [`macro@KeyPart`] is for newtypes in
+//! keys. [`sql_functions`] computes the same numbers in SQL, and [`well_known`] has those of other
+//! tools. Keys of one crate that can collide are a compile error; [`inventory`] has the lock sites
+//! of the whole program.
 //!
 //! # Features
 //!
@@ -65,8 +68,9 @@
 //!
 //! # Versions
 //!
-//! Rust 1.92, PostgreSQL 15 to 18, Diesel 2.3, diesel-async 0.7, 0.8 or 0.9. If the compiler says that a lock "can't be taken on
-//! `AsyncPgConnection`", the program has two versions of diesel-async: [what to do](guide::connections#versions).
+//! Rust 1.92, PostgreSQL 15 to 18, Diesel 2.3, diesel-async 0.7, 0.8 or 0.9. If the compiler says
+//! that a lock "can't be taken on `AsyncPgConnection`", the program has two versions of
+//! diesel-async: [what to do](guide::connections#versions).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "testing", feature = "postgres", feature = "migrations")),
@@ -117,20 +121,23 @@ mod observe;
 #[cfg(feature = "diesel-async")]
 mod pool;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
+mod pooler;
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod query_comment;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod random;
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+mod request;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 #[cfg_attr(
     not(feature = "diesel-async"),
     allow(
         dead_code,
-        reason = "blocking work is not dropped, so nothing watches it"
+        unreachable_pub,
+        reason = "leases need it, and what drops a body"
     )
 )]
-mod renewal;
-#[cfg(any(feature = "diesel-async", feature = "postgres"))]
-mod request;
+mod rows;
 #[cfg(feature = "diesel-async")]
 pub mod session;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
@@ -154,7 +161,8 @@ pub use {
     request::{Isolation, Mode, Request, Wait},
 };
 
-/// What the attribute's expansion calls. It is not public: any release can change it.
+/// The functions that the attribute's expansion calls. They are not public: any release can change
+/// them.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::expansion::*;

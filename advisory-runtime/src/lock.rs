@@ -1,13 +1,15 @@
-//! How a lock is held, whatever carries it: begin, body, finish.
+//! One locked call, on every kind of connection: begin, body, finish.
 //!
-//! `call` has the request and the state of one call, and `guard` and `owned` a connection with its call. `begin` and `finish` are what
-//! every call goes through, and `way` has a file for each way of holding a lock.
+//! `call` has the request and the state of one call, and `guard` and `owned` a connection with its
+//! call. `begin` and `finish` are what every call goes through, and `way` has a file for each way
+//! of holding a lock.
 
 mod abandon;
 mod begin;
 mod body;
 mod call;
 mod check;
+mod dropped;
 mod finish;
 mod guard;
 mod lock_info;
@@ -16,7 +18,6 @@ mod pauses;
 mod poll;
 mod pool_poll;
 mod queue;
-mod verify;
 mod way;
 
 pub(crate) use begin::{acquire, begin, lock, try_lock};
@@ -36,8 +37,3 @@ pub(crate) use queue::Turn;
 pub(crate) use queue::queue;
 #[cfg(feature = "postgres")]
 pub(crate) use queue::queue_on_thread;
-#[cfg(feature = "migrations")]
-pub(crate) use verify::check_pooler;
-#[cfg(all(feature = "migrations", feature = "diesel-async"))]
-pub(crate) use verify::is_direct;
-pub(crate) use verify::verify;

@@ -1,7 +1,8 @@
 //! Live locks by name: who holds one, who waits, and who blocks whom.
 //!
-//! `pg_locks` shows numbers. This module adds the names of the program's lock sites, each with a [`Certainty`]: certain if the number
-//! is fixed or its key is known, else from the comment that a locked call writes in front of its query.
+//! `pg_locks` shows numbers. This module adds the names of the program's lock sites, each with a
+//! [`Certainty`]: certain if the number is fixed or its key is known, else from the comment that a
+//! locked call writes in front of its query.
 //!
 //! ```
 //! # #[cfg(feature = "diesel-async")]
@@ -27,10 +28,12 @@
 //!
 //! # What a role sees
 //!
-//! Every role sees the locks, process ids, users, application names and waits of all sessions. The queries of other roles' sessions,
-//! with their states, ages and clients, are visible to members of `pg_monitor`, or of `pg_read_all_stats`, which `pg_monitor` contains.
-//! To other roles they are [`Activity::Hidden`]; names then come only from fixed numbers, from keys that the caller knows
-//! ([`Names::with_key`]), and from the queries of their own role. Only [`cancel`] and [`terminate`] need more privileges.
+//! Every role sees the locks, process ids, users, application names and waits of all sessions. The
+//! queries of other roles' sessions, with their states, ages and clients, are visible to members of
+//! `pg_monitor`, or of `pg_read_all_stats`, which `pg_monitor` contains. To other roles they are
+//! [`Activity::Hidden`]; names then come only from fixed numbers, from keys that the caller knows
+//! ([`Names::with_key`]), and from the queries of their own role. Only [`cancel`] and [`terminate`]
+//! need more privileges.
 //!
 //! # How a lock gets its name
 //!
@@ -41,29 +44,35 @@
 //! SELECT pg_catalog.pg_advisory_xact_lock(-4814109257161839213);BEGIN
 //! ```
 //!
-//! PostgreSQL shows this message in `pg_stat_activity.query` while the call waits, and until the body runs its first statement. The
-//! comment is the lock's name, and the number says which lock. So a lock has a name if
+//! PostgreSQL shows this message in `pg_stat_activity.query` while the call waits, and until the
+//! body runs its first statement. The comment is the lock's name, and the number says which lock.
+//! So a lock has a name if
 //!
-//! - its number is fixed, as for a pattern without placeholders and for `key = 42`, or its key was given to [`Names::with_key`];
+//! - its number is fixed, as for a pattern without placeholders and for `key = 42`, or its key was
+//!   given to [`Names::with_key`];
 //! - somebody waits for it, or has just tried to get it: the holder holds the same lock;
-//! - the last query of its holder is still the one that acquired it, and no transaction-level try for one key: that one is prepared,
-//!   without a comment and with the key as a parameter.
+//! - the last query of its holder is still the one that acquired it, and no transaction-level try
+//!   for one key: that one is prepared, without a comment and with the key as a parameter.
 //!
-//! A lock for which nobody waits, and whose body has run statements, has only its number. The server keeps the first
-//! `track_activity_query_size` bytes of a query, by default 1,024, which can be too few for the numbers of a call with many keys. It
-//! keeps none if `track_activities` is off. A call that polls ([`Request::poll`](crate::Request::poll)) does not wait at the server: it
-//! is among the tries, not among the waiters.
+//! A lock for which nobody waits, and whose body has run statements, has only its number. The
+//! server keeps the first `track_activity_query_size` bytes of a query, by default 1,024, which can
+//! be too few for the numbers of a call with many keys. It keeps none if `track_activities` is off.
+//! A call that polls ([`Request::poll`](crate::Request::poll)) does not wait at the server: it is
+//! among the tries, not among the waiters.
 //!
-//! The comment has the pattern, not the rendered key, which can contain personal data: queries are also written to the server's log.
-//! [`show`] changes that, with [`Shown::Key`] or [`Shown::Nothing`]; `cargo advisory key --find` finds the values behind a number. A lock that is a plain number has no comment. Any program can name
-//! its locks in this way.
+//! The comment has the pattern, not the rendered key, which can contain personal data: queries are
+//! also written to the server's log. [`show`] changes that, with [`Shown::Key`] or
+//! [`Shown::Nothing`]; `cargo advisory key --find` finds the values behind a number. A lock that is
+//! a plain number has no comment. Any program can name its locks in this way.
 //!
 //! # What it costs
 //!
-//! One statement, two round trips; 30 ms of the server for 5,000 locks and 40 waiters. It takes no lock of its own. Like each read of
-//! `pg_locks`, it blocks for a moment all sessions that acquire or release a lock: run it every second, not every millisecond.
+//! One statement, two round trips; 30 ms of the server for 5,000 locks and 40 waiters. It takes no
+//! lock of its own. Like each read of `pg_locks`, it blocks for a moment all sessions that acquire
+//! or release a lock: run it every second, not every millisecond.
 //!
-//! The same functions for blocking connections are in [`blocking::monitor`](crate::blocking::monitor).
+//! The same functions for blocking connections are in
+//! [`blocking::monitor`](crate::blocking::monitor).
 
 mod backend;
 #[cfg(feature = "diesel-async")]
@@ -110,8 +119,9 @@ pub(crate) use leases::named;
 ///
 /// # Locking
 ///
-/// One `SELECT` of `pg_locks` and `pg_stat_activity`. In an open transaction `pg_stat_clear_snapshot()` runs before it: otherwise the
-/// server would show what sessions did when the transaction read their activity first. No lock is acquired or waited for. Ages are by
+/// One `SELECT` of `pg_locks` and `pg_stat_activity`. In an open transaction
+/// `pg_stat_clear_snapshot()` runs before it: otherwise the server would show what sessions did
+/// when the transaction read their activity first. No lock is acquired or waited for. Ages are by
 /// the server's clock.
 ///
 /// # Errors
@@ -140,14 +150,16 @@ pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<
     read(conn.pg(), names).await
 }
 
-/// Cancels the statement that a backend runs. An idle backend, and session-level locks, are not affected.
+/// Cancels the statement that a backend runs. An idle backend, and session-level locks, are not
+/// affected.
 ///
-/// A later backend with the same process id is left alone. But where this role may not see when backends start, one that has an advisory
-/// lock, or waits for one, is taken for the same.
+/// A later backend with the same process id is left alone. But where this role may not see when
+/// backends start, one that has an advisory lock, or waits for one, is taken for the same.
 ///
 /// # Locking
 ///
-/// `SELECT pg_cancel_backend(pid)`. Its client sees SQLSTATE 57014, and its transaction can only be rolled back.
+/// `SELECT pg_cancel_backend(pid)`. Its client sees SQLSTATE 57014, and its transaction can only be
+/// rolled back.
 ///
 /// # Errors
 ///
@@ -185,10 +197,11 @@ pub async fn cancel<C: crate::Connection>(
     cancel_on(conn.pg(), backend).await
 }
 
-/// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits for the end for up to five seconds.
+/// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits
+/// for the end for up to five seconds.
 ///
-/// A later backend with the same process id is left alone. But where this role may not see when backends start, one that has an advisory
-/// lock, or waits for one, is taken for the same.
+/// A later backend with the same process id is left alone. But where this role may not see when
+/// backends start, one that has an advisory lock, or waits for one, is taken for the same.
 ///
 /// # Locking
 ///

@@ -1,4 +1,4 @@
-//! What a lock tells those who operate the program: tracing and metrics.
+//! Spans, events and metrics of locks.
 
 #[cfg(not(any(feature = "tracing", feature = "metrics")))]
 mod silent;
@@ -24,7 +24,7 @@ pub(crate) trait Observed: std::fmt::Display {
     #[cfg(feature = "tracing")]
     fn severity(&self) -> Severity;
 
-    /// How long the call waited, if the error says so.
+    /// The time that the call waited, if the error says so.
     #[cfg(feature = "tracing")]
     fn waited(&self) -> Option<Duration>;
 }
@@ -57,6 +57,7 @@ impl Observed for Error {
             Self::HoldExceeded { .. } => "hold_exceeded",
             Self::LockLost { .. } => "lost",
             Self::Deadlock { .. } => "deadlock",
+            Self::LockTableFull { .. } => "lock_table_full",
             Self::RolledBack { .. } => "rolled_back",
             Self::TransactionEnded { .. } => "transaction_ended",
             Self::CommitUnknown { .. } => "commit_unknown",

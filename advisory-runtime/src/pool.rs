@@ -1,17 +1,21 @@
 //! The pools that locks, leases and claims can take connections from.
 
+use crate::Wait;
 use crate::connection::Connection;
+use crate::debug::self_deadlock;
 use crate::driver::timeout;
-use crate::error::PoolError;
+use crate::error::{NoSecond, PoolError};
 use diesel_async::AsyncPgConnection;
+#[cfg(feature = "bb8")]
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A pool of connections, with any manager: bb8 and deadpool, under the features of these names.
 ///
-/// `pool = <expression>` in the attribute takes one, or a reference or an `Arc` of one. For another kind of pool, implement this trait
-/// on a type of your own around it; [`connection`](Self::connection) is enough for a lock.
+/// `pool = <expression>` in the attribute takes one, or a reference or an `Arc` of one. For another
+/// kind of pool, implement this trait on a type of your own around it;
+/// [`connection`](Self::connection) is enough for a lock.
 ///
 /// # Examples
 ///
@@ -33,7 +37,9 @@ use std::time::Duration;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pool of `AsyncPgConnection`",
     label = "expected a pool of bb8 or deadpool, or `impl advisory_runtime::Pool`",
-    note = "for a connection from elsewhere, write `conn = <expression>` instead of `pool`"
+    note = "an `async fn` takes a pool of diesel-async, such as bb8's; one of r2d2 is for a plain `fn`",
+    note = "a worker, a claim or a lease takes the pool itself, because it needs more than one connection; a lock can also be taken on a \
+            connection: `conn = <expression>` in the attribute"
 )]
 #[cfg_attr(
     not(all(feature = "bb8", feature = "deadpool")),
@@ -70,20 +76,28 @@ pub trait Pool: Sync {
         std::future::ready(Err(PoolError::new(none)))
     }
 
-    /// Opens a connection like the pool's that the pool does not count. A lease or a claim is renewed on it while bodies hold all of
-    /// the pool's connections.
+    /// Opens a connection like the pool's that the pool does not count. A lease or a claim is
+    /// renewed on it while bodies hold all of the pool's connections, or block the threads on which
+    /// these live.
     ///
     /// # Errors
     ///
     /// [`PoolError::dedicated`] of the pool's own error. The default implementation always fails.
     fn dedicated(&self) -> impl Future<Output = Result<AsyncPgConnection, PoolError>> + Send {
-        let none = "this pool opens no connection beside its own";
+        let none = "this pool opens no connection outside of its count";
         std::future::ready(Err(PoolError::dedicated(none)))
+    }
+
+    /// A number that this pool and its clones have, and no other pool of its type while one of them
+    /// exists. Rows of one pool are renewed by one statement.
+    #[doc(hidden)]
+    fn identity(&self) -> Option<usize> {
+        None
     }
 }
 
 macro_rules! behind {
-    ($pointer:ty $(, $bound:ident)?) => {
+    ($pointer:ty, $identity:expr $(, $bound:ident)?) => {
         #[diagnostic::do_not_recommend]
         impl<P: Pool $(+ $bound)? + ?Sized> Pool for $pointer {
             type Connection<'p>
@@ -105,14 +119,43 @@ macro_rules! behind {
             async fn dedicated(&self) -> Result<AsyncPgConnection, PoolError> {
                 P::dedicated(self).await
             }
+
+            fn identity(&self) -> Option<usize> {
+                let identity: fn(&Self) -> Option<usize> = $identity;
+                identity(self)
+            }
         }
     };
 }
-behind!(&P);
-behind!(Arc<P>, Send);
+behind!(&P, |pool| P::identity(pool));
+behind!(
+    Arc<P>,
+    |pool| P::identity(pool).or_else(|| Some(Arc::as_ptr(pool).cast::<u8>().addr())),
+    Send
+);
 
-/// How long [`two`] waits for each connection. A pool whose size is 1 may wait forever for the second one.
+/// The time that [`two`] waits for each connection. A pool of size 1 may wait forever for the
+/// second one.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// The time that a call with `wait = "never"` waits for a connection, if the pool does not give up
+/// before.
+const NEVER: Duration = Duration::from_secs(5);
+
+/// A connection of a pool for a call that waits for its lock as `wait` says.
+pub(crate) async fn connection_for<C>(
+    wait: Wait,
+    connection: impl Future<Output = Result<C, PoolError>>,
+) -> Result<C, PoolError> {
+    let connected = match wait {
+        Wait::Never => timeout(NEVER, connection).await.unwrap_or_else(|| {
+            let none = format!("it gave none within {NEVER:?}, and the call does not wait");
+            Err(PoolError::new(none))
+        }),
+        _ => connection.await,
+    };
+    connected.map_err(|error| error.inside_body(self_deadlock::is_inside_body()))
+}
 
 /// Two connections at once.
 pub(crate) async fn two<P: Pool + ?Sized>(
@@ -125,30 +168,10 @@ pub(crate) async fn two<P: Pool + ?Sized>(
     let first = first?;
     let failed = match timeout(LIMIT, pool.connection()).await {
         Some(Ok(second)) => return Ok((first, second)),
-        Some(Err(error)) => Some(error),
-        None => None,
+        Some(Err(error)) => NoSecond::Failed(error),
+        None => NoSecond::Silent(LIMIT),
     };
-    Err(PoolError::new(NoSecond(failed)))
-}
-
-/// The pool gave only one connection where two are needed, because of its own error or not in time.
-#[derive(Debug)]
-struct NoSecond(Option<PoolError>);
-
-impl fmt::Display for NoSecond {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it must give two connections at once, so its maximum size must be at least 2; for the second one ")?;
-        match &self.0 {
-            Some(error) => write!(f, "it reported: {}", error.get_ref()),
-            None => write!(f, "it did not answer within {LIMIT:?}"),
-        }
-    }
-}
-
-impl std::error::Error for NoSecond {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        std::error::Error::source(self.0.as_ref()?)
-    }
+    Err(PoolError::new(failed))
 }
 
 #[cfg(feature = "bb8")]
@@ -177,18 +200,26 @@ where
             .await
             .map_err(PoolError::dedicated)
     }
+
+    /// bb8 shows the address of what its clones share only in this text.
+    fn identity(&self) -> Option<usize> {
+        let shown = format!("{self:?}");
+        let (_, address) = shown.split_once("0x")?;
+        usize::from_str_radix(address.trim_end_matches(')'), 16).ok()
+    }
 }
 
-/// How long to look for the reason why bb8 has no connection.
+/// The time limit of the search for the reason why bb8 has no connection.
 #[cfg(feature = "bb8")]
 const REASON: Duration = Duration::from_secs(2);
 
-/// A pool of bb8 gave no connection within its `connection_timeout`. bb8 repeats a connection attempt until then and keeps the error to
-/// itself, so a pool that has no connection opens one more, outside of its count, to learn why it fails.
+/// A pool of bb8 gave no connection within its `connection_timeout`. bb8 repeats a connection
+/// attempt until then and keeps the error to itself, so a pool that has no connection opens one
+/// more, outside of its count, to learn why it fails.
 #[cfg(feature = "bb8")]
 #[derive(Debug)]
 struct Bb8TimedOut {
-    /// How many connections the pool had, all of them in use.
+    /// The number of connections of the pool, all of them in use.
     connections: u32,
     /// Why another could not be opened.
     reason: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -255,5 +286,10 @@ where
 
     async fn dedicated(&self) -> Result<AsyncPgConnection, PoolError> {
         self.manager().create().await.map_err(PoolError::dedicated)
+    }
+
+    /// The address of the manager, which its clones share.
+    fn identity(&self) -> Option<usize> {
+        Some(std::ptr::from_ref(self.manager()).addr())
     }
 }

@@ -1,7 +1,8 @@
-//! The comment in front of each lock's message, which names the lock wherever PostgreSQL shows a query.
+//! The comment in front of each lock's message, which names the lock wherever PostgreSQL shows a
+//! query.
 //!
-//! `/*advisory:booking:<tenant_id>:<day>*/`: seen in `pg_stat_activity` while the call waits, and in the server's log and deadlock
-//! reports.
+//! `/*advisory:booking:<tenant_id>:<day>*/`: seen in `pg_stat_activity` while the call waits, and
+//! in the server's log and deadlock reports.
 
 #[cfg(feature = "tracing")]
 mod trace;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[cfg(feature = "tracing")]
 pub use trace::{TraceContext, show_trace};
 
-/// What the comment in front of a lock's message shows.
+/// The content of the comment in front of a lock's message.
 ///
 /// ```
 /// use advisory_runtime::monitor::{self, Shown};
@@ -33,7 +34,8 @@ pub enum Shown {
     /// The key pattern, which is the same for all its keys.
     #[default]
     Pattern,
-    /// The rendered key. Everyone who sees the server's queries or its log sees it too, and it can be personal data.
+    /// The rendered key. Everyone who sees the server's queries or its log sees it too, and it can
+    /// be personal data.
     Key,
 }
 
@@ -83,7 +85,8 @@ pub(crate) fn name(pattern: &'static str, keys: &[Key]) -> Option<Cow<'static, s
 /// The beginning of the comment.
 pub(crate) const START: &str = "/*advisory:";
 
-/// The server shows 1,024 bytes of a query by default, and the keys behind the comment must be among them.
+/// The server shows 1,024 bytes of a query by default, and the keys behind the comment must be
+/// among them.
 pub(crate) const LONGEST: usize = 200;
 
 /// The end of a text that is longer.
@@ -128,8 +131,9 @@ pub(crate) fn push(sql: &mut String, name: &str) {
 
 /// A text as the comment shows it.
 ///
-/// It is printable ASCII, because a server with another encoding refuses a message with a letter that the encoding lacks. A `*` beside a
-/// `/` would end the comment or begin another. Each of these becomes a `?`.
+/// It is printable ASCII, because a server with another encoding refuses a message with a letter
+/// that the encoding lacks. A `*` beside a `/` would end the comment or begin another. Each of
+/// these becomes a `?`.
 pub(crate) fn printable(text: &str) -> String {
     let mut letters = text.chars().peekable();
     let (mut printable, mut before) = (String::with_capacity(text.len()), ':');

@@ -4,13 +4,14 @@ use std::hash::{BuildHasher, RandomState};
 use std::process;
 use std::time::{Duration, SystemTime};
 
-/// A number from a hash that the standard library seeds from the operating system. The time and the process tell copies of a process
-/// apart.
+/// A number from a hash that the standard library seeds from the operating system. The time and the
+/// process tell copies of a process apart.
 pub(crate) fn random() -> u64 {
     RandomState::new().hash_one((SystemTime::now(), process::id()))
 }
 
-/// A time between a half and the whole of it, so that those which began together do not try together.
+/// A time between a half and the whole of it, so that those which began together do not try
+/// together.
 pub(crate) fn jitter(time: Duration) -> Duration {
     let fraction = f64::from(u32::try_from(random() >> 32).unwrap_or(0)) / f64::from(u32::MAX);
     time.mul_f64(0.5 + 0.5 * fraction)

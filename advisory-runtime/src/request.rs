@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The poll interval of a request that has to poll, unless it gives one.
 pub(crate) const POLL: Duration = Duration::from_millis(250);
 
-/// How long a lock is held.
+/// The scope of a lock.
 ///
 /// ```
 /// use advisory_runtime::monitor::{Holder, Scope};
@@ -61,9 +61,9 @@ pub struct Request {
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
-    /// What the comment in front of its message shows.
+    /// The content of the comment in front of its message.
     pub(crate) shown_name: Option<Cow<'static, str>>,
-    /// How much of the wait passed in this process: in its queue, or in earlier tries.
+    /// The part of the wait that passed in this process: in its queue, or in earlier tries.
     pub(crate) queued: Duration,
     pub(crate) origin: Origin,
 }
@@ -75,8 +75,9 @@ impl Request {
         Self::one(key.pattern(), key.key())
     }
 
-    /// Asks for the locks on several keys. They are taken in the order of their numbers, so two requests for the same keys never
-    /// deadlock; duplicates count once. A request without keys is refused ([`Error::NoKeys`]).
+    /// Asks for the locks on several keys. They are taken in the order of their numbers, so two
+    /// requests for the same keys never deadlock; duplicates count once. A request without keys is
+    /// refused ([`Error::NoKeys`]).
     ///
     /// [`Error::NoKeys`]: crate::Error::NoKeys
     #[cfg_attr(debug_assertions, track_caller)]
@@ -167,11 +168,13 @@ impl Request {
         }
     }
 
-    /// Takes the locks in shared mode: holders of shared locks run together, a holder of the exclusive lock runs alone.
+    /// Takes the locks in shared mode: holders of shared locks run together, a holder of the
+    /// exclusive lock runs alone.
     ///
-    /// Waiters are served first-in, first-out, so a waiting exclusive request holds back the shared ones behind it. A session that
-    /// holds the shared lock can take the exclusive one while no other session holds the lock. When two sessions try that at once,
-    /// they wait for each other, and the server ends one of them ([`Error::Deadlock`], SQLSTATE 40P01).
+    /// Waiters are served first-in, first-out, so a waiting exclusive request holds back the shared
+    /// ones after it. A session that holds the shared lock can take the exclusive one while no
+    /// other session holds the lock. When two sessions try that at once, they wait for each other,
+    /// and the server ends one of them ([`Error::Deadlock`], SQLSTATE 40P01).
     ///
     /// It has no effect on a request with [`permits`](Self::permits).
     ///
@@ -183,18 +186,22 @@ impl Request {
         self
     }
 
-    /// Lets this many sessions hold the lock at once: an integer from 1 to 1,000. Another number is refused
-    /// ([`Error::InvalidPermits`]).
+    /// Lets this many sessions hold the lock at once: an integer from 1 to 1,000. Another number is
+    /// refused ([`Error::InvalidPermits`]).
     ///
-    /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first permit is the key itself, and the
-    /// others are computed from it: see [`keys`](crate::guide::keys#permits). A program with three permits and one with five
-    /// together never have more than five holders. A program without permits competes for the first one.
+    /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first
+    /// permit is the key itself, and the others are computed from it: see
+    /// [`keys`](crate::guide::keys#permits). A program with three permits and one with five
+    /// together never have more than five holders. A program without permits competes for the first
+    /// one.
     ///
-    /// A session can wait at the server for only one key at a time, so a request with permits polls while it waits: every 250 ms,
-    /// unless [`poll`](Self::poll) is called. Each try goes over the permits in one statement, starting at a random one.
+    /// A session can wait at the server for only one key at a time, so a request with permits polls
+    /// while it waits: every 250 ms, unless [`poll`](Self::poll) is called. Each try goes over the
+    /// permits in one statement, starting at a random one.
     ///
-    /// A request with permits has one key; several are refused ([`Error::TooManyKeys`]). Its guard gives no
-    /// [`Holding`](crate::Holding), since several holders can be in their bodies at the same time.
+    /// A request with permits has one key; several are refused ([`Error::TooManyKeys`]). Its guard
+    /// gives no [`Holding`](crate::Holding), since several holders can be in their bodies at the
+    /// same time.
     ///
     /// [`Error::InvalidPermits`]: crate::Error::InvalidPermits
     /// [`Error::TooManyKeys`]: crate::Error::TooManyKeys
@@ -212,7 +219,11 @@ impl Request {
         self
     }
 
-    /// Bounds the whole acquisition, all keys together.
+    /// Bounds the whole acquisition, all keys together. If the server does not answer at all, an
+    /// async call closes its connection and returns [`Error::TimedOut`] within five seconds after
+    /// this time: see [`cancellation`](crate::guide::cancellation#when-the-network-stops).
+    ///
+    /// [`Error::TimedOut`]: crate::Error::TimedOut
     pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
         self.wait = wait.into();
         self
@@ -220,23 +231,26 @@ impl Request {
 
     /// Polls for the lock instead of waiting at the server.
     ///
-    /// A session that waits at the server has a snapshot, and `CREATE INDEX CONCURRENTLY` waits for every older snapshot: if it
-    /// runs under the same lock, the two deadlock.
+    /// A session that waits at the server has a snapshot, and `CREATE INDEX CONCURRENTLY` waits for
+    /// every older snapshot: if it runs under the same lock, the two deadlock.
     ///
-    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to eight times that, or to [`poll_max`](Self::poll_max); each
-    /// is shortened by up to half at random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` it polls
-    /// until the lock is free: the session's `lock_timeout` bounds only waits at the server. With [`Wait::Never`] it tries once.
+    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to
+    /// eight times that, or to [`poll_max`](Self::poll_max); each is shortened by up to half at
+    /// random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` it
+    /// polls until the lock is free: the session's `lock_timeout` bounds only waits at the server.
+    /// With [`Wait::Never`] it tries once.
     ///
-    /// Between two tries the call has no snapshot, no lock and no transaction; a transaction around the call stays open. A call
-    /// that polls is not in the server's queue: sessions that wait there are served first. See
-    /// [`waiting`](crate::guide::waiting).
+    /// Between two tries the call has no snapshot, no lock and no transaction; a transaction around
+    /// the call stays open. A call that polls is not in the server's queue: sessions that wait
+    /// there are served first. See [`waiting`](crate::guide::waiting).
     pub fn poll(mut self, interval: Duration) -> Self {
         self.poll = Some(interval);
         self
     }
 
-    /// Sets the longest pause between two tries of [`poll`](Self::poll). If it is not longer than the first, the pauses do not grow.
-    /// Each is still shortened by up to half at random, so that calls do not try at the same moment.
+    /// Sets the longest pause between two tries of [`poll`](Self::poll). If it is not longer than
+    /// the first, the pauses do not grow. Each is still shortened by up to half at random, so that
+    /// calls do not try at the same moment.
     ///
     /// It has no effect on a request that does not poll.
     pub fn poll_max(mut self, longest: Duration) -> Self {
@@ -244,14 +258,15 @@ impl Request {
         self
     }
 
-    /// Runs the transaction at this level, with a snapshot that is taken after the lock. Only for transaction-level locks outside
-    /// a transaction.
+    /// Runs the transaction at this level, with a snapshot that is taken after the lock. Only for
+    /// transaction-level locks outside a transaction.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self
     }
 
-    /// Refuses to run inside an open transaction ([`Error::InTransaction`]), where the lock would outlive the call.
+    /// Refuses to run inside an open transaction ([`Error::InTransaction`]), where the lock would
+    /// outlive the call.
     ///
     /// [`Error::InTransaction`]: crate::Error::InTransaction
     pub fn refuse_nested(mut self) -> Self {
@@ -261,12 +276,14 @@ impl Request {
 
     /// Bounds how long the lock may be held. The wait for it does not count.
     ///
-    /// When the bound is reached, the attribute drops an async body and rolls back. If a statement still runs 100 ms later, it is
-    /// cancelled, and the connection is closed. A blocking body, and the code between `begin` and `finish`, runs to its end, and a
-    /// commit that comes too late is refused ([`Error::HoldExceeded`]). What the body of a session-level lock has committed stays.
+    /// When the bound is reached, the attribute drops an async body and rolls back. If a statement
+    /// still runs 100 ms later, it is cancelled, and the connection is closed. A blocking body, and
+    /// the code between `begin` and `finish`, runs to its end, and a commit that comes too late is
+    /// refused ([`Error::HoldExceeded`]). What the body of a session-level lock has committed
+    /// stays.
     ///
-    /// If the process has stopped, or its packets are dropped, the server ends the session and so frees the lock. It does so one
-    /// second later than the bound, counted from:
+    /// If the process has stopped, or its packets are dropped, the server ends the session and so
+    /// frees the lock. It does so one second later than the bound, counted from:
     ///
     /// | the session is | before PostgreSQL 17 | since 17 |
     /// | --- | --- | --- |
@@ -276,17 +293,20 @@ impl Request {
     /// | under a session-level lock, idle | the end of its last statement | the end of its last statement |
     /// | under a session-level lock, in a statement | the end of that statement | the start of its transaction |
     ///
-    /// The call sets `idle_in_transaction_session_timeout`, `transaction_timeout` (17) and, for session-level locks,
-    /// `idle_session_timeout`. Where the server can, it also sets `client_connection_check_interval`: while a statement runs, in the wait
-    /// or under the lock, a killed client is noticed within a second. All of them are restored when the lock is released.
+    /// The call sets `idle_in_transaction_session_timeout`, `transaction_timeout` (17) and, for
+    /// session-level locks, `idle_session_timeout`. Where the server can, it also sets
+    /// `client_connection_check_interval`: while a statement runs, in the wait or under the lock, a
+    /// killed client is noticed within a second. All of them are restored when the lock is
+    /// released.
     ///
-    /// In a transaction of its own, the call's values replace the session's, also shorter ones, to the end of that transaction; but a
-    /// `transaction_timeout` that the session has stays, and from PostgreSQL 17 on counts instead of the one of the table. In a
-    /// transaction that was open before the call, and under a session-level lock, a shorter value of the session stays, and so does any
-    /// `client_connection_check_interval`.
+    /// In a transaction of its own, the call's values replace the session's, also shorter ones, to
+    /// the end of that transaction; but a `transaction_timeout` that the session has stays, and
+    /// from PostgreSQL 17 on counts instead of the one of the table. In a transaction that was open
+    /// before the call, and under a session-level lock, a shorter value of the session stays, and
+    /// so does any `client_connection_check_interval`.
     ///
-    /// A statement that never ends is not bounded before 17, nor in a transaction that was open before the call: set
-    /// `statement_timeout`.
+    /// A statement that never ends is not bounded before 17, nor in a transaction that was open
+    /// before the call: set `statement_timeout`.
     ///
     /// [`Error::HoldExceeded`]: crate::Error::HoldExceeded
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
@@ -328,9 +348,9 @@ impl<K: LockKey> From<K> for Request {
     }
 }
 
-/// What one try asks the server for: how much of the wait is left, and which permits in which order.
+/// The question of one try to the server: the remaining wait, and the permits in their order.
 impl Request {
-    /// What is left of the wait for the server.
+    /// The remaining wait for the server.
     pub(crate) fn budget(&self) -> Wait {
         match self.wait {
             Wait::For(wait) if wait.is_zero() => Wait::Never,
@@ -341,7 +361,7 @@ impl Request {
         }
     }
 
-    /// The same request for the key of one permit.
+    /// This request for the key of one permit.
     pub(crate) fn of_permit(&self, permit: Key) -> Self {
         Self {
             keys: Keys::One([permit]),
@@ -349,7 +369,8 @@ impl Request {
         }
     }
 
-    /// One try of a request that polls. It starts at a random permit, so that calls do not all compete for the first.
+    /// One try of a request that polls. It starts at a random permit, so that calls do not all
+    /// compete for the first.
     pub(crate) fn attempt(&self) -> Self {
         let mut permits = self.permits.clone();
         if !permits.is_empty() {
@@ -389,7 +410,8 @@ pub fn keyed<K: LockKey + ?Sized>(key: &K) -> (Key, &'static str) {
     (key.key(), key.pattern())
 }
 
-/// Whether other sessions may hold the lock at the same time. `pg_locks` shows `ExclusiveLock` and `ShareLock`.
+/// Whether other sessions may hold the lock at the same time. `pg_locks` shows `ExclusiveLock` and
+/// `ShareLock`.
 ///
 /// ```
 /// use advisory_runtime::{Mode, monitor::Lock};
@@ -413,7 +435,7 @@ impl Mode {
     }
 }
 
-/// How long to wait for a lock that another session holds.
+/// The time to wait for a lock that another session holds.
 ///
 /// ```
 /// use advisory_runtime::{Request, Wait};
@@ -425,15 +447,18 @@ impl Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// As long as the session's own `lock_timeout` allows, which counts for each key. With [`Request::poll`](crate::Request::poll), forever.
+    /// As long as the session's own `lock_timeout` allows, which counts for each key. With
+    /// [`Request::poll`](crate::Request::poll), forever.
     #[default]
     Session,
-    /// Not at all: `pg_try_advisory_*`. [`Error::NotAvailable`](crate::Error::NotAvailable) when it is held.
+    /// Not at all: `pg_try_advisory_*`. [`Error::NotAvailable`](crate::Error::NotAvailable) when it
+    /// is held.
     Never,
-    /// At most this long for all keys together, by the server's clock, rounded up to whole milliseconds. Zero is
-    /// [`Wait::Never`]; more than 24 days count as 24 days.
+    /// At most this long for all keys together, by the server's clock, rounded up to whole
+    /// milliseconds. Zero is [`Wait::Never`]; more than 24 days count as 24 days.
     For(Duration),
-    /// Forever, whatever the session's `lock_timeout` is. Its `statement_timeout` still ends the wait.
+    /// Forever, whatever the session's `lock_timeout` is. Its `statement_timeout` still ends the
+    /// wait.
     Forever,
 }
 
@@ -458,6 +483,7 @@ pub enum Isolation {
     ReadCommitted,
     /// One snapshot for the whole body, taken after the lock.
     RepeatableRead,
-    /// As [`Isolation::RepeatableRead`], and the server aborts transactions that could not have run one after another.
+    /// Like [`Isolation::RepeatableRead`], and the server aborts transactions that could not have
+    /// run one after another.
     Serializable,
 }

@@ -1,8 +1,10 @@
-//! What the statements about locks are made of, and those that belong to no way of holding one. `lock::way` has the others.
+//! The parts of the statements about locks, and the statements that belong to no way of holding
+//! one. `lock::way` has the others.
 //!
-//! Functions, operators and types are qualified with `pg_catalog.`, so that neither the `search_path` nor a function of the same
-//! name can change what runs. Statements contain only numbers and text made here; [`query_comment`](crate::query_comment) makes the
-//! comment in front safe.
+//! Functions, operators and types are qualified with `pg_catalog.`, so that neither the
+//! `search_path` nor a function of the same name can change what runs. Statements contain only
+//! numbers and text made here; [`query_comment`](crate::query_comment) makes the comment in front
+//! safe.
 
 /// Appends formatted text.
 macro_rules! put {
@@ -16,6 +18,11 @@ pub(crate) use put;
 
 pub(crate) mod own_locks;
 pub(crate) mod probe;
+#[cfg_attr(
+    not(feature = "diesel-async"),
+    allow(dead_code, reason = "leases need all of it")
+)]
+pub(crate) mod qualify;
 pub(crate) mod try_lock;
 pub(crate) mod unlock;
 
@@ -49,8 +56,8 @@ pub(crate) const fn unlock_function(mode: Mode) -> &'static str {
     }
 }
 
-/// A key as the arguments of a `pg_advisory_*` function. It needs no cast: the functions have one form with one argument, and each
-/// half of a pair is an `int4` literal.
+/// A key as the arguments of a `pg_advisory_*` function. It needs no cast: the functions have one
+/// form with one argument, and each half of a pair is an `int4` literal.
 pub(crate) struct Arguments(pub(crate) Key);
 
 impl fmt::Display for Arguments {
@@ -75,26 +82,21 @@ impl fmt::Display for IsBackend {
     }
 }
 
-/// A column that makes the commit wait for the disk, whatever the session's `synchronous_commit` is.
-pub(crate) const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) \
-     ANY (CAST('{off,local,remote_write}' AS pg_catalog.text[])) \
-     THEN pg_catalog.set_config('synchronous_commit','on',true) END";
-
-/// A time or an interval as whole microseconds.
-pub(crate) fn micros(time: &str) -> String {
-    format!(
-        "CAST(pg_catalog.date_part('epoch',{time}) OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
-    )
-}
+/// A condition that makes the commit wait for the disk, whatever the session's `synchronous_commit`
+/// is. Plain SQL, to be qualified.
+pub(crate) const IS_DURABLE: &str = "CASE WHEN current_setting('synchronous_commit') = 'on' THEN true \
+     WHEN current_setting('synchronous_commit') = ANY (CAST('{off,local,remote_write}' AS text[])) \
+     THEN set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
 
 pub(crate) const IDLE_IN_TRANSACTION: &str = "idle_in_transaction_session_timeout";
 
 /// A timeout of the session as an interval, zero if there is none.
-pub(crate) fn timeout(setting: &str) -> String {
+fn timeout(setting: &str) -> String {
     format!("CAST(pg_catalog.current_setting('{setting}') AS pg_catalog.interval)")
 }
 
-/// A column that bounds a timeout to the transaction's end, unless the session's is shorter: by an interval, and the same in milliseconds.
+/// A column that bounds a timeout to the transaction's end, unless the session's is shorter: by an
+/// interval, and the same in milliseconds.
 pub(crate) fn at_most(setting: &str, interval: &str, millis: &str) -> String {
     let now = timeout(setting);
     format!(
@@ -106,24 +108,30 @@ pub(crate) fn at_most(setting: &str, interval: &str, millis: &str) -> String {
 /// Ends any open transaction; the server warns if none is open.
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 
-/// Undoes what was done since the savepoint of a call in the transaction of this depth, and releases the keys that were taken under it.
-pub(crate) fn rollback_to_savepoint(outer: NonZeroU32) -> String {
-    format!(
-        "ROLLBACK TO SAVEPOINT advisory_savepoint_{outer};RELEASE SAVEPOINT advisory_savepoint_{outer}"
-    )
+/// The savepoint of a call in the transaction of this depth.
+pub(crate) fn savepoint(outer: NonZeroU32) -> String {
+    format!("advisory_savepoint_{outer}")
 }
 
-/// Ends the transaction and the session. If the role must not end its own session, as after a `SET ROLE`, the session is left in a
-/// failed transaction: it holds no lock and refuses every statement. The level is named because a role's defaults can make a statement
-/// wait for a snapshot.
+/// Undoes what was done since the savepoint of a call in the transaction of this depth, and
+/// releases the keys that were taken under it.
+pub(crate) fn rollback_to_savepoint(outer: NonZeroU32) -> String {
+    let savepoint = savepoint(outer);
+    format!("ROLLBACK TO SAVEPOINT {savepoint};RELEASE SAVEPOINT {savepoint}")
+}
+
+/// Ends the transaction and the session. If the role must not end its own session, as after a
+/// `SET ROLE`, the session is left in a failed transaction: it holds no lock and refuses every
+/// statement. The level is named because a role's defaults can make a statement wait for a
+/// snapshot.
 #[cfg(feature = "diesel-async")]
 pub(crate) const TERMINATE: &str = "ROLLBACK;\
      SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\
      SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid());\
      SELECT CAST('advisory:abandoned' AS pg_catalog.int4)";
 
-/// Rolls back, and leaves the session in a failed transaction: it holds no lock and refuses every statement. The level is named as in
-/// `TERMINATE`.
+/// Rolls back, and leaves the session in a failed transaction: it holds no lock and refuses every
+/// statement. The level is named as in `TERMINATE`.
 #[cfg(feature = "postgres")]
 pub(crate) const POISON: &str = "ROLLBACK;\
      SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\

@@ -1,7 +1,8 @@
 //! Gives other programs the numbers that this crate locks, as a Diesel migration.
 //!
-//! Use it if a lock is shared with a program that is not Rust: another service, a `psql` script, a trigger. Rust programs share a
-//! declared lock (`#[derive(LockKey)]`) instead. PostgreSQL 15 to 18, no extension.
+//! Use it if a lock is shared with a program that is not Rust: another service, a `psql` script, a
+//! trigger. Rust programs share a declared lock (`#[derive(LockKey)]`) instead. PostgreSQL 15 to
+//! 18, no extension.
 //!
 //! | function | returns | the same in Rust |
 //! | --- | --- | --- |
@@ -14,9 +15,10 @@
 //! | `advisory_holds(key bigint)` → `boolean` | whether this session holds the lock exclusively | |
 //! | `advisory_require(key bigint, lock text)` → `void` | an error with the lock's name unless this session holds it exclusively | |
 //!
-//! For example, `advisory_key('booking:' || advisory_escape(guest))` is what `"booking:<guest>"` locks. Integers, dates and UUIDs
-//! need no escape if SQL writes them as [`KeyPart`](crate::KeyPart) does: `uuid::text` does, and so does `date::text` for the years 1
-//! to 9999 under `DateStyle = ISO`.
+//! For example, `advisory_key('booking:' || advisory_escape(guest))` is what `"booking:<guest>"`
+//! locks. Integers, dates and UUIDs need no escape if SQL writes them as
+//! [`KeyPart`](crate::KeyPart) does: `uuid::text` does, and so does `date::text` for the years 1 to
+//! 9999 under `DateStyle = ISO`.
 //!
 //! # Adding it
 //!
@@ -26,41 +28,47 @@
 //! cargo advisory migration keys --down -o migrations/*_advisory_keys/down.sql
 //! ```
 //!
-//! Or run [`ADVISORY_KEYS_UP`] in a transaction. The functions are created in the first schema of the `search_path`. Grant each to the
-//! roles that call it:
+//! Or run [`ADVISORY_KEYS_UP`] in a transaction. The functions are created in the first schema of
+//! the `search_path`. Grant each to the roles that call it:
 //!
 //! ```sql
 //! GRANT EXECUTE ON FUNCTION advisory_key(text), advisory_escape(text) TO worker;
 //! ```
 //!
-//! PUBLIC has no right to call them: HTTP gateways publish what their role may call, and anyone who can lock any key can stop those
-//! who need it. The functions run with the caller's rights and a pinned `search_path`, and do not call each other.
+//! PUBLIC has no right to call them: HTTP gateways publish what their role may call, and anyone who
+//! can lock any key can stop those who need it. The functions run with the caller's rights and a
+//! pinned `search_path`, and do not call each other.
 //!
 //! # Locking
 //!
-//! `acquire_cleanup_lock` is `pg_try_advisory_lock`: exclusive, session-level, without waiting. The session holds the lock until it
-//! has released it as often as it took it, or ends; a rollback does not release it. `release_cleanup_lock` is `pg_advisory_unlock`.
-//! Neither raises a `NOTICE`: the number is an unsalted hash, by which a reader of the log could check a guessed address.
+//! `acquire_cleanup_lock` is `pg_try_advisory_lock`: exclusive, session-level, without waiting. The
+//! session holds the lock until it has released it as often as it took it, or ends; a rollback does
+//! not release it. `release_cleanup_lock` is `pg_advisory_unlock`. Neither raises a `NOTICE`: the
+//! number is an unsalted hash, by which a reader of the log could check a guessed address.
 //!
-//! `advisory_holds` and `advisory_require` look for an exclusive lock of this session, transaction-level or session-level, and take
-//! none. [`guarded_tables`](crate::guide::guarded_tables) has their cost, and a trigger that needs neither.
+//! `advisory_holds` and `advisory_require` look for an exclusive lock of this session,
+//! transaction-level or session-level, and take none.
+//! [`guarded_tables`](crate::guide::guarded_tables) has their cost, and a trigger that needs
+//! neither.
 //!
 //! # Errors
 //!
 //! - 55000: `advisory_require` found that this session does not hold the lock.
-//! - 22004: an argument is NULL. A plain `pg_try_advisory_lock(NULL)` locks nothing and returns NULL, and `IF NOT NULL` goes on as if
-//!   the lock were held.
+//! - 22004: an argument is NULL. A plain `pg_try_advisory_lock(NULL)` locks nothing and returns
+//!   NULL, and `IF NOT NULL` goes on as if the lock were held.
 //! - 42501: the role has no `EXECUTE`.
-//! - 42723, from the migration: a function of this name exists, and nothing is replaced. Check what it computes and who calls it, then
-//!   drop or rename it.
+//! - 42723, from the migration: a function of this name exists, and nothing is replaced. Check what
+//!   it computes and who calls it, then drop or rename it.
 //! - 2BP01, from the down migration: an index or a view uses a function, and nothing is dropped.
-//! - 01000, a warning: `release_cleanup_lock` found that this session does not hold the lock, and returned `false`.
+//! - 01000, a warning: `release_cleanup_lock` found that this session does not hold the lock, and
+//!   returned `false`.
 //!
 //! # What the recipes get wrong
 //!
-//! Four functions have the names of a recipe in circulation, so that its callers keep working. They compute the same numbers, except
-//! that `lower` changes only A to Z, while the recipe follows the database's locale. A program that uses both, or JavaScript's
-//! `toLowerCase().trim()`, must pass ASCII, or text that is already lower-case and trimmed.
+//! Four functions have the names of a recipe in circulation, so that its callers keep working. They
+//! compute the same numbers, except that `lower` changes only A to Z, while the recipe follows the
+//! database's locale. A program that uses both, or JavaScript's `toLowerCase().trim()`, must pass
+//! ASCII, or text that is already lower-case and trimmed.
 //!
 //! | the recipe says | in fact |
 //! | --- | --- |
@@ -89,8 +97,9 @@
 //! assert_eq!(EmailLock { email: " User@X.com " }.key(), Key::BigInt(-3508133180453765740));
 //! ```
 //!
-//! An address alone can equal any other key of the database, so the macros report a collision with other locks. Answer with
-//! `allow_overlap("email", "…")`, or better give the key a word of its own, as `generate_lock_id` does:
+//! An address alone can equal any other key of the database, so the macros report a collision with
+//! other locks. Answer with `allow_overlap("email", "…")`, or better give the key a word of its
+//! own, as `generate_lock_id` does:
 //!
 //! ```
 //! use advisory_runtime::{Key, lock_key};

@@ -1,10 +1,12 @@
 //! Transaction-level locks, without the attribute.
 //!
-//! [`begin`] opens a transaction that holds the lock, the caller works on [`LockGuard::conn`], and [`LockGuard::finish`] commits or
-//! rolls back. [`lock`] takes a lock in a transaction that is already open.
+//! [`begin`] opens a transaction that holds the lock, the caller works on [`LockGuard::conn`], and
+//! [`LockGuard::finish`] commits or rolls back. [`lock`] takes a lock in a transaction that is
+//! already open.
 //!
-//! `#[advisory_lock(…, scope = "xact")]` expands to the same calls. They are two instead of one with a closure, because the
-//! future of a generic function that takes an async closure is not `Send`.
+//! `#[advisory_lock(…, scope = "xact")]` expands to the same calls. They are two instead of one
+//! with a closure, because the future of a generic function that takes an async closure is not
+//! `Send`.
 //!
 //! ```no_run
 //! use advisory_runtime::{Error, Request, xact};
@@ -24,34 +26,42 @@ use crate::{Connection, Error, LockGuard, LockInfo, Request, lock};
 ///
 /// # Locking
 ///
-/// One round trip. Outside of a transaction it sends `SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE`,
-/// `SELECT pg_advisory_xact_lock(key)` and `BEGIN` in one message: held until the transaction ends. Inside a transaction it sends
-/// `SAVEPOINT` and takes the lock: `Ok` keeps it until the end of the outer transaction, `Err` releases it with the savepoint.
+/// One round trip. Outside of a transaction it sends
+/// `SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE`,
+/// `SELECT pg_advisory_xact_lock(key)` and `BEGIN` in one message: held until the transaction ends.
+/// Inside a transaction it sends `SAVEPOINT` and takes the lock: `Ok` keeps it until the end of the
+/// outer transaction, `Err` releases it with the savepoint.
 ///
-/// For [`Isolation::RepeatableRead`] and [`Isolation::Serializable`] the snapshot must be younger than the lock. So the same
-/// message first takes the lock for the session, then opens the transaction and hands the lock over (`SELECT
-/// pg_advisory_xact_lock(key), pg_advisory_unlock(key)`).
+/// For [`Isolation::RepeatableRead`] and [`Isolation::Serializable`] the snapshot must be younger
+/// than the lock. So the same message first takes the lock for the session, then opens the
+/// transaction and hands the lock over
+/// (`SELECT pg_advisory_xact_lock(key), pg_advisory_unlock(key)`).
 ///
-/// It waits as long as the request says. [`Wait::For`] sets `lock_timeout` and restores it before the body runs; with several keys,
-/// each wait gets what is left of the budget, by the server's clock. [`Wait::Never`] sends `BEGIN` and
-/// `pg_try_advisory_xact_lock`: for one key in one round trip, for several in two, and one more if the lock is held.
-/// [`Request::poll`] repeats that. `statement_timeout` is not changed, and can end
-/// the wait too.
+/// It waits as long as the request says. [`Wait::For`] sets `lock_timeout` and restores it before
+/// the body runs; with several keys, each wait gets what is left of the budget, by the server's
+/// clock. [`Wait::Never`] sends `BEGIN` and `pg_try_advisory_xact_lock`: for one key in one round
+/// trip, for several in two, and one more if the lock is held. [`Request::poll`] repeats that.
+/// `statement_timeout` is not changed, and can end the wait too.
 ///
 /// # Errors
 ///
-/// [`Error::NotAvailable`], [`Error::TimedOut`] (55P03), [`Error::Deadlock`] (40P01), [`Error::Cancelled`] (57014),
-/// [`Error::SelfDeadlock`], [`Error::TaskDeadlock`], [`Error::StaleSnapshot`], [`Error::InTransaction`], [`Error::ForeignTransaction`],
-/// [`Error::Standby`], [`Error::PooledSession`], [`Error::NoKeys`], [`Error::BrokenConnection`], and [`Error::Database`] for
-/// every other answer. After an error no lock of this call is held. An outer transaction goes on, unless it had failed or ended
-/// before; one that Diesel does not know of can only be rolled back, and if it had failed, the connection is closed.
+/// [`Error::NotAvailable`], [`Error::TimedOut`] (55P03), [`Error::Deadlock`] (40P01),
+/// [`Error::Cancelled`] (57014), [`Error::LockTableFull`] (53200), [`Error::SelfDeadlock`],
+/// [`Error::TaskDeadlock`], [`Error::StaleSnapshot`], [`Error::InTransaction`],
+/// [`Error::ForeignTransaction`], [`Error::Standby`], [`Error::PooledSession`], [`Error::NoKeys`],
+/// [`Error::BrokenConnection`], and [`Error::Database`] for every other answer. After an error no
+/// lock of this call is held. An outer transaction goes on, unless it had failed or ended before;
+/// one that Diesel does not know of can only be rolled back, and if it had failed, the connection
+/// is closed.
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe for the connection: dropping the future, or the guard that it returned, closes the connection, and with it the
-/// transaction around a nested call. No lock, no open transaction and, without a pooler, no waiter is left. A pool replaces the connection; on a
-/// connection of your own, every further call fails with [`Error::BrokenConnection`]. Dropping a call between two tries of
-/// [`Request::poll`] leaves its connection open. See [`cancellation`](crate::guide::cancellation).
+/// Not cancel safe for the connection: dropping the future, or the guard that it returned, closes
+/// the connection, and with it the transaction around a nested call. No lock, no open transaction
+/// and, without a pooler, no waiter is left. A pool replaces the connection; on a connection of
+/// your own, every further call fails with [`Error::BrokenConnection`]. Dropping a call between two
+/// tries of [`Request::poll`] leaves its connection open. See
+/// [`cancellation`](crate::guide::cancellation).
 ///
 /// # Examples
 ///
@@ -79,37 +89,44 @@ pub fn begin<C: Connection>(
     lock::begin(conn, C::pg, request.into().with_origin())
 }
 
-/// Takes the advisory lock on a key, or on several, in the middle of an open transaction, which holds it until its end.
+/// Takes the advisory lock on a key, or on several, in the middle of an open transaction, which
+/// holds it until its end.
 ///
-/// For a key that is known only after a first read. Read again what the lock guards, even if the first read has seen it: an earlier
-/// holder may have changed it since. If the key is known before the transaction, use [`begin`] or the attribute. The transaction is
-/// one that Diesel opened, or that of a body under `#[advisory_lock]`.
+/// For a key that is known only after a first read. Read again what the lock guards, even if the
+/// first read has seen it: an earlier holder may have changed it since. If the key is known before
+/// the transaction, use [`begin`] or the attribute. The transaction is one that Diesel opened, or
+/// that of a body under `#[advisory_lock]`.
 ///
 /// # Locking
 ///
-/// One round trip: `SAVEPOINT`, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `SELECT pg_advisory_xact_lock(key)` and
-/// `RELEASE SAVEPOINT` in one message. The `SET` does nothing under READ COMMITTED, and fails at the stricter levels, whose
-/// snapshot is older than the lock. [`Wait::Never`](crate::Wait::Never) asks as [`try_lock`] does.
+/// One round trip: `SAVEPOINT`, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
+/// `SELECT pg_advisory_xact_lock(key)` and `RELEASE SAVEPOINT` in one message. The `SET` does
+/// nothing under READ COMMITTED, and fails at the stricter levels, whose snapshot is older than the
+/// lock. [`Wait::Never`](crate::Wait::Never) asks as [`try_lock`] does.
 ///
-/// Held until the transaction ends, or until a savepoint in which it was taken is rolled back. There is no body for
-/// [`Request::max_hold`] to bound: it only makes the server bound how long the client is idle, until the end of the transaction.
+/// Held until the transaction ends, or until a savepoint in which it was taken is rolled back.
+/// There is no body for [`Request::max_hold`] to bound: it only makes the server bound how long the
+/// client is idle, until the end of the transaction.
 ///
 /// # Errors
 ///
-/// [`Error::NotInTransaction`] outside of a transaction, where the lock would be released at once, and directly in the transaction of
-/// `begin_test_transaction`, which does not count as one. [`Error::StaleSnapshot`] in a REPEATABLE READ or SERIALIZABLE transaction, unless it
-/// already holds the key. [`Error::InFailedTransaction`] (25P02) after a statement that failed. [`Error::InTransaction`] for a
-/// request with an isolation level or `refuse_nested`. Otherwise as [`begin`]: [`Error::NotAvailable`], [`Error::TimedOut`]
-/// (55P03), [`Error::Deadlock`] (40P01), [`Error::Cancelled`] (57014), [`Error::SelfDeadlock`], [`Error::NoKeys`],
-/// [`Error::BrokenConnection`], [`Error::Database`].
+/// [`Error::NotInTransaction`] outside of a transaction, where the lock would be released at once,
+/// and directly in the transaction of `begin_test_transaction`, which does not count as one.
+/// [`Error::StaleSnapshot`] in a REPEATABLE READ or SERIALIZABLE transaction, unless it already
+/// holds the key. [`Error::InFailedTransaction`] (25P02) after a statement that failed.
+/// [`Error::InTransaction`] for a request with an isolation level or `refuse_nested`. Otherwise as
+/// [`begin`]: [`Error::NotAvailable`], [`Error::TimedOut`] (55P03), [`Error::Deadlock`] (40P01),
+/// [`Error::Cancelled`] (57014), [`Error::LockTableFull`] (53200), [`Error::SelfDeadlock`],
+/// [`Error::NoKeys`], [`Error::BrokenConnection`], [`Error::Database`].
 ///
-/// After a refusal the savepoint is rolled back: no lock of this call is held, and the transaction goes on. With
-/// [`Wait::Never`](crate::Wait::Never) one key has no savepoint, and [`Error::Database`] leaves a failed transaction.
+/// After a refusal the savepoint is rolled back: no lock of this call is held, and the transaction
+/// goes on. With [`Wait::Never`](crate::Wait::Never) one key has no savepoint, and
+/// [`Error::Database`] leaves a failed transaction.
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe for the connection: dropping the future before it is ready closes the connection, and with it the transaction,
-/// as for [`begin`].
+/// Not cancel safe for the connection: dropping the future before it is ready closes the
+/// connection, and with it the transaction, as for [`begin`].
 ///
 /// # Examples
 ///
@@ -146,31 +163,35 @@ pub fn lock<C: Connection>(
     lock::lock(conn, C::pg, request.into().with_origin())
 }
 
-/// Takes the advisory lock on a key in the middle of an open transaction if it is free, and returns whether it was.
+/// Takes the advisory lock on a key in the middle of an open transaction if it is free, and returns
+/// whether it was.
 ///
-/// It never waits, whatever the request says. To wait, or for an error that names the lock, use [`lock`]. What it says of reading again
-/// is true here too.
+/// It never waits, whatever the request says. To wait, or for an error that names the lock, use
+/// [`lock`]. What it says of reading again is true here too.
 ///
 /// # Locking
 ///
-/// One key is one query of `pg_try_advisory_xact_lock(key)`: one round trip, and one more when this connection prepares the query. On a
-/// blocking connection two, because it is prepared each time. Several keys, [permits](Request::permits),
-/// [`Request::max_hold`], and a call behind a pooler or above READ COMMITTED take three: a savepoint is set, so that a miss takes none of
-/// the keys.
+/// One key is one query of `pg_try_advisory_xact_lock(key)`: one round trip, and one more when this
+/// connection prepares the query. On a blocking connection two, because it is prepared each time.
+/// Several keys, [permits](Request::permits), [`Request::max_hold`], and a call behind a pooler or
+/// above READ COMMITTED take three: a savepoint is set, so that a miss takes none of the keys.
 ///
 /// Held until the transaction ends, or until a savepoint in which it was taken is rolled back.
 ///
 /// # Errors
 ///
-/// Those of [`lock`], except for a lock that is held elsewhere, which is `Ok(false)`. [`Error::NotInTransaction`],
-/// [`Error::StaleSnapshot`] and [`Error::InTransaction`] leave the transaction as it was. After [`Error::Database`] it has failed, as
-/// after any query, or its connection is closed: behind a pooler that does not track prepared statements and is not recognized, another
-/// client's statement can answer instead of the query, which is never taken for the lock. A transaction that the program ended by SQL, while Diesel still counts it, is found only in debug builds.
+/// Those of [`lock`], except for a lock that is held elsewhere, which is `Ok(false)`.
+/// [`Error::NotInTransaction`], [`Error::StaleSnapshot`] and [`Error::InTransaction`] leave the
+/// transaction as it was. After [`Error::Database`] it has failed, as after any query, or its
+/// connection is closed: behind a pooler that does not track prepared statements and is not
+/// recognized, another client's statement can answer instead of the query, which is never taken for
+/// the lock. A transaction that the program ended by SQL, while Diesel still counts it, is found
+/// only in debug builds.
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe for the connection: dropping the future before it is ready closes the connection, and with it the transaction,
-/// as for [`begin`].
+/// Not cancel safe for the connection: dropping the future before it is ready closes the
+/// connection, and with it the transaction, as for [`begin`].
 ///
 /// # Examples
 ///

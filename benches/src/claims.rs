@@ -68,7 +68,7 @@ macro_rules! side {
                 let mut operations = 0;
                 while begun.elapsed() < length {
                     let start = Instant::now();
-                    let claimed = claim::next::<$row, _>(&mut self.conn, "bench").await;
+                    let claimed = claim::next::<$row>("bench").first(&mut self.conn).await;
                     self.times.push(start.elapsed());
                     let claimed = claimed.expect("the server answers").expect("a row");
                     // Given back, so that there is always a free row.
@@ -122,7 +122,7 @@ pub(crate) async fn run(
         times: Vec::new(),
         of: std::marker::PhantomData,
     };
-    tell(case.measure(flags.rounds, &mut many, &mut few).await);
+    tell(case.measure(flags.pairs(), &mut many, &mut few).await);
     many.times.sort();
     Some(per_mille(&many.times, 500))
 }

@@ -131,7 +131,7 @@ pub(crate) async fn run(
                 schema,
                 is_limited,
             };
-            tell(tables.measure(db, case, rival, flags.rounds).await?);
+            tell(tables.measure(db, case, rival, flags.pairs()).await?);
         }
         if done > 0 {
             db.run(&format!("DROP SCHEMA {schema} CASCADE")).await;
@@ -281,7 +281,7 @@ pub(crate) struct Ours<T>(AsyncPgConnection, PhantomData<T>);
 
 impl<T: Claim> Operation for Ours<T> {
     async fn operate(&mut self) {
-        let job = claim::next::<T, _>(&mut self.0, "bench").await;
+        let job = claim::next::<T>("bench").first(&mut self.0).await;
         let job = job.expect("the server answers").expect("a job");
         claim::complete(&mut self.0, &job)
             .await

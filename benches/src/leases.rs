@@ -30,7 +30,7 @@ pub(crate) async fn run(
                 rival: "two tables, advisory lock",
             };
             if flags.wants(&case.label()) {
-                tell(measure(case, db, connections, flags.rounds).await?);
+                tell(measure(case, db, connections, flags.pairs()).await?);
             }
         }
     }

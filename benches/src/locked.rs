@@ -86,7 +86,7 @@ impl Pairs<'_> {
         let mut ours = Beside::<O>::open(url, connections, keys).await;
         let mut theirs = Beside::<R>::open(url, connections, keys).await;
         (self.tell)(
-            case.measure(self.flags.rounds, &mut ours, &mut theirs)
+            case.measure(self.flags.pairs(), &mut ours, &mut theirs)
                 .await,
         );
     }
@@ -102,7 +102,7 @@ impl Pairs<'_> {
         let mut ours = Threads::<O>::open(url, connections, keys);
         let mut theirs = Threads::<R>::open(url, connections, keys);
         (self.tell)(
-            case.measure(self.flags.rounds, &mut ours, &mut theirs)
+            case.measure(self.flags.pairs(), &mut ours, &mut theirs)
                 .await,
         );
     }

@@ -23,6 +23,7 @@ mod ours;
 mod pinned;
 mod pooled;
 mod publish;
+mod queue;
 mod record;
 mod rivals;
 mod scale;
@@ -56,9 +57,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     {
         std::process::exit(status);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = if matches!(flags.task, Task::RunQueue { .. }) {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+    };
     runtime.block_on(run(&flags))
 }
 
@@ -74,7 +82,13 @@ async fn run(flags: &Flags) -> Result<(), Box<dyn Error>> {
         Task::Clock => {
             let others = record::quiet(flags)?;
             let figures = clock(flags).await?;
-            record::keep(flags, "clock", figures, others).await?;
+            let busy = others.and_then(|others| others.since());
+            record::keep(flags, "clock", figures, busy).await?;
+        }
+        Task::RunQueue { queue, words } => return queue::run_here(queue, words).await,
+        Task::Queue => {
+            let (figures, busy) = queue::run(flags).await?;
+            record::keep(flags, "queue", figures, Some(busy)).await?;
         }
         Task::Instructions => {
             let counted = instructions::count(flags).await?;

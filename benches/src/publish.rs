@@ -3,8 +3,7 @@
 use crate::charts;
 use crate::machine::root;
 use crate::tables::{
-    cases, instructions, is_comparison, jobs, latency, origin, processor_time, ratios, rows, text,
-    waits,
+    cases, instructions, jobs, latency, old_snapshot, queues, ratios, text, waits,
 };
 use serde_json::Value;
 use std::error::Error;
@@ -19,9 +18,10 @@ pub(crate) fn publish() -> Outcome<()> {
     for (name, table) in [
         ("instructions", instructions(&runs)),
         ("ratios", ratios(&runs)),
-        ("processor time", processor_time(&runs)),
         ("cases", cases(&runs)),
         ("jobs", jobs(&runs)),
+        ("queues", queues(&runs)),
+        ("old snapshot", old_snapshot(&runs)),
         ("latency", latency(&runs)),
         ("waits", waits(&runs)),
         ("runs", list(&runs)),
@@ -62,20 +62,9 @@ fn fill(page: &str, name: &str, table: &str) -> Outcome<String> {
     Ok(format!("{before}{begin}\n{table}\n\n{end}{after}"))
 }
 
-/// The place, the time and the versions of each timed run.
+/// The times of the timed runs.
 fn list(runs: &[Value]) -> String {
-    let clock = || runs.iter().filter(|run| !run["cases"].is_null());
-    let mut lines: Vec<_> = clock().map(|run| format!("- {}.", origin(run))).collect();
-    let of_locks = clock().filter(|run| rows(run, "cases").any(is_comparison));
-    let mut days: Vec<&str> = of_locks
-        .filter_map(|run| text(&run["run"], "date").get(..10))
-        .collect();
-    days.dedup();
-    if days.len() < 2 {
-        lines.push(
-            "\nThe ratios of locks are of one day: how far they are apart between days is not known yet."
-                .to_owned(),
-        );
-    }
-    lines.join("\n")
+    let clock = runs.iter().filter(|run| !run["cases"].is_null());
+    let times: Vec<&str> = clock.map(|run| text(&run["run"], "date")).collect();
+    format!("Runs: {}, UTC.", times.join(", "))
 }

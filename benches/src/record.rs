@@ -33,17 +33,16 @@ fn refuse(busy: Option<u64>) -> Result<(), String> {
     }
 }
 
-/// Writes the files of `--json` and `--record`.
+/// Writes the files of `--json` and `--record`, with the share of the time that others used, in per cent.
 pub(crate) async fn keep(
     flags: &Flags,
     kind: &str,
     mut figures: Value,
-    others: Option<Others>,
+    busy: Option<u64>,
 ) -> Result<(), Box<dyn Error>> {
     if flags.json.is_none() && !flags.record {
         return Ok(());
     }
-    let busy = others.and_then(|others| others.since());
     let mut run = machine::describe();
     run["others_busy"] = busy.into();
     run["server"] = server::version().await?.into();

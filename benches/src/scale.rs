@@ -37,7 +37,7 @@ pub(crate) async fn run(
             tasks,
         };
         // Each half takes about a second.
-        let rounds = flags.rounds.min(3);
+        let rounds = flags.pairs().min(3);
         let (mut ours, mut theirs) = (at_once(CALLS), at_once(16));
         tell(case.measure(rounds, &mut ours, &mut theirs).await);
     }
@@ -54,14 +54,14 @@ pub(crate) async fn run(
         }
         let next = 0;
         // All keys by the end, whatever the number of rounds.
-        let a_round = KEYS.div_ceil(flags.rounds);
+        let a_round = KEYS.div_ceil(flags.pairs());
         let mut ours = Walk {
             conns,
             next,
             a_round: i64::try_from(a_round)?,
         };
         let mut theirs = Beside::<Xact>::open(url, CONNECTIONS, Keys::Distinct).await;
-        tell(case.measure(flags.rounds, &mut ours, &mut theirs).await);
+        tell(case.measure(flags.pairs(), &mut ours, &mut theirs).await);
     }
     Ok(())
 }

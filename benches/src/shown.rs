@@ -38,7 +38,7 @@ pub(crate) async fn run(db: &Database, flags: &Flags, tell: &mut dyn FnMut(Measu
         if flags.wants(&case.label()) {
             let mut theirs = showing(Shown::Nothing).await;
             let mut ours = showing(shown).await;
-            tell(case.measure(flags.rounds, &mut ours, &mut theirs).await);
+            tell(case.measure(flags.pairs(), &mut ours, &mut theirs).await);
         }
     }
 }

@@ -89,7 +89,7 @@ impl Pairs<'_> {
             let mut ours = Beside::<O>::open(self.followed.url(), 1, Keys::Distinct).await;
             let mut theirs = Beside::<O>::open(self.alone.url(), 1, Keys::Distinct).await;
             (self.tell)(
-                case.measure(self.flags.rounds, &mut ours, &mut theirs)
+                case.measure(self.flags.pairs(), &mut ours, &mut theirs)
                     .await,
             );
         }

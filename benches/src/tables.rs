@@ -3,18 +3,17 @@
 use serde_json::Value;
 
 /// The transport, connections, keys and delay of each column.
-const COLUMNS: [(&str, u64, &str, u64, &str); 8] = [
+const COLUMNS: [(&str, u64, &str, u64, &str); 7] = [
     ("unix", 1, "distinct", 0, "socket, 1"),
     ("unix", 16, "distinct", 0, "socket, 16"),
     ("unix", 16, "hot", 0, "socket, 16, one key"),
     ("tcp", 1, "distinct", 0, "TCP, 1"),
     ("tcp", 16, "distinct", 0, "TCP, 16"),
-    ("tcp", 16, "hot", 0, "TCP, 16, one key"),
     ("tcp", 1, "distinct", 2, "2 ms, 1"),
     ("tcp", 16, "distinct", 2, "2 ms, 16"),
 ];
 
-pub(crate) fn rows<'r>(run: &'r Value, of: &str) -> impl Iterator<Item = &'r Value> {
+fn rows<'r>(run: &'r Value, of: &str) -> impl Iterator<Item = &'r Value> {
     run[of].as_array().into_iter().flatten()
 }
 
@@ -117,12 +116,12 @@ fn range(values: &[f64], decimals: usize) -> String {
     match values {
         [] => String::new(),
         _ if low == high => low,
-        _ => format!("{low} to {high}"),
+        _ => format!("{low}–{high}"),
     }
 }
 
 /// Whether a lock of ours is compared with a rival's.
-pub(crate) fn is_comparison(case: &Value) -> bool {
+fn is_comparison(case: &Value) -> bool {
     text(case, "case").contains("lock, query")
 }
 
@@ -161,25 +160,6 @@ fn distinct<'v>(values: impl Iterator<Item = &'v Value>, of: &str) -> Vec<&'v st
         }
     }
     seen
-}
-
-pub(crate) fn processor_time(runs: &[Value]) -> String {
-    let mut table = head("| way | server, µs | client, µs |\n| --- | ---: | ---: |");
-    let all = || runs.iter().flat_map(|run| rows(run, "processor_time"));
-    for way in distinct(all(), "case") {
-        let of = |side: &str| {
-            let values = all().filter(|row| text(row, "case") == way);
-            range(
-                &values
-                    .filter_map(|row| row[side].as_f64())
-                    .collect::<Vec<_>>(),
-                1,
-            )
-        };
-        let (server, client) = (of("server_us"), of("client_us"));
-        table.push(format!("| {way} | {server} | {client} |"));
-    }
-    table.join("\n")
 }
 
 /// Whether jobs are claimed and completed.
@@ -330,7 +310,97 @@ pub(crate) fn waits(runs: &[Value]) -> String {
     table.join("\n")
 }
 
-pub(crate) fn origin(run: &Value) -> String {
+/// Whole queues, from the newest run of them: jobs a second, and the cost of a thousand.
+pub(crate) fn queues(runs: &[Value]) -> String {
+    let newest = runs.iter().rev().find(|run| !run["queue"].is_null());
+    let Some(run) = newest else {
+        return "Not recorded yet.".to_owned();
+    };
+    let all = || rows(run, "queue").filter(|row| row["old_snapshot"] == false);
+    let columns = [1, 10, 50]
+        .map(|concurrency| (true, concurrency))
+        .into_iter()
+        .chain([1, 10, 50].map(|concurrency| (false, concurrency)));
+    let columns: Vec<(bool, u64)> = columns.collect();
+    let mut table = head(
+        "| jobs a second | fsync on: 1 | 10 | 50 | off: 1 | 10 | 50 | processor time | idle: 50 % | 99 % |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    );
+    for name in distinct(all(), "queue") {
+        let of = |fsync: bool, concurrency: u64| {
+            all().find(|row| {
+                text(row, "queue") == name
+                    && row["fsync"] == fsync
+                    && row["concurrency"] == concurrency
+                    && row["jobs"] == 20_000
+            })
+        };
+        let cells = columns.iter().map(|(fsync, concurrency)| {
+            of(*fsync, *concurrency).map_or_else(String::new, |row| {
+                let rate = thousands(row["jobs_a_second"].as_f64().unwrap_or_default());
+                match row["over_graphile_worker"].as_f64() {
+                    Some(ratio) => format!("{rate} ({ratio:.2})"),
+                    None => rate,
+                }
+            })
+        });
+        let spent = of(true, 10).map_or_else(String::new, |row| {
+            let of = |side: &str| row[side].as_f64().unwrap_or_default();
+            let (client, server) = (of("client_ms_for_1000"), of("server_ms_for_1000"));
+            format!("{client:.0} + {server:.0}")
+        });
+        let idle = rows(run, "queue_idle").find(|row| text(row, "queue") == name);
+        let idle = |of: &str| {
+            let time = idle.and_then(|row| row[of].as_f64());
+            time.map_or_else(String::new, |time| format!("{:.1}", time / 1_000.0))
+        };
+        table.push(format!(
+            "| {name} | {} | {spent} | {} | {} |",
+            cells.collect::<Vec<_>>().join(" | "),
+            idle("median_us"),
+            idle("p99_us")
+        ));
+    }
+    table.push(String::new());
+    for name in distinct(all(), "queue") {
+        if let Some(row) = all().find(|row| text(row, "queue") == name) {
+            table.push(format!("- *{name}*: {}.", text(row, "settings")));
+        }
+    }
+    table.push(format!("\n{}.", origin(run)));
+    table.join("\n")
+}
+
+/// The same with an old snapshot open on the server, and without.
+pub(crate) fn old_snapshot(runs: &[Value]) -> String {
+    let newest = runs.iter().rev().find(|run| !run["queue"].is_null());
+    let all = || {
+        let rows = newest.into_iter().flat_map(|run| rows(run, "queue"));
+        rows.filter(|row| row["jobs"] == 200_000)
+    };
+    let mut table = head(
+        "| jobs a second | without | with | with, over without |\n| --- | ---: | ---: | ---: |",
+    );
+    for name in distinct(all(), "queue") {
+        let of = |is_open: bool| {
+            let mut rows = all().filter(|row| text(row, "queue") == name);
+            let row = rows.find(|row| row["old_snapshot"] == is_open);
+            row.and_then(|row| row["jobs_a_second"].as_f64())
+        };
+        if let (Some(without), Some(with)) = (of(false), of(true)) {
+            table.push(format!(
+                "| {name} | {} | {} | {:.2} |",
+                thousands(without),
+                thousands(with),
+                with / without
+            ));
+        }
+    }
+    table.join("\n")
+}
+
+/// The time, the commit, the server, and the versions of the libraries.
+fn origin(run: &Value) -> String {
     let run = &run["run"];
     let mut words = vec![
         format!("{} UTC", text(run, "date")),

@@ -51,7 +51,7 @@ pub(crate) async fn run(
     let mut ours = Load::new(pool(url, CONNECTIONS)?, true);
     let mut theirs = Load::new(pool(url, CONNECTIONS)?, false);
     tell(
-        case.measure(flags.rounds.min(6), &mut ours, &mut theirs)
+        case.measure(flags.pairs().min(6), &mut ours, &mut theirs)
             .await,
     );
     Ok(vec![ours.waits(), theirs.waits()])

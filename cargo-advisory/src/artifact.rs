@@ -12,10 +12,11 @@ use object::{File, FileKind, Object, ObjectSection};
 
 use crate::failure::Failure;
 
-/// The records' section in ELF, in Mach-O (behind its segment) and in PE or COFF.
+/// The records' section in ELF, in Mach-O (after its segment) and in PE or COFF.
 const SECTIONS: [&str; 3] = [".advisory", "__advisory", ".advsry"];
 
-/// The first bytes of files with a program's code but without known sections: Rust's metadata, LLVM's bitcode, WebAssembly.
+/// The first bytes of files with a program's code but without known sections: Rust's metadata,
+/// LLVM's bitcode, WebAssembly.
 const COMPILED: [&[u8]; 3] = [b"rust", b"BC\xC0\xDE", b"\0asm"];
 
 /// The records of one or more files.
@@ -94,7 +95,8 @@ fn records(bytes: &[u8]) -> Result<Records, ReadError> {
     Ok(found)
 }
 
-/// Reads the records' sections; returns whether the file has sections, so that there are no records elsewhere.
+/// Reads the records' sections; returns whether the file has sections, so that there are no records
+/// elsewhere.
 fn sections(bytes: &[u8], depth: u8, found: &mut Records) -> Result<bool, ReadError> {
     let kind = FileKind::parse(bytes).map_err(|_| ReadError::NotAProgram)?;
     match kind {
@@ -165,7 +167,7 @@ mod tests {
         format!("{}/tests/corpus/{name}", env!("CARGO_MANIFEST_DIR"))
     }
 
-    /// Each record that is read can be written, and is then read as the same.
+    /// Each record that is read can be written, and is then read unchanged.
     fn are_kept(bytes: &[u8]) {
         let Ok(found) = records(bytes) else { return };
         let inventory = Inventory::of(found);
@@ -195,7 +197,7 @@ mod tests {
         fuzz(&corpus("artifact"), are_kept);
     }
 
-    /// As [`any_file_is_read`], of bytes that need no format around them.
+    /// Like [`any_file_is_read`], for bytes that need no format around them.
     #[test]
     fn any_record_is_read() {
         fuzz(&corpus("record"), |input| {

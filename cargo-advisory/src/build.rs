@@ -12,7 +12,8 @@ use crate::inventory::Inventory;
 use crate::selection::Selection;
 use crate::{finding, json, screen};
 
-/// Runs `cargo build`, writes `<artifact>.advisory.json` beside each artifact, and fails if locks can collide
+/// Runs `cargo build`, writes `<artifact>.advisory.json` beside each artifact, and fails if locks
+/// can collide
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -42,14 +43,14 @@ impl Arguments {
         if self.format == Format::Json || self.output.is_file() {
             self.output.write(&text)?;
         } else if !self.selection.is_quiet() || !findings.is_empty() {
-            // Where cargo writes its own messages.
+            // Standard error, to which cargo writes its own messages.
             screen::note(&text);
         }
         Ok(findings.is_empty())
     }
 }
 
-/// Whether the file is a final artifact; intermediate ones are in `deps`.
+/// Returns whether the file is a final artifact; intermediate ones are in `deps`.
 fn is_final(file: &Path) -> bool {
     file.parent().and_then(Path::file_name) != Some("deps".as_ref())
 }

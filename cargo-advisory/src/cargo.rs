@@ -1,6 +1,7 @@
 //! The files that `cargo build` produces.
 //!
-//! Cargo itself lists them, including those that are up to date, so nothing is guessed from directories.
+//! Cargo itself lists them, including those that are up to date, so nothing is guessed from
+//! directories.
 
 use std::env;
 use std::path::PathBuf;
@@ -11,7 +12,8 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Builds, with cargo's messages on the standard error, and gives the artifacts that can contain lock sites.
+/// Builds, with cargo's messages on the standard error, and gives the artifacts that can contain
+/// lock sites.
 pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>, Failure> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let color = match ColorChoice::global() {
@@ -62,7 +64,8 @@ fn artifacts(message: &Value) -> Vec<PathBuf> {
     files
         .filter_map(Value::as_str)
         .map(PathBuf::from)
-        // Metadata, debug information and import libraries contain no more lock sites than the artifact beside them.
+        // Metadata, debug information and import libraries contain no more lock sites than their
+        // artifact.
         .filter(|file| {
             let extension = file.extension().and_then(|extension| extension.to_str());
             !matches!(

@@ -1,6 +1,8 @@
-//! `cargo advisory check`: collisions, and differences from a registry, an earlier release or a database.
+//! `cargo advisory check`: collisions, and differences from a registry, an earlier release or a
+//! database.
 
 mod advice;
+pub(crate) mod claim_changes;
 pub(crate) mod collisions;
 mod guards;
 pub(crate) mod key_changes;
@@ -19,8 +21,8 @@ use crate::{finding, json};
 
 /// Fails if locks can collide, or differ from a document, a release or a database
 ///
-/// Builds the selection, or reads the given artifacts, and compares every two lock sites across all crates: they must be one lock on
-/// purpose, or never share a key.
+/// Builds the selection, or reads the given artifacts, and compares every two lock sites across all
+/// crates: they must be one lock on purpose, or never share a key.
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -29,20 +31,24 @@ pub(crate) struct Arguments {
     format: Format,
     #[command(flatten)]
     output: Output,
-    /// The committed document, JSON or Markdown: fails if it is out of date (line numbers are not compared)
+    /// The committed document, JSON or Markdown: fails if it is out of date (line numbers are not
+    /// compared)
     #[arg(long, value_name = "FILE")]
     registry: Vec<PathBuf>,
-    /// The inventory (JSON) of another service on the same database: fails if locks can collide with its locks
+    /// The inventory (JSON) of another service on the same database: fails if locks can collide
+    /// with its locks
     #[arg(long, value_name = "FILE")]
     with: Vec<PathBuf>,
-    /// The inventory (JSON) of an earlier release: fails if a lock's key has changed
+    /// The inventory (JSON) of an earlier release: fails if the two cannot run side by side,
+    /// because a lock's key has changed, or a claim's columns
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// The name of a lock, or the path of its function, whose key changes on purpose
+    /// The name of a lock, the path of its function, or that of a claim's row, which changes on
+    /// purpose
     #[arg(long, value_name = "NAME", requires = "against")]
     allow_key_change: Vec<String>,
-    /// A database: fails if a guarded table has no trigger for its lock, or one that computes another key; advises where a constraint
-    /// could say the rule, or an index is missing
+    /// A database: fails if a guarded table has no trigger for its lock, or one that computes
+    /// another key; advises where a constraint could say the rule, or an index is missing
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
     /// For how many keys the registry document gives the odds of a collision
@@ -75,6 +81,7 @@ impl Arguments {
             let old = json::read_file(file)?;
             let allowed = &self.allow_key_change;
             findings.extend(key_changes::find(&inventory, &old, file, allowed));
+            findings.extend(claim_changes::find(&inventory, &old, file, allowed));
         }
         for file in &self.registry {
             findings.extend(registry::compare(&inventory, file, self.keys)?);

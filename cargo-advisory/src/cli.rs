@@ -1,6 +1,7 @@
 //! The arguments that several subcommands share.
 //!
-//! A doc comment on an argument is its help. One on a struct that a subcommand flattens would replace the subcommand's own.
+//! A doc comment on an argument is its help. One on a struct that a subcommand flattens would
+//! replace the subcommand's own.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,7 +21,8 @@ pub(crate) const CODES: &str = "\
 Exit codes:
     0  nothing was found
     1  `check` or `build` found something; `graph` found several orders; `key --find` found no key;
-       `locks --older-than` found a lock; `cancel`, `terminate`, `release` or `resign` did nothing;
+       `locks --older-than` found a lock; `cancel`, `terminate`, `release`, `resign`, `retry` or
+       `prune` did nothing; `claim show` found no row;
        `doctor` found a problem, or `doctor --strict` anything that is not fine
     2  wrong use, a file that cannot be read, or a database that cannot be reached; `locks` could
        not read the leases, or `locks --older-than` does not know how old a lock is
@@ -34,7 +36,7 @@ pub(crate) enum Format {
     Json,
 }
 
-// Where an answer goes.
+// The destination of an answer.
 #[derive(Args)]
 pub(crate) struct Output {
     /// Writes to a file instead of the standard output
@@ -67,8 +69,8 @@ pub(crate) fn lease_table(name: Option<&String>) -> Result<Table, Failure> {
         .map_err(|error| Failure::Input(error.to_string()))
 }
 
-/// Decides about colours before the command line is parsed, because its errors and its help have some: `--color`, else
-/// `CARGO_TERM_COLOR` as in cargo, else what the terminal and `NO_COLOR` say.
+/// Decides about colours before the command line is parsed, because its errors and its help have
+/// some: `--color`, else `CARGO_TERM_COLOR` as in cargo, else what the terminal and `NO_COLOR` say.
 pub(crate) fn choose_colors(words: &[OsString]) {
     let mut words = words.iter().filter_map(|word| word.to_str());
     let mut given = None;

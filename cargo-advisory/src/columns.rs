@@ -1,7 +1,7 @@
 //! Aligns rows of cells in columns.
 //!
-//! Each column is as wide as its widest cell. On a narrow terminal the widest columns shrink, and their cells continue in the next
-//! line, so that nothing is cut off.
+//! Each column is as wide as its widest cell. On a narrow terminal the widest columns shrink, and
+//! their cells continue in the next line, so that nothing is cut off.
 
 use std::fmt::Write;
 
@@ -39,7 +39,8 @@ impl<const N: usize> Columns<N> {
             .map_or(0, |widths| total_width(&widths))
     }
 
-    /// The columns' widths: those of their cells, or less on a narrow terminal; `None` if it is too narrow.
+    /// The columns' widths: those of their cells, or less on a narrow terminal; `None` if it is too
+    /// narrow.
     fn fit(&self, rows: &[[String; N]], width: Option<usize>) -> Option<[usize; N]> {
         let mut widths = self.heads.map(display_width::of);
         for row in rows {

@@ -10,7 +10,7 @@ use clap::{Args, ColorChoice, Command, Parser};
 
 use crate::cli::{self, CODES, NAME};
 use crate::failure::Failure;
-use crate::{build, check, doctor, dump, graph, key, lease, locks, log, migration, report};
+use crate::{build, check, claim, doctor, dump, graph, key, lease, locks, log, migration, report};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -50,6 +50,7 @@ enum Subcommand {
     Key(key::Arguments),
     Locks(locks::Arguments),
     Lease(lease::Arguments),
+    Claim(Box<claim::Arguments>),
     Log(log::Arguments),
     Doctor(doctor::Arguments),
     Graph(graph::Arguments),
@@ -59,7 +60,8 @@ enum Subcommand {
     Manual(manual::Arguments),
 }
 
-/// Runs the subcommand that the words name; returns whether it found nothing wrong. Wrong use ends the process.
+/// Runs the subcommand that the words name; returns whether it found nothing wrong. Wrong use ends
+/// the process.
 pub(crate) fn run(words: &[OsString]) -> Result<bool, Failure> {
     cli::choose_colors(words);
     let Cargo::Advisory(advisory) = Cargo::parse_from(words);
@@ -70,6 +72,7 @@ pub(crate) fn run(words: &[OsString]) -> Result<bool, Failure> {
         Subcommand::Key(key) => key.run(),
         Subcommand::Locks(locks) => locks.run(),
         Subcommand::Lease(lease) => lease.run(),
+        Subcommand::Claim(claim) => claim.run(),
         Subcommand::Log(log) => log.run(),
         Subcommand::Doctor(doctor) => doctor.run(),
         Subcommand::Graph(graph) => graph.run(),
@@ -80,7 +83,8 @@ pub(crate) fn run(words: &[OsString]) -> Result<bool, Failure> {
     }
 }
 
-/// Describes the part of the command line after `cargo`, which shells complete under the name `cargo-advisory`.
+/// Describes the part of the command line after `cargo`, which shells complete under the name
+/// `cargo-advisory`.
 fn advisory() -> Command {
     Advisory::augment_args(Command::new(NAME))
 }

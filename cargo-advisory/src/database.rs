@@ -1,6 +1,8 @@
-//! Connects the command to a database: `address` finds it, `session` connects to it, over `tls`.
+//! Connects the command to a database: `address` finds it and takes out the `options` that
+//! tokio-postgres does not know, `session` connects to it, over `tls`.
 
 mod address;
+mod options;
 mod session;
 mod tls;
 
@@ -38,7 +40,7 @@ pub(crate) async fn ended() {
     drop(unless(pin!(closed), tokio::signal::ctrl_c()).await);
 }
 
-/// How often the output is checked: a view that nobody sees any more must not load the server.
+/// The interval at which the output is checked: a view that nobody sees must not load the server.
 const CHECK_OUTPUT: Duration = Duration::from_millis(250);
 
 /// Runs the work; `None` if the end comes first.
@@ -72,7 +74,8 @@ pub(crate) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The key words that PostgreSQL reserves, or takes as a function's or a type's name only, up to version 18.
+/// The key words that PostgreSQL reserves, or takes as a function's or a type's name only, up to
+/// version 18.
 const RESERVED: &str = "\
     all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column \
     concurrently constraint create cross current_catalog current_date current_role current_schema current_time \

@@ -1,7 +1,8 @@
-//! Finds the declared lock of a site whose key is an expression, such as `RoomNight { room, night }`.
+//! Finds the declared lock of a site with an expression as its key, such as `RoomNight { room,
+//! night }`.
 //!
-//! The expression's type is not known here, but the expression contains its name. The lock is not found if two locks have that name, or
-//! if the expression names several locks or none.
+//! The expression's type is not known here, but the expression contains its name. The lock is not
+//! found if two locks have that name, or if the expression names several locks or none.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use advisory_pattern::Record;
 
 use crate::inventory::{Inventory, Key, keys};
 
-/// The declared locks of an inventory by the names of their types; `None` for a name that two types have.
+/// The declared locks of an inventory by the names of their types; `None` for a name that two types
+/// have.
 pub(crate) struct DeclaredLocks<'a>(BTreeMap<&'a str, Option<&'a Record>>);
 
 impl<'a> DeclaredLocks<'a> {
@@ -24,7 +26,8 @@ impl<'a> DeclaredLocks<'a> {
         Self(names)
     }
 
-    /// Gives the declared lock that the key's expression names, and that lock's key in the scope of the expression's site.
+    /// Gives the declared lock that the key's expression names, and that lock's key in the scope of
+    /// the expression's site.
     pub(crate) fn key(&self, expression: &Key<'_>) -> Option<(&'a Record, Key<'a>)> {
         if expression.known.is_some() {
             return None;

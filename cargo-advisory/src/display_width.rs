@@ -1,15 +1,17 @@
-//! The width of a text on a terminal, in cells: a Chinese character has two, a combining mark has none.
+//! The width of a text on a terminal, in cells: a Chinese character has two, a combining mark has
+//! none.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::screen::KEY;
 
-/// How many cells a text takes.
+/// The number of cells that a text takes.
 pub(crate) fn of(text: &str) -> usize {
     clusters(text).map(|(_, width)| width).sum()
 }
 
-/// The parts of a text between which it can be cut, with their widths: a character with the marks that change it.
+/// The parts of a text between which it can be cut, with their widths: a character with the marks
+/// that change it.
 pub(crate) fn clusters(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -47,8 +49,8 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     format!("{}…", text[..end].trim_end())
 }
 
-/// Continues each line that is wider than the screen in the next one, with the same indentation. A line in the style of a command stays
-/// whole, so that it can be copied.
+/// Continues each line that is wider than the screen in the next one, with the same indentation. A
+/// line in the style of a command stays whole, so that it can be copied.
 pub(crate) fn wrapped(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else {
         return text.to_owned();

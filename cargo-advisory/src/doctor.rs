@@ -1,16 +1,22 @@
-//! `doctor`: what the settings of a server and a role mean for locks, and the statements that correct them.
+//! `doctor`: what the settings of a server and a role mean for locks, and the statements that
+//! correct them.
 //!
-//! `facts` asks the server, `engine`, `timeouts`, `server`, `replication`, `pooler`, `access` and `sequence` judge, and `report` writes it.
-//! Everything is asked in the simple protocol, so that it works behind every pooler.
+//! `facts` and `citus` ask the server, `engine`, `timeouts`, `server`, `replication`, `pooler`,
+//! `access`, `sequence`, `tables`, `jobs` and `snapshots` judge, and `report` writes it. Everything
+//! is asked in the simple protocol, so that it works behind every pooler.
 
 mod access;
+mod citus;
 mod engine;
 mod facts;
+mod jobs;
 mod pooler;
 mod replication;
 mod report;
 mod sequence;
 mod server;
+mod snapshots;
+mod tables;
 mod timeouts;
 
 use std::collections::BTreeSet;
@@ -24,6 +30,8 @@ use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
 use crate::database::{self, DatabaseUrl, connect, identifier};
 use crate::duration;
 use crate::failure::Failure;
+use crate::job_table::JobTable;
+use crate::names::NameSources;
 use facts::Facts;
 
 /// How long a session may be idle in a transaction that holds a lock.
@@ -67,12 +75,17 @@ impl Finding {
     }
 }
 
-/// Checks what the settings of a server and a role mean for locks, and prints the statements that correct them
+/// Checks what the settings of a server and a role mean for locks, and prints the statements that
+/// correct them
 ///
-/// Asks the server, as the role in the URL, what each setting means for locks: fine, advice or a problem, with the statement that
-/// corrects it. Changes nothing. Exits with 1 if there is a problem.
+/// Asks the server, as the role in the URL, what each setting means for locks: fine, advice or a
+/// problem, with the statement that corrects it. Changes nothing. Exits with 1 if there is a
+/// problem.
 ///
-/// Use the program's own URL: timeouts belong to the role, and a pooler is found only if the URL leads through it.
+/// With `--artifact` or `--inventory` it looks at the tables of the program's claims too.
+///
+/// Use the program's own URL: timeouts belong to the role, and a pooler is found only if the URL
+/// leads through it.
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -90,7 +103,8 @@ pub(crate) struct Arguments {
     /// Exits with 1 for advice too, and for what this role does not see: for CI
     #[arg(long)]
     strict: bool,
-    /// A finding that `--strict` accepts, such as `live_view` of a role that is not to see others' queries
+    /// A finding that `--strict` accepts, such as `live_view` of a role that is not to see others'
+    /// queries
     #[arg(long, value_name = "NAME", requires = "strict")]
     allow: Vec<String>,
     /// The output format
@@ -98,6 +112,8 @@ pub(crate) struct Arguments {
     format: Format,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    names: NameSources,
 }
 
 impl Arguments {
@@ -105,12 +121,15 @@ impl Arguments {
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let address = self.database_url.find()?;
         let table = cli::lease_table(self.lease_table.as_ref())?;
+        let jobs = self.job_tables()?;
+        let most_keys = self.names.most_keys()?;
         let (facts, mut findings) = database::block_on(async {
             let engine = engine::find(&address).await?;
             // An engine can lack what the other findings ask for.
-            let examined = self.examine(&address, &table).await;
+            let program = (jobs.as_deref(), most_keys.as_ref());
+            let examined = self.examine(&address, &table, program).await;
             let (facts, mut findings) = examined.map_err(|failure| engine.explain(failure))?;
-            findings.push(engine.judge());
+            findings.push(engine.judge(&facts));
             Ok((facts, findings))
         })?;
         findings.sort_by_key(|finding| finding.level);
@@ -134,10 +153,23 @@ impl Arguments {
         Ok(is_in_order)
     }
 
+    /// The job tables of the program that is named; `None` if none is.
+    fn job_tables(&self) -> Result<Option<Vec<JobTable>>, Failure> {
+        if !self.names.are_named() {
+            return Ok(None);
+        }
+        let (_, claims) = self.names.read_all()?;
+        if claims.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        JobTable::of_inventory(&claims, None).map(Some)
+    }
+
     async fn examine(
         &self,
         address: &str,
         table: &Table,
+        (jobs, most_keys): (Option<&[JobTable]>, Option<&(u64, String)>),
     ) -> Result<(Facts, Vec<Finding>), Failure> {
         let (pooler, seen) = pooler::find(address).await?;
         let (client, connection) = connect(address).await?;
@@ -145,6 +177,8 @@ impl Arguments {
         let connection = tokio::spawn(async move { drop(connection.await) });
         let options = Options {
             table,
+            jobs,
+            most_keys,
             is_table_named: self.lease_table.is_some(),
             idle: self.older_than.unwrap_or(IDLE),
             seen: pooler.shares_sessions().then_some(&seen),
@@ -160,6 +194,10 @@ impl Arguments {
 /// What the examination depends on.
 struct Options<'o> {
     table: &'o Table,
+    /// The job tables of the program's claims, if it is named.
+    jobs: Option<&'o [JobTable]>,
+    /// The call of the program that can take the most locks.
+    most_keys: Option<&'o (u64, String)>,
     is_table_named: bool,
     /// How long a session may be idle in a transaction that holds a lock.
     idle: Duration,
@@ -173,9 +211,17 @@ async fn examine(client: &Client, options: &Options<'_>) -> Result<(Facts, Vec<F
     let mut findings = vec![server::version(&facts), server::standby(&facts)];
     findings.extend(timeouts::judge(&facts));
     findings.push(replication::judge(client).await?);
-    findings.push(server::lock_table(client, &facts).await?);
+    findings.push(server::lock_table(client, &facts, options.most_keys).await?);
     findings.push(access::lease_table(client, &facts, table, options.is_table_named).await?);
     findings.push(sequence::judge(client, &facts, table).await?);
+    let jobs = options.jobs.unwrap_or_default();
+    let unseen = jobs::unseen(client, options.jobs.is_some()).await?;
+    let tables = tables::Tables::look(client, &table.name(), jobs, unseen.clone()).await?;
+    findings.push(tables.row_security(&facts));
+    findings.push(tables.unlogged());
+    findings.push(jobs::job_tables(client, &facts, jobs, unseen.as_ref()).await?);
+    findings.push(jobs::time_zone(client, &facts, jobs, unseen.as_ref()).await?);
+    findings.push(snapshots::judge(client, &facts).await?);
     findings.push(access::live_view(&facts));
     findings.push(access::idle_sessions(client, &facts, options.idle).await?);
     findings.push(access::stranded_locks(client, &facts, options.seen).await?);

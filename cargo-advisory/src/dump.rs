@@ -9,11 +9,12 @@ use crate::{json, markdown, table};
 
 /// Lists the lock sites: as a table, as JSON, or as a registry document to commit
 ///
-/// Builds the selection, or reads the given artifacts, and lists their lock sites. Nothing is run: every use of the attribute leaves a
-/// record in the program.
+/// Builds the selection, or reads the given artifacts, and lists their lock sites. Nothing is run:
+/// every use of the attribute leaves a record in the program.
 ///
-/// After a build, its libraries are read too. A file given by `--artifact` has only what its linker kept: no crate that the source never
-/// names, and not what a static library loses without `--whole-archive`. The last line names the crates that were seen.
+/// After a build, its libraries are read too. A file given by `--artifact` has only what its linker
+/// kept: no crate that the source never names, and not what a static library loses without
+/// `--whole-archive`. The last line names the crates that were seen.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The output format

@@ -1,4 +1,5 @@
-//! A finding of a check, written like rustc's messages or as JSON; below it, the forms that code hosts show at the lines of a change.
+//! A finding of a check, written like rustc's messages or as JSON; below it, the forms that code
+//! hosts show at the lines of a change.
 
 pub(crate) mod github;
 pub(crate) mod sarif;
@@ -19,7 +20,7 @@ pub(crate) const ADVICE: &str = "advice";
 
 /// One mistake, or advice.
 pub(crate) struct Finding {
-    /// `collision`, `drift`, `key-change`, `guard` or `advice`.
+    /// `collision`, `drift`, `key-change`, `claim-change`, `guard` or `advice`.
     pub(crate) kind: &'static str,
     pub(crate) message: String,
     pub(crate) places: Vec<Place>,
@@ -38,8 +39,8 @@ impl Finding {
         printable(&lines.join("\n"))
     }
 
-    /// The line to show it at: that of the first place below the root, else the manifest's first, because a code host shows nothing
-    /// without a line. With it, the index of the place.
+    /// The line to show it at: that of the first place below the root, else the manifest's first,
+    /// because a code host shows nothing without a line. With it, the index of the place.
     fn first_line(&self, root: &SourceRoot) -> (Located, Option<usize>) {
         let places = self.places.iter().enumerate();
         let mut located =
@@ -58,7 +59,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A lock site; `role` is its part in the finding, `from` the file of its inventory, if it is not the program's.
+    /// A lock site; `role` is its part in the finding, `from` the file of its inventory, if it is
+    /// not the program's.
     pub(crate) fn site(site: &Record, from: Option<&Path>, role: &str) -> Self {
         let kind = match site.kind.as_str() {
             "macro" => String::new(),
@@ -137,7 +139,7 @@ pub(crate) fn text(findings: &[Finding], summary: &str) -> String {
     text
 }
 
-/// Whether nothing was found but advice.
+/// Returns whether only advice was found.
 pub(crate) fn is_ok(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.kind == ADVICE)
 }
@@ -195,7 +197,7 @@ mod tests {
 
     use super::{ADVICE, Finding, Place, text};
 
-    /// The line that sums up, which a script can look at beside the exit code.
+    /// The line that sums up, which a script can read in addition to the exit code.
     #[test]
     fn advice_is_not_counted() {
         for (kinds, expected) in [

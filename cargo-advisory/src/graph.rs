@@ -19,11 +19,13 @@ const ORDER_FILE: &str = "ADVISORY_LOCK_ORDER";
 
 /// Draws the order in which tests acquire locks; fails if there is more than one
 ///
-/// The graph is DOT for Graphviz, or Mermaid, which code hosts draw. Debug builds append their order
-/// to the file that `ADVISORY_LOCK_ORDER` names: `ADVISORY_LOCK_ORDER="$PWD/target/lock-order" cargo test`. Delete the file before a
-/// run that should stand alone.
+/// The graph is DOT for Graphviz, or Mermaid, which code hosts draw. Debug builds append their
+/// order to the file that `ADVISORY_LOCK_ORDER` names:
+/// `ADVISORY_LOCK_ORDER="$PWD/target/lock-order" cargo test`. Delete the file before a run that
+/// should stand alone.
 ///
-/// The arrows of a cycle are red, and reported on the standard error: these calls can wait for each other.
+/// The arrows of a cycle are red, and reported on the standard error: these calls can wait for each
+/// other.
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -79,7 +81,7 @@ impl Arguments {
     }
 }
 
-/// Reads records. Of the same edge at several places only the first is kept.
+/// Reads records. Only the first place of each edge is kept.
 pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>, Failure> {
     let mut edges = Vec::new();
     for file in files {
@@ -115,7 +117,7 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>, Failure> {
     Ok(first.into_values().collect())
 }
 
-/// What each cycle means.
+/// The meaning of each cycle.
 pub(crate) fn messages(edges: &[Edge], cycles: &[Vec<usize>]) -> Vec<String> {
     let of_cycle = |cycle: &Vec<usize>| {
         let cycle: Vec<&Edge> = cycle.iter().filter_map(|at| edges.get(*at)).collect();
@@ -145,7 +147,7 @@ pub(crate) struct Graph<'e> {
 pub(crate) struct Arrow {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// Where each lock was asked for.
+    /// The places at which each lock was asked for.
     pub(crate) label: String,
     /// Part of a cycle.
     pub(crate) is_red: bool,
@@ -176,6 +178,12 @@ impl<'e> Graph<'e> {
             arrows: arrows.collect(),
             boxes: nodes.into_values().collect(),
         }
+    }
+
+    /// The lock of a box, by its number.
+    pub(crate) fn end(&self, number: usize) -> Option<&'e End> {
+        let found = self.boxes.iter().find(|(other, _)| *other == number);
+        found.map(|(_, end)| *end)
     }
 
     fn draw_dot(&self) -> String {

@@ -1,7 +1,8 @@
 //! The trigger that refuses writes to a table by sessions that do not hold its lock.
 //!
-//! `key_sql` computes the lock's key from a row, with the pattern's rendering and derivation; `trigger` writes the migration. A guard is
-//! built from a lock of an inventory or from a pattern, and can be parsed from the source of a trigger's function.
+//! `key_sql` computes the lock's key from a row, with the pattern's rendering and derivation;
+//! `trigger` writes the migration. A guard is built from a lock of an inventory or from a pattern,
+//! and can be parsed from the source of a trigger's function.
 
 mod key_sql;
 mod trigger;
@@ -15,13 +16,14 @@ use crate::database::identifier;
 use crate::key_values;
 use crate::screen::controls_terminal;
 
-/// Starts the first line of a trigger's function, which has the pattern and the derivation of its lock.
+/// Starts the first line of a trigger's function, which has the pattern and the derivation of its
+/// lock.
 const MARK: &str = "-- advisory guard 1: ";
 /// Delimits the function's source.
 const QUOTE: &str = "$advisory$";
 /// Starts the line with the lock's name.
 const LOCK_MARK: &str = "-- lock: ";
-/// Starts a line for each placeholder whose column has another name.
+/// Starts a line for each placeholder with a column of another name.
 const COLUMN_MARK: &str = "-- column: ";
 
 /// A lock, the table that it guards, and the columns of the lock's placeholders.
@@ -32,7 +34,7 @@ pub(crate) struct Guard {
     key: LockedKey,
     derivation: Derivation,
     table: Table,
-    /// The SQL expression of each placeholder that is not the column of the same name.
+    /// The SQL expression of each placeholder that is not the column of its name.
     columns: BTreeMap<String, String>,
 }
 
@@ -102,13 +104,14 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether the lock is the same for every row.
+    /// Returns whether every row has one lock.
     fn is_fixed(&self) -> bool {
         let pattern = self.key.derived();
         pattern.is_none_or(|pattern| pattern.constant().is_some())
     }
 
-    /// The SQL of a placeholder's value in the row `written`: its column, or the expression of `--column`.
+    /// The SQL of a placeholder's value in the row `written`: its column, or the expression of
+    /// `--column`.
     fn column(&self, placeholder: &Placeholder) -> String {
         if let Some(expression) = self.columns.get(&placeholder.name()) {
             return format!("({expression})");
@@ -116,7 +119,8 @@ impl Guard {
         format!("written.{}", identifier(column_name(placeholder)))
     }
 
-    /// The columns, or expressions over the row, from which the key is computed, in the order of the placeholders.
+    /// The columns, or expressions over the row, from which the key is computed, in the order of
+    /// the placeholders.
     pub(crate) fn expressions(&self) -> Vec<String> {
         let Some(pattern) = self.key.derived() else {
             return Vec::new();
@@ -166,7 +170,8 @@ impl Guard {
         Self::new(lock, key, derivation, table, columns.collect()).ok()
     }
 
-    /// Whether the guard's lock has this key, ignoring the names of placeholders, except that a name of both must have one place.
+    /// Returns whether the guard's lock has this key, ignoring the names of placeholders, except
+    /// that a name of both must have one place.
     pub(crate) fn has_key(&self, key: &LockedKey, derivation: Derivation) -> bool {
         let is_derived = key.derived().is_some();
         is_same(&self.key, key) && (!is_derived || self.derivation == derivation)
@@ -181,7 +186,8 @@ impl Guard {
         key_text(&self.key, self.derivation)
     }
 
-    /// The events, as bits of `pg_trigger.tgtype`, for which a trigger of this type refuses writes without the lock.
+    /// The events, as bits of `pg_trigger.tgtype`, for which a trigger of this type refuses writes
+    /// without the lock.
     pub(crate) fn events(&self, trigger_type: i16) -> i16 {
         const ROW: i16 = 1;
         const BEFORE: i16 = 2;
@@ -194,7 +200,8 @@ impl Guard {
         }
     }
 
-    /// The events that a guarded table must refuse. A trigger for rows does not see `TRUNCATE`, and a foreign table has no trigger for it.
+    /// The events that a guarded table must refuse. A trigger for rows does not see `TRUNCATE`, and
+    /// a foreign table has no trigger for it.
     pub(crate) fn needed_events(&self, is_foreign: bool) -> i16 {
         if self.is_fixed() && !is_foreign {
             WRITES | TRUNCATE
@@ -208,7 +215,8 @@ impl Guard {
 const WRITES: i16 = 4 | 8 | 16;
 const TRUNCATE: i16 = 32;
 
-/// Whether two keys are one pattern of the same values, as far as the names of both show, or one number.
+/// Returns whether two keys are one pattern of the same values, as far as the names of both show,
+/// or one number.
 pub(crate) fn is_same(one: &LockedKey, other: &LockedKey) -> bool {
     match (one.derived(), other.derived()) {
         (Some(_), Some(_)) if one.first_half() != other.first_half() => false,

@@ -1,4 +1,5 @@
-//! The lock sites and claims of several files together, and the names of a site and its keys for people.
+//! The lock sites and claims of several files together, and the names of a site and its keys for
+//! people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ impl Inventory {
         Self { sites, claims }
     }
 
-    /// The same with the records of another one.
+    /// Adds the records of another inventory.
     pub(crate) fn and(self, other: Self) -> Self {
         let mut records = self.into_records();
         records.add(other.into_records());
@@ -51,8 +52,8 @@ impl Inventory {
         Ok(Self::of(records))
     }
 
-    /// Reads artifacts that the user names. One without records is not the program that takes the locks, or its linker left them out:
-    /// nothing would be checked.
+    /// Reads artifacts that the user names. One without records is not the program that takes the
+    /// locks, or its linker left them out: nothing would be checked.
     pub(crate) fn read_named(files: &[PathBuf]) -> Result<Self, Failure> {
         let mut records = Records::default();
         for file in files {
@@ -124,9 +125,9 @@ fn claim_place(claim: &ClaimRecord) -> impl Ord + '_ {
 pub(crate) struct Key<'a> {
     /// As written: a pattern or an expression.
     pub(crate) written: &'a str,
-    /// What is known of it before run time.
+    /// The facts about it that are known before run time.
     pub(crate) known: Option<LockedKey>,
-    /// How its text becomes a number; `None` for a lease, whose key stays a text.
+    /// The derivation of its number; `None` for a lease, which has no number.
     derivation: Option<Derivation>,
     pub(crate) is_lease: bool,
 }
@@ -150,7 +151,7 @@ impl Key<'_> {
         }
     }
 
-    /// Whether its number, or the second half of a pair, is derived from a pattern.
+    /// Returns whether its number, or the second half of a pair, is derived from a pattern.
     pub(crate) fn is_derived(&self) -> bool {
         self.known
             .as_ref()
@@ -171,7 +172,7 @@ impl Key<'_> {
         }
     }
 
-    /// Whether every call has the same key.
+    /// Returns whether every call has the same key.
     pub(crate) fn is_fixed(&self) -> bool {
         let known = self.known.as_ref();
         known.is_some_and(|known| known.derived().is_none_or(|it| it.constant().is_some()))
@@ -202,7 +203,7 @@ pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
     .collect()
 }
 
-/// Whether the site's keys are rows of the lease table.
+/// Returns whether the site's keys are rows in the table of leases.
 pub(crate) fn is_lease(site: &Record) -> bool {
     site.key_space() == Ok(KeySpace::Lease)
 }
@@ -225,7 +226,7 @@ pub(crate) fn file_line(site: &Record) -> String {
     line_of(&site.file, site.line)
 }
 
-/// The same of a claim.
+/// The file and the line of a claim.
 pub(crate) fn claim_line(claim: &ClaimRecord) -> String {
     line_of(&claim.file, claim.line)
 }

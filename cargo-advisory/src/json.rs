@@ -1,6 +1,7 @@
 //! An inventory as JSON, written and read.
 //!
-//! `docs/json.md` documents the schema. The reader refuses a newer version and skips unknown members.
+//! `docs/json.md` documents the schema. The reader refuses a newer version and skips unknown
+//! members.
 
 use std::fmt::Write;
 use std::fs;
@@ -29,7 +30,8 @@ pub(crate) fn pretty(value: &Value) -> String {
     visible(&format!("{value:#}\n"))
 }
 
-/// Escapes what controls a terminal: JSON itself requires that only of the first 32 control characters.
+/// Escapes what controls a terminal: JSON itself requires that only of the first 32 control
+/// characters.
 pub(crate) fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -102,9 +104,16 @@ pub(crate) fn claim(claim: &ClaimRecord) -> Value {
     let columns: Vec<Value> = columns
         .map(|(argument, column)| json!({ "argument": argument, "column": column }))
         .collect();
+    let order = claim.order.iter();
+    let order: Vec<Value> = order
+        .map(|(column, direction)| json!({ "column": column, "direction": direction }))
+        .collect();
     json!({
         "table": claim.table,
         "columns": columns,
+        "deletes": claim.deletes,
+        "key": claim.key,
+        "order": order,
         "ttl": claim.ttl,
         "renew": claim.renew,
         "limit": claim.limit,
@@ -217,9 +226,26 @@ fn claim_record(value: &Value) -> Result<ClaimRecord, String> {
         let argument = text(column, "argument")?.unwrap_or_default();
         columns.push((argument, text(column, "column")?.unwrap_or_default()));
     }
+    // An inventory of an earlier release has none.
+    let mut order = Vec::new();
+    for column in claim
+        .get("order")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let column = column
+            .as_object()
+            .ok_or("`order` does not contain objects")?;
+        let direction = text(column, "direction")?.unwrap_or_default();
+        order.push((text(column, "column")?.unwrap_or_default(), direction));
+    }
     Ok(ClaimRecord {
         table: text(claim, "table")?.ok_or("`table` is missing")?,
         columns,
+        deletes: texts(claim, "deletes")?,
+        key: texts(claim, "key")?,
+        order,
         ttl: text(claim, "ttl")?,
         renew: text(claim, "renew")?,
         limit: text(claim, "limit")?,
@@ -334,10 +360,21 @@ fn encoded_key(key: &Map<String, Value>) -> Result<String, String> {
     }
 }
 
+fn texts(object: &Map<String, Value>, member: &str) -> Result<Vec<String>, String> {
+    let list = object.get(member).and_then(Value::as_array);
+    let texts = list.into_iter().flatten().map(|value| {
+        let text = value
+            .as_str()
+            .map(|text| text.replace(char::is_control, " "));
+        text.ok_or_else(|| format!("`{member}` does not contain strings"))
+    });
+    texts.collect()
+}
+
 fn text(object: &Map<String, Value>, member: &str) -> Result<Option<String>, String> {
     match object.get(member) {
         None | Some(Value::Null) => Ok(None),
-        // As in a record, because a terminal can get it.
+        // Escaped as in a record, because a terminal can get it.
         Some(Value::String(text)) => Ok(Some(text.replace(char::is_control, " "))),
         Some(_) => Err(format!("`{member}` is not a string")),
     }

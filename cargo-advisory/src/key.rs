@@ -1,8 +1,10 @@
-//! The numbers that a rendered key can become, the tool that takes a number, and the query that shows who holds it. `find` goes the other
-//! way: from a number to the text, by trying values.
+//! The numbers that a rendered key can become, the tool that takes a number, and the query that
+//! shows who holds it. `find` goes the other way: from a number to the text, by trying the values
+//! of a `range`, a file or a query, each as a key has that `value`.
 
-mod days;
 mod find;
+mod range;
+mod value;
 
 use std::fmt::Write;
 
@@ -20,8 +22,9 @@ use crate::screen::{BOLD, DIM, KEY};
 
 /// Prints the numbers of a key and the SQL that finds its holder; finds the key of a number
 ///
-/// For a number it also names the tool that uses it. With `--find` it goes the other way: it renders the patterns with all combinations of the values, and prints those that have the
-/// number. Exits with 1 if none has it.
+/// For a number it also names the tool that uses it. With `--find` it goes the other way: it
+/// renders the patterns with all combinations of the values, and prints those that have the number.
+/// Exits with 1 if none has it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The key as rendered, such as `booking:42` or `(7,"booking:42")`, or a number
@@ -46,8 +49,9 @@ pub(crate) struct Arguments {
     /// A key pattern, such as `<tenant_id>:<date>`, as `locks` shows it; repeat it for several
     #[arg(long, value_name = "PATTERN", requires = "find")]
     pattern: Vec<String>,
-    /// The values of a placeholder: a file with one a line (`-` for the standard input), `1..1000`, `2026-11-01..2026-11-30`, or a
-    /// query, `SELECT id FROM tenant`
+    /// The values of a placeholder: a file with one a line (`-` for the standard input), `1..1000`,
+    /// `2026-11-01..2026-11-30`, times such as `08:00..18:00/15min` or
+    /// `2026-11-22T08:00Z..2026-11-22T18:00Z`, or a query, `SELECT id FROM tenant`
     #[arg(long, value_name = "[NAME=]SOURCE", requires = "find")]
     values: Vec<String>,
     /// How many permits the lock has: the second one and the others have numbers of their own
@@ -186,7 +190,8 @@ fn lease_hash(text: &str) -> String {
     hex(&advisory_pattern::sha256(text))
 }
 
-/// The halves of the key as `pg_locks` shows them, as unsigned integers, and the key space as its `objsubid`.
+/// The halves of the key as `pg_locks` shows them, as unsigned integers, and the key space as its
+/// `objsubid`.
 fn halves(key: Key) -> (u32, u32, u8) {
     let number = match key {
         Key::BigInt(number) => number.cast_unsigned(),

@@ -1,7 +1,9 @@
-//! The values that a key is made of, by the expressions that a site writes for them, and whether they have changed places.
+//! The values that a key is made of, by the expressions that a site writes for them, and whether
+//! they have changed places.
 //!
-//! Two patterns of one form make the same number of the same values in the same order. Values are known by their expressions only: one
-//! that has another name can be the same value, but one that both releases name must be where it was.
+//! Two patterns of one form make one number of equal values in one order. Values are known by their
+//! expressions only: one that has another name can be the same value, but one that both releases
+//! name must be where it was.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +25,8 @@ pub(crate) fn of_pattern(pattern: &Pattern, with: &[(String, String)]) -> Vec<St
     values.map(Option::unwrap_or_default).collect()
 }
 
-/// The values of a declared lock's placeholders where it is written `SlotLock { room, night: day }` or `SlotLock(room, day)`; `None`
-/// where a function makes it.
+/// The values of a declared lock's placeholders where it is written `SlotLock { room, night: day }`
+/// or `SlotLock(room, day)`; `None` where a function makes it.
 pub(crate) fn of_declared(pattern: &Pattern, expression: &str) -> Option<Vec<String>> {
     let (name, arguments) = call(expression)?;
     let is_type = name.rsplit("::").next()?.starts_with(char::is_uppercase);
@@ -57,7 +59,8 @@ pub(crate) fn of_pair(key: &LockedKey, written: &str) -> Option<Vec<String>> {
     )
 }
 
-/// Whether two expressions that call one function, or build one type, give it the same values in other places.
+/// Returns whether two expressions that call one function, or build one type, give it the same
+/// values in other places.
 pub(crate) fn are_rearranged(old: &str, new: &str) -> bool {
     let (Some((old_name, old)), Some((new_name, new))) = (call(old), call(new)) else {
         return false;
@@ -69,13 +72,13 @@ pub(crate) fn are_rearranged(old: &str, new: &str) -> bool {
     is_one_call && have_moved(&pairs(&values(old), &values(new)))
 }
 
-/// The values at the same places.
+/// The values at equal places.
 pub(crate) fn pairs(old: &[String], new: &[String]) -> Vec<(String, String)> {
     old.iter().cloned().zip(new.iter().cloned()).collect()
 }
 
-/// Whether a value that both releases name has another place: the first of each pair is the old release's value, the second is what the
-/// new one has there.
+/// Returns whether a value that both releases name has another place: the first of each pair is the
+/// old release's value, the second is what the new one has there.
 pub(crate) fn have_moved(pairs: &[(String, String)]) -> bool {
     let last = |value: &String| value.rsplit('.').next().unwrap_or_default().to_owned();
     let fields: Vec<(String, String)> = pairs
@@ -95,7 +98,8 @@ pub(crate) fn have_moved(pairs: &[(String, String)]) -> bool {
     is_rearranged(pairs) || fields_are_distinct && is_rearranged(&fields)
 }
 
-/// Whether the new values are not the old ones under other names: one name for each, and a name of both releases for the same value.
+/// Returns whether the new values are not the old ones under other names: one name for each, and a
+/// name of both releases for the same value.
 fn is_rearranged(pairs: &[(String, String)]) -> bool {
     pairs.iter().any(|(old, new)| {
         pairs.iter().any(|(other_old, other_new)| {
@@ -105,7 +109,8 @@ fn is_rearranged(pairs: &[(String, String)]) -> bool {
     })
 }
 
-/// The name of what is called or built, and its arguments: each with its place, or the field's name. Without white space.
+/// The name of what is called or built, and its arguments: each with its place, or the field's
+/// name. Without white space.
 fn call(expression: &str) -> Option<(String, Vec<(String, String)>)> {
     let text = without_space(expression);
     let start = text.find(['(', '{'])?;
@@ -212,7 +217,7 @@ mod tests {
             ),
             ("slot::lock { room, night }", None),
             ("SlotLock { room, ..other }", None),
-            // Which field each of them is cannot be seen.
+            // Their fields cannot be seen.
             ("SlotLock(room, night)", None),
             ("SlotLock::new(room, night)", None),
         ] {

@@ -21,9 +21,9 @@ use crate::locks::{
 use crate::names::NameSources;
 use crate::screen::{self, BOLD, KEY, PLAIN, one_line, shell_word};
 
-/// How many held leases and how many done keys are listed.
+/// The maximum number of held leases, and of done keys, that are listed.
 const MOST: u32 = 1_000;
-/// How much of a hash is shown, in bytes: two keys of a table hardly ever share it.
+/// The number of bytes of a hash that are shown: two keys of a table hardly ever share them.
 const HASH: usize = 6;
 /// The shortest part of a hash that is looked up, in digits.
 const SHORTEST_HASH: usize = 6;
@@ -45,10 +45,11 @@ const COLUMNS: Columns<8> = Columns {
 
 /// Lists the leases of a database, and frees a key
 ///
-/// Shows the leases that are held and the keys that are done, and frees one: of a holder that is dead, of a leader that has to go, or
-/// of work that has to run again.
+/// Shows the leases that are held and the keys that are done, and frees one: of a holder that is
+/// dead, of a leader that has to go, or of work that has to run again.
 ///
-/// When a lease was last renewed is known with its ttl, which is in the lock sites of `--artifact` or `--inventory`.
+/// When a lease was last renewed is known with its ttl, which is in the lock sites of `--artifact`
+/// or `--inventory`.
 #[derive(Args)]
 #[command(arg_required_else_help = true, after_help = CODES)]
 pub(crate) struct Arguments {
@@ -72,7 +73,7 @@ enum Action {
     Resign(Target),
 }
 
-// What is listed, and where.
+// The options of the list, and the table.
 #[derive(Args)]
 struct List {
     /// Only those with this text in their name, pattern or holder
@@ -182,7 +183,8 @@ fn is_overdue(lease: &Lease) -> bool {
     lease_cells(lease)[2] == OVERDUE
 }
 
-/// How a lease is named on the command line: by the text of its key if the table has it, else by the start of its hash.
+/// The name of a lease on the command line: by the text of its key if the table has it, else by the
+/// start of its hash.
 fn key_argument(lease: &Lease) -> String {
     match &lease.row.key {
         Some(text) => shell_word(&one_line(text)),
@@ -290,7 +292,8 @@ async fn free_key(
     Ok(false)
 }
 
-/// Waits at most five seconds for a transaction that has fenced a write. The bound ends with the transaction, also at a pooler.
+/// Waits at most five seconds for a transaction that has fenced a write. The bound ends with the
+/// transaction, also at a pooler.
 async fn free(session: &mut Session, table: &Table, row: &Row) -> Result<bool, Failure> {
     let began = Instant::now();
     let free = async |conn: &mut AsyncPgConnection| {

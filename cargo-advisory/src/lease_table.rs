@@ -22,7 +22,8 @@ pub(crate) async fn read<T>(
     {
         return session.read_bounded(read).await;
     }
-    // Nobody can have locked it, and only outside of a transaction the reading can ask why it failed.
+    // Nobody can have locked it, and only outside of a transaction the reading can ask why it
+    // failed.
     with_timeout(read(session.conn())).await
 }
 

@@ -1,8 +1,9 @@
 //! Shows who holds which lock now, and who waits.
 //!
-//! The runtime's monitor reads the locks, and `pooled` removes this command's own traces. `tree` puts them in order, `view`, with its
-//! `cells` and the `causes` below it, and `live_json` write them, `claims` reads the claimed rows, `age` tells
-//! how old locks are, `renewal` when a lease was renewed, and `end` cancels a statement or terminates a session.
+//! The runtime's monitor reads the locks, and `pooled` removes this command's own traces. `tree`
+//! puts them in order, `view`, with its `cells` and the `causes` below it, and `live_json` write
+//! them, `claims` reads the claimed rows, `age` tells how old locks are, `renewal` when a lease was
+//! renewed, and `end` cancels a statement or terminates a session.
 
 mod age;
 mod causes;
@@ -10,14 +11,16 @@ mod cells;
 mod claims;
 mod end;
 mod live_json;
+mod lock_name;
 mod pooled;
 mod renewal;
 mod tree;
 mod view;
 
-pub(crate) use cells::{DONE, OVERDUE, hex, label, lease as lease_cells, lease_label};
+pub(crate) use cells::{DONE, OVERDUE, hex, lease as lease_cells, lease_label};
 pub(crate) use end::confirm;
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
+pub(crate) use lock_name::label;
 pub(crate) use renewal::unknowns as unknown_renewals;
 pub(crate) use view::find_hint;
 
@@ -69,10 +72,12 @@ struct Selected {
 
 /// Shows who holds which lock of a database now, and who waits
 ///
-/// The view has the advisory locks and the leases, and who blocks whom. The role should have `pg_monitor`; without it less is shown.
+/// The view has the advisory locks and the leases, and who blocks whom. The role should have
+/// `pg_monitor`; without it less is shown.
 ///
-/// A lock with a fixed number has the name of its site in `--artifact` or `--inventory`. Others have the name in the comment that a
-/// locked call writes in front of its query. The claimed rows of the tables for which these programs derive `Claim` are shown too.
+/// A lock with a fixed number has the name of its site in `--artifact` or `--inventory`. Others
+/// have the name in the comment that a locked call writes in front of its query. The claimed rows
+/// of the tables for which these programs derive `Claim` are shown too.
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -91,13 +96,16 @@ pub(crate) struct Arguments {
 struct List {
     #[arg(long, value_name = "TABLE", help = LEASE_TABLE)]
     lease_table: Option<String>,
-    /// Also shows the claimed rows of this table, beside those of the claims in `--artifact` or `--inventory`
+    /// Also shows the claimed rows of this table, beside those of the claims in `--artifact` or
+    /// `--inventory`
     #[arg(long, value_name = "TABLE")]
     claims: Vec<String>,
-    /// Only locks held or waited for this long, such as `30s`, or of unknown age; exits with 1 if one is, else with 2 if that is not known
+    /// Only locks held or waited for this long, such as `30s`, or of unknown age; exits with 1 if
+    /// one is, else with 2 if that is not known
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     older_than: Option<Duration>,
-    /// Only locks, leases and claims with this text in their name or number, or in the name of a session
+    /// Only locks, leases and claims with this text in their name or number, or in the name of a
+    /// session
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// The output format; `json` with `--watch` is one object per line
@@ -119,8 +127,9 @@ struct List {
 }
 
 impl Arguments {
-    /// Returns `false` if `--older-than` found a lock, or no signal was sent. It fails, after it has shown the rest, if the leases could
-    /// not be read, or if it is not known whether a lock is older.
+    /// Returns `false` if `--older-than` found a lock, or no signal was sent. It fails, after it
+    /// has shown the rest, if the leases could not be read, or if it is not known whether a lock is
+    /// older.
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let list = &self.list;
         if let Some(action) = &self.action {
@@ -182,7 +191,8 @@ impl List {
     }
 }
 
-/// How the command ends after a list: with `false` if `--older-than` found a lock, and with a failure if something is not known.
+/// The result of the command after a list: `false` if `--older-than` found a lock, and a failure if
+/// something is not known.
 fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
     let unknown = view::unknown(&snapshot);
     if let Some(why) = snapshot.unread {
@@ -210,7 +220,7 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
     Err(Failure::Input(unknown.join("\n")))
 }
 
-/// What is looked at, and under which names.
+/// The subjects of a list, and their names.
 struct View<'a> {
     names: Names,
     /// The claims of the inventory.
@@ -220,8 +230,9 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Reads the locks. While it is not known whether one is older than `--older-than`, it looks again, up to `retries` times: most locks
-    /// are released soon, and what was not held before is young.
+    /// Reads the locks. While it is not known whether one is older than `--older-than`, it looks
+    /// again, up to `retries` times: most locks are released soon, and what was not held before is
+    /// young.
     async fn settled_locks(
         &self,
         session: &mut Session,
@@ -329,7 +340,8 @@ impl View<'_> {
         })
     }
 
-    /// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection is shown and retried: a server that fails over comes back.
+    /// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection
+    /// is shown and retried: a server that fails over comes back.
     async fn watch(&self, address: &str) -> Result<bool, Failure> {
         let mut session = Some(Session::open(address).await?);
         let ended = self.refresh(address, &mut session).await;
@@ -387,12 +399,13 @@ impl View<'_> {
     }
 }
 
-/// Whether a text contains the other, in upper or lower case.
+/// Returns whether a text contains the other, in upper or lower case.
 fn matches(text: &str, part: &str) -> bool {
     text.to_lowercase().contains(&part.to_lowercase())
 }
 
-/// Whether the lock, or a session that holds it, waits for it or tries to get it, has this text in its name.
+/// Returns whether the lock, or a session that holds it, waits for it or tries to get it, has this
+/// text in its name.
 fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
     let holders = lock.holders.iter().filter_map(|holder| match holder.id {
         HolderId::Backend(pid) => Some(pid),
@@ -408,7 +421,7 @@ fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
         })
 }
 
-/// How many held leases and how many kept keys are read one by one. The others are counted.
+/// The number of held leases, and of kept keys, that are read one by one. The others are counted.
 const LEASES: u32 = 1_000;
 
 fn unread(table: &Table, why: &Failure) -> Failure {
@@ -416,19 +429,20 @@ fn unread(table: &Table, why: &Failure) -> Failure {
     Failure::Input(format!("cannot read the leases in `{table}`: {why}"))
 }
 
-/// How often `--older-than` looks again while the age of a lock is not known.
+/// The number of times that `--older-than` looks again while the age of a lock is not known.
 const RETRIES: u32 = 20;
 
 /// The time between two of them.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often `--watch` refreshes.
+/// The interval of `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The shortest `--interval`.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The output of one refresh: on a terminal it replaces the previous one, cut to the terminal's height; in a pipe it follows it.
+/// The output of one refresh: on a terminal it replaces the previous one, cut to the terminal's
+/// height; in a pipe it follows it.
 fn frame(picture: &str, every: Duration) -> String {
     let Some(height) = screen::height() else {
         return format!("{picture}\n");

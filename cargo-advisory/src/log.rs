@@ -1,16 +1,19 @@
 //! Reports the lock waits and deadlocks in a server's log.
 //!
-//! `source` reads the lines of files and of standard input, `record` parses them into records, in any of the server's three formats
-//! (`stderr`, `csv_log`, `json_log`), `event` extracts a record's lock event, `waits` adds the events up by lock (`lock_waits`), and
-//! `report` and `waits_json` write the result, or each `incident` as it is logged.
+//! `source` reads the lines of files and of standard input, `reader` parses them into records, in
+//! any of the server's three formats (`stderr`, `csv_log`, `json_log`), `event` extracts a record's
+//! lock event, `waits` adds the events up by lock (`lock_waits`), and `report` and `waits_json`
+//! write the result, or each `incident` as it is logged.
 
 mod csv_log;
 mod event;
 mod incident;
 mod json_log;
 mod lock_waits;
+mod reader;
 mod record;
 mod report;
+mod severity;
 mod source;
 mod stderr;
 mod time;
@@ -33,17 +36,18 @@ use crate::{database, screen};
 use source::Source;
 use waits::Waits;
 
-/// How often `--follow` checks for new lines.
+/// The interval at which `--follow` checks for new lines.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Sums up the waits for each advisory lock, and the deadlocks, in a server's log
 ///
-/// Reads PostgreSQL's log (stderr, csvlog or jsonlog), and prints for each advisory lock how often sessions waited for it, how long,
-/// and who held it. The log has the waits longer than `deadlock_timeout`, if `log_lock_waits` is on, those that were cancelled, and
-/// deadlocks.
+/// Reads PostgreSQL's log (stderr, csvlog or jsonlog), and prints for each advisory lock how often
+/// sessions waited for it, how long, and who held it. The log has the waits longer than
+/// `deadlock_timeout`, if `log_lock_waits` is on, those that were cancelled, and deadlocks.
 ///
-/// Names come from the lock sites of `--artifact` or `--inventory`, from the comments of the statements, or from the table of other
-/// tools' numbers. Messages must be in English (`lc_messages = C`).
+/// Names come from the lock sites of `--artifact` or `--inventory`, from the comments of the
+/// statements, or from the table of other tools' numbers. Messages must be in English
+/// (`lc_messages = C`).
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -53,7 +57,8 @@ pub(crate) struct Arguments {
     /// Continues as the log grows, and prints each event on a line, until Ctrl-C
     #[arg(short, long, conflicts_with = "output")]
     follow: bool,
-    /// The server that wrote the log: gives the databases their names where `log_line_prefix` has no `%d`
+    /// The server that wrote the log: gives the databases their names where `log_line_prefix` has
+    /// no `%d`
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
     /// The output format
@@ -109,7 +114,8 @@ fn databases(address: &str) -> Result<BTreeMap<u32, String>, Failure> {
     Ok(rows.iter().filter_map(database).collect())
 }
 
-/// Prints incidents as they are logged, until Ctrl-C, the end of standard input, or the end of what reads the output.
+/// Prints incidents as they are logged, until Ctrl-C, the end of standard input, or the end of what
+/// reads the output.
 async fn follow(
     sources: &mut [Source],
     waits: &mut Waits,
@@ -165,7 +171,8 @@ mod tests {
     use advisory_tests::fuzz;
     use serde_json::{Value, json};
 
-    use super::record::{Reader, Record};
+    use super::reader::Reader;
+    use super::record::Record;
     use super::time::Time;
     use super::waits::Waits;
     use super::{report, waits_json};
@@ -182,7 +189,7 @@ mod tests {
         records
     }
 
-    /// What is printed of a log controls no terminal, and is JSON where it should be.
+    /// The output for a log controls no terminal, and is JSON where it should be.
     fn is_reported(log: &str) {
         let mut waits = Waits::new(Names::none());
         for record in records(log) {
@@ -208,7 +215,8 @@ mod tests {
         assert!(!text.contains(is_control), "{text:?}");
     }
 
-    /// A record of the values in an input, as the server logs it in one of its two structured formats.
+    /// A record of the values in an input, as the server logs it in one of its two structured
+    /// formats.
     fn written(input: &str) -> Record {
         let mut values = input.split('\u{1f}').map(str::to_owned);
         let mut value = || values.next().unwrap_or_default();

@@ -1,16 +1,19 @@
-//! The `cargo advisory` command: what a program locks, whether its locks can collide, and who holds them now.
+//! The `cargo advisory` command: what a program locks, whether its locks can collide, and who holds
+//! them now.
 //!
-//! `command` has the subcommands, each of which describes its own arguments, and `cli` those that they share. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one
-//! file and `inventory` collects the lock sites; `table`, `json`, `markdown` and `report` write them. `check` looks for `finding`s, whose
-//! lines `source_root` locates, `graph` draws
-//! what tests have recorded, `locks`, `lease` and `doctor` look at a `database`, and
-//! `log` reads what its server has logged. `migration` prints SQL, such as the trigger of a `guard`.
+//! `command` has the subcommands, each of which describes its own arguments, and `cli` those that
+//! they share. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one file and
+//! `inventory` collects the lock sites; `table`, `json`, `markdown` and `report` write them.
+//! `check` looks for `finding`s, whose lines `source_root` locates, `graph` draws what tests have
+//! recorded, `locks`, `lease` and `doctor` look at a `database`, and `log` reads what its server
+//! has logged. `migration` prints SQL, such as the trigger of a `guard`.
 #![forbid(unsafe_code)]
 
 mod artifact;
 mod build;
 mod cargo;
 mod check;
+mod claim;
 mod cli;
 mod columns;
 mod command;
@@ -25,6 +28,7 @@ mod finding;
 mod graph;
 mod guard;
 mod inventory;
+mod job_table;
 mod json;
 mod key;
 mod key_values;

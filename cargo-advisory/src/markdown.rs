@@ -1,6 +1,7 @@
 //! Writes an inventory as a registry document, for a team to commit.
 //!
-//! The document contains nothing that differs between runs or machines: no date, no absolute path, no version.
+//! The document contains nothing that differs between runs or machines: no date, no absolute path,
+//! no version.
 
 mod collision_odds;
 
@@ -84,8 +85,8 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     text
 }
 
-/// Each key of each site. A key that is a declared lock gets the lock's pattern, and its name, component and purpose if the site has
-/// none.
+/// Each key of each site. A key that is a declared lock gets the lock's pattern, and its name,
+/// component and purpose if the site has none.
 fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
     let declared = DeclaredLocks::of(inventory);
     let mut rows = Vec::new();
@@ -116,8 +117,9 @@ fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
     rows
 }
 
-/// The sort key of a row: the lock's text without the names of placeholders, then its declaration before its functions. It does not
-/// contain line numbers, so that moving a function does not change the document.
+/// The sort key of a row: the lock's text without the names of placeholders, then its declaration
+/// before its functions. It does not contain line numbers, so that moving a function does not
+/// change the document.
 fn order(site: &Record, key: &Key<'_>) -> (String, bool, String) {
     let text = |part: &Part| match part {
         Part::Text(text) => text.clone(),
@@ -204,8 +206,8 @@ fn in_crate(krate: &str, place: String, inventory: &Inventory) -> String {
     format!("{krate}: {place}")
 }
 
-/// Which calls exclude each other: `Global`, `Per tenant_id (uuid) + date (date)`. The shapes decide the key, and come from the types
-/// where the pattern has none.
+/// The calls that exclude each other: `Global`, `Per tenant_id (uuid) + date (date)`. The shapes
+/// decide the key, and come from the types where the pattern has none.
 fn extent(key: &Key<'_>) -> String {
     match &key.known {
         Some(LockedKey::Pattern(pattern) | LockedKey::IntPattern(_, pattern)) => {
@@ -303,7 +305,7 @@ fn claims(text: &mut String, inventory: &Inventory) {
         ]
     });
     let mut rows: Vec<[String; 7]> = rows.collect();
-    // As for keys, moving a type does not change the document.
+    // Like for keys, moving a type does not change the document.
     rows.sort_by(|a, b| (&a[0], &a[5]).cmp(&(&b[0], &b[5])));
     if rows.is_empty() {
         return;
@@ -364,7 +366,8 @@ fn write_table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[St
     }
 }
 
-/// Text of a doc comment or an argument, which is Markdown. Escapes each `|` that would end the cell.
+/// Text of a doc comment or an argument, which is Markdown. Escapes each `|` that would end the
+/// cell.
 fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut is_escaped = false;
@@ -378,7 +381,8 @@ fn plain(text: &str) -> String {
     escaped
 }
 
-/// A code span for a text that can contain backticks: its fence is longer than any of them in a row.
+/// A code span for a text that can contain backticks: its fence is longer than any of them in a
+/// row.
 fn code(text: &str) -> String {
     if text.is_empty() {
         return String::new();

@@ -1,8 +1,9 @@
-//! This project's migrations: the lease table, what claims need, the functions that compute keys, the trigger that guards a table.
+//! This project's migrations: the lease table, what claims need, the functions that compute keys,
+//! the trigger that guards a table.
 
+pub(crate) mod claim;
 mod require;
 
-use advisory_runtime::claim::Schema;
 use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP};
 use advisory_runtime::sql_functions::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};
 use clap::{Args, Subcommand};
@@ -38,12 +39,9 @@ enum Migration {
         #[command(flatten)]
         output: Output,
     },
-    /// Columns, indexes and triggers for a table whose rows are claimed
-    ///
-    /// Prints what makes a queue of a table: the columns of `#[claim(run_at, attempts)]`, the indexes, and the triggers that wake up an
-    /// idle `claim::Worker`. What exists already is left as it is.
-    Claim(Claim),
-    /// SQL functions that compute the same keys in other programs, such as `advisory_key('booking:42')`
+    Claim(Box<claim::Arguments>),
+    /// SQL functions that compute the same keys in other programs, such as
+    /// `advisory_key('booking:42')`
     Keys {
         /// Prints `down.sql`, which drops the functions
         #[arg(long)]
@@ -54,45 +52,6 @@ enum Migration {
     Require(require::Arguments),
 }
 
-#[derive(Args)]
-struct Claim {
-    /// The table: `mail`, or `shop.mail`
-    #[arg(long)]
-    table: String,
-    #[arg(
-        long,
-        value_name = "COLUMNS",
-        help = "The columns of `#[claim(order = \"…\")]`, such as `priority desc, id` [default: run_at, id]"
-    )]
-    order: Option<String>,
-    /// The column of `#[claim(per = "…")]`, which the table has already
-    #[arg(long, value_name = "COLUMN")]
-    per: Option<String>,
-    /// Prints `down.sql`, which drops the columns, and what they contain
-    #[arg(long)]
-    down: bool,
-    #[command(flatten)]
-    output: Output,
-}
-
-impl Claim {
-    fn sql(&self) -> Result<String, Failure> {
-        let mut schema = Schema::of(&self.table);
-        if let Some(per) = &self.per {
-            schema = schema.per(per);
-        }
-        if let Some(order) = &self.order {
-            let columns = order.split(',').map(column);
-            schema = schema.order(columns.collect::<Result<Vec<_>, _>>()?);
-        }
-        Ok(if self.down {
-            schema.down()
-        } else {
-            schema.up()
-        })
-    }
-}
-
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         match &self.migration {
@@ -101,7 +60,7 @@ impl Arguments {
                 down,
                 output,
             } => output.write(&lease(table.as_ref(), *down)?)?,
-            Migration::Claim(claim) => claim.output.write(&claim.sql()?)?,
+            Migration::Claim(claim) => claim.run()?,
             Migration::Keys {
                 down: false,
                 output,
@@ -126,18 +85,4 @@ fn lease(name: Option<&String>, is_down: bool) -> Result<String, Failure> {
     }
     let table = cli::lease_table(name)?;
     Ok(if is_down { table.down() } else { table.up() })
-}
-
-/// A column of an order, and whether it is descending.
-fn column(part: &str) -> Result<(&str, bool), Failure> {
-    let words: Vec<&str> = part.split_whitespace().collect();
-    match words[..] {
-        [column] => Ok((column, false)),
-        [column, direction] if direction.eq_ignore_ascii_case("asc") => Ok((column, false)),
-        [column, direction] if direction.eq_ignore_ascii_case("desc") => Ok((column, true)),
-        _ => Err(Failure::Input(format!(
-            "`--order` cannot contain `{}`: write columns, such as `--order 'priority desc, id'`",
-            part.trim()
-        ))),
-    }
 }

@@ -1,4 +1,4 @@
-//! The lock sites that give numbers their names, and the claims beside them.
+//! The lock sites that give numbers their names, and the program's claims.
 
 use std::path::PathBuf;
 
@@ -9,6 +9,9 @@ use clap::Args;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::json;
+
+/// How many locks a slice takes at most, unless its `max_keys` says otherwise, which an inventory does not have.
+const MANY: u64 = 64;
 
 // The files with the lock sites.
 #[derive(Args)]
@@ -22,6 +25,11 @@ pub(crate) struct NameSources {
 }
 
 impl NameSources {
+    /// Returns whether a file is named.
+    pub(crate) fn are_named(&self) -> bool {
+        !self.artifact.is_empty() || !self.inventory.is_empty()
+    }
+
     /// Reads the lock sites of the files.
     pub(crate) fn read(&self) -> Result<Names, Failure> {
         Ok(self.read_all()?.0)
@@ -29,12 +37,31 @@ impl NameSources {
 
     /// Reads the lock sites and the claims of the files.
     pub(crate) fn read_all(&self) -> Result<(Names, Vec<ClaimRecord>), Failure> {
+        let inventory = self.inventory()?;
+        let names = Names::of(inventory.sites)
+            .map_err(|error| Failure::Input(format!("the inventory: {error}")))?;
+        Ok((names, inventory.claims))
+    }
+
+    /// The call that can take the most locks, and how many; `None` without a lock.
+    pub(crate) fn most_keys(&self) -> Result<Option<(u64, String)>, Failure> {
+        let sites = self.inventory()?.sites;
+        let locks = sites.iter().filter(|site| site.scope != "lease");
+        let most = locks.map(|site| {
+            let keys = site
+                .written
+                .iter()
+                .map(|key| if key.contains("*>") { MANY } else { 1 });
+            (keys.sum(), site.function.clone())
+        });
+        Ok(most.max())
+    }
+
+    fn inventory(&self) -> Result<Inventory, Failure> {
         let mut inventory = Inventory::read_named(&self.artifact)?;
         for file in &self.inventory {
             inventory = inventory.and(json::read_file(file)?);
         }
-        let names = Names::of(inventory.sites)
-            .map_err(|error| Failure::Input(format!("the inventory: {error}")))?;
-        Ok((names, inventory.claims))
+        Ok(inventory)
     }
 }

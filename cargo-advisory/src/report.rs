@@ -1,7 +1,9 @@
 //! Writes one page with all that is known of a program's locks: `cargo advisory report`.
 //!
-//! `order` draws the order of locks, and `html` escapes. The page has no script and loads nothing.
+//! `order` draws the order of locks, with each `circle` in it, and `html` escapes. The page has no
+//! script and loads nothing.
 
+mod circle;
 mod html;
 mod order;
 
@@ -9,14 +11,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use advisory_pattern::Record;
 use advisory_pattern::order::cycles;
+use advisory_pattern::{LockedKey, Record};
 use clap::Args;
 
-use crate::check::{collisions, key_changes, registry};
+use crate::check::{claim_changes, collisions, key_changes, registry};
 use crate::cli::Output;
 use crate::failure::Failure;
-use crate::finding::Finding;
+use crate::finding::{self, Finding};
 use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
 use crate::selection::Artifacts;
 use crate::{graph, json, table};
@@ -25,20 +27,28 @@ use html::{code, escaped};
 /// The page's style: readable on a phone and in the dark.
 const STYLE: &str = include_str!("report/style.css");
 
-/// What has changed since a release.
+/// The changes since a release.
 struct Changes {
     /// The release's inventory, as it was named.
     file: String,
-    /// Keys that exclude nobody of the old release.
+    /// The problems while both releases run.
     keys: Vec<Finding>,
     /// All other differences.
     sites: Vec<Finding>,
 }
 
-/// Writes one page (HTML) with all locks of a program: by component, in which order, with findings and changes
+/// The section about the order of locks, and how many cycles it has.
+struct Order {
+    section: String,
+    cycles: usize,
+}
+
+/// Writes one page (HTML) with all locks of a program: by component, in which order, with findings
+/// and changes
 ///
-/// It shows the locks by component, the claims, the order in which tests acquire locks, the collisions, and what has changed since a
-/// release. The file has no script and loads nothing, so it can be mailed or published by CI.
+/// It shows the locks by component, the claims, the order in which tests acquire locks, the
+/// collisions, and what has changed since a release. The file has no script and loads nothing, so
+/// it can be mailed or published by CI.
 ///
 /// Findings are on the page; `check` is what fails.
 #[derive(Args)]
@@ -69,16 +79,24 @@ impl Arguments {
         let changes = match &self.against {
             Some(file) => {
                 let old = json::read_file(file)?;
+                let mut keys = key_changes::find(&inventory, &old, file, &[]);
+                keys.extend(claim_changes::find(&inventory, &old, file, &[]));
+                // Advice about what cannot be compared is for `check`.
+                keys.retain(|finding| finding.kind != finding::ADVICE);
                 Some(Changes {
                     file: file.display().to_string(),
-                    keys: key_changes::find(&inventory, &old, file, &[]),
+                    keys,
                     sites: registry::compare_sites(&inventory, &old, file),
                 })
             }
             None => None,
         };
         let edges = graph::read(&self.from)?;
-        let order = order::section(&edges, &cycles(&edges));
+        let cycles = cycles(&edges);
+        let order = Order {
+            section: order::section(&edges, &cycles),
+            cycles: cycles.len(),
+        };
         let page = page(&inventory, &findings, changes.as_ref(), &order);
         self.output.write(&page)?;
         Ok(true)
@@ -89,13 +107,13 @@ fn page(
     inventory: &Inventory,
     findings: &[Finding],
     changes: Option<&Changes>,
-    order: &str,
+    order: &Order,
 ) -> String {
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>Advisory locks</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>Advisory locks</h1>\n\
+         <title>Advisory locks</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#findings\">To the findings</a>\n<header>\n<h1>Advisory locks</h1>\n\
          <p>{}</p>\n",
         escaped(&inventory.summary())
     );
@@ -103,15 +121,38 @@ fn page(
     contents(&mut text, inventory, &components, changes);
     text.push_str("</header>\n<main>\n");
     section(&mut text, "findings", "Findings");
+    let incompatible = changes.map_or(0, |changes| changes.keys.len());
+    for (count, what, id) in [
+        (order.cycles, "circle in the order of locks", "order"),
+        (
+            incompatible,
+            "change for which two releases cannot run side by side",
+            "changes",
+        ),
+    ] {
+        if count > 0 {
+            let _ = writeln!(
+                text,
+                "<p class=\"bad\"><a href=\"#{id}\">{}</a></p>",
+                counted(count, what)
+            );
+        }
+    }
     if findings.is_empty() {
-        text.push_str("<p class=\"fine\">No two locks can collide by accident.</p>\n");
+        // Green is for a page on which nothing is red.
+        let class = if order.cycles + incompatible == 0 {
+            " class=\"fine\""
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "<p{class}>No two locks can collide by accident.</p>");
     }
     for finding in findings {
         card(&mut text, finding);
     }
     text.push_str("</section>\n");
     section(&mut text, "order", "The order of locks");
-    text.push_str(order);
+    text.push_str(&order.section);
     text.push_str("</section>\n");
     if let Some(changes) = changes {
         since(&mut text, changes);
@@ -133,6 +174,14 @@ fn page(
     text
 }
 
+/// `1 circle in the order of locks`, `2 circles in the order of locks`.
+fn counted(count: usize, what: &str) -> String {
+    match (count, what.split_once(' ')) {
+        (1, _) | (_, None) => format!("{count} {what}"),
+        (_, Some((noun, rest))) => format!("{count} {noun}s {rest}"),
+    }
+}
+
 fn section(text: &mut String, id: &str, title: &str) {
     // Writing to a `String` cannot fail.
     let _ = writeln!(text, "<section id=\"{id}\">\n<h2>{}</h2>", escaped(title));
@@ -144,7 +193,7 @@ fn contents(
     components: &BTreeMap<&str, Vec<&Record>>,
     changes: Option<&Changes>,
 ) {
-    text.push_str("<nav>\n<a href=\"#findings\">Findings</a>\n<a href=\"#order\">Order</a>\n");
+    text.push_str("<nav aria-label=\"Contents\">\n<a href=\"#findings\">Findings</a>\n<a href=\"#order\">Order</a>\n");
     if changes.is_some() {
         text.push_str("<a href=\"#changes\">Changes</a>\n");
     }
@@ -179,7 +228,7 @@ fn component(site: &Record) -> &str {
     site.component.as_deref().unwrap_or(&site.krate)
 }
 
-/// One lock: the sites of one name, or with the same keys.
+/// One lock: the sites with one name, or with equal keys.
 struct Lock<'s> {
     title: String,
     sites: Vec<&'s Record>,
@@ -225,7 +274,7 @@ impl Lock<'_> {
         let _ = writeln!(text, "<p><a href=\"#{id}\">{title}</a> of {of}</p>");
     }
 
-    /// What its sites say, each value once: sites of one lock can differ.
+    /// The values of its sites, each once: sites of one lock can differ.
     fn values(&self, of: impl Fn(&Record) -> Option<String>) -> Option<String> {
         let mut values: Vec<String> = Vec::new();
         for value in self.sites.iter().filter_map(|site| of(site)) {
@@ -271,10 +320,8 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
             lock.values(held)
                 .or_else(|| Some("where it is used".to_owned())),
         ),
-        (
-            "number",
-            lock.values(|site| Some(escaped(&site.derivation))),
-        ),
+        ("number", lock.values(|site| number(site, false))),
+        ("lease", lock.values(|site| number(site, true))),
         ("wait", optional(|site| site.wait.clone())),
         ("poll", optional(|site| site.poll.clone())),
         (
@@ -310,11 +357,28 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
     text.push_str("</ul>\n</article>\n");
 }
 
+/// The derivation of the numbers of a site's keys, or the storage of a lease's key.
+fn number(site: &Record, is_lease: bool) -> Option<String> {
+    let mut all: Vec<String> = Vec::new();
+    for key in keys(site).iter().filter(|key| key.is_lease == is_lease) {
+        let way = match &key.known {
+            None => "known at run time".to_owned(),
+            Some(_) if is_lease => "a row, found by the text of its key".to_owned(),
+            Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) => "fixed".to_owned(),
+            Some(LockedKey::Pattern(_) | LockedKey::IntPattern(..)) => site.derivation.clone(),
+        };
+        if !all.contains(&way) {
+            all.push(way);
+        }
+    }
+    (!all.is_empty()).then(|| escaped(&all.join(", ")))
+}
+
 fn fact(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "<div><dt>{name}</dt><dd>{value}</dd></div>");
 }
 
-/// The tables whose rows workers claim.
+/// The tables with rows that workers claim.
 fn claims(text: &mut String, inventory: &Inventory) {
     if inventory.claims.is_empty() {
         return;

@@ -1,6 +1,7 @@
 //! The output: where it goes, how wide it can be, and whether it has colours.
 //!
-//! Styles are always written; `anstream` removes them in a pipe, in a file, with `NO_COLOR`, or as `--color` says.
+//! Styles are always written; `anstream` removes them in a pipe, in a file, with `NO_COLOR`, or as
+//! `--color` says.
 
 use std::fs;
 use std::io::{self, Write};
@@ -36,14 +37,15 @@ pub(crate) fn one_line(text: &str) -> String {
     line.trim().to_owned()
 }
 
-/// Whether a character controls a terminal instead of being displayed: control characters, and those that change the direction of
-/// the text after them or are invisible.
+/// Returns whether a character controls a terminal instead of being displayed: control characters,
+/// and those that change the direction of the text after them or are invisible.
 pub(crate) fn controls_terminal(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A text from outside of this program, in which nothing controls a terminal: unlike [`one_line`], with all its spaces and lines.
+/// A text from outside of this program, in which nothing controls a terminal: unlike [`one_line`],
+/// with all its spaces and lines.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(|letter| letter != '\n' && controls_terminal(letter), " ")
 }
@@ -65,11 +67,16 @@ pub(crate) fn plural(count: usize, what: &str) -> String {
     }
 }
 
-/// Writes to the file, whose folder it creates, or to the standard output.
+/// Writes to the file, and creates its folder, or to the standard output.
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
         let folder = path.parent().unwrap_or(Path::new(""));
+        if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
+            let why =
+                "this pattern matches no file: write the path of the file, or create it first";
+            return Err(Failure::file(path, why));
+        }
         let fails = |what, path: &Path, error: io::Error| {
             Failure::Input(format!("cannot {what} `{}`: {error}", path.display()))
         };
@@ -79,25 +86,27 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     print(text).map(drop)
 }
 
-/// Replaces the file as a whole, so that a write that fails leaves it as it was. A device or a pipe is written to.
+/// Replaces the file as a whole, so that a write that fails leaves it as it was. A device or a pipe
+/// is written to.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut path = path.to_owned();
     let mut new = tempfile::Builder::new();
     new.prefix(".advisory-");
-    // What a new file has, before the process's mask.
+    // The mode of a new file, before the process's mask.
     #[cfg(unix)]
     new.permissions(fs::Permissions::from_mode(0o666));
     let before = match fs::metadata(&path) {
         Ok(there) if !there.is_file() => return fs::write(path, text),
         Ok(there) => {
-            // The file behind a link, if it may be written.
+            // The target of a link, if it may be written.
             path = fs::canonicalize(path)?;
             fs::OpenOptions::new().write(true).open(&path)?;
             Some(there.permissions())
         }
         Err(_) => None,
     };
-    // Where no file can be created beside it, or renamed to it, as in a container that mounts only this file.
+    // No file can be created in its folder, or renamed to it, as in a container that mounts only
+    // this file.
     let directly = || fs::write(&path, text);
     let Ok(mut file) = new.tempfile_in(path.with_file_name("")) else {
         return directly();
@@ -109,7 +118,8 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.persist(&path).map(drop).or_else(|_| directly())
 }
 
-/// Writes to the standard output; returns whether it is still open for reading, unlike with `cargo advisory dump | head`.
+/// Writes to the standard output; returns whether it is still open for reading, unlike with
+/// `cargo advisory dump | head`.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     let mut output = anstream::stdout();
     // Behind the last line break there can be what clears the rest of a terminal.
@@ -123,14 +133,15 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Whether the other end of the standard output is gone: nobody reads the pipe, or the terminal was closed, which a write reports as
-/// an input/output error.
+/// Returns whether the other end of the standard output is gone: nobody reads the pipe, or the
+/// terminal was closed, which a write reports as an input/output error.
 fn is_gone(error: &io::Error) -> bool {
     const EIO: i32 = 5;
     error.kind() == io::ErrorKind::BrokenPipe || cfg!(unix) && error.raw_os_error() == Some(EIO)
 }
 
-/// Whether the other end of the standard output is gone, also if nothing has been written since. It never is for a file.
+/// Returns whether the other end of the standard output is gone, also if nothing has been written
+/// since. It never is for a file.
 #[cfg(unix)]
 pub(crate) fn is_closed() -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -156,7 +167,8 @@ pub(crate) fn note(text: &str) {
     drop(anstream::stderr().write_all(text.as_bytes()));
 }
 
-/// The columns that a table on the standard output can use; `None` for a file, or if the standard output is not a terminal.
+/// The columns that a table on the standard output can use; `None` for a file, or if the standard
+/// output is not a terminal.
 pub(crate) fn width(to: Option<&Path>) -> Option<usize> {
     let width = terminal_size::terminal_size_of(io::stdout()).filter(|_| to.is_none());
     width.map(|(width, _)| usize::from(width.0))

@@ -10,7 +10,8 @@ use crate::cargo;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 
-/// The flags of `cargo build`: the name, the letter, the value's name and the help. A table, because they are only passed on.
+/// The flags of `cargo build`: the name, the letter, the value's name and the help. A table,
+/// because they are only passed on.
 const FLAGS: [(&str, &str, &str, &str); 25] = [
     ("package", "p", "SPEC", "Package to build"),
     ("workspace", "", "", "All packages of the workspace"),
@@ -44,7 +45,7 @@ const FLAGS: [(&str, &str, &str, &str); 25] = [
     ("quiet", "q", "", "Without cargo's own messages"),
 ];
 
-/// More flags, behind `--`.
+/// More flags, after `--`.
 const REST: &str = "rest";
 
 /// The flags for `cargo build`, as given.
@@ -131,6 +132,11 @@ impl Artifacts {
         Inventory::read(&self.artifact)
     }
 
+    /// Returns whether artifacts are named, so that nothing is built.
+    pub(crate) fn are_named(&self) -> bool {
+        !self.artifact.is_empty()
+    }
+
     /// The manifest that the selection names, if it names one.
     pub(crate) fn manifest_path(&self) -> Option<&str> {
         let flags = self.selection.0.iter();
@@ -139,7 +145,8 @@ impl Artifacts {
             .find_map(|flag| flag.strip_prefix("--manifest-path="))
     }
 
-    /// Reads the same for an answer that depends on the lock sites: each artifact that is named must have some.
+    /// Like [`inventory`](Self::inventory), for an answer that depends on the lock sites: each
+    /// artifact that is named must have some.
     pub(crate) fn inventory_to_check(&self) -> Result<Inventory, Failure> {
         if self.artifact.is_empty() {
             return self.inventory();

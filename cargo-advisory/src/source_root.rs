@@ -1,4 +1,5 @@
-//! The root of the repository that is checked, and where its crates are below it: the paths that a code host shows.
+//! The root of the repository that is checked, and where its crates are below it: the paths that a
+//! code host shows.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -18,18 +19,19 @@ pub(crate) struct SourceRoot {
 
 /// A line of a file, as a record or the user names the file.
 pub(crate) enum SourceLine {
-    /// Of a crate: relative to its manifest, or below `$OUT_DIR`, or empty in a slim inventory.
+    /// In a crate: relative to its manifest, or below `$OUT_DIR`, or empty in a slim inventory.
     Crate {
         krate: String,
         file: String,
         line: u32,
     },
-    /// Of a document or an inventory: relative to the working directory.
+    /// In a document or an inventory: relative to the working directory.
     Document { file: PathBuf, line: usize },
 }
 
 impl SourceLine {
-    /// The line of a record; of one from another inventory that file, because the record's line is not of this source tree.
+    /// The line of a record; of one from another inventory that file, because the record's line is
+    /// not of this source tree.
     pub(crate) fn of_record(krate: &str, file: &str, line: u32, from: Option<&Path>) -> Self {
         match from {
             Some(from) => Self::Document {
@@ -84,7 +86,8 @@ impl SourceRoot {
         Located { path, line: 1 }
     }
 
-    /// `None` for what is not below the root: a dependency, a file that a build script wrote, or a record without its file.
+    /// `None` for what is not below the root: a dependency, a file that a build script wrote, or a
+    /// record without its file.
     pub(crate) fn locate(&self, line: &SourceLine) -> Option<Located> {
         let (file, line) = match line {
             SourceLine::Document { file, line } => {
@@ -110,7 +113,8 @@ impl SourceRoot {
     }
 }
 
-/// Without symbolic links, so that one path can be a prefix of the other. A file that does not exist stays as it is.
+/// Without symbolic links, so that one path can be a prefix of the other. A file that does not
+/// exist stays as it is.
 fn canonical(path: PathBuf) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }

@@ -111,5 +111,5 @@ async fn write(
         sync_checkpoints::row_count.eq(i64::try_from(inserted).ok()),
         sync_checkpoints::last_synced_at.eq(claim::now()),
     );
-    claim::complete_with(conn, checkpoint, done).await
+    claim::end(checkpoint).set(done).complete(conn).await
 }

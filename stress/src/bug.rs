@@ -1,6 +1,6 @@
 //! The bugs that can be injected, to show that the checker finds them.
 
-use crate::leased_work::TTL;
+use crate::absence::TTL;
 use crate::violation::Rule;
 use std::str::FromStr;
 use std::time::Duration;
@@ -25,10 +25,15 @@ pub(crate) enum Bug {
     LateCompletion,
     UncountedAttempt,
     EndlessClaim,
+    TaskRenewal,
+    OneConnection,
+    KeptPlan,
+    RefusedText,
+    SameNeighbours,
 }
 
 impl Bug {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::LockOut,
         Self::UnlockBeforeCommit,
         Self::OneStatement,
@@ -46,6 +51,11 @@ impl Bug {
         Self::LateCompletion,
         Self::UncountedAttempt,
         Self::EndlessClaim,
+        Self::TaskRenewal,
+        Self::OneConnection,
+        Self::KeptPlan,
+        Self::RefusedText,
+        Self::SameNeighbours,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -67,6 +77,11 @@ impl Bug {
             Self::LateCompletion => "late-completion",
             Self::UncountedAttempt => "uncounted-attempt",
             Self::EndlessClaim => "endless-claim",
+            Self::TaskRenewal => "task-renewal",
+            Self::OneConnection => "one-connection",
+            Self::KeptPlan => "kept-plan",
+            Self::RefusedText => "refused-text",
+            Self::SameNeighbours => "same-neighbours",
         }
     }
 
@@ -111,6 +126,19 @@ impl Bug {
                 "an attempt counts when it fails, and not when its worker dies"
             }
             Self::EndlessClaim => "a job whose worker has died is not claimed again",
+            Self::TaskRenewal => "a claim that a task of the application's runtime renews",
+            Self::OneConnection => {
+                "claims that are renewed on one connection, whatever happens to it"
+            }
+            Self::KeptPlan => {
+                "a claim that is prepared once, on a connection that is used again after an error"
+            }
+            Self::RefusedText => {
+                "the end of a job is given up if the text of its error does not fit"
+            }
+            Self::SameNeighbours => {
+                "the jobs of a dead worker are claimed again together, by one worker"
+            }
         }
     }
 
@@ -129,7 +157,9 @@ impl Bug {
             Self::SwallowedError => Rule::Lost,
             Self::SweptToken | Self::UnfencedLeader => Rule::Token,
             Self::UncountedAttempt => Rule::Attempts,
-            Self::EndlessClaim => Rule::Starved,
+            Self::EndlessClaim | Self::KeptPlan => Rule::Starved,
+            Self::TaskRenewal | Self::OneConnection | Self::RefusedText => Rule::Expired,
+            Self::SameNeighbours => Rule::Failed,
         }
     }
 
@@ -152,16 +182,26 @@ impl Bug {
     pub(crate) const fn is_of_jobs(self) -> bool {
         matches!(
             self,
-            Self::CountedLimit | Self::LateCompletion | Self::UncountedAttempt | Self::EndlessClaim
+            Self::CountedLimit
+                | Self::LateCompletion
+                | Self::UncountedAttempt
+                | Self::EndlessClaim
+                | Self::TaskRenewal
+                | Self::OneConnection
+                | Self::KeptPlan
+                | Self::RefusedText
+                | Self::SameNeighbours
         )
     }
 
     /// How long the bug takes to show: some leases or claims have to expire first.
     pub(crate) const fn time(self) -> Duration {
         match self {
-            Self::Now | Self::UnfencedLeader | Self::LateCompletion | Self::UncountedAttempt => {
-                TTL.saturating_mul(4)
-            }
+            Self::Now
+            | Self::UnfencedLeader
+            | Self::LateCompletion
+            | Self::UncountedAttempt
+            | Self::RefusedText => TTL.saturating_mul(4),
             _ => Duration::ZERO,
         }
     }

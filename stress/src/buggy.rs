@@ -12,7 +12,7 @@ use diesel::prelude::*;
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Bool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-pub(crate) use job::{HandClaim, claim_by_hand};
+pub(crate) use job::{Hand, HandClaim, claim_by_hand};
 pub(crate) use lease::{once, run_leased, term, write};
 pub(crate) use migration::migrate;
 use std::time::Duration;

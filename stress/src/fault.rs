@@ -1,8 +1,9 @@
 //! The faults, and how each is applied and ended.
 
-use crate::clock::pass;
+use crate::absence::{ABSENT, LINGER, TTL};
+use crate::bug::Bug;
+use crate::clock::{self, pass};
 use crate::connection::{Failure, connect, rows};
-use crate::leased_work::TTL;
 use crate::server::Server;
 use crate::worker_pool::WorkerPool;
 use advisory_tests::{Bouncer, Proxy};
@@ -29,6 +30,16 @@ pub(crate) enum Fault {
     CommitHeldUp,
     /// The primary is killed, and its synchronous standby promoted.
     Failover,
+    /// Bodies of a process block all threads of its runtime, for three times as long as a claim lasts.
+    BlockRuntime,
+    /// The type of a column of the jobs changes, so that the server refuses prepared statements.
+    AlterType,
+    /// The text of an error does not fit its column.
+    LongText,
+    /// The network loses the connections that are open; new ones work.
+    StallConnections,
+    /// The body of a job aborts its process.
+    AbortJob,
 }
 
 /// What a fault can act on.
@@ -53,7 +64,7 @@ pub(crate) enum Between {
 const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 4\nadmin_users = postgres";
 
 impl Fault {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Calm,
         Self::KillClient,
         Self::StopClient,
@@ -68,6 +79,11 @@ impl Fault {
         Self::PoolExhausted,
         Self::CommitHeldUp,
         Self::Failover,
+        Self::BlockRuntime,
+        Self::AlterType,
+        Self::LongText,
+        Self::StallConnections,
+        Self::AbortJob,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -86,6 +102,11 @@ impl Fault {
             Self::PoolExhausted => "pool-exhausted",
             Self::CommitHeldUp => "commit-held-up",
             Self::Failover => "failover",
+            Self::BlockRuntime => "block-runtime",
+            Self::AlterType => "alter-type",
+            Self::LongText => "long-text",
+            Self::StallConnections => "stall-connections",
+            Self::AbortJob => "abort-job",
         }
     }
 
@@ -97,7 +118,7 @@ impl Fault {
         name: &str,
     ) -> Result<(Between, String), &'static str> {
         Ok(match self {
-            Self::DropPackets | Self::CutConnections => {
+            Self::DropPackets | Self::CutConnections | Self::StallConnections => {
                 let proxy = Proxy::before(url).await;
                 let url = proxy.url().to_owned();
                 (Between::Proxy(proxy), url)
@@ -114,6 +135,18 @@ impl Fault {
     /// Whether each process reaches the server through its own proxy.
     pub(crate) fn has_networks(self) -> bool {
         self == Self::Vanish
+    }
+
+    /// The fault under which a bug shows.
+    pub(crate) const fn of_bug(bug: Bug) -> Self {
+        match bug {
+            Bug::TaskRenewal => Self::BlockRuntime,
+            Bug::OneConnection => Self::StallConnections,
+            Bug::KeptPlan => Self::AlterType,
+            Bug::RefusedText => Self::LongText,
+            Bug::SameNeighbours => Self::AbortJob,
+            _ => Self::Calm,
+        }
     }
 
     /// Applies the fault once, and returns when it is over: whether it had an effect.
@@ -186,6 +219,11 @@ impl Fault {
                     .tell_all(&format!("hog {}", hold.as_millis()));
                 pass(hold).await;
             }
+            Self::BlockRuntime
+            | Self::AlterType
+            | Self::LongText
+            | Self::StallConnections
+            | Self::AbortJob => return self.course_of_rows(site).await,
             Self::CommitHeldUp => {
                 server.rows(url, NOBODY_ANSWERS).await?;
                 server.rows(url, RELOAD).await?;
@@ -193,6 +231,56 @@ impl Fault {
                 server.rows(url, AS_BEFORE).await?;
                 server.rows(url, RELOAD).await?;
             }
+        }
+        Ok(true)
+    }
+
+    /// The course of a fault of rows that expire.
+    async fn course_of_rows(self, site: &mut Site<'_>) -> Result<bool, Failure> {
+        let Site {
+            server, url, hold, ..
+        } = *site;
+        match self {
+            Self::BlockRuntime => {
+                site.worker_pool.tell(site.round, "block")?;
+                pass(hold.max(ABSENT + TTL)).await;
+            }
+            Self::AlterType => {
+                server.rows(url, ALTER_TYPE[site.round % 2]).await?;
+                pass(hold / 4).await;
+            }
+            Self::LongText => {
+                server.rows(url, NARROW).await?;
+                pass(hold).await;
+                server.rows(url, WIDE).await?;
+            }
+            Self::StallConnections => {
+                let Between::Proxy(proxy) = site.between else {
+                    return Err("there is no proxy".into());
+                };
+                proxy.reset();
+                site.worker_pool.tell_all("linger");
+                // Bodies begin meanwhile.
+                pass(TTL / 4).await;
+                proxy.stall_open_connections();
+                pass(hold.max(LINGER * 2 + TTL)).await;
+                proxy.cut_all();
+            }
+            Self::AbortJob => {
+                let since = clock::micros();
+                server.rows(url, ADD_ABORTING).await?;
+                while !server.rows(url, ABORTING).await?.is_empty() {
+                    site.worker_pool.reap()?;
+                    site.worker_pool.fill_up().await?;
+                    if clock::micros() - since > 20_000_000 {
+                        return Ok(false);
+                    }
+                    pass(hold / 50).await;
+                }
+                site.worker_pool.reap()?;
+                site.worker_pool.fill_up().await?;
+            }
+            _ => {}
         }
         Ok(true)
     }
@@ -214,6 +302,22 @@ const FILL: &str = "SELECT count(*) FROM \
 
 /// A process that is stopped or cut off for this long finds its lease expired.
 const OUTLIVED: Duration = TTL.saturating_add(Duration::from_millis(150));
+
+/// The label is in the result of each claim.
+const ALTER_TYPE: [&str; 2] = [
+    "ALTER TABLE stress.job ALTER COLUMN label TYPE varchar(20)",
+    "ALTER TABLE stress.job ALTER COLUMN label TYPE text",
+];
+
+/// The text of a failed attempt is longer.
+const NARROW: &str = "ALTER TABLE stress.job ALTER COLUMN error_message TYPE varchar(4) \
+     USING pg_catalog.left(error_message, 4)";
+const WIDE: &str = "ALTER TABLE stress.job ALTER COLUMN error_message TYPE text";
+
+/// It aborts in each of its attempts.
+const ADD_ABORTING: &str = "INSERT INTO stress.job (tenant, fails) VALUES (0, 99)";
+const ABORTING: &str =
+    "SELECT id FROM stress.job WHERE fails = 99 AND failed_at IS NULL AND completed_at IS NULL";
 
 /// A synchronous standby that does not exist: each commit waits for it.
 const NOBODY_ANSWERS: &str = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";

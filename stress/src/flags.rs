@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub(crate) const HELP: &str = "\
 Bookings, leases and jobs under load from several processes, while faults happen on a server of its own.
 
-Without flags: each fault, then each bug without a fault. A run continues until it has shown enough: bookings, slots found booked, faults,
+Without flags: each fault, then each bug, under the fault that shows it or without one. A run continues until it has shown enough: bookings, slots found booked, faults,
 and each kind to hold a lock. With a bug the load stops repeatedly for the checker, until the bug is found.
 
 Usage: cargo run --release -p advisory-stress -- [FLAGS]
@@ -109,11 +109,12 @@ fn runs(faults: &[Fault], bugs: &[Bug]) -> Vec<(Fault, Option<Bug>)> {
         [] => vec![None],
         bugs => bugs.iter().copied().map(Some).collect(),
     };
-    let faults = match faults {
-        [] => &[Fault::Calm],
-        faults => faults,
-    };
-    let each = bugs.into_iter();
-    each.flat_map(|bug| faults.iter().map(move |fault| (*fault, bug)))
-        .collect()
+    let mut runs = Vec::new();
+    for bug in bugs {
+        match faults {
+            [] => runs.push((bug.map_or(Fault::Calm, Fault::of_bug), bug)),
+            faults => runs.extend(faults.iter().map(|fault| (*fault, bug))),
+        }
+    }
+    runs
 }

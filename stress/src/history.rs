@@ -5,7 +5,8 @@
 //!   ended,
 //! - `+ OP VERSION`: it has applied a migration,
 //! - `= OP LEASE TOKEN FROM TO`: the holder of a lease was inside from one tick to the other, and still held the lease after that, as
-//!   far as it knew; or the work on a job of this tenant.
+//!   far as it knew; or the work on a job of this tenant,
+//! - `% OP HELD`: its body has outlasted its ttl, and whether it still held its row (1) or not (0).
 
 use crate::operation_kind::OperationKind;
 use crate::outcome::Outcome;
@@ -51,6 +52,10 @@ impl Log {
         self.line(&format!("! {op} {outcome} {departed} {at} {why}\n"));
     }
 
+    pub(crate) fn absent(&self, op: i64, is_held: bool) {
+        self.line(&format!("% {op} {}\n", i32::from(is_held)));
+    }
+
     pub(crate) fn claimed(&self, op: i64, claim: Claim) {
         let Claim {
             lease,
@@ -92,6 +97,8 @@ pub(crate) struct History {
     pub(crate) claims: Vec<(i64, Claim)>,
     /// Operations, and the versions that they have applied.
     pub(crate) applied: Vec<(i64, i64)>,
+    /// Operations whose body has outlasted its ttl, and whether it still held its row.
+    pub(crate) absent: Vec<(i64, bool)>,
 }
 
 impl History {
@@ -120,6 +127,7 @@ impl History {
                 told.number = words.next()?.parse().ok()?;
             }
             "+" => self.applied.push((op, number()?)),
+            "%" => self.absent.push((op, number()? != 0)),
             "@" => self.told.entry(op).or_default().entered = Some(number()?),
             "=" => {
                 let claim = Claim {

@@ -1,6 +1,6 @@
 //! The jobs of the load: a queue with attempts, and a limit for each tenant.
 
-use crate::leased_work::TTL;
+use crate::absence::TTL;
 use advisory_runtime::claim::Claim;
 use diesel::prelude::*;
 use std::time::Duration;
@@ -10,6 +10,7 @@ diesel::table! {
         id -> BigInt,
         tenant -> BigInt,
         fails -> Integer,
+        label -> Text,
         run_at -> Timestamptz,
         attempts -> Integer,
         locked_until -> Nullable<Timestamptz>,
@@ -22,6 +23,8 @@ diesel::table! {
 
 /// The last attempt.
 pub(crate) const ATTEMPTS: i32 = 3;
+/// A job with this many failures aborts its process.
+pub(crate) const ABORTS: i32 = 99;
 /// Some works take this long, so that their claims are renewed.
 pub(crate) const LONG: Duration = TTL.saturating_add(Duration::from_millis(300));
 
@@ -42,5 +45,8 @@ pub(crate) struct Job {
     pub(crate) tenant: i64,
     /// How many of its attempts fail.
     pub(crate) fails: i32,
+    /// Its column's type changes while workers run.
+    #[expect(dead_code, reason = "a claim has to read it")]
+    pub(crate) label: String,
     pub(crate) attempts: i32,
 }

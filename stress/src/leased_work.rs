@@ -1,5 +1,6 @@
 //! The work under a lease: ticks, which show when its holder was inside, and a write under its fencing token.
 
+use crate::absence::{Absence, LINGER, TTL};
 use crate::clock::pass;
 use crate::critical_section::{connection, tick};
 use crate::history::{Claim, Log};
@@ -12,9 +13,6 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncC
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-
-/// The duration of a grant: shorter than a fault, so that stopped and cut-off holders outlive their leases.
-pub(crate) const TTL: Duration = Duration::from_millis(600);
 
 diesel::table! {
     stress.written (op) {
@@ -32,6 +30,7 @@ pub(crate) struct LeasedWork<'w> {
     /// How long the holder pauses between its first tick and its write.
     pub(crate) pause: Duration,
     pub(crate) log: &'w Log,
+    pub(crate) absence: Option<Absence>,
     /// With a bug: the call must be dropped during its work, and has reached that point.
     pub(crate) is_dropped: bool,
     pub(crate) hangs: Notify,
@@ -45,6 +44,9 @@ impl LeasedWork<'_> {
         pool: &Pool<AsyncPgConnection>,
         lease: &Lease,
     ) -> Result<(), Error> {
+        if let Some(absence) = self.absence {
+            absence.run(self.log, self.op, || lease.is_held()).await;
+        }
         let mut pooled = Pooled(Some(connection(pool).await?));
         let Some(conn) = &mut pooled.0 else {
             return Ok(());
@@ -115,6 +117,17 @@ pub(crate) async fn never_wait(
 
 #[advisory_lease(key = "leased:<number>", name = "leased", pool = leases, ttl = TTL, wait = "2s", handle = lease)]
 pub(crate) async fn wait(
+    leases: &Leases<Pool<AsyncPgConnection>>,
+    pool: &Pool<AsyncPgConnection>,
+    number: i64,
+    work: &LeasedWork<'_>,
+) -> Result<(), Error> {
+    work.run(pool, &lease).await
+}
+
+/// A lease that lasts long enough for the keeper to open a connection before it expires, on a busy machine too.
+#[advisory_lease(key = "leased:<number>", name = "leased", pool = leases, ttl = LINGER, wait = "2s", handle = lease)]
+pub(crate) async fn linger(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
     number: i64,

@@ -8,8 +8,10 @@ mod jobs;
 mod leases;
 mod migrations;
 
+use crate::absence::{Absence, NextAbsence};
 use crate::assignment::Assignment;
 use crate::bug::Bug;
+use crate::buggy::Hand;
 use crate::chance::Chance;
 use crate::clock;
 use crate::history::Log;
@@ -40,6 +42,10 @@ pub(crate) struct Load {
     last_success: AtomicI64,
     progress: Mutex<Progress>,
     is_over: AtomicBool,
+    lease_absence: NextAbsence,
+    job_absence: NextAbsence,
+    /// With a bug.
+    hand: Hand,
 }
 
 impl Load {
@@ -53,6 +59,9 @@ impl Load {
             last_success: AtomicI64::new(0),
             progress: Mutex::default(),
             is_over: AtomicBool::new(false),
+            lease_absence: NextAbsence::default(),
+            job_absence: NextAbsence::default(),
+            hand: Hand::new(&told.url),
             told,
         })
     }
@@ -60,6 +69,15 @@ impl Load {
     /// Makes each task end after its operation.
     pub(crate) fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes the next bodies of a lease and of a job outlast their ttl.
+    pub(crate) fn make_absent(&self, absence: Absence) {
+        self.lease_absence.set(absence);
+        // A claim of 600 ms leaves too little time to open another connection on a busy machine.
+        if absence == Absence::Blocks || self.told.bug.is_some() {
+            self.job_absence.set(absence);
+        }
     }
 
     /// Starts the tasks, also again.

@@ -8,6 +8,7 @@
 
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 
+mod absence;
 mod assignment;
 mod bug;
 mod buggy;

@@ -39,6 +39,8 @@ pub(crate) struct Migrated {
 pub(crate) struct JobRow {
     pub(crate) id: i64,
     pub(crate) attempts: i64,
+    /// How many of its attempts fail.
+    pub(crate) fails: i64,
     pub(crate) is_completed: bool,
     pub(crate) has_failed: bool,
 }
@@ -103,6 +105,10 @@ pub(crate) struct Records {
     pub(crate) job_events: Vec<JobEvent>,
     /// Jobs, and the operations that completed them in the transaction of their writes.
     pub(crate) worked: Vec<(i64, i64)>,
+    /// Whether all processes lived and the server answered, so that no claim may expire.
+    pub(crate) is_reachable: bool,
+    /// Whether processes end only by one job each, so that each other job must be done.
+    pub(crate) has_one_cause: bool,
 }
 
 impl Records {
@@ -166,6 +172,7 @@ impl Records {
                 attempts: number(&row, 1)?,
                 is_completed: row[2] == "t",
                 has_failed: row[3] == "t",
+                fails: number(&row, 4)?,
             });
         }
         for row in server.rows(url, JOB_EVENTS).await? {
@@ -190,7 +197,7 @@ const WRITTEN: &str = "SELECT lease, token, op, tick FROM stress.written";
 const COMPLETED: &str = "SELECT number, op FROM stress.completed";
 const MIGRATED: &str = "SELECT version, op, entered, departed FROM stress.migrated";
 const JOBS: &str =
-    "SELECT id, attempts, completed_at IS NOT NULL, failed_at IS NOT NULL FROM stress.job";
+    "SELECT id, attempts, completed_at IS NOT NULL, failed_at IS NOT NULL, fails FROM stress.job";
 const JOB_EVENTS: &str = "SELECT job, tenant, event, until, at, tick FROM stress.job_event";
 const WORKED: &str = "SELECT job, op FROM stress.worked";
 /// The table of leases contains only hashes.

@@ -238,8 +238,15 @@ impl Run<'_> {
         };
         let left = left(self.server, self.url, patience).await?;
         self.violations.extend(left);
-        let records = Records::gather(self.server, self.url, self.worker_pool.logs()).await?;
+        let mut records = Records::gather(self.server, self.url, self.worker_pool.logs()).await?;
+        records.is_reachable = self.fault == Fault::LongText;
+        records.has_one_cause = self.fault == Fault::AbortJob;
         self.violations.extend(checker::check(&records));
+        let outlasts = matches!(self.fault, Fault::BlockRuntime | Fault::StallConnections);
+        if outlasts && self.bug.is_none() && records.history.absent.is_empty() {
+            let what = "no body has outlasted its ttl";
+            self.violations.push(Violation::new(Rule::Incomplete, what));
+        }
         Ok(records)
     }
 

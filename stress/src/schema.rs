@@ -86,7 +86,8 @@ CREATE TRIGGER note AFTER INSERT OR UPDATE ON public.advisory_lease FOR EACH ROW
 CREATE TABLE stress.job (
     id int8 GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant int8 NOT NULL,
-    fails int4 NOT NULL
+    fails int4 NOT NULL,
+    label text NOT NULL DEFAULT 'job'
 );
 
 -- What works have written in the transaction that completed their job.

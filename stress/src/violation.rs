@@ -15,6 +15,10 @@ pub(crate) enum Rule {
     Token,
     /// Each claim of a job is an attempt unless it was released; a job fails after its last one.
     Attempts,
+    /// A row is held as long as its process lives and the server answers.
+    Expired,
+    /// A job that does not fail is done, whatever its neighbours do.
+    Failed,
     /// Once the load has stopped, each job is done or has failed.
     Starved,
     /// Once the load has stopped, no lock, no waiter and no open transaction is left.
@@ -26,13 +30,15 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::TooMany,
         Self::Lost,
         Self::Doubled,
         Self::Ghost,
         Self::Token,
         Self::Attempts,
+        Self::Expired,
+        Self::Failed,
         Self::Starved,
         Self::Left,
         Self::Stuck,
@@ -47,6 +53,8 @@ impl Rule {
             Self::Ghost => "ghost",
             Self::Token => "token",
             Self::Attempts => "attempts",
+            Self::Expired => "expired",
+            Self::Failed => "failed",
             Self::Starved => "starved",
             Self::Left => "left",
             Self::Stuck => "stuck",

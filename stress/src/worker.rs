@@ -1,10 +1,12 @@
 //! One worker process: it puts the database under load, and obeys the controller.
 //!
-//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for that long, and `stop` ends the load
+//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for that long, `block` makes the next bodies of
+//! a lease and of a job block the runtime, `linger` makes them take as long without blocking, and `stop` ends the load
 //! until the next `go`. The end of the input, for example when the controller has exited, ends the process. On standard output:
 //! `open` once it can begin, then the time of the last success and the progress, and `quiet` once the load has ended. The pool stays
 //! open until the process exits, so that what a broken guard leaves in it shows.
 
+use crate::absence::Absence;
 use crate::assignment::Assignment;
 use crate::chance::Chance;
 use crate::clock::pass;
@@ -60,6 +62,8 @@ pub(crate) fn run(told: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
                     let time = Duration::from_millis(time.parse().unwrap_or(0));
                     handle.spawn(hog(hogged.clone(), time));
                 }
+                None if line == "block" => stopped.make_absent(Absence::Blocks),
+                None if line == "linger" => stopped.make_absent(Absence::Lingers),
                 _ => stopped.stop(),
             }
         }

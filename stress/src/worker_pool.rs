@@ -136,6 +136,26 @@ impl WorkerPool {
         }
     }
 
+    /// Removes the workers that have exited.
+    pub(crate) fn reap(&mut self) -> Result<(), Failure> {
+        let mut running = Vec::new();
+        for mut worker in self.workers.drain(..) {
+            if worker.child.try_wait()?.is_some() {
+                self.past.add(&worker.said.progress());
+            } else {
+                running.push(worker);
+            }
+        }
+        self.workers = running;
+        Ok(())
+    }
+
+    /// Tells one worker.
+    pub(crate) fn tell(&mut self, round: usize, order: &str) -> Result<(), Failure> {
+        let count = self.workers.len();
+        Ok(writeln!(self.workers[round % count].orders, "{order}")?)
+    }
+
     pub(crate) fn tell_all(&mut self, order: &str) {
         for worker in &mut self.workers {
             // Missing workers are detected by the progress check.

@@ -12,7 +12,7 @@ use diesel::{Connection, PgConnection};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 use tokio_postgres::{Client, NoTls};
 
 use crate::HarnessError;
@@ -133,12 +133,44 @@ impl Database {
     /// Never: it does not wait for a connection.
     #[must_use]
     pub fn r2d2(&self, size: u32) -> r2d2::Pool<ConnectionManager<PgConnection>> {
-        let manager = ConnectionManager::new(&self.url);
+        Self::r2d2_at(&self.url, size)
+    }
+
+    /// The same of another address, such as that of a pooler.
+    ///
+    /// # Panics
+    ///
+    /// Never: it does not wait for a connection.
+    #[must_use]
+    pub fn r2d2_at(url: &str, size: u32) -> r2d2::Pool<ConnectionManager<PgConnection>> {
         r2d2::Pool::builder()
             .max_size(size)
             .min_idle(Some(0))
-            .build(manager)
+            .build(ConnectionManager::new(url))
             .expect("a pool without connections")
+    }
+
+    /// A pool of one connection, already open, that waits at most `limit` for it: the limit does not hit the opening,
+    /// however slow the machine is.
+    ///
+    /// # Panics
+    ///
+    /// If the connection is not open within the time limit of the tests.
+    #[must_use]
+    pub async fn impatient_r2d2(
+        &self,
+        limit: Duration,
+    ) -> r2d2::Pool<ConnectionManager<PgConnection>> {
+        let pool = r2d2::Pool::builder().max_size(1).connection_timeout(limit);
+        let pool = pool.build_unchecked(ConnectionManager::new(&self.url));
+        let opened = async {
+            let mut tick = interval(Duration::from_millis(2));
+            while pool.state().idle_connections == 0 {
+                tick.tick().await;
+            }
+        };
+        timeout(self.timeout, opened).await.expect("a connection");
+        pool
     }
 
     pub(crate) fn name(&self) -> &str {

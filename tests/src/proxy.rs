@@ -35,6 +35,8 @@ struct Record {
     flowing: watch::Sender<bool>,
     /// How often all connections were cut.
     cuts: watch::Sender<usize>,
+    /// How often all open connections were stalled.
+    stalls: watch::Sender<usize>,
     wants_tls: AtomicBool,
     hides_cancel_keys: AtomicBool,
     numbers: Mutex<Numbers>,
@@ -85,7 +87,8 @@ struct Seen {
 }
 
 /// Fails like a cancelled statement.
-const CANCELLED: &str = "DO LANGUAGE plpgsql 'BEGIN RAISE SQLSTATE ''57014''; END'";
+const CANCELLED: &str = "DO LANGUAGE plpgsql $$BEGIN \
+    RAISE EXCEPTION USING ERRCODE = '57014', MESSAGE = 'canceling statement due to user request'; END$$";
 
 /// What happens to the next message that contains `text`.
 struct Fault {
@@ -137,6 +140,7 @@ impl Proxy {
             seen: Mutex::default(),
             flowing: watch::Sender::new(true),
             cuts: watch::Sender::new(0),
+            stalls: watch::Sender::new(0),
             wants_tls: AtomicBool::new(false),
             hides_cancel_keys: AtomicBool::new(false),
             numbers: Mutex::default(),
@@ -242,6 +246,11 @@ impl Proxy {
     /// Cuts every open connection, at any point; new ones are accepted.
     pub fn cut_all(&self) {
         self.record.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Holds back all traffic of the connections that are open now, until they are cut: a network that has lost them. New ones work.
+    pub fn stall_open_connections(&self) {
+        self.record.stalls.send_modify(|stalls| *stalls += 1);
     }
 
     /// Holds back all traffic from now on, in both directions, with the connections open: a network that drops packets.

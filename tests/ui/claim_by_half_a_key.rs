@@ -24,7 +24,7 @@ struct Job {
 }
 
 async fn take(conn: &mut AsyncPgConnection) {
-    claim::by_key::<Job, _>(conn, "worker", 1_i64).await.ok();
+    claim::next::<Job>("worker").key(1_i64).first(conn).await.ok();
 }
 
 fn main() {}

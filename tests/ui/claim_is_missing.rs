@@ -16,7 +16,7 @@ diesel::table! {
 }
 
 async fn take(conn: &mut AsyncPgConnection) {
-    claim::next::<String, _>(conn, "worker").await.ok();
+    claim::next::<String>("worker").first(conn).await.ok();
 }
 
 fn main() {}

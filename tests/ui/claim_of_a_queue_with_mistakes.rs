@@ -27,4 +27,18 @@ struct Other {
     id: i64,
 }
 
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = jobs)]
+#[claim(failed_at = "delete", order = "users.name", max_attempts = "tries")]
+struct Third {
+    id: i64,
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = jobs)]
+#[claim(completed_at = "delete", completed = tries.eq(0))]
+struct Fourth {
+    id: i64,
+}
+
 fn main() {}

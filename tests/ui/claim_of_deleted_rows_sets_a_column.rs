@@ -21,7 +21,7 @@ struct Job {
 }
 
 async fn done(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), claim::Error> {
-    claim::complete_with(conn, job, jobs::tries.eq(1)).await
+    claim::end(job).set(jobs::tries.eq(1)).complete(conn).await
 }
 
 fn main() {}

@@ -13,7 +13,7 @@ struct Job {
 }
 
 async fn of_ada(conn: &mut AsyncPgConnection) {
-    claim::next_where::<Job, _>(conn, "worker", users::name.eq("Ada")).await.ok();
+    claim::next::<Job>("worker").filter(users::name.eq("Ada")).first(conn).await.ok();
 }
 
 fn main() {}

@@ -21,11 +21,6 @@ impl Repository {
         Ok(updated)
     }
 
-    #[advisory_lock(key = "user:<user>", conn = self.pool.get().await)]
-    pub async fn lacks_the_question_mark(&self, user: i64) -> anyhow::Result<usize> {
-        Ok(diesel_async::RunQueryDsl::execute(diesel::sql_query("UPDATE"), &mut conn).await?)
-    }
-
     #[advisory_lock(key = "user:<user>", conn = &self.pool)]
     pub async fn names_the_pool(&self, user: i64) -> anyhow::Result<usize> {
         Ok(diesel_async::RunQueryDsl::execute(diesel::sql_query("UPDATE"), &mut conn).await?)
@@ -51,7 +46,7 @@ impl Repository {
 
 #[advisory_lock(key = "user:<usr>", conn = pool.get()?)]
 pub fn blocking(pool: &BlockingPool<ConnectionManager<PgConnection>>, user: i64) -> anyhow::Result<usize> {
-    Ok(diesel::RunQueryDsl::execute(diesel::sql_query("UPDATE"), &mut conn)?)
+    Ok(diesel::RunQueryDsl::execute(diesel::sql_query("UPDATE"), conn)?)
 }
 
 fn main() {}

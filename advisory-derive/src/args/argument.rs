@@ -1,5 +1,6 @@
 //! One argument `name = value`, whichever macro it belongs to.
 
+use super::choice::OF_LEASE;
 use super::value::listed;
 use crate::attribute::Attribute;
 use crate::errors::Errors;
@@ -75,7 +76,7 @@ pub(crate) fn name_of(
     None
 }
 
-/// What to write instead of an unknown argument.
+/// The suggestion for an unknown argument.
 fn hint(word: &str, value: &TokenStream, known: Known<'_>) -> String {
     if let Some(attribute) = known.attribute {
         if let Some(hint) = instead(attribute, word, value) {
@@ -114,13 +115,13 @@ fn hint(word: &str, value: &TokenStream, known: Known<'_>) -> String {
     )
 }
 
-/// What a word means that the attribute lacks, and what to write instead.
+/// The meaning of a word that the attribute does not have, and the suggestion for it.
 fn instead(attribute: Attribute, word: &str, value: &TokenStream) -> Option<&'static str> {
     Some(match (attribute, word) {
         (Attribute::Lock, "_conn") => {
             "to leave the connection unused, write `_ = conn;` in the body"
         }
-        (Attribute::Lock, "lease") => "for a lease, write `#[advisory_lease(key = …, pool = …)]`",
+        (Attribute::Lock, "lease") => OF_LEASE,
         (Attribute::Lease, "keys") => "a lease has one key: write `key = …`",
         (Attribute::Lease, "mode") if value.to_string().contains("shared") => {
             "a lease has one holder: leave `mode` out, or write `#[advisory_lock]` for a lock that readers share"
@@ -135,7 +136,8 @@ fn instead(attribute: Attribute, word: &str, value: &TokenStream) -> Option<&'st
     })
 }
 
-/// The argument that corresponds to a word of another library or of PostgreSQL, with its value if the word implies one.
+/// The argument that corresponds to a word of another library or of PostgreSQL, with its value if
+/// the word implies one.
 pub(crate) fn suggestion(word: &str) -> Option<&'static str> {
     Some(match word {
         "timeout" | "lock_timeout" | "wait_timeout" | "timeout_ms" | "max_wait" | "wait_for" => {
@@ -173,7 +175,7 @@ pub(crate) fn suggestion(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether a word asks for more calls, as other libraries offer them.
+/// Returns whether a word asks for more calls, as other libraries offer them.
 fn is_retry(word: &str) -> bool {
     let others = [
         "attempts",

@@ -37,7 +37,7 @@ impl CallArgs {
         }
     }
 
-    /// Whether an expression for the call uses this name.
+    /// Returns whether an expression for the call uses this name.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         uses(
             [&self.on_held, &self.err, &self.pool].map(Option::as_ref),
@@ -46,7 +46,7 @@ impl CallArgs {
     }
 }
 
-/// Whether one of the expressions that were given uses this name.
+/// Returns whether one of the expressions that were given uses this name.
 pub(crate) fn uses<const N: usize>(written: [Option<&TokenStream>; N], name: &Ident) -> bool {
     let name = name.to_string();
     let mut written = written.into_iter().flatten();

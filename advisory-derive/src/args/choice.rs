@@ -8,7 +8,10 @@ use crate::tokens::{first_span, is_punct};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::LitStr;
 
-/// How long a lock is held.
+/// The suggestion for `scope = "lease"`.
+pub(crate) const OF_LEASE: &str = "for a lease, write `#[advisory_lease(key = …, pool = …)]`";
+
+/// The scope of a lock.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Scope {
     #[default]
@@ -76,7 +79,7 @@ pub(crate) fn choice<T: Copy, const N: usize>(
     };
     let Some((_, meaning)) = meanings.iter().find(|(word, _)| *word == given) else {
         let words = meanings.map(|(word, _)| word);
-        // Another derivation gives other numbers, so only other spellings of the same one are suggested.
+        // Another derivation gives other numbers, so only its own other spellings are suggested.
         let close = if name == "derivation" {
             let plain = |word: &str| word.to_lowercase().replace(['-', '_', ' '], "");
             words.into_iter().find(|word| *word == plain(&given))
@@ -89,10 +92,11 @@ pub(crate) fn choice<T: Copy, const N: usize>(
         } else {
             ""
         };
-        let hint = close.map_or_else(
-            || format!("expected {}{other}", quoted(words)),
-            |close| format!("did you mean `\"{close}\"`?"),
-        );
+        let hint = match close {
+            _ if name == "scope" && given.eq_ignore_ascii_case("lease") => OF_LEASE.to_owned(),
+            Some(close) => format!("did you mean `\"{close}\"`?"),
+            None => format!("expected {}{other}", quoted(words)),
+        };
         errors.at(
             span,
             format_args!("unknown value `{given}` for `{name}`: {hint}"),
@@ -123,24 +127,4 @@ fn suggestion(word: &str) -> Option<&'static str> {
 fn quoted<const N: usize>(words: [&str; N]) -> String {
     let quoted = words.map(|word| format!("\"{word}\""));
     listed(&quoted.each_ref().map(String::as_str))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::suggestion;
-
-    #[test]
-    fn the_words_of_others_lead_to_ours() {
-        for (word, ours) in [
-            ("TX", "xact"),
-            ("connection", "session"),
-            ("share", "shared"),
-            ("unique", "exclusive"),
-            ("deny", "refuse"),
-            ("savepoint", "allow"),
-        ] {
-            assert_eq!(suggestion(word), Some(ours), "{word}");
-        }
-        assert_eq!(suggestion("xyzzy"), None);
-    }
 }

@@ -210,8 +210,8 @@ impl Word {
 }
 
 impl Messages {
-    /// The meaning of a text that is not a duration: `5 seconds`, `false`. In other libraries `None` can mean no limit or no wait,
-    /// so it is neither.
+    /// The meaning of a text that is not a duration: `5 seconds`, `false`. In other libraries
+    /// `None` can mean no limit or no wait, so it is neither.
     fn suggestion(&self, text: &str) -> Option<String> {
         let text = text.trim().to_lowercase();
         let word = match text.as_str() {
@@ -224,7 +224,8 @@ impl Messages {
         self.words.contains(&word).then(|| word.to_owned())
     }
 
-    /// What to write for a number without a unit: PostgreSQL's settings are in milliseconds, other libraries use seconds.
+    /// The suggestion for a number without a unit: PostgreSQL's settings are in milliseconds, other
+    /// libraries use seconds.
     fn of_number(&self, text: &str, name: &Ident) -> Option<String> {
         let digits = text.trim().replace('_', "");
         let number: u64 = digits.parse().ok()?;

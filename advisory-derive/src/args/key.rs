@@ -1,7 +1,7 @@
 //! The values of `key`, `keys` and `with`.
 
 use crate::errors::Errors;
-use crate::tokens::{first_span, span_of, spelled, split_at_commas, ungrouped};
+use crate::tokens::{first_span, is_punct, is_word, span_of, spelled, split_at_commas, ungrouped};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::{LitInt, LitStr};
 
@@ -9,7 +9,7 @@ use syn::{LitInt, LitStr};
 pub(crate) enum KeyArg {
     /// A string literal: a key pattern.
     Pattern(LitStr),
-    /// `(7, "<id>")`: a pair whose second half is derived from a key pattern.
+    /// `(7, "<id>")`: a pair with a second half that is derived from a key pattern.
     Pair(i32, LitStr),
     /// Anything else: an expression that is a `LockKey`.
     Expression(TokenStream),
@@ -48,7 +48,44 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
         );
         return None;
     }
+    if let Some(wanted) = unquoted_pattern(&value) {
+        errors.at(first_span(&value), wanted);
+        return None;
+    }
     Some(syn::parse2(value.clone()).map_or(KeyArg::Expression(value), KeyArg::Pattern))
+}
+
+/// The suggestion for a key pattern without quotes, `account:<id>`, which is not Rust.
+pub(crate) fn unquoted_pattern(value: &TokenStream) -> Option<String> {
+    let tokens: Vec<TokenTree> = value.clone().into_iter().collect();
+    let punct = |index: Option<usize>, wanted| {
+        let token = index.and_then(|index| tokens.get(index));
+        token.is_some_and(|token| is_punct(token, wanted))
+    };
+    let is_pattern = (0..tokens.len()).any(|index| {
+        let before = index.checked_sub(1);
+        let is_colon = punct(Some(index), ':')
+            && !punct(Some(index + 1), ':')
+            && !punct(before, ':')
+            && matches!(before, Some(0));
+        // Neither "less than" nor `T::<U>`, nor the start of `<T as U>::f()`.
+        let is_after_operator = before.is_none_or(
+            |before| matches!(&tokens[before], TokenTree::Punct(sign) if sign.as_char() != '>'),
+        );
+        let is_path = punct(before, ':') && punct(index.checked_sub(2), ':')
+            || tokens.iter().any(|token| is_word(token, "as"));
+        is_colon || punct(Some(index), '<') && is_after_operator && !is_path
+    });
+    let written: String = value.to_string().split_whitespace().collect();
+    is_pattern.then(|| format!("a key pattern is a string literal: write `\"{written}\"`"))
+}
+
+/// Returns whether an argument is `keys = "a"`, without brackets.
+pub(crate) fn is_list_of_texts(argument: &TokenStream) -> bool {
+    let mut tokens = argument.clone().into_iter();
+    let is_keys = tokens.next().is_some_and(|name| is_word(&name, "keys"))
+        && tokens.next().is_some_and(|equals| is_punct(&equals, '='));
+    is_keys && matches!(tokens.next(), Some(TokenTree::Literal(_)))
 }
 
 pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg>> {
@@ -75,11 +112,18 @@ pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg
             errors.at(list.span(), wanted);
             None
         }
+        (Some(TokenTree::Literal(first)), Some(comma)) if is_punct(&comma, ',') => {
+            let list = value.to_string().replace(" ,", ",");
+            let wanted = format_args!("`keys` is a list: write `keys = [{list}]`");
+            errors.at(first.span(), wanted);
+            None
+        }
         _ => Some(vec![KeyArg::Each(value)]),
     }
 }
 
-/// The halves of a pair whose second half is a key pattern; an error for an unsuitable first half.
+/// The halves of a pair with a key pattern as its second half; an error for an unsuitable first
+/// half.
 pub(crate) fn pair(list: &Group) -> Option<Result<(i32, LitStr), LitInt>> {
     let elements = split_at_commas(list.stream());
     let ([first, second], Delimiter::Parenthesis) = (elements.as_slice(), list.delimiter()) else {
@@ -95,14 +139,15 @@ pub(crate) fn pair(list: &Group) -> Option<Result<(i32, LitStr), LitInt>> {
     )
 }
 
-/// What to write instead of a list of keys, or of a pair that cannot be derived; `None` for other expressions in parentheses.
+/// The suggestion for a list of keys, or for a pair that cannot be derived; `None` for other
+/// expressions in parentheses.
 fn instead_of(list: &Group) -> Option<String> {
     let elements = split_at_commas(list.stream());
     let is_text = |element: &TokenStream| syn::parse2::<LitStr>(element.clone()).is_ok();
     let texts = elements.iter().filter(|element| is_text(element)).count();
     let keys = spelled(&list.stream());
     match (list.delimiter(), elements.len(), texts) {
-        // As a list, it would lock other numbers than `pg_advisory_lock(7, hashtext(…))`.
+        // A list would lock other numbers than `pg_advisory_lock(7, hashtext(…))`.
         (Delimiter::Parenthesis, 2, 1) => {
             let half = elements.iter().map(|element| {
                 if is_text(element) {
@@ -132,7 +177,7 @@ fn instead_of(list: &Group) -> Option<String> {
     }
 }
 
-/// What to write for two numbers without a name, as `pg_advisory_lock(7, 8)` takes them.
+/// The suggestion for two numbers without a name, as `pg_advisory_lock(7, 8)` takes them.
 pub(crate) fn unnamed_pair(arguments: &[TokenStream]) -> Option<String> {
     let [first, second, ..] = arguments else {
         return None;
@@ -176,7 +221,7 @@ pub(crate) fn with(
 
 #[cfg(test)]
 mod tests {
-    use super::{KeyArg, keys};
+    use super::{KeyArg, keys, unquoted_pattern};
     use crate::errors::Errors;
     use crate::written::messages;
 
@@ -194,12 +239,42 @@ mod tests {
     }
 
     #[test]
+    fn a_key_pattern_without_quotes_is_known() {
+        for (written, pattern) in [
+            ("account:<id>", Some("account:<id>")),
+            ("<tenant_id>:<date>", Some("<tenant_id>:<date>")),
+            ("<id>", Some("<id>")),
+            ("account-<id>", Some("account-<id>")),
+            ("account:id", Some("account:id")),
+            ("Lock::of(id)", None),
+            ("Lock::<i64>::of(id)", None),
+            ("of::<A, B>(id)", None),
+            ("<A as B>::of(id)", None),
+            ("7 - <A as B>::ID", None),
+            ("i64::from(a < b)", None),
+            ("if a < b { a } else { b }", None),
+            ("Slot { room: 7 }", None),
+            ("::app::key(id)", None),
+            ("-7", None),
+        ] {
+            let found = unquoted_pattern(&written.parse().expect("tokens"));
+            let wanted = pattern
+                .map(|text| format!("a key pattern is a string literal: write `\"{text}\"`"));
+            assert_eq!(found, wanted, "{written}");
+        }
+    }
+
+    #[test]
     fn a_key_without_its_name_has_one_message() {
         let messages = |args: &str| {
             messages(&format!(
                 "#[advisory_lock({args})] async fn run(conn: &mut C) -> QueryResult<()> {{ Ok(()) }}"
             ))
         };
+        assert_eq!(
+            messages("keys = \"a\", \"b\", wait = \"5s\""),
+            ["`keys` is a list: write `keys = [\"a\", \"b\"]`"]
+        );
         assert_eq!(messages("7, 8"), ["write `key = (7, 8)`"]);
         assert_eq!(messages("7, wait = \"5s\""), ["write `key = 7`"]);
         assert_eq!(messages("\"job\""), ["write `key = \"job\"`"]);

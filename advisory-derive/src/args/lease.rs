@@ -50,7 +50,7 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, Call
 }
 
 impl LeaseArgs {
-    /// Whether the lease uses this name's value.
+    /// Returns whether the lease uses this name's value.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         uses([self.on_done.as_ref()], name)
     }

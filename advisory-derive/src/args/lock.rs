@@ -44,7 +44,8 @@ pub(super) const NAMES: [&str; 27] = [
     "crate",
 ];
 
-/// How many locks a call may take by default: all sessions of the server share its lock table.
+/// The maximum number of locks of a call, by default: all sessions of the server share its lock
+/// table.
 const MAX_KEYS: usize = 64;
 
 /// The arguments that only a lock has, as written. `None` is "not given".
@@ -64,9 +65,9 @@ pub(crate) struct LockArgs {
     pub(crate) derivation: Option<Derivation>,
     pub(crate) max_keys: Option<LitInt>,
     pub(crate) allow_ambiguous: Option<LitStr>,
-    /// The tables whose writes need the lock.
+    /// The tables that must only be written under the lock.
     pub(crate) guards: Option<Vec<String>>,
-    /// Why the lock is needed beside their constraints.
+    /// The reason why their constraints do not replace the lock.
     pub(crate) allow_redundant: Option<LitStr>,
 }
 
@@ -97,7 +98,7 @@ impl LockArgs {
         self.refuses_nested == Some(true)
     }
 
-    /// How many may hold the lock at once, in the form of the inventory.
+    /// The number of holders at a time, in the form of the inventory.
     pub(crate) fn permits(&self) -> Option<Permits> {
         self.permits.as_ref().map(PermitsArg::recorded)
     }
@@ -112,7 +113,7 @@ impl LockArgs {
         max_keys.unwrap_or(MAX_KEYS)
     }
 
-    /// Whether the lock uses this name's value for its connection or its permits.
+    /// Returns whether the lock uses this name's value for its connection or its permits.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         let is_for_lock = self.is_session() && self.conn.is_none() && name == "conn";
         let permits = self.permits.as_ref().and_then(PermitsArg::expression);

@@ -10,7 +10,7 @@ use quote::ToTokens;
 use syn::{LitInt, LitStr};
 
 /// The arguments of `#[claim]`.
-const CLAIM: [&str; 17] = [
+const CLAIM: [&str; 19] = [
     "table",
     "key",
     "order",
@@ -24,12 +24,16 @@ const CLAIM: [&str; 17] = [
     "run_at",
     "attempts",
     "max_attempts",
+    "completed",
+    "failed",
     "backoff",
     "per",
     "limit",
     "crate",
 ];
 
+/// In milliseconds: renewals without a pause would keep a connection busy.
+const SHORTEST_RENEW: u64 = 10;
 /// In milliseconds.
 const DEFAULT_TTL: u64 = 60_000;
 
@@ -48,11 +52,25 @@ pub(crate) struct ClaimArgs {
     pub(crate) error_message: Option<MaybeColumn>,
     pub(crate) run_at: Option<Ident>,
     pub(crate) attempts: Option<Ident>,
+    /// A number, or a column.
     pub(crate) max_attempts: Option<TokenStream>,
+    /// Columns to set where a row is completed.
+    pub(crate) completed: Option<TokenStream>,
+    /// Columns to set where a row fails.
+    pub(crate) failed: Option<TokenStream>,
     pub(crate) backoff: Option<[Duration; 2]>,
     pub(crate) per: Option<Ident>,
     pub(crate) limit: Option<TokenStream>,
     pub(crate) krate: Option<TokenStream>,
+}
+
+/// The column that an argument names, as opposed to a number: a name that is not a constant's.
+pub(crate) fn column_of(value: &TokenStream) -> Option<Ident> {
+    let name: Ident = syn::parse2(value.clone()).ok()?;
+    let is_constant = !name
+        .to_string()
+        .contains(|letter: char| letter.is_lowercase());
+    (!is_constant).then_some(name)
 }
 
 /// A column, `"none"`, or `"delete"`.
@@ -88,6 +106,11 @@ impl ClaimArgs {
             }
         }
         args.check(errors);
+        if let Some((renew, span)) = args.renew.as_ref().and_then(Duration::milliseconds)
+            && renew < SHORTEST_RENEW
+        {
+            errors.at(span, "`renew` must be at least 10 ms: write a longer time");
+        }
         let ttl = match &args.ttl {
             Some(ttl) => ttl.milliseconds(),
             None => Some((DEFAULT_TTL, Span::call_site())),
@@ -109,6 +132,11 @@ impl ClaimArgs {
         {
             let wanted = "`max_attempts` needs a column that counts: write `attempts`, or `attempts = column`";
             errors.at(first_span(most), wanted);
+        }
+        if let (Some(completed), Some(MaybeColumn::Delete)) = (&self.completed, &self.completed_at)
+        {
+            let wanted = "`completed` sets columns of a row that stays, and this one is deleted: leave one of the two out";
+            errors.at(first_span(completed), wanted);
         }
         match (&self.per, &self.limit) {
             (Some(per), None) => {
@@ -155,6 +183,8 @@ impl ClaimArgs {
             "renew" => set!(renew, duration::interval(value, name, errors)),
             "locked_until" => set!(locked_until, column(value, name, errors)),
             "locked_by" => set!(locked_by, column(value, name, errors)),
+            "completed" => set!(completed, Some(value)),
+            "failed" => set!(failed, Some(value)),
             "completed_at" => set!(completed_at, maybe_column(value, name, errors)),
             "failed_at" => set!(failed_at, maybe_column(value, name, errors)),
             "error_message" => set!(error_message, maybe_column(value, name, errors)),
@@ -215,7 +245,13 @@ fn order(value: TokenStream, errors: &mut Errors) -> Option<Vec<Order>> {
         .split(',')
         .filter_map(|part| {
             let order = order_of(part, literal.span());
-            if order.is_none() {
+            if order.is_none() && part.contains(['.', ':']) {
+                let wanted = format_args!(
+                    "cannot order by `{}`: a claim reads one table, so write a column of it alone; copy another table's value into one",
+                    part.trim()
+                );
+                errors.at(literal.span(), wanted);
+            } else if order.is_none() {
                 let wanted = format_args!(
                     "cannot order by `{}`: write a column, then optionally `asc` or `desc`, and `nulls first` or `nulls last`",
                     part.trim()
@@ -323,6 +359,13 @@ fn maybe_column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option
         Ok(literal) if literal.value() == "none" => Some(MaybeColumn::None),
         Ok(literal) if literal.value() == "delete" && name == "completed_at" => {
             Some(MaybeColumn::Delete)
+        }
+        Ok(literal) if literal.value() == "delete" => {
+            let wanted = format!(
+                "only `completed_at` can be \"delete\": remove `{name}`, and call `claim::delete` where the row is to be deleted"
+            );
+            errors.at(literal.span(), wanted);
+            None
         }
         _ => column(value, name, errors).map(MaybeColumn::Column),
     }

@@ -6,7 +6,8 @@ use advisory_pattern::{CLAIM_START, ClaimRecord, MODULE_PATH};
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 
-/// The item with the record of a claim. That of a generic type has no columns, because no type is known for which to look at them.
+/// The item with the record of a claim. That of a generic type has no columns, because no type is
+/// known for which to look at them.
 pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let (file, line) = record::place(row.input.ident.span());
@@ -16,6 +17,9 @@ pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let record = ClaimRecord {
         table: text(&row.table),
         columns: Vec::new(),
+        deletes: Vec::new(),
+        key: Vec::new(),
+        order: Vec::new(),
         ttl: record::time(row.args.ttl.as_ref()),
         renew: record::time(row.args.renew.as_ref()),
         limit: row.args.limit.as_ref().map(text),

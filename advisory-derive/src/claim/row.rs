@@ -7,7 +7,7 @@ use crate::tokens::{is_punct, is_word, split_at_commas};
 use proc_macro2::{Ident, TokenStream};
 use syn::{Attribute, Data, DeriveInput, Field, Fields, LitStr, ext::IdentExt};
 
-/// A struct whose fields are columns.
+/// A struct with a field for each column.
 pub(crate) struct Row<'i> {
     pub(crate) input: &'i DeriveInput,
     pub(crate) args: ClaimArgs,

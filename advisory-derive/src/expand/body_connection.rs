@@ -3,22 +3,24 @@
 use super::parts::Parts;
 use super::rename_self::rename_self;
 use crate::function::params::Receiver;
+use crate::function::word;
 use crate::site::Site;
 use crate::site::connection::Connection;
 use crate::site::lock::LockSite;
 use crate::tokens::{first_span, is_word};
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 
-/// How the body reaches its connection while the guard holds it.
+/// The body's access to its connection while the guard holds it.
 pub(crate) struct BodyConnection {
     /// A statement that borrows the pool, if there is one.
     pub(crate) pool: Option<TokenStream>,
     /// Statements before the lock.
     pub(crate) take: TokenStream,
-    /// What the local `taken` is set to before the lock, for a connection from an expression or a pool.
+    /// The value of the local `taken` before the lock, for a connection from an expression or a
+    /// pool.
     pub(crate) taken: TokenStream,
-    /// What the guard borrows.
+    /// The value that the guard borrows.
     pub(crate) owner: TokenStream,
     /// The path from the owner to the connection.
     pub(crate) place: TokenStream,
@@ -40,7 +42,8 @@ pub(crate) fn body_connection(lock: &LockSite, parts: &Parts) -> BodyConnection 
             quote_spanned!(at=> #krate::__private::pg)
         }
     };
-    // A blocking connection, or a reference to one. Only the compiler knows which; an async connection is both.
+    // A blocking connection, or a reference to one. Only the compiler knows which; an async
+    // connection is both.
     let inside = |value: &TokenStream, at: Span| {
         let private = quote_spanned!(at=> #krate::__private);
         quote_spanned!(at=> #private::blocking::ConnectionIn::new(#value))
@@ -132,7 +135,8 @@ pub(crate) fn body_connection(lock: &LockSite, parts: &Parts) -> BodyConnection 
     }
 }
 
-/// An expression: a connection of the local `pool`. Without one the function returns, even where it has an `on_held`.
+/// An expression: a connection of the local `pool`. Without one the function returns, even where it
+/// has an `on_held`.
 fn check_out(site: &Site, parts: &Parts, at: Span) -> TokenStream {
     let here = Span::mixed_site();
     let Parts {
@@ -142,7 +146,8 @@ fn check_out(site: &Site, parts: &Parts, at: Span) -> TokenStream {
         err,
         ..
     } = parts;
-    // The compiler reports here that a value is not a pool, and only once if all tokens have one span.
+    // The compiler reports here that a value is not a pool, and only once if all tokens have one
+    // span.
     let private = if site.args.has("crate") {
         private.clone()
     } else {
@@ -150,8 +155,10 @@ fn check_out(site: &Site, parts: &Parts, at: Span) -> TokenStream {
     };
     let connection = if site.function.is_blocking() {
         quote_spanned!(at=> #private::blocking::connection(pool))
-    } else {
+    } else if site.args.has("poll") {
         quote_spanned!(at=> #private::connection(pool).await)
+    } else {
+        quote_spanned!(at=> #private::connection_for(pool, &request).await)
     };
     quote_spanned!(here=>
         match #connection {
@@ -169,28 +176,17 @@ fn located_at(tokens: TokenStream, at: Span) -> TokenStream {
     tokens.collect()
 }
 
-/// The name `conn`. It is at the argument, because the compiler does not warn about an unused variable of a macro's own.
+/// The name `conn`, at the argument and with the hygiene of the body, which can come from another
+/// macro.
 pub(crate) fn connection_name(site: &Site) -> Ident {
-    let name = Ident::new("conn", Span::call_site());
+    let used = word(site.function.body.stream(), "conn");
+    let used = used.map_or_else(Span::call_site, |used| used.span());
     let argument = site.args.span("pool").or_else(|| site.args.span("conn"));
-    let in_body = token(site.function.body.stream(), "conn");
-    match (argument, in_body) {
-        // The body can come from another macro than the argument.
-        (Some(argument), Some(used)) => Ident::new("conn", argument.resolved_at(used)),
-        (Some(argument), None) => Ident::new("conn", argument),
-        (None, _) => name,
-    }
+    Ident::new("conn", argument.unwrap_or(used).resolved_at(used))
 }
 
-/// The span of the first token that is this word.
-fn token(tokens: TokenStream, word: &str) -> Option<Span> {
-    tokens.into_iter().find_map(|found| match found {
-        TokenTree::Group(group) => token(group.stream(), word),
-        found => is_word(&found, word).then(|| found.span()),
-    })
-}
-
-/// Whether a parameter is a mutable reference to a type of this name, and not one that only the compiler knows.
+/// Returns whether a parameter is a mutable reference to a type of this name, and not one that only
+/// the compiler knows.
 pub(crate) fn is_reference_to(site: &Site, param: &Ident, name: &str) -> bool {
     let mut params = site.function.params.iter();
     let param = params.find(|known| known.is_name && known.names.contains(param));

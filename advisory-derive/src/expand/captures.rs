@@ -1,8 +1,10 @@
-//! How an async body captures the function's parameters.
+//! The captures of an async body: which parameters, by move or by reference.
 //!
-//! The body is an `async` block, so that `?` and `return` end the body alone. The block captures a parameter that is only read by shared
-//! reference, and keeps that reference while it waits: a parameter that is not `Sync` would cost the future its `Send`. A block that
-//! moves them would drop them before the commit. So each is captured by mutable reference, which is `Send` if the parameter is.
+//! The body is an `async` block, so that `?` and `return` end the body alone. The block captures a
+//! parameter that is only read by shared reference, and keeps that reference while it waits: a
+//! parameter that is not `Sync` would cost the future its `Send`. A block that moves them would
+//! drop them before the commit. So each is captured by mutable reference, which is `Send` if the
+//! parameter is.
 
 use super::body_connection::{connection_name, is_reference_to};
 use super::handle::keeps_locks;
@@ -16,19 +18,20 @@ use advisory_pattern::Shape;
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 
-/// How the body captures what it uses.
+/// The way in which the body captures a parameter.
 #[derive(Default)]
 pub(crate) struct Captures {
     /// Statements before everything else, which let the parameters be borrowed mutably.
     pub(crate) rebind: TokenStream,
-    /// Whether `self` must be declared `mut`.
+    /// True if `self` must be declared `mut`.
     pub(crate) with_mut_self: bool,
     /// A statement that never runs. It only has the body capture by mutable reference.
     pub(crate) borrow: TokenStream,
 }
 
 impl Captures {
-    /// What the function's body captures. In the function of `#[async_trait]` it moves the parameters itself.
+    /// The captures of the function's body. In the function of `#[async_trait]` it moves the
+    /// parameters itself.
     pub(crate) fn new(site: &Site, connection: Option<&Connection>) -> Self {
         let here = Span::mixed_site();
         let body = site.function.body.stream();
@@ -112,7 +115,8 @@ fn borrowed_connection(
     Some(quote_spanned!(here=> &mut *#name))
 }
 
-/// Whether a shared reference to the parameter is `Send` if the parameter is: it is a shared reference itself, or a plain value.
+/// Returns whether a shared reference to the parameter is `Send` if the parameter is: it is a
+/// shared reference itself, or a plain value.
 fn is_sync(param: &Param) -> bool {
     if param.is_reference() {
         return param.is_name && !param.is_mutable_reference();
@@ -122,7 +126,8 @@ fn is_sync(param: &Param) -> bool {
     param.is_name && last.is_some_and(is_plain)
 }
 
-/// Whether the lock uses the parameter while the body runs. The body can only share it then.
+/// Returns whether the lock uses the parameter while the body runs. The body can only share it
+/// then.
 fn is_in_use(site: &Site, connection: Option<&Connection>, name: &Ident) -> bool {
     let by_connection = match connection {
         Some(Connection::Place { root, .. }) => root == name,
@@ -148,7 +153,7 @@ fn is_in_use(site: &Site, connection: Option<&Connection>, name: &Ident) -> bool
     by_connection || by_witness() || by_err()
 }
 
-/// Whether the tokens use the name, also in a format string.
+/// Returns whether the tokens use the name, also in a format string.
 fn is_used(tokens: &TokenStream, name: &Ident) -> bool {
     let name = name.to_string();
     mentions(tokens, &name) || is_formatted(tokens.clone(), &format!("{{{name}"))
@@ -174,7 +179,7 @@ fn used_self(body: TokenStream) -> Option<Ident> {
     })
 }
 
-/// Whether the tokens use a field of the name, and not only a method.
+/// Returns whether the tokens use a field of the name, and not only a method.
 fn uses_field(tokens: &TokenStream, name: &Ident) -> bool {
     let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
     let is_call = |token: Option<&TokenTree>| matches!(token, Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
@@ -193,7 +198,8 @@ fn uses_field(tokens: &TokenStream, name: &Ident) -> bool {
 mod tests {
     use crate::written::expansion;
 
-    /// What a lock's function does so that its body captures by mutable reference: the rebound names, and the borrows.
+    /// The statements that make a lock's body capture by mutable reference: the rebound names, and
+    /// the borrows.
     fn captured(args: &str, params: &str, body: &str) -> String {
         let source =
             format!("#[advisory_lock(key = 7{args})] async fn run({params}) -> Done {{ {body} }}");

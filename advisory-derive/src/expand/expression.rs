@@ -22,7 +22,8 @@ pub(crate) fn at_start(key: &TokenStream) -> Span {
     first_span(key).resolved_at(Span::mixed_site())
 }
 
-/// A number without a suffix is a `bigint`: left to inference it would be an `i32`, and refused above two billion.
+/// A number without a suffix is a `bigint`: left to inference it would be an `i32`, and refused
+/// above two billion.
 pub(crate) fn typed(key: &TokenStream) -> TokenStream {
     match syn::parse2::<LitInt>(key.clone()) {
         Ok(number) if number.suffix().is_empty() => {

@@ -1,7 +1,7 @@
-//! The body's handle of the lock, and the declared locks whose witnesses it gives.
+//! The body's handle of the lock, and the declared locks of which it gives witnesses.
 //!
-//! The keys live as long as the body only where the body can ask for a witness: everywhere else they are dropped before the wait, and
-//! the expansion is shorter.
+//! The keys live as long as the body only where the body can ask for a witness: everywhere else
+//! they are dropped before the wait, and the expansion is shorter.
 
 use super::expression::{at_start, typed, with_values};
 use crate::function::mentions;
@@ -24,13 +24,15 @@ pub(crate) fn handle(site: &Site, is_shared: bool) -> Option<TokenStream> {
     Some(quote_spanned!(here=> let #handle = held.handle(#declared) #in_shared_mode;))
 }
 
-/// The local that has the declared locks. If a witness is kept beyond the body, the compiler reports at the handle that this local does
-/// not live long enough. It calls a local by its name only if the name is not the macro's own.
+/// The local that has the declared locks. If a witness is kept beyond the body, the compiler
+/// reports at the handle that this local does not live long enough. It calls a local by its name
+/// only if the name is not the macro's own.
 fn declared(handle: &Ident) -> Ident {
     Ident::new("holding_ends_with_the_body", handle.span())
 }
 
-/// Statements that set the local `request` and the local that has its declared locks; `None` where they are not kept.
+/// Statements that set the local `request` and the local that has its declared locks; `None` where
+/// they are not kept.
 pub(crate) fn request_and_locks(
     site: &Site,
     private: &TokenStream,
@@ -49,7 +51,8 @@ pub(crate) fn request_and_locks(
     ))
 }
 
-/// Whether the body can ask for a witness: it names `holding`, and not all keys are patterns.
+/// Returns whether the body can ask for a witness: it names `holding`, and not all keys are
+/// patterns.
 pub(crate) fn keeps_locks(site: &Site) -> bool {
     let mut keys = site.keys.list.iter();
     site.call.handle.is_some()

@@ -19,15 +19,15 @@ pub(crate) fn expand(lease: &LeaseSite) -> TokenStream {
     let captures = Captures::new(site, None);
     let (on_held, on_done) = (site.call.on_held.as_ref(), lease.args.on_done.as_ref());
     let has_refusals = on_held.is_some() || on_done.is_some();
-    let parts = Parts::new(site, Product::Lease, has_refusals, &captures);
-    let steps = lease_steps(lease, &parts);
+    let parts = Parts::new(site, Product::Lease, has_refusals);
+    let steps = lease_steps(lease, &parts, &captures.borrow);
     let mut refusals = refusal(&parts, "is_held", on_held).unwrap_or_default();
     refusals.extend(refusal(&parts, "is_done", on_done));
     function(site, captures, &parts, steps, &refusals)
 }
 
 /// Statements that acquire the lease, run the body and release the lease, and the body's result.
-fn lease_steps(lease: &LeaseSite, parts: &Parts) -> TokenStream {
+fn lease_steps(lease: &LeaseSite, parts: &Parts, borrow: &TokenStream) -> TokenStream {
     let (site, pool) = (&lease.site, &lease.pool);
     let here = Span::mixed_site();
     let Parts {
@@ -43,7 +43,7 @@ fn lease_steps(lease: &LeaseSite, parts: &Parts) -> TokenStream {
     // The compiler reports here that a value is not a pool.
     let at = at_start(pool);
     let acquire = quote_spanned!(at=> #private::lease::acquire_at(&(#pool), request).await);
-    let body = parts.async_body(&site.function.body.stream());
+    let body = parts.async_body(borrow, &site.function.body.stream());
     quote_spanned!(here=>
         #request
         let mut held = match #acquire {
@@ -62,7 +62,8 @@ fn lease_steps(lease: &LeaseSite, parts: &Parts) -> TokenStream {
     )
 }
 
-/// A statement that sets the local `request`, and where the body can ask for a witness also `declared`.
+/// A statement that sets the local `request`, and where the body can ask for a witness also
+/// `declared`.
 fn request(lease: &LeaseSite, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let site = &lease.site;
@@ -75,8 +76,8 @@ fn request(lease: &LeaseSite, private: &TokenStream) -> TokenStream {
     quote_spanned!(here=> let request = #key #times #options;)
 }
 
-/// An expression: a `Request` for the key's text. The values that compute it are dropped before the wait, so that the future is
-/// `Send` whatever their types are.
+/// An expression: a `Request` for the key's text. The values that compute it are dropped before the
+/// wait, so that the future is `Send` whatever their types are.
 fn key(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let with = with_values(site);

@@ -6,6 +6,7 @@ use super::parts::{Parts, Product};
 use super::request::request;
 use super::{function, refusal};
 use crate::args::choice::Scope;
+use crate::function::mentions;
 use crate::function::params::Receiver;
 use crate::site::connection::Connection;
 use crate::site::lock::LockSite;
@@ -20,15 +21,16 @@ pub(crate) fn expand(lock: &LockSite) -> TokenStream {
     let product = Product::Lock {
         is_shared: lock.args.is_shared(),
     };
-    let parts = Parts::new(site, product, on_held.is_some(), &captures);
-    let steps = lock_steps(lock, &parts);
+    let parts = Parts::new(site, product, on_held.is_some());
+    let steps = lock_steps(lock, &parts, &captures.borrow);
     let refusals = refusal(&parts, "is_busy", on_held).unwrap_or_default();
     function(site, captures, &parts, steps, &refusals)
 }
 
-/// Statements that acquire the lock, run the body and release the lock, and the body's result. An error is `converted` and returned
-/// where it happens; with `on_held`, one from before the body breaks out of `'held` instead.
-fn lock_steps(lock: &LockSite, parts: &Parts) -> TokenStream {
+/// Statements that acquire the lock, run the body and release the lock, and the body's result. An
+/// error is `converted` and returned where it happens; with `on_held`, one from before the body
+/// breaks out of `'held` instead.
+fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let Parts {
         private,
@@ -49,7 +51,8 @@ fn lock_steps(lock: &LockSite, parts: &Parts) -> TokenStream {
         (private.clone(), Some(quote_spanned!(here=> .await)))
     };
     let request = request(lock, parts);
-    // Declared before the connection, so that it is dropped after it: the next call then finds the connection back in its pool.
+    // Declared before the connection, so that it is dropped after it: the next call then finds the
+    // connection back in its pool.
     let turn = lock.args.queue.as_ref().map(|limit| {
         quote_spanned!(here=>
             let turn = match #calls::queue(&mut request, #limit) #wait {
@@ -64,8 +67,15 @@ fn lock_steps(lock: &LockSite, parts: &Parts) -> TokenStream {
         }
         _ => begin(lock, parts, &connection, &calls, wait.as_ref()),
     };
-    // A transaction-level lock protects statements on its connection alone, so there the compiler's warning about an unused connection
-    // is right. A session-level lock also protects work on other connections, or on none.
+    // A transaction-level lock protects statements on its connection alone, so there a warning
+    // about an unused connection is right. A session-level lock also protects work on other
+    // connections, or on none.
+    let is_unused = lock.connection.source().is_some() && !mentions(body, "conn");
+    let warning = (is_unused && !lock.args.is_session()).then(|| {
+        let argument = site.args.span("pool").or_else(|| site.args.span("conn"));
+        let (at, krate) = (argument.unwrap_or(here), site.args.runtime());
+        quote_spanned!(at=> #krate::__private::connection_is_unused();)
+    });
     let quiet = lock.args.is_session().then(|| {
         quote_spanned!(here=> #[allow(unused_variables, reason = "the connection is there for the lock")])
     });
@@ -74,12 +84,18 @@ fn lock_steps(lock: &LockSite, parts: &Parts) -> TokenStream {
             let reason = "only a body that borrows it once more needs it";
             (
                 quote_spanned!(here=> #[allow(unused_mut, reason = #reason)]),
-                // With another span the compiler would take the connection for a variable of the macro's own, and never report it.
+                // With another span the compiler would take the connection for a variable of the
+                // macro's own, and never report it.
                 quote_spanned!(name.span()=> mut),
             )
         })
         .unzip();
-    let run = run(lock, parts, body);
+    let bound = if is_unused {
+        quote_spanned!(here=> _)
+    } else {
+        quote_spanned!(here=> #mutable #name)
+    };
+    let run = run(lock, parts, borrow, body);
     let exceed = (lock.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
         let option = quote_spanned!(here=> #private::core::option::Option);
         quote_spanned!(here=>
@@ -92,8 +108,9 @@ fn lock_steps(lock: &LockSite, parts: &Parts) -> TokenStream {
             };
         )
     });
-    // In an async function the last call also converts the error: a match on the result of an `await` is slow to compile. But the
-    // conversion of `err` can borrow parameters, and must not do so while the call waits.
+    // In an async function the last call also converts the error: a match on the result of an
+    // `await` is slow to compile. But the conversion of `err` can borrow parameters, and must not
+    // do so while the call waits.
     let finish = if site.function.is_blocking() || site.call.err.is_some() {
         quote_spanned!(here=>
             match #calls::finish_at(held, result) #wait {
@@ -106,6 +123,7 @@ fn lock_steps(lock: &LockSite, parts: &Parts) -> TokenStream {
         quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
     };
     quote_spanned!(here=>
+        #warning
         #request
         #turn
         #begin
@@ -113,7 +131,7 @@ fn lock_steps(lock: &LockSite, parts: &Parts) -> TokenStream {
         let result = {
             #quiet
             #may_be_unused
-            let (running, #mutable #name) = held.run();
+            let (running, #bound) = held.run();
             #run
             result
         };
@@ -151,7 +169,7 @@ fn begin(
     )
 }
 
-/// The same with a connection for each try, which is dropped before the pause after it.
+/// Like [`begin`], with a connection for each try, which is dropped before the pause that follows.
 fn poll(
     lock: &LockSite,
     parts: &Parts,
@@ -194,11 +212,12 @@ fn poll(
 }
 
 /// A statement that runs the body, and makes the local `result`.
-fn run(lock: &LockSite, parts: &Parts, body: &TokenStream) -> TokenStream {
+fn run(lock: &LockSite, parts: &Parts, borrow: &TokenStream, body: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     if lock.site.function.is_blocking() {
         let output = &parts.output;
-        // The guard moves into the closure. That makes it callable only once, so it can return what it borrows mutably.
+        // The guard moves into the closure. That makes it callable only once, so it can return what
+        // it borrows mutably.
         return quote_spanned!(here=>
             let running = running.enter();
             #[allow(clippy::redundant_closure_call, reason = "the body can return early")]
@@ -208,7 +227,7 @@ fn run(lock: &LockSite, parts: &Parts, body: &TokenStream) -> TokenStream {
             })();
         );
     }
-    let body = parts.async_body(body);
+    let body = parts.async_body(borrow, body);
     let method = if lock.args.max_hold.is_some() {
         quote_spanned!(here=> timeout)
     } else {
@@ -217,7 +236,8 @@ fn run(lock: &LockSite, parts: &Parts, body: &TokenStream) -> TokenStream {
     quote_spanned!(here=> let result = running.#method(#body).await;)
 }
 
-/// Whether the body can borrow its connection again. It cannot if the connection is a parameter `conn: &mut …`.
+/// Returns whether the body can borrow its connection again. It cannot if the connection is a
+/// parameter `conn: &mut …`.
 fn may_be_reborrowed(lock: &LockSite) -> bool {
     let Connection::Place {
         root,
@@ -246,7 +266,7 @@ mod tests {
             (", pool = self.pool", "&self", true),
         ] {
             let expansion = expansion(&format!(
-                "#[advisory_lock(key = 7{args})] async fn run({params}) -> Done {{ send() }}"
+                "#[advisory_lock(key = 7{args})] async fn run({params}) -> Done {{ send(conn) }}"
             ));
             assert_eq!(expansion.contains("let(running,mut"), is_mut, "{params}");
             assert_eq!(
@@ -254,6 +274,29 @@ mod tests {
                 is_mut,
                 "{params}"
             );
+        }
+    }
+
+    #[test]
+    fn a_body_that_does_not_use_the_connection_of_a_pool_has_a_warning() {
+        let warning = "connection_is_unused();";
+        for (args, params, body, has_one) in [
+            ("pool = pool", "pool: &P", "send()", true),
+            ("conn = pool.get()?", "pool: &P", "send()", true),
+            ("pool = pool", "pool: &P", "_ = conn;", false),
+            (
+                "pool = pool, scope = \"session\"",
+                "pool: &P",
+                "send()",
+                false,
+            ),
+            // The compiler warns about the parameter.
+            ("wait = \"5s\"", "conn: &mut C", "send()", false),
+        ] {
+            let expansion = expansion(&format!(
+                "#[advisory_lock(key = 7, {args})] async fn run({params}) -> Done {{ {body} }}"
+            ));
+            assert_eq!(expansion.contains(warning), has_one, "{args} {body}");
         }
     }
 

@@ -1,6 +1,5 @@
 //! Tokens that the expansions of a lock and of a lease share.
 
-use super::captures::Captures;
 use super::handle::handle;
 use super::return_type::without_impl_trait;
 use crate::site::Site;
@@ -8,7 +7,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::{Type, spanned::Spanned};
 
-/// The macro whose expansion it is.
+/// The macro that is expanded.
 #[derive(Clone, Copy)]
 pub(crate) enum Product {
     Lock { is_shared: bool },
@@ -25,22 +24,17 @@ pub(crate) struct Parts {
     pub(crate) error: TokenStream,
     pub(crate) ok: TokenStream,
     pub(crate) err: TokenStream,
-    /// Leaves the function with the local `error` from before the body: to `on_held` or `on_done`, if there is one.
+    /// Leaves the function with the local `error` from before the body: to `on_held` or `on_done`,
+    /// if there is one.
     pub(crate) refused: TokenStream,
     /// A statement that binds the body's name for the lock.
     pub(crate) handle: Option<TokenStream>,
-    /// See [`Captures`](super::captures::Captures).
-    borrow: TokenStream,
 }
 
 impl Parts {
-    /// With `has_refusals` an error from before the body does not leave the function where it happens.
-    pub(crate) fn new(
-        site: &Site,
-        product: Product,
-        has_refusals: bool,
-        captures: &Captures,
-    ) -> Self {
+    /// With `has_refusals` an error from before the body does not leave the function where it
+    /// happens.
+    pub(crate) fn new(site: &Site, product: Product, has_refusals: bool) -> Self {
         let here = Span::mixed_site();
         let krate = site.args.runtime();
         let private = quote_spanned!(here=> #krate::__private);
@@ -66,23 +60,20 @@ impl Parts {
                 quote_spanned!(here=> return #converted)
             },
             handle: handle(site, is_shared),
-            borrow: captures.borrow.clone(),
             private,
             output,
             converted,
         }
     }
 
-    /// The body as an async block.
+    /// The body as an async block, which captures as `borrow` says.
     ///
-    /// The body's statements are in the block itself: a nested block would trigger `unused_braces`. The return that never runs fixes
-    /// the block's type, so that the compiler reports a mismatch at the user's token.
-    pub(crate) fn async_body(&self, body: &TokenStream) -> TokenStream {
+    /// The body's statements are in the block itself: a nested block would trigger `unused_braces`.
+    /// The return that never runs fixes the block's type, so that the compiler reports a mismatch
+    /// at the user's token.
+    pub(crate) fn async_body(&self, borrow: &TokenStream, body: &TokenStream) -> TokenStream {
         let Self {
-            private,
-            output,
-            borrow,
-            ..
+            private, output, ..
         } = self;
         quote_spanned!(Span::mixed_site()=>
             async {

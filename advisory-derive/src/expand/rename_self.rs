@@ -1,7 +1,7 @@
 //! Renaming `self` in the body.
 //!
-//! With `conn = self.conn` the guard holds `self`, and the body gets it from the guard. Only a parameter can have the name `self`, so
-//! in the body it has another one.
+//! With `conn = self.conn` the guard holds `self`, and the body gets it from the guard. Only a
+//! parameter can have the name `self`, so in the body it has another one.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 

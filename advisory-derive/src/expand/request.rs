@@ -6,14 +6,16 @@ use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::Wait;
 use crate::args::value::PermitsArg;
-use crate::key_pattern::{KeyPattern, Names, writer};
+use crate::key_pattern::names::Names;
+use crate::key_pattern::{KeyPattern, writer};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
 use crate::site::lock::LockSite;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 
-/// A statement that sets the local `request`. It returns `converted`, from a local `error`, if the keys are refused.
+/// A statement that sets the local `request`. It returns `converted`, from a local `error`, if the
+/// keys are refused.
 pub(crate) fn request(lock: &LockSite, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
     let site = &lock.site;
@@ -28,7 +30,8 @@ pub(crate) fn request(lock: &LockSite, parts: &Parts) -> TokenStream {
     quote_spanned!(here=> let #mutable request = { #with #keys } #options;)
 }
 
-/// Method calls that a lock and a lease have in common: the function's name, for the checks of debug builds, and the wait.
+/// Method calls that a lock and a lease have in common: the function's name, for the checks of
+/// debug builds, and the wait.
 pub(crate) fn call_options(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let function = site.function.name.to_string();
@@ -46,7 +49,8 @@ pub(crate) fn call_options(site: &Site, private: &TokenStream) -> TokenStream {
     quote_spanned!(here=> .in_function(#function) #wait)
 }
 
-/// Method calls for what differs from the default: an exclusive lock, with the session's own timeout.
+/// Method calls for what differs from the default: an exclusive lock, with the session's own
+/// timeout.
 fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let args = &lock.args;
@@ -93,8 +97,9 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     options
 }
 
-/// Statements and an expression: a `Request` for the keys. The values that compute them are dropped before the wait, so that the
-/// future is `Send` whatever their types are; except the local `declared`, where the body can ask for its witnesses.
+/// Statements and an expression: a `Request` for the keys. The values that compute them are dropped
+/// before the wait, so that the future is `Send` whatever their types are; except the local
+/// `declared`, where the body can ask for its witnesses.
 fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
     let site = &lock.site;

@@ -54,7 +54,7 @@ mod tests {
             ),
             ("Result<dyn At, [u8; 2]>", "Result<dynAt,[u8;2]>"),
         ] {
-            // As a `macro_rules` macro passes it on.
+            // The form in which a `macro_rules` macro passes it on.
             let group = Group::new(Delimiter::None, tokens(output));
             for output in [tokens(output), group.into_token_stream()] {
                 let ty: Type = syn::parse2(output).expect("a type");

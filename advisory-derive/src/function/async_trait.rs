@@ -1,7 +1,9 @@
-//! The function that `#[async_trait]` generates from an `async fn`: it returns `Box::pin(async move { … })`.
+//! The function that `#[async_trait]` generates from an `async fn`: it returns
+//! `Box::pin(async move { … })`.
 //!
 //! `#[async_trait]` is on the `impl`, so it expands before the attributes on the functions.
 
+use super::params;
 use crate::tokens::{is_punct, is_word};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
@@ -61,8 +63,8 @@ fn async_block(body: &Group) -> Option<Group> {
     is_async.then_some(block)
 }
 
-/// The body without the compiler's warning about a parameter that only the lock uses: `#[async_trait]` binds every parameter once more,
-/// by `let user = user;`.
+/// The body without the compiler's warning about a parameter that only the lock uses:
+/// `#[async_trait]` binds every parameter once more, by `let user = user;`.
 pub(crate) fn allow_unused(body: &Group, is_used: impl Fn(&Ident) -> bool) -> Group {
     let mut tokens = body.stream().into_iter().peekable();
     let mut output = TokenStream::new();
@@ -93,10 +95,36 @@ pub(crate) fn allow_unused(body: &Group, is_used: impl Fn(&Ident) -> bool) -> Gr
     allowing
 }
 
+/// The names that the body binds by `let (a, b) = { let __arg1 = __arg1; __arg1 };`, because
+/// `#[async_trait]` gives the function a parameter of that name instead of a pattern.
+pub(crate) fn destructured(body: &Group) -> Vec<Ident> {
+    let mut names = Vec::new();
+    let mut tokens = body.stream().into_iter();
+    while let Some(token) = tokens.next() {
+        if is_word(&token, "let") {
+            let pattern: Vec<TokenTree> = tokens
+                .by_ref()
+                .take_while(|token| !is_punct(token, '='))
+                .collect();
+            let is_param = |value| match value {
+                TokenTree::Group(block) => {
+                    let last = block.stream().into_iter().last();
+                    last.is_some_and(|last| last.to_string().starts_with("__arg"))
+                }
+                _ => false,
+            };
+            if tokens.next().is_some_and(is_param) {
+                names.extend(params::bound_names(&pattern));
+            }
+        }
+    }
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::future;
-    use crate::written::expansion;
+    use crate::written::{expansion, messages};
     use proc_macro2::{TokenStream, TokenTree};
 
     #[test]
@@ -145,6 +173,27 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_that_the_body_binds_is_reported_where_the_attribute_uses_it() {
+        for (args, names) in [
+            ("key = \"<id>\"", vec!["id"]),
+            ("key = \"<id>:<to>\", on_held = Ok(to)", vec!["id", "to"]),
+            ("key = 7", vec![]),
+        ] {
+            let messages = messages(&format!(
+                "#[advisory_lock({args}, pool = pool, wait = \"never\")]
+                 fn run<'a>(pool: &'a P, __arg1: X, __arg2: Y) -> Pin<Box<dyn Future<Output = Done> + Send + 'a>> {{
+                     Box::pin(async move {{ let X(id) = {{ let __arg1 = __arg1; __arg1 }}; let (to, _) = {{ let __arg2 = __arg2; __arg2 }}; send(id, to, conn) }})
+                 }}"
+            ));
+            let start = |name| format!("`{name}` is not a parameter, because `#[async_trait]`");
+            assert_eq!(messages.len(), names.len(), "{messages:?}");
+            for (message, name) in messages.iter().zip(names) {
+                assert!(message.starts_with(&start(name)), "{message}");
+            }
+        }
+    }
+
+    #[test]
     fn a_body_may_leave_unused_what_the_lock_uses() {
         for (args, wanted) in [
             ("key = 7", ""),
@@ -154,7 +203,7 @@ mod tests {
             ("key = \"<a>\", with(a = x.a)", "x"),
             ("key = 7, err = |e| x.error(e)", "x"),
             ("key = 7, wait = \"never\", on_held = Ok(y)", "y"),
-            ("key = 7, pool = x.pool", "x"),
+            ("key = 7, pool = x.pool, err = |e| conn.error(e)", "x conn"),
             ("key = 7, conn = y.connect().await?", "y"),
             ("key = 7, scope = \"session\"", "conn"),
             ("key = 7, scope = \"session\", conn = x.db", "x"),

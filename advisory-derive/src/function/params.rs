@@ -3,7 +3,7 @@
 use crate::tokens::{is_punct, is_word, without_groups};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
-/// How `self` arrives.
+/// The form of the receiver `self`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receiver {
     Value,
@@ -40,19 +40,6 @@ impl Param {
     pub(crate) fn is_mut(&self, name: &Ident) -> bool {
         self.mut_names.contains(name)
     }
-
-    /// Whether its type is a pool, `Pool<…>` or `DbPool`, and not a connection of one.
-    pub(crate) fn is_pool(&self) -> bool {
-        names_pool(&self.ty)
-    }
-}
-
-fn names_pool(ty: &TokenStream) -> bool {
-    ty.clone().into_iter().any(|token| match token {
-        TokenTree::Ident(word) => word.to_string().ends_with("Pool"),
-        TokenTree::Group(group) => names_pool(&group.stream()),
-        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
-    })
 }
 
 /// Reads the tokens between the parentheses.
@@ -68,7 +55,8 @@ pub(crate) fn parse(tokens: TokenStream) -> (Option<Receiver>, Vec<Param>) {
     (receiver, params)
 }
 
-/// The position of the parameters: the first parentheses outside of the generics, whose bounds can have some, `F: Fn(i64) -> i64`.
+/// The position of the parameters: the first parentheses outside of the generics, which can contain
+/// some, `F: Fn(i64) -> i64`.
 pub(crate) fn position(tokens: &[TokenTree]) -> Option<usize> {
     let mut angles = Angles::default();
     tokens.iter().position(|token| {
@@ -79,7 +67,7 @@ pub(crate) fn position(tokens: &[TokenTree]) -> Option<usize> {
     })
 }
 
-/// How deep a token of a type or of generics is nested in angle brackets; that of `->` does not count.
+/// The depth of a token in angle brackets of a type or of generics; the one of `->` does not count.
 #[derive(Default)]
 struct Angles {
     depth: usize,
@@ -128,7 +116,8 @@ fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
     let ty = tokens.split_off(colon).into_iter().skip(1).collect();
     let ty = without_groups(ty);
     if tokens.iter().any(|token| is_word(token, "self")) {
-        // `self: &mut Self` and the like; `Pin<&mut Self>` and `Box<Self>` are values that can be borrowed.
+        // `self: &mut Self` and the like; `Pin<&mut Self>` and `Box<Self>` are values that can be
+        // borrowed.
         let mut words = ty.into_iter();
         let is_reference = words.next().is_some_and(|token| is_punct(&token, '&'));
         return Some(ParamOrReceiver::Receiver(
@@ -171,7 +160,7 @@ fn without_attributes(tokens: Vec<TokenTree>) -> (TokenStream, Vec<TokenTree>) {
     (conditions, rest)
 }
 
-/// Whether these are the brackets of `#[cfg(…)]` or `#[cfg_attr(…)]`.
+/// Returns whether these are the brackets of `#[cfg(…)]` or `#[cfg_attr(…)]`.
 fn is_condition(attribute: &TokenTree) -> bool {
     let TokenTree::Group(group) = attribute else {
         return false;
@@ -180,7 +169,7 @@ fn is_condition(attribute: &TokenTree) -> bool {
     name.is_some_and(|name| is_word(&name, "cfg") || is_word(&name, "cfg_attr"))
 }
 
-/// Whether there is a `:` that is not part of a `::`.
+/// Returns whether there is a `:` that is not part of a `::`.
 fn is_single_colon(tokens: &[TokenTree], index: usize) -> bool {
     let colon = |index: Option<usize>| {
         index
@@ -190,7 +179,15 @@ fn is_single_colon(tokens: &[TokenTree], index: usize) -> bool {
     colon(Some(index)) && !colon(index.checked_sub(1)) && !colon(index.checked_add(1))
 }
 
-/// Collects the names that a pattern binds: identifiers that are not part of a path, a field before its `:`, or a constructor.
+/// The names that a pattern binds.
+pub(crate) fn bound_names(pattern: &[TokenTree]) -> Vec<Ident> {
+    let (mut names, mut mut_names) = (Vec::new(), Vec::new());
+    bindings(pattern, false, &mut names, &mut mut_names);
+    names
+}
+
+/// Collects the names that a pattern binds: identifiers that are not part of a path, a field before
+/// its `:`, or a constructor.
 fn bindings(
     tokens: &[TokenTree],
     in_struct: bool,

@@ -7,7 +7,7 @@ use syn::{GenericArgument, PathArguments, Type};
 
 /// The names that placeholders can use.
 pub(crate) struct Names<'a> {
-    /// What one of the names is, for messages: "parameter of `book`".
+    /// The description of a name, for messages: "parameter of `book`".
     pub(crate) of: String,
     /// Each name, and its type if the name alone has it. `None` if any name in scope can be used.
     pub(crate) known: Option<Vec<(&'a Ident, Option<&'a TokenStream>)>>,
@@ -17,7 +17,7 @@ pub(crate) struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// What is wrong with the name that a placeholder starts with.
+    /// The mistake in the name that a placeholder starts with.
     pub(super) fn refuse(&self, placeholder: &Placeholder) -> Option<String> {
         let (root, source, of) = (placeholder.path.first()?, &placeholder.source, &self.of);
         if root == "self" {
@@ -50,20 +50,21 @@ impl Names<'_> {
         Some(format!("`<{source}>`: `{root}` is not a {of}: {hint}"))
     }
 
-    /// Whether a value that can be part of a key has this name.
+    /// Returns whether a value that can be part of a key has this name.
     pub(super) fn has_value(&self, name: &str) -> bool {
         let mut known = self.known.iter().flatten();
         name != "conn" && known.any(|(known, _)| *known == name)
     }
 
-    /// Whether `with` computes the value that a placeholder starts with.
+    /// Returns whether `with` computes the value that a placeholder starts with.
     pub(super) fn is_computed(&self, placeholder: &Placeholder) -> bool {
         let mut computed = self.computed.iter();
         let root = placeholder.path.first();
         computed.any(|(name, _)| root.is_some_and(|root| name == root))
     }
 
-    /// The span of a placeholder's tokens: at the pattern, with the hygiene of the name that the placeholder starts with.
+    /// The span of a placeholder's tokens: at the pattern, with the hygiene of the name that the
+    /// placeholder starts with.
     pub(super) fn span_of(&self, placeholder: &Placeholder, pattern: Span) -> Span {
         let is_root = |name: &Ident| placeholder.path.first().is_some_and(|root| name == root);
         let mut known = self.known.iter().flatten();
@@ -71,8 +72,8 @@ impl Names<'_> {
         root.map_or(pattern, |(name, _)| pattern.resolved_at(name.span()))
     }
 
-    /// The shape that the type's name implies for the value, before any filter; any text if it implies none. The expansion has the
-    /// compiler confirm it on the value.
+    /// The shape that the type's name implies for the value, before any filter; any text if it
+    /// implies none. The expansion has the compiler confirm it on the value.
     pub(super) fn shape(&self, placeholder: &Placeholder) -> Shape {
         self.ty(placeholder)
             .and_then(|name| Shape::of_type(&name))
@@ -112,7 +113,8 @@ impl Names<'_> {
     }
 }
 
-/// The last name of a type's path, through references and smart pointers, and for a slice that of its elements.
+/// The last name of a type's path, through references and smart pointers, and for a slice that of
+/// its elements.
 pub(crate) fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
     match ty {
         Type::Reference(reference) => last_name(&reference.elem, of_elements),
@@ -149,7 +151,8 @@ mod tests {
     use advisory_pattern::{Part, Shape};
     use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
-    /// The type of a placeholder that is taken for text only because of it, with the shape that its newtype has.
+    /// The type of a placeholder that is taken for text only because of it, with the shape that its
+    /// newtype has.
     fn guess(ty: &str, pattern: &str) -> Option<(Option<String>, Option<Shape>)> {
         let name = Ident::new("a", Span::call_site());
         let ty: TokenStream = ty.parse().expect("tokens");
@@ -211,7 +214,7 @@ mod tests {
             ("fn() -> A", None, None),
         ] {
             let tokens: TokenStream = written.parse().expect("tokens");
-            // As a `macro_rules` macro passes it on.
+            // The form in which a `macro_rules` macro passes it on.
             let group = TokenTree::Group(Group::new(Delimiter::None, tokens.clone()));
             for tokens in [tokens, group.into()] {
                 let ty = syn::parse2(tokens).expect("a type");

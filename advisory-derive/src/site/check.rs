@@ -43,7 +43,8 @@ pub(crate) fn on_held(site: &SiteArgs, call: &CallArgs, errors: &mut Errors) {
     }
 }
 
-/// Checks that the body's name for the lock is not taken, be it by a parameter or by the connection that the attribute binds.
+/// Checks that the body's name for the lock is not taken, be it by a parameter or by the connection
+/// that the attribute binds.
 pub(crate) fn handle(
     call: &CallArgs,
     has_connection: bool,
@@ -51,7 +52,7 @@ pub(crate) fn handle(
     errors: &mut Errors,
 ) {
     let Some(handle) = &call.handle else { return };
-    if function.has_param(handle) || has_connection && handle == "conn" {
+    if function.has_param(&handle.to_string()) || has_connection && handle == "conn" {
         let wanted = format_args!(
             "`{handle}` is already used in `{}`: write another name, such as `handle = lock`",
             function.name

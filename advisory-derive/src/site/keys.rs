@@ -4,7 +4,8 @@ use crate::args::SiteArgs;
 use crate::args::key::KeyArg;
 use crate::errors::Errors;
 use crate::function::{Function, mentions};
-use crate::key_pattern::{KeyPattern, Names};
+use crate::key_pattern::KeyPattern;
+use crate::key_pattern::names::Names;
 use crate::site_facts::StaticKey;
 use proc_macro2::{Ident, Span, TokenStream};
 
@@ -19,7 +20,7 @@ pub(crate) struct SiteKeys {
 pub(crate) enum SiteKey {
     Pattern(KeyPattern),
     Expression(TokenStream),
-    /// As many declared locks as the expression gives; it excludes any other key.
+    /// All declared locks that the expression gives; it excludes any other key.
     Each(TokenStream),
 }
 
@@ -71,15 +72,18 @@ impl SiteKeys {
             let ty = param.is_name.then_some(&param.ty);
             param.names.iter().map(move |name| (name, ty))
         });
+        let destructured = function.destructured.iter().map(|name| (name, None));
         Names {
             of: format!("parameter of `{}`", function.name),
-            known: self.with_is_known.then(|| with.chain(params).collect()),
+            known: self
+                .with_is_known
+                .then(|| with.chain(params).chain(destructured).collect()),
             has_self: function.receiver.is_some(),
             computed: &[],
         }
     }
 
-    /// Whether a key contains this name's value.
+    /// Returns whether a key contains this name's value.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         let mut with = self.with.iter();
         let is_in_key = |key: &SiteKey| match key {
@@ -89,7 +93,7 @@ impl SiteKeys {
         self.list.iter().any(is_in_key) || with.any(|(_, value)| mentions(value, &name.to_string()))
     }
 
-    /// What is known of each key before the program runs.
+    /// The facts about each key that are known before the program runs.
     pub(crate) fn static_keys(&self, names: &Names<'_>) -> Vec<StaticKey> {
         let keys = self.list.iter().map(|key| match key {
             SiteKey::Pattern(pattern) => pattern.static_key(names),

@@ -1,12 +1,10 @@
 //! The site of a lease.
 
-pub(crate) mod body;
+mod body;
 mod check;
-pub(crate) mod scope;
 
 use super::Site;
 use super::check::{handle, keys, on_held};
-use super::connection;
 use super::keys::SiteKeys;
 use crate::args::SiteArgs;
 use crate::args::call::CallArgs;
@@ -19,7 +17,7 @@ use crate::key_pattern::Ambiguity;
 use crate::record;
 use crate::site_facts::{Kind, SiteFacts, texts};
 use advisory_pattern::{Derivation, Permits};
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 
 pub(crate) struct LeaseSite {
     pub(crate) site: Site,
@@ -29,7 +27,8 @@ pub(crate) struct LeaseSite {
 }
 
 impl LeaseSite {
-    /// `None` if a part is missing that the expansion needs; `errors` also has the mistakes in the other parts.
+    /// `None` if a part is missing that the expansion needs; `errors` also has the mistakes in the
+    /// other parts.
     pub(crate) fn new(
         (mut site, call, mut lease): (SiteArgs, CallArgs, LeaseArgs),
         function: Option<Function>,
@@ -42,15 +41,15 @@ impl LeaseSite {
         check::outcomes(&site, errors);
         check::times(&site, &lease, errors);
         let mut function = function?;
-        function.allow_unused(|name| {
-            site_keys.use_name(name) || call.use_name(name) || lease.use_name(name)
-        });
+        let is_used =
+            |name: &Ident| site_keys.use_name(name) || call.use_name(name) || lease.use_name(name);
+        function.use_params(is_used, errors);
         keys(&site_keys, &function, Ambiguity::RefusedForLease, errors);
         check::is_async(&function, errors);
         check::pool(&site, &call, &function, errors);
         handle(&call, false, &function, errors);
         body::check(&site, &call, &function, errors);
-        let pool = connection::pool(call.pool.clone()?, errors)?;
+        let pool = call.pool.clone()?;
         let facts = SiteFacts {
             kind: Kind::Lease,
             name: function.name.to_string(),

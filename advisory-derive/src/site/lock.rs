@@ -18,6 +18,7 @@ use crate::key_pattern::Ambiguity;
 use crate::record;
 use crate::site_facts::{Kind, SiteFacts, texts};
 use advisory_pattern::Permits;
+use proc_macro2::Ident;
 use syn::LitStr;
 
 pub(crate) struct LockSite {
@@ -27,7 +28,8 @@ pub(crate) struct LockSite {
 }
 
 impl LockSite {
-    /// `None` if a part is missing that the expansion needs; `errors` also has the mistakes in the other parts.
+    /// `None` if a part is missing that the expansion needs; `errors` also has the mistakes in the
+    /// other parts.
     pub(crate) fn new(
         (mut site, call, mut lock): (SiteArgs, CallArgs, LockArgs),
         function: Option<Function>,
@@ -38,9 +40,9 @@ impl LockSite {
         on_held(&site, &call, errors);
         check::combinations(&site, &call, &lock, errors);
         let mut function = function?;
-        function.allow_unused(|name| {
-            site_keys.use_name(name) || call.use_name(name) || lock.use_name(name)
-        });
+        let is_used =
+            |name: &Ident| site_keys.use_name(name) || call.use_name(name) || lock.use_name(name);
+        function.use_params(is_used, errors);
         let ambiguity = Ambiguity::unless(lock.allow_ambiguous.is_some());
         keys(&site_keys, &function, ambiguity, errors);
         let connection = connection::find(&site, &call, &lock, &function, errors)?;
@@ -81,7 +83,7 @@ impl LockSite {
     }
 }
 
-/// What the record of a lock has beside its key.
+/// The parts of a lock's record other than its key.
 fn own(call: &CallArgs, lock: &LockArgs) -> record::Own {
     record::Own {
         is_shared: lock.is_shared(),

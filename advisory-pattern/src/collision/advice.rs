@@ -1,8 +1,8 @@
-//! What a message tells the user to write when two locks collide.
+//! The help of a message about two locks that collide.
 //!
-//! Each option is tried before it is offered: with it, the two no longer collide, and the lock that it changes collides with no other
-//! known lock. The shape of a placeholder comes first, because it changes no key. A new word changes keys, so it is for the pattern
-//! that has none.
+//! Each option is tried before it is offered: with it, the two no longer collide, and the lock that
+//! it changes collides with no other known lock. The shape of a placeholder comes first, because it
+//! changes no key. A new word changes keys, so it is for the pattern that has none.
 
 mod guess;
 mod name;
@@ -88,7 +88,8 @@ pub struct Guess {
 pub struct Advice {
     /// The advice in words.
     pub text: String,
-    /// Each way that the words offer to make the two locks different, or one: what to write at which site.
+    /// Each way that the words offer to make the two locks different, or one: what to write at
+    /// which site.
     pub options: Vec<Vec<Edit>>,
 }
 
@@ -111,7 +112,7 @@ pub struct Advice {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// Whether it is for the site that gets the message, and not for the other one.
+    /// True if it is for the site that gets the message, and not for the other one.
     pub is_here: bool,
     /// The new key pattern, if it changes.
     pub key: Option<String>,
@@ -127,7 +128,8 @@ impl Edit {
     }
 }
 
-/// Says what to write when two locks collide; `others` are the other locks known, of which none may collide with what is written.
+/// Says what to write when two locks collide; `others` are the other locks known, of which none may
+/// collide with what is written.
 ///
 /// # Examples
 ///
@@ -213,7 +215,7 @@ impl Side<'_> {
         }
     }
 
-    /// Whether both keys are one pattern with the same names.
+    /// Returns whether both keys are one pattern with the same names.
     pub(crate) fn is_one_pattern(&self, there: &Self) -> bool {
         let pattern = |side: &Self| (side.lock.first_half(), side.lock.pattern().cloned());
         pattern(self) == pattern(there)
@@ -240,7 +242,8 @@ impl Advisor<'_> {
         if is_here { self.here } else { self.there }
     }
 
-    /// Whether the edits make the two locks different, or one, without a collision with a third.
+    /// Returns whether the edits make the two locks different, or one, without a collision with a
+    /// third.
     fn solves(&self, edits: &[Edit]) -> bool {
         let changed = |is_here: bool| {
             let side = self.side(is_here);
@@ -279,12 +282,12 @@ impl Advisor<'_> {
         Advice { text, options }
     }
 
-    /// Whether both keys are one text with the same shapes.
+    /// Returns whether both keys are one text with the same shapes.
     fn is_one_form(&self) -> bool {
         patterns(self.here, self.there).is_some_and(|(one, other)| one.same_form(other))
     }
 
-    /// What to write if both are the same lock.
+    /// The help if both are one lock.
     fn share(&self, options: &mut Vec<Vec<Edit>>) -> String {
         let (here, there) = (self.here, self.there);
         if !self.is_one_form() {
@@ -341,7 +344,7 @@ impl Advisor<'_> {
         })
     }
 
-    /// Which key to start with which word.
+    /// The advice to start a key with a word of its own.
     fn word(&self, options: &mut Vec<Vec<Edit>>) -> String {
         // A word that distinguishes a key stays.
         let order = match (word::first(self.here), word::first(self.there)) {

@@ -1,4 +1,4 @@
-//! What a message says first about a collision.
+//! The first line of a message about a collision.
 
 use super::Collision;
 use super::advice::Side;

@@ -1,7 +1,8 @@
 //! Comparison of two locks: one lock on purpose, always different, or able to collide.
 //!
-//! The macro compares the sites of one crate, the program all its sites, the command whole artifacts. All use this code, so that they
-//! agree. The [`KeySpace`] says how two keys are compared.
+//! The macro compares the sites of one crate, the program all its sites, the command whole
+//! artifacts. All use this code, so that they agree. The [`KeySpace`] says how two keys are
+//! compared.
 
 use crate::collision::Collision;
 use crate::derivation::Derivation;
@@ -41,11 +42,12 @@ pub struct Lock {
     name: Option<String>,
     allowed: Vec<String>,
     permits: Permits,
-    /// Of the key's text; for a pair with a pattern that of its second half.
+    /// The derivation of the key's text; for a pair with a pattern, of its second half.
     language: Language,
 }
 
-/// The part of a lock that decides with which locks it collides, and how: everything except the names of its placeholders.
+/// The part of a lock that decides with which locks it collides, and how: everything except the
+/// names of its placeholders.
 ///
 /// # Examples
 ///
@@ -71,7 +73,8 @@ pub struct LockForm {
 }
 
 impl Lock {
-    /// Describes an advisory lock. `name` is what the site says in `name = "…"`; `allowed` the other locks' names in `allow_overlap`.
+    /// Describes an advisory lock. `name` is what the site says in `name = "…"`; `allowed` the
+    /// other locks' names in `allow_overlap`.
     #[must_use]
     pub fn new(
         key: LockedKey,
@@ -152,10 +155,12 @@ impl Lock {
         Self { name, ..self }
     }
 
-    /// Finds out how this lock collides with one of another site. `None`: they are one lock on purpose, or always different.
+    /// Finds out how this lock collides with one of another site. `None`: they are one lock on
+    /// purpose, or always different.
     ///
-    /// They are one lock when they have the same name and the same key: text, shapes, filters and, except for leases, derivation. The
-    /// names of placeholders do not matter. Two equal keys without a name collide: sharing is declared, not guessed.
+    /// They are one lock when they have the same name and the same key: text, shapes, filters and,
+    /// except for leases, derivation. The names of placeholders do not matter. Two equal keys
+    /// without a name collide: sharing is declared, not guessed.
     #[must_use]
     pub fn collision(&self, there: &Self) -> Option<Collision> {
         let comparison = self.space.comparison(there.space);
@@ -225,8 +230,8 @@ impl Lock {
         Some(Collision::Number(shared.to_string()))
     }
 
-    /// How a pair whose second half is derived collides with a pair of numbers, as far as these are fixed. Nothing tells whether the
-    /// values of a pattern give a fixed number.
+    /// How a pair whose second half is derived collides with a pair of numbers, as far as these are
+    /// fixed. Nothing tells whether the values of a pattern give a fixed number.
     fn pair_collision(&self, first: Option<i32>, second: Option<i32>) -> Option<Collision> {
         let own = self.first_half()?;
         let half = match (self.key.pair(self.derivation), second) {
@@ -243,7 +248,7 @@ impl Lock {
         is_one.then(|| Collision::Number(format!("({own}, {half})")))
     }
 
-    /// Whether the two keys always become the same number.
+    /// Returns whether the two keys always become the same number.
     fn has_number_of(&self, there: &Self) -> bool {
         match (&self.key, &there.key) {
             (LockedKey::Pattern(here), LockedKey::Pattern(other)) => {
@@ -256,7 +261,8 @@ impl Lock {
         }
     }
 
-    /// The `bigint`s of its permits, if they are known before the program runs. If their number is not known, only the first.
+    /// The `bigint`s of its permits, if they are known before the program runs. If their number is
+    /// not known, only the first.
     fn numbers(&self) -> Vec<i64> {
         let number = self.number();
         let key = match (number, self.key.pair(self.derivation)) {

@@ -44,20 +44,21 @@ pub struct SiteCollision<'a> {
     pub there: &'a Record,
     /// Its key as written.
     pub there_key: String,
-    /// The number of other sites with one of the two keys, of the same name and with the same exceptions.
+    /// The number of other sites with one of the two keys, of the same name and with the same
+    /// exceptions.
     pub more: usize,
     /// How they collide.
     pub collision: Collision,
-    /// What is wrong.
+    /// The problem.
     pub headline: String,
-    /// What to write instead.
+    /// The help.
     pub advice: Advice,
 }
 
 /// Compares every two of a program's sites.
 ///
-/// Sites that lock the same key collide with each other and with any other site in the same way. So they are one group, and two groups
-/// have one collision.
+/// Sites that lock the same key collide with each other and with any other site in the same way. So
+/// they are one group, and two groups have one collision.
 ///
 /// # Errors
 /// The first site whose keys this version cannot read.
@@ -91,9 +92,10 @@ pub fn site_collisions(sites: &[Record]) -> Result<Vec<SiteCollision<'_>>, Recor
     Ok(collisions)
 }
 
-/// Compares every site of one program with every site of another that shares its database, in groups as [`site_collisions`] does.
+/// Compares every site of one program with every site of another that shares its database, in
+/// groups as [`site_collisions`] does.
 ///
-/// The same function of a crate that both use does not collide, even if its line differs.
+/// A function of a crate that both use does not collide with itself, even if its line differs.
 ///
 /// # Errors
 /// The first site whose keys this version cannot read.
@@ -147,7 +149,8 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Adds the lock of another site. A crate that is linked in two versions has each of its sites twice.
+    /// Adds the lock of another site. A crate that is linked in two versions has each of its sites
+    /// twice.
     fn add(&mut self, lock: SiteLock<'a>) {
         let version = self
             .versions
@@ -204,7 +207,8 @@ struct SiteLock<'a> {
 }
 
 impl<'a> SiteLock<'a> {
-    /// How the two collide, and what to write instead; `all` are the locks that nothing may collide with then.
+    /// How the two collide, and what to write instead; `all` are the locks that nothing may collide
+    /// with then.
     fn collision<'l, I: Iterator<Item = &'l SiteLock<'a>>>(
         &self,
         there: &Self,
@@ -243,7 +247,8 @@ impl<'a> SiteLock<'a> {
     }
 }
 
-/// The placeholders without a shape that are compared as text; the record does not tell their types.
+/// The placeholders without a shape that are compared as text; the record does not tell their
+/// types.
 fn guesses(written: &str, lock: &Lock) -> Vec<Guess> {
     let written = match (lock.first_half(), split_pair_text(written)) {
         (Some(_), Some((_, second))) => second,
@@ -279,7 +284,7 @@ fn locks(sites: &[Record]) -> Result<Vec<SiteLock<'_>>, RecordError> {
     Ok(locks)
 }
 
-/// What identifies a function of a crate with its keys, in any version.
+/// The identity of a function of a crate with its keys, in any version.
 type Code<'a> = ([&'a str; 5], &'a [String], Option<KeySpace>);
 
 fn code(site: &Record) -> Code<'_> {
@@ -296,18 +301,20 @@ fn code(site: &Record) -> Code<'_> {
     (names, keys, site.key_space().ok())
 }
 
-/// Whether two sites are the same function of the same crate with the same keys, possibly in different versions.
+/// Returns whether two sites are the same function of the same crate with the same keys, possibly
+/// in different versions.
 fn is_same_code(here: &Record, there: &Record) -> bool {
     code(here) == code(there)
 }
 
-/// Whether two sites of one program are one: a crate can be linked in two versions.
+/// Returns whether two sites of one program are one: a crate can be linked in two versions.
 fn is_same_site(here: &Record, there: &Record) -> bool {
     std::ptr::eq(here, there) || here.version != there.version && is_same_code(here, there)
 }
 
 impl Record {
-    /// Gives the site's locks as they are compared, each with its key as written. Leaves out keys that are unknown before run time.
+    /// Gives the site's locks as they are compared, each with its key as written. Leaves out keys
+    /// that are unknown before run time.
     ///
     /// # Errors
     /// A key or a derivation that this version cannot read.

@@ -1,7 +1,7 @@
 //! Search for two lists of values that render the same key under one pattern.
 //!
-//! If so, two callers with different arguments share a lock. The search reads a key twice in parallel, and looks for a character that
-//! the two readings give to different placeholders.
+//! If so, two callers with different arguments share a lock. The search reads a key twice in
+//! parallel, and looks for a character that the two readings give to different placeholders.
 
 use std::fmt;
 
@@ -10,7 +10,8 @@ use crate::language::shortest_key::{Goal, shortest_key};
 use crate::language::witness::{Values, readable};
 use crate::pattern::{Part, Pattern};
 
-/// Shows that a pattern is ambiguous: one key, two lists of values that render it, and what to write instead.
+/// Shows that a pattern is ambiguous: one key, two lists of values that render it, and what to
+/// write instead.
 ///
 /// Values are in the form that the key has, with the placeholder's name, in the pattern's order.
 ///
@@ -46,10 +47,12 @@ impl fmt::Display for Ambiguity {
     }
 }
 
-/// Finds a key that splits into the placeholders' values in two ways; `language` is the pattern's own.
+/// Finds a key that splits into the placeholders' values in two ways; `language` is the pattern's
+/// own.
 ///
-/// Exact for the language, which is a superset where a shape is one and counts a placeholder written twice as two. An escaped text
-/// has no `:`, so `<a>:<b>` is never ambiguous. The test for an ambiguous automaton:
+/// Exact for the language, which is a superset where a shape is one and counts a placeholder
+/// written twice as two. An escaped text has no `:`, so `<a>:<b>` is never ambiguous. The test for
+/// an ambiguous automaton:
 /// <https://en.wikipedia.org/wiki/Unambiguous_finite_automaton>.
 ///
 /// # Examples
@@ -76,7 +79,8 @@ pub fn ambiguity(pattern: &Pattern, language: &Language) -> Option<Ambiguity> {
     let second: Vec<_> = steps.iter().map(|step| (step.b, step.c)).collect();
     let (mut first, mut second) = (language.values(&first), language.values(&second));
     if first > second {
-        // The search finds the readings in any order; the one with the shorter value is easier to read first.
+        // The search finds the readings in any order; the one with the shorter value is easier to
+        // read first.
         std::mem::swap(&mut first, &mut second);
     }
     let differs = |(a, b): (&(String, String), &(String, String))| a.1 != b.1;
@@ -89,7 +93,7 @@ pub fn ambiguity(pattern: &Pattern, language: &Language) -> Option<Ambiguity> {
     })
 }
 
-/// What to write between the `nth` placeholder and the next.
+/// The text to write between the `nth` placeholder and the next.
 fn help(pattern: &Pattern, nth: usize) -> String {
     let places = pattern.parts.iter().enumerate();
     let mut places = places.filter_map(|(i, part)| match part {
@@ -110,7 +114,8 @@ fn help(pattern: &Pattern, nth: usize) -> String {
     if !between.contains(':') {
         return format!("`{between}` cannot separate `<{left}>` from `<{right}>`: use `:`");
     }
-    // Only raw text can contain `:`, and without it the left value would end at the first one in both readings.
+    // Only raw text can contain `:`, and without it the left value would end at the first one in
+    // both readings.
     format!(
         "`<{left}>` can hold `:` itself: leave out `raw`, or give the other placeholder a shape"
     )

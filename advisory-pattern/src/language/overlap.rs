@@ -1,14 +1,16 @@
 //! Search for a key that two patterns can both render.
 //!
-//! Fills a table of the pairs of positions that can be reached together, one bit each, row by row. A step never goes back, so each
-//! pair is visited once. Most pairs of patterns differ in the text they start or end with, and need no table.
+//! Fills a table of the pairs of positions that can be reached together, one bit each, row by row.
+//! A step never goes back, so each pair is visited once. Most pairs of patterns differ in the text
+//! they start or end with, and need no table.
 
 use crate::language::Language;
 
 /// Tells whether some key is in both languages; [`witness`](crate::witness()) then finds one.
 ///
-/// Exact for the languages, and fast enough to compare every two of some thousand sites while compiling. The test for an empty
-/// intersection of two automata, by their product: <https://en.wikipedia.org/wiki/Nondeterministic_finite_automaton>.
+/// Exact for the languages, and fast enough to compare every two of some thousand sites while
+/// compiling. The test for an empty intersection of two automata, by their product:
+/// <https://en.wikipedia.org/wiki/Nondeterministic_finite_automaton>.
 ///
 /// # Examples
 ///

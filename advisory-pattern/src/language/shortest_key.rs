@@ -1,8 +1,8 @@
 //! Search for the shortest key that two languages share.
 //!
-//! Searches pairs of positions breadth first, a character of the key at a time, and remembers where each pair was reached from. With
-//! the same language on both sides it finds two different splits of a key. It is slower than `overlap`, so it runs only to show an
-//! overlap that was found.
+//! Searches pairs of positions breadth first, a character of the key at a time, and remembers where
+//! each pair was reached from. With the same language on both sides it finds two different splits
+//! of a key. It is slower than `overlap`, so it runs only to show an overlap that was found.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ enum Move {
     Read(State),
 }
 
-/// Which key is searched for.
+/// The key that is searched for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Any that both languages have.

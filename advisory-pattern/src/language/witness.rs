@@ -1,7 +1,8 @@
 //! A key that two patterns can both render, and the values that do so.
 //!
-//! The shortest key is rarely the clearest one. So the search tries words first, such as `"t1"` and `"x"` for the texts of one side,
-//! then values that begin and end with a letter or digit, and only then any key.
+//! The shortest key is rarely the clearest one. So the search tries words first, such as `"t1"` and
+//! `"x"` for the texts of one side, then values that begin and end with a letter or digit, and only
+//! then any key.
 
 use std::fmt;
 

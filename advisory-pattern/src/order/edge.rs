@@ -24,9 +24,11 @@ pub struct Edge {
     pub held: End,
     /// The lock that was requested.
     pub asked: End,
-    /// The locks that were held exclusively around it, every time: two edges that share one cannot wait for each other.
+    /// The locks that were held exclusively around it, every time: two edges that share one cannot
+    /// wait for each other.
     ///
-    /// A lock counts only if its key has no placeholders, since it is then the same lock each time. Each is the pattern and the number.
+    /// A lock counts only if its key has no placeholders, since it is then the same lock each time.
+    /// Each is the pattern and the number.
     pub gates: Vec<String>,
 }
 
@@ -44,11 +46,12 @@ pub struct Edge {
 pub struct End {
     /// The key pattern, or a number.
     pub lock: String,
-    /// Whether it is a lease; a lease and an advisory lock never wait for each other.
+    /// True if it is a lease; a lease and an advisory lock never wait for each other.
     pub is_lease: bool,
-    /// Whether it was taken in shared mode.
+    /// True if it was taken in shared mode.
     pub is_shared: bool,
-    /// Where the program requested it: `file:line`, in a locked function `` `function` (file:line)``; empty where that is unknown.
+    /// The place where the program requested it: `file:line`, in a locked function `` `function`
+    /// (file:line)``; empty where that is unknown.
     pub place: String,
 }
 
@@ -101,7 +104,8 @@ impl Edge {
         })
     }
 
-    /// Keeps the gates that were also held when the same edge was recorded again; returns whether there are fewer.
+    /// Keeps the gates that were also held when the same edge was recorded again; returns whether
+    /// there are fewer.
     pub fn narrow_gates(&mut self, again: &[String]) -> bool {
         let before = self.gates.len();
         self.gates.retain(|gate| again.contains(gate));

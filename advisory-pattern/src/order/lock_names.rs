@@ -1,6 +1,7 @@
 //! Names for the patterns in a recording of lock orders; patterns of the same lock share one.
 //!
-//! A recording has each pattern as its site writes it, and two sites can write one lock differently.
+//! A recording has each pattern as its site writes it, and two sites can write one lock
+//! differently.
 
 use super::edge::Edge;
 use crate::pattern::parse::parse;
@@ -8,10 +9,12 @@ use crate::pattern::shape::Shape;
 use crate::pattern::{Filter, Part};
 use std::collections::BTreeMap;
 
-/// Gives one name to the patterns of one lock: `account:<from>` and `account:<id>` differ only in their placeholders' names.
+/// Gives one name to the patterns of one lock: `account:<from>` and `account:<id>` differ only in
+/// their placeholders' names.
 ///
-/// A shape can be written or left to the value's type: `night:<night>` and `night:<day: date>`. If all patterns that write a shape at
-/// a position agree, it applies to the others too. If they do not, a pattern without a shape cannot be assigned, and all stay apart.
+/// A shape can be written or left to the value's type: `night:<night>` and `night:<day: date>`. If
+/// all patterns that write a shape at a position agree, it applies to the others too. If they do
+/// not, a pattern without a shape cannot be assigned, and all stay apart.
 ///
 /// # Examples
 ///

@@ -43,9 +43,9 @@ pub enum Repeat {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Atom {
-    /// What is read.
+    /// The characters that are read.
     pub chars: CharSet,
-    /// How often.
+    /// The number of repetitions.
     pub repeat: Repeat,
 }
 

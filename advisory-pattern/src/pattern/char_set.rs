@@ -1,7 +1,8 @@
 //! The set of characters that can be at one position of a key.
 //!
-//! Each ASCII character is a bit. Of the others a set has none, one (a letter of a pattern's own text) or all. Shapes and literal
-//! text need no more, and a set takes two machine words and a `char`.
+//! Each ASCII character is a bit. Of the others a set has none, one (a letter of a pattern's own
+//! text) or all. Shapes and literal text need no more, and a set takes two machine words and a
+//! `char`.
 
 /// Names a set of characters: some of ASCII, and none, one or all of the others.
 ///
@@ -28,7 +29,8 @@ enum Other {
     Any,
 }
 
-/// The order of choice where few characters are possible. `t`, `r`, `u`, `e` in turn spell a `bool`.
+/// The order of choice where few characters are possible. `t`, `r`, `u`, `e` in turn spell a
+/// `bool`.
 const PREFERRED: &str = "1true0";
 /// The order of choice where any letter is possible, so that neighbours differ.
 const LETTERS: &[u8] = b"xyzuvwabcdefghijklmnopqrst";

@@ -1,7 +1,7 @@
 //! Escaping of text values in a key, so that every `:` belongs to the pattern.
 //!
-//! `%` becomes `%25` and `:` becomes `%3A`; nothing else changes. Nothing here allocates or uses Unicode's tables, which change
-//! between releases; keys must not change.
+//! `%` becomes `%25` and `:` becomes `%3A`; nothing else changes. Nothing here allocates or uses
+//! Unicode's tables, which change between releases; keys must not change.
 //!
 //! ```
 //! use advisory_pattern::escape::{escape_into, unescape};
@@ -15,9 +15,11 @@
 
 use std::fmt;
 
-/// Gives `sink` the escaped text in pieces: the longest runs that need no escape, and the escapes between them.
+/// Gives `sink` the escaped text in pieces: the longest runs that need no escape, and the escapes
+/// between them.
 ///
-/// Escaping the pieces of a text one by one gives the same as escaping the whole, so the filters can feed it.
+/// Escaping the pieces of a text one by one gives the same as escaping the whole, so the filters
+/// can feed it.
 ///
 /// # Examples
 ///
@@ -72,7 +74,8 @@ pub fn escape_into(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
     result
 }
 
-/// Gives the text before it was escaped, for people to read. A `%` that does not start an escape is unchanged.
+/// Gives the text before it was escaped, for people to read. A `%` that does not start an escape is
+/// unchanged.
 ///
 /// # Examples
 ///
@@ -103,7 +106,8 @@ pub fn trim(text: &str) -> &str {
     text.trim_matches(' ')
 }
 
-/// Gives `sink` the text in pieces, with A to Z in lower case, as SQL's `lower(x COLLATE "C")` does.
+/// Gives `sink` the text in pieces, with A to Z in lower case, as SQL's `lower(x COLLATE "C")`
+/// does.
 ///
 /// # Examples
 ///

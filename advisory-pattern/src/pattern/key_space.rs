@@ -1,9 +1,10 @@
 //! The key space of a lock: PostgreSQL's numbers, or the texts of the lease table.
 //!
-//! Locks of different spaces are never the same lock, whatever their keys. A declared lock can be used in either space, by sites that
-//! do not know its pattern. It is compared with leases as a lease, and with all others, including declared locks, as an advisory
-//! lock. A declared lock with another derivation than the default shares its number with other programs, and counts as an advisory
-//! lock only: if it is leased nevertheless, its collisions with leases are not found.
+//! Locks of different spaces are never the same lock, whatever their keys. A declared lock can be
+//! used in either space, by sites that do not know its pattern. It is compared with leases as a
+//! lease, and with all others, including declared locks, as an advisory lock. A declared lock with
+//! another derivation than the default shares its number with other programs, and counts as an
+//! advisory lock only: if it is leased nevertheless, its collisions with leases are not found.
 
 use crate::derivation::Derivation;
 
@@ -24,16 +25,19 @@ pub enum KeySpace {
     /// Numbers that are given to `pg_advisory_*`: `bigint`, or `(int, int)`, as the key says.
     #[default]
     Advisory,
-    /// Texts, as rows of the lease table. The derivation does not matter, and a fixed number is the text of its digits.
+    /// Texts, as rows of the lease table. The derivation does not matter, and a fixed number is the
+    /// text of its digits.
     Lease,
     /// Either: the key of a declared lock, whose scope is that of each site that uses it.
     Declared,
 }
 
 impl KeySpace {
-    /// Finds the space of a site by the `scope` and `kind` of its record; `None` for a scope that this version does not know.
+    /// Finds the space of a site by the `scope` and `kind` of its record; `None` for a scope that
+    /// this version does not know.
     ///
-    /// `lock_key!` gives only a number, so its keys are in the advisory space. An inventory in JSON can leave the scope out.
+    /// `lock_key!` gives only a number, so its keys are in the advisory space. An inventory in JSON
+    /// can leave the scope out.
     pub(crate) fn of(scope: &str, kind: &str) -> Option<Self> {
         match (scope, kind) {
             ("lease", _) => Some(Self::Lease),

@@ -1,4 +1,4 @@
-//! What is known of a lock's key before the program runs.
+//! The facts about a lock's key that are known before the program runs.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,8 @@ pub enum LockedKey {
     BigInt(i64),
     /// Two numbers of the `(int, int)` key space, as far as they are fixed.
     IntInt(Option<i32>, Option<i32>),
-    /// Two numbers of which the first is fixed, and the second is derived from a pattern whose placeholders have their shapes.
+    /// Two numbers of which the first is fixed, and the second is derived from a pattern whose
+    /// placeholders have their shapes.
     IntPattern(i32, Pattern),
 }
 
@@ -74,7 +75,8 @@ impl LockedKey {
         }
     }
 
-    /// Gives the key as text, as a lease has it: a number as its digits, `42`, `(7, 3)`; a derived half as its pattern, in quotes.
+    /// Gives the key as text, as a lease has it: a number as its digits, `42`, `(7, 3)`; a derived
+    /// half as its pattern, in quotes.
     #[must_use]
     pub fn text(&self) -> Cow<'_, Pattern> {
         let (first, second) = match self {
@@ -130,8 +132,8 @@ fn pair(first: i32, second: &Pattern) -> Pattern {
 /// Starts a pair whose second half is a pattern; since version 2.
 pub(crate) const HALF: &str = "half ";
 
-/// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`, `half 7 …` for a pair whose second half is a pattern; `?` for
-/// an expression, whose key is unknown.
+/// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`, `half 7 …` for a pair
+/// whose second half is a pattern; `?` for an expression, whose key is unknown.
 ///
 /// # Examples
 ///

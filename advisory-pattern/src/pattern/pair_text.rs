@@ -1,9 +1,10 @@
 //! The text of a pair whose second half is derived: `(23405,"<announcement>")`.
 //!
-//! Messages, query comments and the inventory show the key in this form, and the rendered key has it too. No space follows the comma,
-//! because `, ` separates the texts of several keys.
+//! Messages, query comments and the inventory show the key in this form, and the rendered key has
+//! it too. No space follows the comma, because `, ` separates the texts of several keys.
 
-/// Gives the text of a pair: its first half, and the pattern or the rendered text that its second half is derived from.
+/// Gives the text of a pair: its first half, and the pattern or the rendered text that its second
+/// half is derived from.
 ///
 /// # Examples
 ///
@@ -17,7 +18,8 @@ pub fn pair_text(first: i32, second: &str) -> String {
     format!("({first},\"{second}\")")
 }
 
-/// Splits what [`pair_text`] gives into its halves; also with spaces around them, as people write it.
+/// Splits what [`pair_text`] gives into its halves; also with spaces around them, as people write
+/// it.
 ///
 /// # Examples
 ///

@@ -1,7 +1,8 @@
 //! Parsing of a literal into a pattern, with the errors it can have.
 //!
-//! Text; `<path>`, `<path: shape>`, `<path|filter>`, `<path: shape|filter|filter>`, `<path*>` for a slice. `<<` is a literal `<`; a
-//! `>` alone is literal too. After a mistake the reader continues, so that one compile shows all of them.
+//! Text; `<path>`, `<path: shape>`, `<path|filter>`, `<path: shape|filter|filter>`, `<path*>` for a
+//! slice. `<<` is a literal `<`; a `>` alone is literal too. After a mistake the reader continues,
+//! so that one compile shows all of them.
 
 mod error;
 mod foreign;
@@ -17,7 +18,8 @@ use placeholder::PlaceholderReader;
 
 /// The most bytes in a pattern: its text and paths, without white space, shapes and filters.
 ///
-/// An accepted pattern is therefore accepted again in canonical form. PostgreSQL has no limit; a longer key is a mistake.
+/// An accepted pattern is therefore accepted again in canonical form. PostgreSQL has no limit; a
+/// longer key is a mistake.
 ///
 /// ```
 /// use advisory_pattern::{MAX_BYTES, parse};
@@ -148,7 +150,8 @@ impl<'a> Reader<'a> {
         &after[1..]
     }
 
-    /// Refuses a placeholder of another language, which would be text; `name` is the value's, if it says one.
+    /// Refuses a placeholder of another language, which would be text; `name` is the value's, if it
+    /// says one.
     fn foreign(&mut self, whole: &'a str, name: Option<&str>) {
         let name = match name {
             Some(name) => format!("`<{}>`", short(name)),

@@ -1,6 +1,7 @@
 //! The numbers of the permits of one lock.
 //!
-//! They are fixed forever, as every derivation is: a program of another release, or in another language, must lock the same numbers.
+//! They are fixed forever, as every derivation is: a program of another release, or in another
+//! language, must lock the same numbers.
 
 use crate::derivation::leading;
 use sha2::{Digest, Sha256};
@@ -19,10 +20,11 @@ use std::fmt;
 /// ```
 pub const MOST_PERMITS: u32 = 1_000;
 
-/// Precedes the hashed text. UTF-8 text never contains this byte, so no key pattern renders the input of a permit's hash.
+/// Precedes the hashed text. UTF-8 text never contains this byte, so no key pattern renders the
+/// input of a permit's hash.
 const MARK: u8 = 0xFF;
 
-/// How many may hold a lock at once, as its site says it.
+/// The number of holders of a lock at a time, as its site says it.
 ///
 /// # Examples
 ///
@@ -61,7 +63,8 @@ impl Permits {
         number.map(Self::Number)
     }
 
-    /// Whether both can be the same number. The value of an expression is unknown, but is hardly 1: such a site means several.
+    /// Returns whether both can be the same number. The value of an expression is unknown, but is
+    /// hardly 1: such a site means several.
     #[must_use]
     pub fn can_equal(&self, other: &Self) -> bool {
         match (self, other) {
@@ -82,11 +85,12 @@ impl fmt::Display for Permits {
     }
 }
 
-/// Gives the number of a lock's second permit, or of a later one. The first permit is the lock's own key.
+/// Gives the number of a lock's second permit, or of a later one. The first permit is the lock's
+/// own key.
 ///
-/// The first 8 bytes, big-endian, of the SHA-256 of the byte `FF` and `<permit>:<key>`, where `key` is the lock's own key in
-/// digits: `42`, `(7, 3)`. A permit does not depend on how many there are, so the permits of a smaller number are among those of a
-/// larger one.
+/// The first 8 bytes, big-endian, of the SHA-256 of the byte `FF` and `<permit>:<key>`, where `key`
+/// is the lock's own key in digits: `42`, `(7, 3)`. A permit does not depend on how many there are,
+/// so the permits of a smaller number are among those of a larger one.
 ///
 /// # Examples
 ///

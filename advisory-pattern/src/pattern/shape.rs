@@ -1,7 +1,8 @@
 //! The shape of a placeholder: the texts that it can render.
 //!
-//! Each shape documents the exact form that the runtime renders; its atoms describe that form or a superset of it. Only `raw` can
-//! render a `:`, so that any other `:` in a key belongs to the pattern.
+//! Each shape documents the exact form that the runtime renders; its atoms describe that form or a
+//! superset of it. Only `raw` can render a `:`, so that any other `:` in a key belongs to the
+//! pattern.
 
 use crate::pattern::atom::Atom;
 use crate::pattern::char_set::CharSet;
@@ -21,7 +22,8 @@ const fn c(c: char) -> Atom {
 
 /// Names the set of texts that a placeholder can render.
 ///
-/// Two patterns are compared by their shapes: the narrower the shape, the fewer patterns collide with it.
+/// Two patterns are compared by their shapes: the narrower the shape, the fewer patterns collide
+/// with it.
 ///
 /// # Examples
 ///
@@ -42,10 +44,12 @@ pub enum Shape {
     Uint,
     /// A UUID, 8-4-4-4-12 lower-case hexadecimal digits.
     Uuid,
-    /// A day, `[+-]?\d{4,6}-\d\d-\d\d`: years 0 to 9999 have four digits and no sign, others a sign and at least four digits.
+    /// A day, `[+-]?\d{4,6}-\d\d-\d\d`: years 0 to 9999 have four digits and no sign, others a sign
+    /// and at least four digits.
     Date,
-    /// A time of day in ISO 8601's basic format, `\d{6}(\.\d+)?`: `HHMMSS`, then up to nine digits of a fraction of a second,
-    /// without trailing zeros; without the point if no digit is left. It has no colons, which belong to the pattern.
+    /// A time of day in ISO 8601's basic format, `\d{6}(\.\d+)?`: `HHMMSS`, then up to nine digits
+    /// of a fraction of a second, without trailing zeros; without the point if no digit is left. It
+    /// has no colons, which belong to the pattern.
     Time,
     /// A day and time of day without a time zone: a date, `T`, a time.
     DateTime,
@@ -55,7 +59,8 @@ pub enum Shape {
     Bool,
     /// One character; `%` and `:` are written `%25` and `%3A`.
     Char,
-    /// Any text, even empty; `%` and `:` are written `%25` and `%3A`. The atoms also accept a `%` that does not start an escape.
+    /// Any text, even empty; `%` and `:` are written `%25` and `%3A`. The atoms also accept a `%`
+    /// that does not start an escape.
     Text,
     /// Any text as it is, for keys that other code computes without escapes.
     Raw,
@@ -119,11 +124,13 @@ impl Shape {
         Self::ALL.into_iter().find(|shape| shape.name() == name)
     }
 
-    /// Finds the shape that the last name of a type's path implies; callers use [`Shape::Text`] if it implies none.
+    /// Finds the shape that the last name of a type's path implies; callers use [`Shape::Text`] if
+    /// it implies none.
     ///
-    /// It knows neither names that mean different things in chrono, time and jiff (`DateTime`) nor names that say too little
-    /// (`NonZero<_>`), because a shape that is too wide causes a false collision, and one that is too narrow hides a true one. For
-    /// these users write the shape. The expansion checks the value, so a user's type with one of these names does not compile.
+    /// It knows neither names that mean different things in chrono, time and jiff (`DateTime`) nor
+    /// names that say too little (`NonZero<_>`), because a shape that is too wide causes a false
+    /// collision, and one that is too narrow hides a true one. For these users write the shape. The
+    /// expansion checks the value, so a user's type with one of these names does not compile.
     #[must_use]
     pub fn of_type(last_name: &str) -> Option<Self> {
         Some(match last_name {

@@ -1,9 +1,11 @@
 //! The known word that is closest to a misspelled one.
 //!
-//! Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours. The distance can be a third of the
-//! longer word's length, so that `uid` suggests `uuid` and `banana` suggests nothing.
+//! Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours. The
+//! distance can be a third of the longer word's length, so that `uid` suggests `uuid` and `banana`
+//! suggests nothing.
 
-/// Finds the known word nearest to the given one, if any is near enough; capitals make no difference.
+/// Finds the known word nearest to the given one, if any is near enough; capitals make no
+/// difference.
 ///
 /// The first of several that are equally near. The distance:
 /// <https://en.wikipedia.org/wiki/Damerau%E2%80%93Levenshtein_distance#Optimal_string_alignment_distance>.

@@ -1,6 +1,8 @@
-//! The record of a claim: a type of row that workers claim, written into a program beside the lock sites.
+//! The record of a claim: a type of row that workers claim, written into a program beside the lock
+//! sites.
 //!
-//! It has its own first words, so that a reader of lock sites alone skips it: a claim has no key, and collides with nothing.
+//! It has its own first words, so that a reader of lock sites alone skips it: a claim has no key,
+//! and collides with nothing.
 
 use std::fmt::Write;
 
@@ -33,13 +35,22 @@ const VERSION: u32 = 1;
 pub struct ClaimRecord {
     /// The table's path in Rust: `schema::mail`.
     pub table: String,
-    /// The columns of a claim: each with the argument of `#[claim(…)]` that it is for, such as `locked_by`, and its name in SQL.
+    /// The columns of a claim: each with the argument of `#[claim(…)]` that it is for, such as
+    /// `locked_by`, and its name in SQL.
     pub columns: Vec<(String, String)>,
-    /// How long a claim lasts, if the derive sets it.
+    /// The arguments whose end deletes the row, `completed_at = "delete"`.
+    pub deletes: Vec<String>,
+    /// The columns of the key, in SQL.
+    pub key: Vec<String>,
+    /// The columns of `order`, in SQL, each with its direction, such as `DESC`. Empty if the derive
+    /// sets none.
+    pub order: Vec<(String, String)>,
+    /// The duration of a claim, if the derive sets it.
     pub ttl: Option<String>,
-    /// How often it is renewed, if the derive sets it.
+    /// The interval of its renewals, if the derive sets it.
     pub renew: Option<String>,
-    /// How many rows of one value of `per` can be claimed at a time, if the derive sets it.
+    /// The number of rows of one value of `per` that can be claimed at a time, if the derive sets
+    /// it.
     pub limit: Option<String>,
     /// The number of the last attempt, if the derive sets it.
     pub max_attempts: Option<String>,
@@ -49,7 +60,8 @@ pub struct ClaimRecord {
     pub module: String,
     /// The type of the row.
     pub row: String,
-    /// The source file, relative to the crate's manifest, or `$OUT_DIR/…` for what a build script wrote.
+    /// The source file, relative to the crate's manifest, or `$OUT_DIR/…` for what a build script
+    /// wrote.
     pub file: String,
     /// Its line.
     pub line: u32,
@@ -59,12 +71,13 @@ pub struct ClaimRecord {
     pub version: String,
 }
 
-/// The start of a record, in two texts, which must not be together in a program except in a record. It is only for the compiler: what
-/// refers to it when it runs can have the two side by side.
+/// The start of a record, in two texts, which must not be together in a program except in a record.
+/// It is only for the compiler: what refers to it when it runs can have the two side by side.
 #[doc(hidden)]
 pub const CLAIM_START: [&str; 2] = ["\u{1e}", "advisory claim\u{1f}"];
 
-/// The start of each column's field, whose name only the compiler knows: it inserts the name behind this text.
+/// The start of each column's field, whose name only the compiler knows: it inserts the name behind
+/// this text.
 #[doc(hidden)]
 pub const CLAIM_COLUMNS: [&str; 8] = [
     "\u{1f}column=locked_until\u{1c}",
@@ -77,6 +90,11 @@ pub const CLAIM_COLUMNS: [&str; 8] = [
     "\u{1f}column=per\u{1c}",
 ];
 
+/// The starts of the fields of what else only the compiler knows: an end that deletes the row, a
+/// column of the key, a column of the order, and the sign before that column's direction.
+#[doc(hidden)]
+pub const CLAIM_PARTS: [&str; 4] = ["\u{1f}deletes=", "\u{1f}key=", "\u{1f}order=", "\u{1c}"];
+
 impl ClaimRecord {
     /// Gives the name of the column that an argument of `#[claim(…)]` is for.
     #[must_use]
@@ -86,15 +104,31 @@ impl ClaimRecord {
         Some(&found.1)
     }
 
-    /// Gives the table's name without its schema: the last part of its path, which is its name in SQL unless the table's
-    /// `#[sql_name = "…"]` says another.
+    /// Gives the columns by which rows are claimed, each with its direction: those of `order`, or
+    /// the time of `run_at`, and the key.
+    #[must_use]
+    pub fn claim_order(&self) -> Vec<(&str, &str)> {
+        if self.order.is_empty() {
+            let run_at = self.column("run_at").into_iter();
+            let columns = run_at.chain(self.key.iter().map(String::as_str));
+            return columns.map(|column| (column, "")).collect();
+        }
+        let order = self.order.iter();
+        order
+            .map(|(column, direction)| (&**column, &**direction))
+            .collect()
+    }
+
+    /// Gives the table's name without its schema: the last part of its path, which is its name in
+    /// SQL unless the table's `#[sql_name = "…"]` says another.
     #[must_use]
     pub fn table_name(&self) -> &str {
         let name = self.table.rsplit("::").next().unwrap_or(&self.table);
         name.trim_start_matches("r#")
     }
 
-    /// Writes the record. Control characters in values become spaces, except for [`MODULE_PATH`], which the columns follow.
+    /// Writes the record. Control characters in values become spaces, except for [`MODULE_PATH`],
+    /// which the columns follow.
     #[must_use]
     pub fn encode(&self) -> String {
         let line = self.line.to_string();
@@ -128,6 +162,15 @@ impl ClaimRecord {
         for (argument, column) in &self.columns {
             push("column", &join_parts([argument, column]));
         }
+        for argument in &self.deletes {
+            push("deletes", &clean(argument));
+        }
+        for column in &self.key {
+            push("key", &clean(column));
+        }
+        for (column, direction) in &self.order {
+            push("order", &join_parts([column, direction]));
+        }
         text.push(END);
         text
     }
@@ -153,6 +196,13 @@ impl ClaimRecord {
                     let (argument, column) = value.split_once(PART).unwrap_or((value, ""));
                     record.columns.push((clean(argument), clean(column)));
                 }
+                "deletes" => record.deletes.push(text),
+                "key" => record.key.push(text),
+                "order" => {
+                    let (column, direction) = value.split_once(PART).unwrap_or((value, ""));
+                    let direction = clean(direction).trim().to_owned();
+                    record.order.push((clean(column), direction));
+                }
                 "ttl" => record.ttl = Some(text),
                 "renew" => record.renew = Some(text),
                 "limit" => record.limit = Some(text),
@@ -174,7 +224,8 @@ impl ClaimRecord {
         Ok(record)
     }
 
-    /// Finds every claim's record in a program's bytes, sorted and without duplicates. The bytes can be anything.
+    /// Finds every claim's record in a program's bytes, sorted and without duplicates. The bytes
+    /// can be anything.
     ///
     /// # Errors
     /// The first record that cannot be read.

@@ -16,8 +16,8 @@ pub(super) const MAGIC: &str = "advisory lock site";
 pub(super) const CLAIM_MAGIC: &str = "advisory claim";
 /// The newest version of the format that this crate writes; a reader refuses a newer one.
 ///
-/// A record has the lowest version that its content needs. Version 2 has pairs whose second half is a pattern, and the
-/// derivation `fnv1a64`.
+/// A record has the lowest version that its content needs. Version 2 has pairs whose second half is
+/// a pattern, and the derivation `fnv1a64`.
 ///
 /// ```
 /// use advisory_pattern::RECORD_VERSION;
@@ -28,7 +28,8 @@ pub const RECORD_VERSION: u32 = 2;
 /// The longest record in bytes.
 const LONGEST: usize = 64 * 1024;
 
-/// Replaces control characters. Values are printed to terminals, which they must not control, and must not end the record.
+/// Replaces control characters. Values are printed to terminals, which they must not control, and
+/// must not end the record.
 pub(super) fn clean(value: &str) -> String {
     value.replace(char::is_control, " ")
 }
@@ -42,7 +43,8 @@ pub(super) fn join_parts<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> 
     values.join(&PART.to_string())
 }
 
-/// The records that have these first words, sorted and without duplicates, from bytes that can be anything.
+/// The records that have these first words, sorted and without duplicates, from bytes that can be
+/// anything.
 pub(super) fn records_of<R: Ord>(
     magic: &str,
     bytes: &[u8],
@@ -58,7 +60,8 @@ pub(super) fn records_of<R: Ord>(
 
 /// The text of each, without its start and end.
 fn texts_of<'b>(magic: &str, bytes: &'b [u8]) -> Result<Vec<&'b str>, RecordError> {
-    // Built here: as a constant it would be found as a record in every program that contains this reader.
+    // Built here: as a constant it would be found as a record in every program that contains this
+    // reader.
     let start: Vec<u8> = std::iter::once(START as u8)
         .chain(magic.bytes())
         .chain([FIELD as u8])

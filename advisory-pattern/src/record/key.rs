@@ -4,7 +4,8 @@ use super::error::RecordError;
 use crate::pattern::locked_key::{HALF, LockedKey};
 use crate::pattern::parse::parse;
 
-/// Reads what [`encode_key`](crate::encode_key) writes; `None` for an expression, whose key is unknown.
+/// Reads what [`encode_key`](crate::encode_key) writes; `None` for an expression, whose key is
+/// unknown.
 ///
 /// # Errors
 /// A key that this version cannot read.

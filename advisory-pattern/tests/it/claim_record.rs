@@ -1,6 +1,8 @@
 //! A claim's records are found beside those of lock sites, and neither reader sees the other's.
 
-use advisory_pattern::{CLAIM_COLUMNS, CLAIM_START, ClaimRecord, MODULE_PATH, Record, RecordError};
+use advisory_pattern::{
+    CLAIM_COLUMNS, CLAIM_PARTS, CLAIM_START, ClaimRecord, MODULE_PATH, Record, RecordError,
+};
 
 fn claim() -> ClaimRecord {
     ClaimRecord {
@@ -8,6 +10,12 @@ fn claim() -> ClaimRecord {
         columns: vec![
             ("locked_until".to_owned(), "lease_until".to_owned()),
             ("locked_by".to_owned(), "locked_by".to_owned()),
+        ],
+        deletes: vec!["completed_at".to_owned()],
+        key: vec!["house".to_owned(), "id".to_owned()],
+        order: vec![
+            ("priority".to_owned(), "DESC NULLS LAST".to_owned()),
+            ("id".to_owned(), String::new()),
         ],
         ttl: Some("5m".to_owned()),
         renew: Some("30s".to_owned()),
@@ -32,6 +40,17 @@ fn a_claim_is_read_as_it_was_written() {
     assert_eq!(claim().table_name(), "mail");
     assert_eq!(claim().column("locked_until"), Some("lease_until"));
     assert_eq!(claim().column("run_at"), None);
+    let order = [("priority", "DESC NULLS LAST"), ("id", "")];
+    assert_eq!(claim().claim_order(), order);
+    let mut by_time = claim();
+    by_time.order.clear();
+    by_time
+        .columns
+        .push(("run_at".to_owned(), "due".to_owned()));
+    assert_eq!(
+        by_time.claim_order(),
+        [("due", ""), ("house", ""), ("id", "")]
+    );
 }
 
 /// So an earlier command reads the lock sites of a program that also has claims.
@@ -52,6 +71,9 @@ fn readers_of_lock_sites_skip_claims() {
 fn the_columns_follow_the_module_that_the_compiler_knows() {
     let bare = ClaimRecord {
         columns: Vec::new(),
+        deletes: Vec::new(),
+        key: Vec::new(),
+        order: Vec::new(),
         module: MODULE_PATH.to_owned(),
         ..claim()
     };
@@ -60,7 +82,10 @@ fn the_columns_follow_the_module_that_the_compiler_knows() {
     let rest = encoded.strip_prefix(&start).unwrap();
     let (before, behind) = rest.split_once(MODULE_PATH).unwrap();
     let [until, by, ..] = CLAIM_COLUMNS;
-    let whole = format!("{start}{before}post::office{until}lease_until{by}locked_by{behind}");
+    let [deletes, key, order, direction] = CLAIM_PARTS;
+    let columns = format!("{until}lease_until{by}locked_by{deletes}completed_at{key}house{key}id");
+    let order = format!("{order}priority{direction} DESC NULLS LAST{order}id{direction}");
+    let whole = format!("{start}{before}post::office{columns}{order}{behind}");
     assert_eq!(ClaimRecord::find_all(whole.as_bytes()), Ok(vec![claim()]));
 }
 

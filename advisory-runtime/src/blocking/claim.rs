@@ -1,4 +1,5 @@
-//! Claims on rows of your tables, on blocking connections; as [`crate::claim`], whose types these functions use.
+//! Claims on rows of your tables, on blocking connections; as [`crate::claim`], whose types these
+//! functions use.
 //!
 //! ```no_run
 //! use advisory_runtime::blocking::claim;
@@ -23,7 +24,7 @@
 //! }
 //!
 //! fn work(conn: &mut PgConnection) -> Result<(), Error> {
-//!     while let Some(job) = claim::next::<SyncJob, _>(conn, "worker-7")? {
+//!     while let Some(job) = claim::next::<SyncJob>("worker-7").first(conn)? {
 //!         sync(&job);
 //!         claim::complete(conn, &job)?;
 //!     }
@@ -32,269 +33,134 @@
 //! # fn sync(_: &SyncJob) {}
 //! ```
 //!
-//! [`run`] and [`renew_while`] renew a claim on a thread. Blocking work cannot be dropped, so work that has lost its claim runs to its end, and
-//! its result is refused: between two steps, work can check [`Claimed::deadline`].
+//! [`run`] and [`renew_while`] renew a claim on a thread. Blocking work cannot be dropped, so work
+//! that has lost its claim runs to its end, and its result is refused: between two steps, work can
+//! check [`Claimed::deadline`].
 
 mod run;
 
 use super::Connection;
 use crate::claim::{
-    Claim, Claimed, Condition, Counts, Error, Fails, How, KeepsCompleted, KeyValue, Retries, Wanted,
+    Blocking, Claim, Claimed, Counts, End, EndStatement, Error, Fails, KeepsCompleted, Next,
+    Retries, counts_on, finish, renew_or_lose, text,
 };
-use crate::claim::{counts_on, finish, renew_or_lose, take_batch, take_by_key, take_first, text};
 use crate::driver::block_on;
-use diesel::AsChangeset;
-use diesel::pg::Pg;
-use diesel::query_builder::QueryFragment;
 use std::time::Duration;
 
 pub use crate::claim::{indexes, state};
 pub use run::{renew_while, run};
 
-/// Claims the first row that is available or expired; as [`crate::claim::next`].
-///
-/// # Locking
-///
-/// As [`crate::claim::next`].
-///
-/// # Errors
-///
-/// As [`crate::claim::next`].
+/// Claims the first rows, or the one with a key: see [`crate::claim::next`].
 ///
 /// # Examples
 ///
 /// ```no_run
 #[doc = example_of_blocking_claims!()]
-/// if let Some(job) = claim::next::<Job, _>(conn, "worker-7")? {
-///     println!("job {}", job.id);
-///     claim::complete(conn, &job)?;
-/// }
-/// # Ok(())
-/// # }
-/// ```
-pub fn next<T: Claim, C: Connection>(
-    conn: &mut C,
-    worker: &str,
-) -> Result<Option<Claimed<T>>, Error> {
-    block_on(take_first(conn.pg(), worker, Wanted::default()))
-}
-
-/// Claims the first rows, at most `limit`; as [`crate::claim::next_batch`].
-///
-/// # Locking
-///
-/// As [`crate::claim::next_batch`].
-///
-/// # Errors
-///
-/// As [`crate::claim::next_batch`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// for job in claim::next_batch::<Job, _>(conn, "worker-7", 20)? {
-///     println!("job {}", job.id);
-///     claim::complete(conn, &job)?;
-/// }
-/// # Ok(())
-/// # }
-/// ```
-pub fn next_batch<T: Claim, C: Connection>(
-    conn: &mut C,
-    worker: &str,
-    limit: u32,
-) -> Result<Vec<Claimed<T>>, Error> {
-    block_on(take_batch(conn.pg(), worker, limit, Wanted::default()))
-}
-
-/// Claims the first row of which a condition is true; as [`crate::claim::next_where`].
-///
-/// # Locking
-///
-/// As [`crate::claim::next_where`].
-///
-/// # Errors
-///
-/// As [`crate::claim::next_where`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// let mail = claim::next_where::<Job, _>(conn, "worker-7", jobs::kind.eq_any(["mail", "sms"]))?;
-/// # let _ = mail;
-/// # Ok(())
-/// # }
-/// ```
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "the async function of this name takes it so"
-)]
-pub fn next_where<T: Claim, C: Connection>(
-    conn: &mut C,
-    worker: &str,
-    condition: impl Condition<T::Table>,
-) -> Result<Option<Claimed<T>>, Error> {
-    let wanted = Wanted {
-        condition: Some(&condition),
-        changes: None,
-    };
-    block_on(take_first(conn.pg(), worker, wanted))
-}
-
-/// Claims the first rows of which a condition is true, at most `limit`; as [`crate::claim::next_batch_where`].
-///
-/// # Locking
-///
-/// As [`crate::claim::next_batch_where`].
-///
-/// # Errors
-///
-/// As [`crate::claim::next_batch_where`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// let mails = claim::next_batch_where::<Job, _>(conn, "worker-7", 20, jobs::kind.eq("mail"))?;
+/// let mails: Vec<Claimed<Job>> = claim::next("worker-7").filter(jobs::kind.eq("mail")).load(conn, 20)?;
 /// # let _ = mails;
 /// # Ok(())
 /// # }
 /// ```
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "the async function of this name takes it so"
-)]
-pub fn next_batch_where<T: Claim, C: Connection>(
-    conn: &mut C,
-    worker: &str,
-    limit: u32,
-    condition: impl Condition<T::Table>,
-) -> Result<Vec<Claimed<T>>, Error> {
-    let wanted = Wanted {
-        condition: Some(&condition),
-        changes: None,
-    };
-    block_on(take_batch(conn.pg(), worker, limit, wanted))
+pub const fn next<T: Claim>(worker: &str) -> Next<'_, T, Blocking> {
+    Next::new(worker)
 }
 
-/// Claims the first row, and sets columns of yours; as [`crate::claim::next_with`].
-///
-/// # Locking
-///
-/// As [`crate::claim::next_with`].
-///
-/// # Errors
-///
-/// As [`crate::claim::next_with`].
+impl<T: Claim> Next<'_, T, Blocking> {
+    /// Claims the first row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Database`], also when `lock_timeout` ends the wait for a row by its
+    /// [`key`](Self::key) (SQLSTATE 55P03). [`Error::StaleSnapshot`] with `per`, in a transaction
+    /// of yours that is REPEATABLE READ or SERIALIZABLE.
+    pub fn first<C: Connection>(self, conn: &mut C) -> Result<Option<Claimed<T>>, Error> {
+        block_on(self.take_first(conn.pg()))
+    }
+
+    /// Claims the first rows, at most `limit`, in no particular order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Database`], and [`Error::StaleSnapshot`] as for [`first`](Self::first).
+    pub fn load<C: Connection>(self, conn: &mut C, limit: u32) -> Result<Vec<Claimed<T>>, Error> {
+        block_on(self.take(conn.pg(), limit))
+    }
+}
+
+/// Begins a statement that sets columns of yours and ends the claim: see [`crate::claim::end`].
 ///
 /// # Examples
 ///
 /// ```no_run
 #[doc = example_of_blocking_claims!()]
-/// let job = claim::next_with::<Job, _, _>(conn, "worker-7", jobs::status.eq("running"))?;
-/// # let _ = job;
+/// claim::end(job).set(jobs::status.eq("sent")).complete(conn)?;
 /// # Ok(())
 /// # }
 /// ```
-pub fn next_with<T, C, S>(
-    conn: &mut C,
-    worker: &str,
-    changes: S,
-) -> Result<Option<Claimed<T>>, Error>
-where
-    T: Claim,
-    C: Connection,
-    S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync>,
-{
-    let changes = changes.as_changeset();
-    let wanted = Wanted {
-        condition: None,
-        changes: Some(&changes),
-    };
-    block_on(take_first(conn.pg(), worker, wanted))
+pub const fn end<T: Claim>(job: &Claimed<T>) -> EndStatement<'_, T, Blocking> {
+    EndStatement::new(job)
 }
 
-/// Claims the first rows, at most `limit`, and sets columns of yours; as [`crate::claim::next_batch_with`].
-///
-/// # Locking
-///
-/// As [`crate::claim::next_batch_with`].
-///
-/// # Errors
-///
-/// As [`crate::claim::next_batch_with`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// let running = jobs::status.eq("running");
-/// let some = claim::next_batch_with::<Job, _, _>(conn, "worker-7", 20, running)?;
-/// # let _ = some;
-/// # Ok(())
-/// # }
-/// ```
-pub fn next_batch_with<T, C, S>(
-    conn: &mut C,
-    worker: &str,
-    limit: u32,
-    changes: S,
-) -> Result<Vec<Claimed<T>>, Error>
-where
-    T: Claim,
-    C: Connection,
-    S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync>,
-{
-    let changes = changes.as_changeset();
-    let wanted = Wanted {
-        condition: None,
-        changes: Some(&changes),
-    };
-    block_on(take_batch(conn.pg(), worker, limit, wanted))
+/// Each takes what the function of its name takes.
+impl<T: Claim> EndStatement<'_, T, Blocking> {
+    /// Completes the job.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] and [`Error::Database`], as for [`crate::claim::complete`].
+    pub fn complete<C: Connection>(self, conn: &mut C) -> Result<(), Error>
+    where
+        T: KeepsCompleted,
+    {
+        block_on(self.send(conn.pg(), End::Complete, ""))
+    }
+
+    /// Fails the job for good.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] and [`Error::Database`], as for [`crate::claim::complete`].
+    pub fn fail<C: Connection>(self, conn: &mut C, message: &str) -> Result<(), Error>
+    where
+        T: Fails,
+    {
+        block_on(self.send(conn.pg(), End::Fail, message))
+    }
+
+    /// Ends a failed attempt.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] and [`Error::Database`], as for [`crate::claim::complete`].
+    pub fn retry<C: Connection>(
+        self,
+        conn: &mut C,
+        message: &str,
+        after: Option<Duration>,
+    ) -> Result<(), Error>
+    where
+        T: Retries,
+    {
+        block_on(self.send(conn.pg(), End::Retry { after }, message))
+    }
+
+    /// Releases the claim.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] and [`Error::Database`], as for [`crate::claim::complete`].
+    pub fn release<C: Connection>(self, conn: &mut C) -> Result<(), Error> {
+        block_on(self.send(conn.pg(), End::Release, ""))
+    }
 }
 
-/// Claims the row with this key, as [`crate::claim::by_key`] does.
-///
-/// # Locking
-///
-/// As [`crate::claim::by_key`].
-///
-/// # Errors
-///
-/// As [`crate::claim::by_key`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// let Some(job) = claim::by_key::<Job, _>(conn, "import of Tuesday", 42)? else {
-///     return Ok(()); // somebody else has it, or it is done
-/// };
-/// # let _ = job;
-/// # Ok(())
-/// # }
-/// ```
-pub fn by_key<T: Claim, C: Connection>(
-    conn: &mut C,
-    worker: &str,
-    key: impl KeyValue<T::Key>,
-) -> Result<Option<Claimed<T>>, Error> {
-    block_on(take_by_key(conn.pg(), worker, key))
-}
-
-/// Renews the claim; as [`crate::claim::renew`].
+/// Renews the claim: see [`crate::claim::renew`].
 ///
 /// [`renew_while`] and [`run`] do so on a thread.
 ///
-/// # Locking
-///
-/// As [`crate::claim::renew`].
-///
 /// # Errors
 ///
-/// As [`crate::claim::renew`].
+/// Those of [`crate::claim::renew`].
 ///
 /// # Examples
 ///
@@ -311,15 +177,11 @@ pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<
     block_on(renew_or_lose(conn.pg(), job))
 }
 
-/// Completes the job; as [`crate::claim::complete`].
-///
-/// # Locking
-///
-/// As [`crate::claim::complete`].
+/// Completes the job: see [`crate::claim::complete`].
 ///
 /// # Errors
 ///
-/// As [`crate::claim::complete`].
+/// Those of [`crate::claim::complete`].
 ///
 /// # Examples
 ///
@@ -333,46 +195,14 @@ pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<
 /// # }
 /// ```
 pub fn complete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
-    block_on(finish(conn.pg(), job, How::Complete, None))
+    block_on(finish(conn.pg(), job, End::Complete, "", &[]))
 }
 
-/// Completes the job, and sets columns of yours in the same statement; as [`crate::claim::complete_with`].
-///
-/// # Locking
-///
-/// As [`crate::claim::complete_with`].
+/// Fails the job for good: see [`crate::claim::fail`].
 ///
 /// # Errors
 ///
-/// As [`crate::claim::complete_with`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// claim::complete_with(conn, job, jobs::status.eq("sent"))?;
-/// # Ok(())
-/// # }
-/// ```
-pub fn complete_with<T, C, S>(conn: &mut C, job: &Claimed<T>, changes: S) -> Result<(), Error>
-where
-    T: KeepsCompleted,
-    C: Connection,
-    S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync>,
-{
-    let changes = changes.as_changeset();
-    block_on(finish(conn.pg(), job, How::Complete, Some(&changes)))
-}
-
-/// Fails the job for good; as [`crate::claim::fail`].
-///
-/// # Locking
-///
-/// As [`crate::claim::fail`].
-///
-/// # Errors
-///
-/// As [`crate::claim::fail`].
+/// Those of [`crate::claim::fail`].
 ///
 /// # Examples
 ///
@@ -387,18 +217,14 @@ pub fn fail<T: Fails, C: Connection>(
     job: &Claimed<T>,
     message: &str,
 ) -> Result<(), Error> {
-    block_on(finish(conn.pg(), job, How::Fail(&text(message)), None))
+    block_on(finish(conn.pg(), job, End::Fail, &text(message), &[]))
 }
 
-/// Ends a failed attempt; as [`crate::claim::retry`].
-///
-/// # Locking
-///
-/// As [`crate::claim::retry`].
+/// Ends a failed attempt: see [`crate::claim::retry`].
 ///
 /// # Errors
 ///
-/// As [`crate::claim::retry`].
+/// Those of [`crate::claim::retry`].
 ///
 /// # Examples
 ///
@@ -415,19 +241,15 @@ pub fn retry<T: Retries, C: Connection>(
     message: &str,
     after: Option<Duration>,
 ) -> Result<(), Error> {
-    let how = text(message);
-    block_on(finish(conn.pg(), job, How::Retry(&how, after), None))
+    let end = End::Retry { after };
+    block_on(finish(conn.pg(), job, end, &text(message), &[]))
 }
 
-/// Deletes the row, if the claim is still held; as [`crate::claim::delete`].
-///
-/// # Locking
-///
-/// As [`crate::claim::delete`].
+/// Deletes the row, if the claim is still held: see [`crate::claim::delete`].
 ///
 /// # Errors
 ///
-/// As [`crate::claim::delete`].
+/// Those of [`crate::claim::delete`].
 ///
 /// # Examples
 ///
@@ -438,18 +260,14 @@ pub fn retry<T: Retries, C: Connection>(
 /// # }
 /// ```
 pub fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
-    block_on(finish(conn.pg(), job, How::Delete, None))
+    block_on(finish(conn.pg(), job, End::Delete, "", &[]))
 }
 
-/// Releases the claim on an unfinished row; as [`crate::claim::release`].
-///
-/// # Locking
-///
-/// As [`crate::claim::release`].
+/// Releases the claim on an unfinished row: see [`crate::claim::release`].
 ///
 /// # Errors
 ///
-/// As [`crate::claim::release`].
+/// Those of [`crate::claim::release`].
 ///
 /// # Examples
 ///
@@ -460,10 +278,10 @@ pub fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result
 /// # }
 /// ```
 pub fn release<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
-    block_on(finish(conn.pg(), job, How::Release, None))
+    block_on(finish(conn.pg(), job, End::Release, "", &[]))
 }
 
-/// Counts the rows of a table by their state; as [`crate::claim::counts`].
+/// Counts the rows of a table by their state: see [`crate::claim::counts`].
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Diesel's migrations, run by one process at a time, with blocking Diesel; as [`crate::migrations`].
+//! Diesel's migrations, run by one process at a time, with blocking Diesel; like
+//! [`crate::migrations`].
 //!
 //! ```no_run
 //! use advisory_runtime::{blocking, migrations};
@@ -11,23 +12,16 @@
 //! ```
 
 use crate::driver::block_on;
-use crate::lock;
 use crate::migrations::{Error, Migrator, Report, migrate};
+use crate::pooler;
 use diesel::Connection;
 use diesel::pg::PgConnection;
 
-/// Runs the pending migrations, one process at a time; as [`Migrator::run`].
+/// Runs the pending migrations, one process at a time; like [`Migrator::run`].
 ///
-/// It takes the migrations, for a run with the defaults of [`Migrator`], or a `Migrator`.
-///
-/// # Locking
-///
-/// As [`Migrator::run`]. Diesel's blocking connections do not show whether there is a pooler. So each run opens a second connection and
-/// calls [`blocking::session::verify`](crate::blocking::session::verify).
-///
-/// # Errors
-///
-/// As [`Migrator::run`].
+/// It takes the migrations, for a run with the defaults of [`Migrator`], or a `Migrator`. Diesel's
+/// blocking connections do not show whether there is a pooler. So each run opens a second
+/// connection and calls [`blocking::session::verify`](crate::blocking::session::verify).
 ///
 /// # Examples
 ///
@@ -47,22 +41,16 @@ use diesel::pg::PgConnection;
 pub fn run(url: &str, migrations: impl Into<Migrator>) -> Result<Report, Error> {
     let open = || PgConnection::establish(url).map_err(|error| Error::of_connecting(error, url));
     let (mut conn, mut second) = (open()?, open()?);
-    block_on(lock::verify(&mut conn, &mut second)).map_err(Error::of_lock)?;
+    block_on(pooler::verify(&mut conn, &mut second)).map_err(Error::of_lock)?;
     drop(second);
     run_on(&mut conn, migrations)
 }
 
-/// Runs the pending migrations on a connection of yours; as [`Migrator::run_on`], but it does not look for a pooler.
+/// Runs the pending migrations on a connection of yours; like [`Migrator::run_on`], but it does not
+/// look for a pooler.
 ///
-/// The connection stays usable, also after an error and after a panic of a callback, unless it was lost.
-///
-/// # Locking
-///
-/// As [`Migrator::run`].
-///
-/// # Errors
-///
-/// As [`Migrator::run`].
+/// The connection stays usable, also after an error and after a panic of a callback, unless it was
+/// lost.
 ///
 /// # Examples
 ///

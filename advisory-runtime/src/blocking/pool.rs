@@ -2,12 +2,13 @@
 
 use super::Connection;
 use crate::PoolError;
+use diesel::{Connection as _, PgConnection};
 use std::sync::Arc;
 
 /// A pool of blocking connections, with any manager: r2d2, under the feature of this name.
 ///
-/// `pool = <expression>` on a plain `fn` takes one, or a reference or an `Arc` of one. For another kind of pool, implement this trait
-/// on a type of your own around it.
+/// `pool = <expression>` on a plain `fn` takes one, or a reference or an `Arc` of one. For another
+/// kind of pool, implement this trait on a type of your own around it.
 ///
 /// # Examples
 ///
@@ -30,8 +31,8 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pool of `PgConnection`",
     label = "expected a pool of r2d2, or `impl advisory_runtime::blocking::Pool`",
-    note = "a plain `fn` takes its lock on blocking Diesel, an `async fn` on diesel-async; for a connection from elsewhere, write \
-            `conn = <expression>` instead of `pool`"
+    note = "a plain `fn` takes a pool of blocking Diesel; one of bb8 or deadpool is for an `async fn`",
+    note = "a lock can also be taken on a connection: `conn = <expression>` in the attribute"
 )]
 #[cfg_attr(
     not(feature = "r2d2"),
@@ -49,12 +50,87 @@ pub trait Pool {
     ///
     /// [`PoolError::new`] of the pool's own error.
     fn connection(&self) -> Result<Self::Connection, PoolError>;
+
+    /// Opens a connection like the pool's that the pool does not count. A lease or a claim is
+    /// renewed on it while bodies hold all of the pool's connections.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::dedicated`] of the error of the connection. The default implementation always
+    /// fails, also for r2d2, which opens no connection outside of its count: give renewals a URL by
+    /// [`WithUrl`].
+    fn dedicated(&self) -> Result<PgConnection, PoolError> {
+        let none = "this pool opens no connection outside of its count";
+        Err(PoolError::dedicated(none))
+    }
+
+    /// A number that this pool and its clones have, and no other pool of its type while one of them
+    /// exists.
+    #[doc(hidden)]
+    fn identity(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// A pool, and the URL at which leases and claims are renewed while bodies hold all of its
+/// connections.
+///
+/// ```no_run
+/// use advisory_runtime::blocking::WithUrl;
+/// use advisory_runtime::blocking::lease::Leases;
+/// # #[cfg(feature = "r2d2")]
+/// use diesel::r2d2::{ConnectionManager, Pool};
+/// # #[cfg(feature = "r2d2")]
+/// # fn f(url: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = Pool::new(ConnectionManager::<diesel::PgConnection>::new(url))?;
+/// let leases = Leases::new(WithUrl::new(pool, url));
+/// # let _ = leases;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct WithUrl<P> {
+    pool: P,
+    url: Arc<str>,
+}
+
+impl<P> WithUrl<P> {
+    /// A pool of connections to this URL.
+    pub fn new(pool: P, url: &str) -> Self {
+        let url = url.into();
+        Self { pool, url }
+    }
+}
+
+/// Without the URL, which can have a password.
+impl<P: std::fmt::Debug> std::fmt::Debug for WithUrl<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("WithUrl");
+        debug.field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+impl<P: Pool> Pool for WithUrl<P> {
+    type Connection = P::Connection;
+
+    fn connection(&self) -> Result<P::Connection, PoolError> {
+        self.pool.connection()
+    }
+
+    fn dedicated(&self) -> Result<PgConnection, PoolError> {
+        PgConnection::establish(&self.url).map_err(PoolError::dedicated)
+    }
+
+    /// The address of the URL, which its clones share.
+    fn identity(&self) -> Option<usize> {
+        Some(self.url.as_ptr().addr())
+    }
 }
 
 #[cfg(feature = "r2d2")]
 impl<M> Pool for diesel::r2d2::Pool<M>
 where
-    M: diesel::r2d2::ManageConnection<Connection = diesel::PgConnection>,
+    M: diesel::r2d2::ManageConnection<Connection = PgConnection>,
 {
     type Connection = diesel::r2d2::PooledConnection<M>;
 
@@ -64,7 +140,7 @@ where
 }
 
 macro_rules! behind {
-    ($($pointer:ty),*) => { $(
+    ($($pointer:ty, $identity:expr;)*) => { $(
         #[diagnostic::do_not_recommend]
         impl<P: Pool + ?Sized> Pool for $pointer {
             type Connection = P::Connection;
@@ -72,7 +148,19 @@ macro_rules! behind {
             fn connection(&self) -> Result<P::Connection, PoolError> {
                 P::connection(self)
             }
+
+            fn dedicated(&self) -> Result<PgConnection, PoolError> {
+                P::dedicated(self)
+            }
+
+            fn identity(&self) -> Option<usize> {
+                let identity: fn(&Self) -> Option<usize> = $identity;
+                identity(self)
+            }
         }
     )* };
 }
-behind!(&P, Arc<P>);
+behind!(
+    &P, |pool| P::identity(pool);
+    Arc<P>, |pool| P::identity(pool).or_else(|| Some(Arc::as_ptr(pool).cast::<u8>().addr()));
+);

@@ -14,7 +14,8 @@
 
 use super::{Connection, LockGuard, OwnedLockGuard, Pool};
 use crate::driver::block_on;
-use crate::{Error, OwnedLockError, Request, lock};
+use crate::error::NoSecond;
+use crate::{Error, OwnedLockError, PoolError, Request, lock, pooler};
 
 /// Takes session-level locks; as [`crate::session::acquire`].
 ///
@@ -47,10 +48,11 @@ pub fn acquire<C: Connection>(
     block_on(lock::acquire(conn, C::pg, request.into().with_origin()))
 }
 
-/// Takes session-level locks on a connection that the guard owns; as [`crate::session::acquire_owned`].
+/// Takes session-level locks on a connection that the guard owns; as
+/// [`crate::session::acquire_owned`].
 ///
-/// The connection is a `PgConnection`, or a pooled one of r2d2 by value. Dropping the guard rolls back and releases the lock at
-/// once, and the connection goes back to its pool.
+/// The connection is a `PgConnection`, or a pooled one of r2d2 by value. Dropping the guard rolls
+/// back and releases the lock at once, and the connection goes back to its pool.
 ///
 /// # Locking
 ///
@@ -85,9 +87,11 @@ pub fn acquire_owned<C: Connection>(
     block_on(lock::acquire_owned(connection, C::pg, request))
 }
 
-/// Takes session-level locks on a connection of a pool, which has it while this waits; as [`crate::session::acquire_from`].
+/// Takes session-level locks on a connection of a pool, which has it while this waits; as
+/// [`crate::session::acquire_from`].
 ///
-/// Dropping the guard rolls back and releases the lock at once, and the connection goes back to its pool.
+/// Dropping the guard rolls back and releases the lock at once, and the connection goes back to its
+/// pool.
 ///
 /// # Locking
 ///
@@ -123,7 +127,8 @@ pub fn acquire_from<P: Pool + ?Sized>(
     block_on(lock::acquire_from(connect, Connection::pg, request))
 }
 
-/// Checks with two connections that session-level locks exclude each other; as [`crate::session::verify`].
+/// Checks with two connections of a pool that session-level locks exclude each other; as
+/// [`crate::session::verify`].
 ///
 /// # Locking
 ///
@@ -131,19 +136,25 @@ pub fn acquire_from<P: Pool + ?Sized>(
 ///
 /// # Errors
 ///
-/// As [`crate::session::verify`].
+/// As [`crate::session::verify`]; [`Error::Pool`] if the pool does not give two connections at
+/// once. r2d2 tests each connection with a prepared statement, which fails behind some poolers:
+/// build it with `test_on_check_out(false)` there.
 ///
 /// # Examples
 ///
 /// ```no_run
 /// use advisory_runtime::{Error, blocking::session};
-/// use diesel::PgConnection;
+/// use diesel::pg::PgConnection;
+/// use diesel::r2d2::{ConnectionManager, Pool};
 ///
 /// /// At the start of a program that takes session-level locks through a pooler.
-/// fn check([first, second]: &mut [PgConnection; 2]) -> Result<(), Error> {
-///     session::verify(first, second)
+/// fn start(pool: &Pool<ConnectionManager<PgConnection>>) -> Result<(), Error> {
+///     session::verify(pool)
 /// }
 /// ```
-pub fn verify<C: Connection>(first: &mut C, second: &mut C) -> Result<(), Error> {
-    block_on(lock::verify(first.pg(), second.pg()))
+pub fn verify<P: Pool + ?Sized>(pool: &P) -> Result<(), Error> {
+    let mut first = pool.connection()?;
+    let second = pool.connection();
+    let mut second = second.map_err(|error| PoolError::new(NoSecond::Failed(error)))?;
+    block_on(pooler::verify(first.pg(), second.pg()))
 }

@@ -47,7 +47,8 @@ pub fn begin<C: Connection>(
     block_on(lock::begin(conn, C::pg, request.into().with_origin()))
 }
 
-/// Takes the locks in the middle of an open transaction, which holds them until its end; as [`crate::xact::lock`].
+/// Takes the locks in the middle of an open transaction, which holds them until its end; as
+/// [`crate::xact::lock`].
 ///
 /// # Locking
 ///
@@ -80,7 +81,8 @@ pub fn lock<C: Connection>(conn: &mut C, request: impl Into<Request>) -> Result<
     block_on(lock::lock(conn, C::pg, request))
 }
 
-/// Takes the lock in the middle of an open transaction if it is free, and returns whether it was; as [`crate::xact::try_lock`].
+/// Takes the lock in the middle of an open transaction if it is free, and returns whether it was;
+/// as [`crate::xact::try_lock`].
 ///
 /// # Locking
 ///

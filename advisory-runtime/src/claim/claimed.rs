@@ -2,15 +2,16 @@
 
 use super::Error;
 use super::table::{Claim, ttl};
-use crate::renewal::{End, Expiry, Sent, Tenure};
+use crate::rows::{self, Expiry, Hold, Observer, Phase, Sent};
+use diesel::data_types::PgInterval;
 use diesel::deserialize;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::row::NamedRow;
-use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Interval, Nullable, Text};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,11 +37,30 @@ struct Shared<T> {
     row: T,
     locked_by: String,
     ttl: Duration,
-    tenure: Tenure,
+    hold: Hold,
+    /// Whether the row had an earlier claim, which has expired.
+    has_expired: bool,
     ended: Mutex<Ended>,
-    /// Whether a statement that ends the claim was sent and got no answer, so that it may have ended the claim.
-    is_unanswered: AtomicBool,
+    unanswered: Unanswered,
+    /// That of the worker.
+    #[cfg(feature = "diesel-async")]
+    observer: std::sync::OnceLock<Observer<Claimed<T>, Error>>,
 }
+
+/// What has happened to a claim; see [`Worker::observe`](super::Worker::observe).
+///
+/// ```
+/// use advisory_runtime::claim::Event;
+///
+/// fn log<T>(event: Event<'_, T>) {
+///     match event {
+///         Event::Ended { end, held, .. } => println!("{end:?} after {held:?}"),
+///         Event::Refused(error) | Event::NoConnection(error) => eprintln!("no claim: {error}"),
+///         _ => {}
+///     }
+/// }
+/// ```
+pub type Event<'e, T> = rows::Event<'e, Claimed<T>, Error>;
 
 /// Where the claim was ended in a transaction of the caller's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,10 +80,26 @@ impl<T: Claim> Claimed<T> {
             row: returned.row,
             locked_by: returned.locked_by,
             ttl,
-            tenure: Tenure::new(until, ttl),
+            hold: Hold::new(until, ttl),
+            has_expired: returned.has_expired,
             ended: Mutex::default(),
-            is_unanswered: AtomicBool::new(false),
+            unanswered: Unanswered::default(),
+            #[cfg(feature = "diesel-async")]
+            observer: std::sync::OnceLock::new(),
         }))
+    }
+
+    /// The worker's, which is set once.
+    #[cfg(feature = "diesel-async")]
+    pub(super) fn set_observer(&self, observer: &Observer<Self, Error>) {
+        let _is_first = self.0.observer.set(Arc::clone(observer)).is_ok();
+    }
+
+    pub(super) fn observer(&self) -> Option<&Observer<Self, Error>> {
+        #[cfg(feature = "diesel-async")]
+        return self.0.observer.get();
+        #[cfg(not(feature = "diesel-async"))]
+        None
     }
 
     /// The value of `locked_by`: the worker's name, `#`, and the UUID of this claim.
@@ -78,22 +114,38 @@ impl<T: Claim> Claimed<T> {
         self.0.ttl
     }
 
-    /// When the work must have stopped, by this process's clock: a tenth of the ttl, at most a second, before the claim expires. The
-    /// expiry counts from when the claim or its last renewal was *sent*, so on the server it is later. A wait of [`by_key`](super::by_key)
-    /// for the row does not count.
+    /// When the work must have stopped, by this process's clock: a tenth of the ttl, at most a
+    /// second, before the claim expires. The expiry counts from when the claim or its last renewal
+    /// was *sent*, so on the server it is later. A wait for the row by its
+    /// [`key`](super::Next::key) does not count.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.0.tenure.deadline().into_std()
+        self.0.hold.deadline().into_std()
     }
 
-    /// Whether this value was completed, failed or released. If the transaction that did so is rolled back, a renewal notices.
+    /// Whether this value was completed, failed or released. If the transaction that did so is
+    /// rolled back, a renewal notices.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        matches!(self.0.tenure.end(), End::Inside(_) | End::Done)
+        matches!(self.0.hold.phase(), Phase::InTransaction(_) | Phase::Ended)
     }
 
-    pub(crate) fn tenure(&self) -> &Tenure {
-        &self.0.tenure
+    pub(crate) fn hold(&self) -> &Hold {
+        &self.0.hold
+    }
+
+    /// Whether the row had an earlier claim, which has expired: its worker died, perhaps because of
+    /// the row.
+    #[cfg_attr(
+        not(feature = "diesel-async"),
+        allow(dead_code, reason = "for the worker")
+    )]
+    pub(crate) fn has_expired_before(&self) -> bool {
+        self.0.has_expired
+    }
+
+    pub(super) fn transaction(&self) -> i64 {
+        self.ended().transaction
     }
 
     pub(super) fn ended(&self) -> Ended {
@@ -105,27 +157,24 @@ impl<T: Claim> Claimed<T> {
     }
 
     /// The answer of a statement that ends the claim, which is about to be sent.
-    pub(super) fn answer(&self) -> Answer<'_> {
-        Answer {
-            is_unanswered: &self.0.is_unanswered,
-            before: self.0.is_unanswered.swap(true, Ordering::Relaxed),
-        }
+    pub(super) fn answer(&self) -> Awaited<'_> {
+        self.0.unanswered.send()
     }
 
     /// Whether a statement that ends the claim got no answer.
     pub(super) fn is_unanswered(&self) -> bool {
-        self.0.is_unanswered.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn share(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        self.0.unanswered.is_any()
     }
 
     pub(super) fn lost(&self) -> Error {
-        Error::Lost { claim: self.name() }
+        Error::Lost {
+            claim: self.name(),
+            source: self.hold().reason(),
+        }
     }
 
-    /// The error when the row is not this claim's any more: after a statement that got no answer, that one may have ended the claim.
+    /// The error for a row that another claim has, or that has ended. If a statement of this claim
+    /// got no answer, that statement may have ended it.
     pub(crate) fn gone(&self) -> Error {
         if self.is_unanswered() {
             return self.unknown(no_answer());
@@ -146,15 +195,28 @@ impl<T: Claim> Claimed<T> {
     }
 }
 
-/// The answer of a statement on its way.
-pub(super) struct Answer<'j> {
-    is_unanswered: &'j AtomicBool,
-    before: bool,
+/// How many statements that end the claim were sent and have no answer, so that they may have ended
+/// the claim. Two can be on their way at a time, on two connections.
+#[derive(Default)]
+struct Unanswered(AtomicUsize);
+
+impl Unanswered {
+    fn send(&self) -> Awaited<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Awaited(&self.0)
+    }
+
+    fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
 }
 
-impl Answer<'_> {
+/// The answer of a statement on its way.
+pub(super) struct Awaited<'j>(&'j AtomicUsize);
+
+impl Awaited<'_> {
     pub(super) fn arrived(self) {
-        self.is_unanswered.store(self.before, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -163,16 +225,18 @@ pub(super) fn no_answer() -> DieselError {
     lost("the server did not answer before the claim expired")
 }
 
-/// Counts as no answer, so that it is asked for again.
-pub(super) fn still_open() -> DieselError {
-    lost("the transaction that ended the claim is still open")
-}
-
 fn lost(why: &str) -> DieselError {
     DieselError::DatabaseError(
         DatabaseErrorKind::ClosedConnection,
         Box::new(why.to_owned()),
     )
+}
+
+/// A clone is the same claim: when one is ended or lost, all are.
+impl<T> Clone for Claimed<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 impl<T> Deref for Claimed<T> {
@@ -192,21 +256,58 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
     }
 }
 
-/// The state of a row and of a transaction that has ended its claim.
-pub(super) struct Holder {
-    /// The `locked_by` of the claim that holds it.
-    pub(super) by: Option<String>,
+/// The answer about a transaction that has ended a claim.
+pub(super) struct SettledRow {
+    pub(super) nth: usize,
     /// `None` if the server does not know it.
     pub(super) transaction: Option<String>,
+    /// The `locked_by` of the claim that holds the row.
+    pub(super) holder: Option<String>,
 }
 
-impl QueryableByName<Pg> for Holder {
+impl QueryableByName<Pg> for SettledRow {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
         Ok(Self {
-            by: row.get_value::<Nullable<Text>, _, _>(0)?,
+            nth: nth(row, 0)?,
             transaction: row.get_value::<Nullable<Text>, _, _>(1)?,
+            holder: row.get_value::<Nullable<Text>, _, _>(2)?,
         })
     }
+}
+
+/// The answer about one of many renewals.
+pub(super) struct RenewedRow {
+    pub(super) nth: usize,
+    /// How long it lasts, if it was renewed.
+    pub(super) lasts: Option<Duration>,
+    /// Whether it was held by the last commit, if it was not renewed.
+    pub(super) is_held: bool,
+}
+
+impl QueryableByName<Pg> for RenewedRow {
+    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+        let interval: Option<PgInterval> = row.get_value::<Nullable<Interval>, _, _>(1)?;
+        Ok(Self {
+            nth: nth(row, 0)?,
+            lasts: interval.map(|lasts| duration(&lasts)),
+            is_held: row.get_value::<Bool, _, _>(2)?,
+        })
+    }
+}
+
+/// The number of one of many ends that was held, and not locked.
+pub(super) struct EndedRow(pub(super) usize);
+
+impl QueryableByName<Pg> for EndedRow {
+    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+        nth(row, 0).map(Self)
+    }
+}
+
+/// The place of a row among those that were asked for, from 0.
+fn nth<'a>(row: &impl NamedRow<'a, Pg>, column: usize) -> deserialize::Result<usize> {
+    let nth: i64 = row.get_value::<BigInt, _, _>(column)?;
+    Ok(usize::try_from(nth - 1)?)
 }
 
 /// The transaction in which a claim was ended.
@@ -227,24 +328,35 @@ impl QueryableByName<Pg> for Lasts {
     }
 }
 
-/// A number of microseconds; none if it is negative.
+/// How long the row lasts; not at all if its `locked_until` is NULL.
 fn lasts<'a>(row: &impl NamedRow<'a, Pg>, column: usize) -> deserialize::Result<Duration> {
-    let micros: i64 = row.get_value::<BigInt, _, _>(column)?;
-    Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+    let interval: Option<PgInterval> = row.get_value::<Nullable<Interval>, _, _>(column)?;
+    Ok(interval.map_or(Duration::ZERO, |lasts| duration(&lasts)))
 }
 
-/// A row of the answer: `locked_by`, the time from the statement's start to the expiry, and the claimed row.
+/// The difference between two times; zero if it is negative.
+fn duration(interval: &PgInterval) -> Duration {
+    const DAY: i64 = 24 * 60 * 60 * 1_000_000;
+    let days = i64::from(interval.days).saturating_mul(DAY);
+    let micros = interval.microseconds.saturating_add(days);
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// A row of the answer: `locked_by`, the time from the statement's start to the expiry, whether an
+/// earlier claim had expired, its place in the order, and the claimed row.
 pub(super) struct Returned<T> {
     locked_by: String,
     lasts: Duration,
+    has_expired: bool,
+    nth: usize,
     row: T,
 }
 
 /// A row of the answer.
 pub(super) enum Answered<T> {
     Claimed(Returned<T>),
-    /// Its last attempt was over, so that it has failed instead.
-    Failed,
+    /// It has no attempt left, and is not claimed.
+    Spent(Option<T>),
     /// It is claimed, but its columns cannot be read as the type.
     Unreadable(DieselError),
 }
@@ -252,37 +364,70 @@ pub(super) enum Answered<T> {
 impl<T: Claim> QueryableByName<Pg> for Answered<T> {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
         let locked_by: Option<String> = row.get_value::<Nullable<Text>, _, _>(0)?;
+        let read = T::from_row(&row.partial_row(4..row.field_count()));
         let Some(locked_by) = locked_by else {
-            return Ok(Self::Failed);
+            return Ok(Self::Spent(read.ok()));
         };
-        let lasts = lasts(row, 1)?;
-        match T::from_row(&row.partial_row(2..row.field_count())) {
-            Ok(row) => Ok(Self::Claimed(Returned {
+        match read {
+            Ok(read) => Ok(Self::Claimed(Returned {
                 locked_by,
-                lasts,
-                row,
+                lasts: lasts(row, 1)?,
+                has_expired: row.get_value::<Bool, _, _>(2)?,
+                nth: nth(row, 3)?,
+                row: read,
             })),
             Err(error) => Ok(Self::Unreadable(DieselError::DeserializationError(error))),
         }
     }
 }
 
-/// The claims of an answer, and whether a row has failed instead. A row that cannot be read stays claimed until its claim expires, so
-/// that it does not come first again at once; it is an error only if nothing else was claimed.
-pub(super) fn claims_of<T: Claim>(
-    rows: Vec<Answered<T>>,
-    sent: Sent,
-) -> Result<(Vec<Claimed<T>>, bool), Error> {
-    let (mut claims, mut has_failed, mut unreadable) = (Vec::new(), false, None);
-    for row in rows {
-        match row {
-            Answered::Claimed(returned) => claims.push(Claimed::new(returned, sent)),
-            Answered::Failed => has_failed = true,
-            Answered::Unreadable(error) => unreadable = Some(error),
+/// The claims of an answer, and the rows without an attempt left, if there are any.
+pub(super) struct Answer<T> {
+    pub(super) claimed: Vec<Claimed<T>>,
+    pub(super) spent: Option<Vec<T>>,
+}
+
+impl<T: Claim> Answer<T> {
+    /// A row that cannot be read stays claimed until its claim expires, so that it does not come
+    /// first again at once; it is an error only if nothing else was claimed.
+    pub(super) fn of(rows: Vec<Answered<T>>, sent: Sent) -> Result<Self, Error> {
+        let (mut returned, mut without_attempt, mut unreadable) = (Vec::new(), None, None);
+        for row in rows {
+            match row {
+                Answered::Claimed(row) => returned.push(row),
+                Answered::Spent(row) => without_attempt.get_or_insert_with(Vec::new).extend(row),
+                Answered::Unreadable(error) => unreadable = Some(error),
+            }
+        }
+        // An UPDATE returns them in the order in which it finds them.
+        returned.sort_by_key(|row| row.nth);
+        let claimed = returned.into_iter();
+        let claimed: Vec<_> = claimed.map(|row| Claimed::new(row, sent)).collect();
+        match unreadable {
+            Some(error) if claimed.is_empty() && without_attempt.is_none() => {
+                Err(Error::Database(error))
+            }
+            _ => Ok(Self {
+                claimed,
+                spent: without_attempt,
+            }),
         }
     }
-    match unreadable {
-        Some(error) if claims.is_empty() => Err(Error::Database(error)),
-        _ => Ok((claims, has_failed)),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Awaited, Unanswered};
+
+    #[test]
+    fn a_statement_without_an_answer_counts_and_two_answers_at_a_time_leave_none() {
+        let unanswered = Unanswered::default();
+        let (first, second) = (unanswered.send(), unanswered.send());
+        first.arrived();
+        assert!(unanswered.is_any());
+        second.arrived();
+        assert!(!unanswered.is_any());
+        let _: Awaited<'_> = unanswered.send();
+        assert!(unanswered.is_any());
     }
 }

@@ -48,39 +48,39 @@ pub trait NullableTime: Time {}
 impl NullableTime for Nullable<Timestamptz> {}
 impl NullableTime for Nullable<Timestamp> {}
 
-/// A type that says which claim holds a row: `Nullable<Text>`, for the worker's name, `#` and a UUID, or `Nullable<Uuid>` for the UUID
-/// alone.
+/// A type that says which claim holds a row: `Nullable<Text>`, for the worker's name, `#` and a
+/// UUID, or `Nullable<Uuid>` for the UUID alone.
 #[diagnostic::on_unimplemented(
     message = "a claim can't use a column of the type `{Self}` to say who holds the row",
     label = "the type of this column",
     note = "expected `Nullable<Text>` for the worker's name and a UUID, or `Nullable<Uuid>` for the UUID alone"
 )]
 pub trait HolderType {
-    /// The value of a new claim; `\0b` is the worker's name.
+    /// The value of a new claim, of which `:holder` is the worker's name and `#`.
     #[doc(hidden)]
     const NEW: &'static str;
-    /// The value of an existing claim, of which `\0b` is the text.
+    /// The value of an existing claim, of which `:holder` is the text.
     #[doc(hidden)]
     const OLD: &'static str;
-    /// The SQL around the column that turns it into a text.
+    /// The column as a text.
     #[doc(hidden)]
-    const AROUND: [&'static str; 2];
+    const TEXT: &'static str;
 }
 
 impl HolderType for Nullable<Text> {
-    const NEW: &'static str = "CAST(\0b AS pg_catalog.text) OPERATOR(pg_catalog.||) '#' OPERATOR(pg_catalog.||) \
-         CAST(pg_catalog.gen_random_uuid() AS pg_catalog.text)";
-    const OLD: &'static str = "\0b";
-    const AROUND: [&'static str; 2] = ["", ""];
+    const NEW: &'static str = "CAST(:holder AS text) || CAST(gen_random_uuid() AS text)";
+    const OLD: &'static str = ":holder";
+    const TEXT: &'static str = "{by}";
 }
 
 impl HolderType for Nullable<Uuid> {
-    const NEW: &'static str = "pg_catalog.gen_random_uuid()";
-    const OLD: &'static str = "CAST(\0b AS pg_catalog.uuid)";
-    const AROUND: [&'static str; 2] = ["CAST(", " AS pg_catalog.text)"];
+    const NEW: &'static str = "gen_random_uuid()";
+    const OLD: &'static str = "CAST(:holder AS uuid)";
+    const TEXT: &'static str = "CAST({by} AS text)";
 }
 
-/// A type whose values have a limit of running rows each. Its texts are equal if and only if its values are, in every session.
+/// A type whose values have a limit of running rows each. Its texts are equal if and only if its
+/// values are, in every session.
 #[diagnostic::on_unimplemented(
     message = "a claim can't limit the running rows by a column of the type `{Self}`",
     label = "the type of this column",

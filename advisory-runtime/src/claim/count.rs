@@ -36,6 +36,31 @@ pub struct Counts {
     pub failed: u64,
 }
 
+/// Counts the rows of a table by their state. It reads the whole table: for a dashboard, not for
+/// each claim.
+///
+/// # Errors
+///
+/// [`Error::Database`].
+///
+/// # Cancel safety
+///
+/// Cancel safe: it only reads.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// let Counts { available, failed, .. } = claim::counts::<Job, _>(conn).await?;
+/// println!("{available} wait, {failed} have failed");
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "diesel-async")]
+pub async fn counts<T: Claim, C: crate::Connection>(conn: &mut C) -> Result<Counts, Error> {
+    counts_on::<T, _>(conn.pg()).await
+}
+
 pub(crate) async fn counts_on<T: Claim, D: Queries>(conn: &mut D) -> Result<Counts, Error> {
     let groups = conn.load(diesel::sql_query(sql::counts::<T>())).await;
     Ok(Counts::of(groups.map_err(Error::Database)?))

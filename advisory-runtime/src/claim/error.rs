@@ -6,8 +6,8 @@ use std::fmt;
 
 /// What can go wrong with a claim.
 ///
-/// An error type of yours receives it through `From<advisory_runtime::claim::Error>`. It converts into one of Diesel's, in which
-/// [`Error::find`] finds it again.
+/// An error type of yours receives it through `From<advisory_runtime::claim::Error>`. It converts
+/// into one of Diesel's, in which [`Error::find`] finds it again.
 ///
 /// # Examples
 ///
@@ -21,19 +21,24 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The claim was lost: it had expired, was taken over, or was already finished. Nothing was changed, and another worker may have the
-    /// row. Work under it was dropped, unless it blocked its thread.
+    /// The claim was lost: it had expired, was taken over, or was already finished. Nothing was
+    /// changed, and another worker may have the row. Work under it was dropped, unless it blocked
+    /// its thread.
     #[non_exhaustive]
     Lost {
         /// The table, and the value of `locked_by`.
         claim: String,
+        /// Why the last renewal failed, if it did.
+        source: Option<DieselError>,
     },
-    /// The statement that ends the claim got no answer, so the job may be completed or not. Look for its effect before you run it again.
+    /// The job may be completed or not. The statement that ends the claim got no answer; or it got
+    /// an error that is possible after a commit, such as 57014 of a cancel request, and the claim no
+    /// longer has the row. Look for the job's effect before you run it again.
     #[non_exhaustive]
     CommitUnknown {
         /// The table, and the value of `locked_by`.
         claim: String,
-        /// How the connection ended.
+        /// How the connection ended, or what the server has answered.
         source: DieselError,
     },
     /// A transaction is open, whose rollback would undo the renewal. No SQL was sent.
@@ -42,14 +47,16 @@ pub enum Error {
         /// The table, and the value of `locked_by`.
         claim: String,
     },
-    /// The connection is closed: an earlier call on it was dropped before its end, or the connection was lost. No SQL was sent.
+    /// The connection is closed: an earlier call on it was dropped before its end, or the
+    /// connection was lost. No SQL was sent.
     #[non_exhaustive]
     BrokenConnection {
         /// The table, and the value of `locked_by`.
         claim: String,
     },
-    /// The rows have a limit by key, and the open transaction is REPEATABLE READ or SERIALIZABLE: its snapshot does not show which rows
-    /// are running now. Nothing was claimed. Claim outside of the transaction, or in one that is READ COMMITTED.
+    /// The rows have a limit by key, and the open transaction is REPEATABLE READ or SERIALIZABLE:
+    /// its snapshot does not show which rows are running now. Nothing was claimed. Claim outside of
+    /// the transaction, or in one that is READ COMMITTED.
     #[non_exhaustive]
     StaleSnapshot {
         /// The table.
@@ -67,12 +74,13 @@ impl Error {
     pub const fn database(&self) -> Option<&DieselError> {
         match self {
             Self::Database(source) | Self::CommitUnknown { source, .. } => Some(source),
+            Self::Lost { source, .. } => source.as_ref(),
             _ => None,
         }
     }
 
-    /// Finds a claim's error in an error of another type, by its chain of sources, as [`advisory_runtime::Error::find`] does for a
-    /// lock's.
+    /// Finds a claim's error in an error of another type, by its chain of sources, as
+    /// [`advisory_runtime::Error::find`] does for a lock's.
     ///
     /// [`advisory_runtime::Error::find`]: crate::Error::find
     #[must_use]
@@ -86,7 +94,7 @@ product_error!(Error);
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (message, claim) = match self {
-            Self::Lost { claim } => (CommonMessage::Lost, claim),
+            Self::Lost { claim, .. } => (CommonMessage::Lost, claim),
             Self::CommitUnknown { claim, .. } => (CommonMessage::CommitUnknown, claim),
             Self::InTransaction { claim } => (CommonMessage::InTransaction, claim),
             Self::BrokenConnection { claim } => (CommonMessage::BrokenConnection, claim),

@@ -1,108 +1,373 @@
-//! Renews a claim, and ends it: completed, failed or released.
+//! Sends the statements that end claims.
 
 use super::Error;
-use super::claimed::{Claimed, Ended, Holder, Lasts, Transaction, still_open};
+use super::claimed::{Claimed, Ended, EndedRow, SettledRow, Transaction, no_answer};
 use super::retry::{change, load};
-use super::sql::{Changes, How, Statement};
+use super::sql::{Ending, Fixed, Fragment, How, Id, ManyKeys, OneEnd, Statement};
+use super::sql::{LONGEST_PAUSE, transaction_of, triggers};
 use super::table::{Claim, KeyValue};
 use crate::driver::{Queries, depth};
-use crate::error::is_connection_lost;
-use crate::renewal::{Sent, Unusable, require_no_transaction};
+use crate::error::{is_connection_lost, may_follow_commit};
+use crate::rows::End;
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel::sql_types::Bool;
+use std::any::TypeId;
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-pub(crate) async fn renew_or_lose<T: Claim, D: Queries>(
-    conn: &mut D,
-    job: &Claimed<T>,
-) -> Result<(), Error> {
-    if renew_on(conn, job).await? {
-        return Ok(());
-    }
-    Err(job.lost())
-}
+/// How much of a text is kept where a column refuses the whole, and does not say how much it takes.
+const CUT: usize = 100;
+/// How many refusals of statements about many ends say that the reason is not in a few rows.
+const MOST_REFUSED: u32 = 32;
 
-/// Whether the claim is still held.
-pub(crate) async fn renew_on<T: Claim, D: Queries>(
-    conn: &mut D,
-    job: &Claimed<T>,
-) -> Result<bool, Error> {
-    require_no_transaction(conn).map_err(|unusable| {
-        let claim = job.name();
-        match unusable {
-            Unusable::InTransaction => Error::InTransaction { claim },
-            Unusable::Broken => Error::BrokenConnection { claim },
-        }
-    })?;
-    let statement = Statement::<T, _>::renew(job.locked_by(), (**job).key().bound());
-    let sent = Sent::now();
-    let renewed: Vec<Lasts> = load(conn, &statement).await?;
-    let Some(Lasts(lasts)) = renewed.first() else {
-        return Ok(false);
-    };
-    if *lasts < job.ttl() {
-        job.tenure().shortened(sent, *lasts);
-    } else {
-        job.tenure().renewed(sent, job.ttl());
-    }
-    Ok(true)
-}
-
-/// Whether the claim is open after the end of a transaction that ended it: that transaction was rolled back.
-pub(crate) async fn is_open_on<T: Claim, D: Queries>(
-    conn: &mut D,
-    job: &Claimed<T>,
-) -> Result<bool, Error> {
-    let ended = job.ended();
-    let statement = Statement::<T, _>::holder((**job).key().bound(), ended.transaction);
-    let holder: Vec<Holder> = load(conn, &statement).await?;
-    let Some(Holder { by, transaction }) = holder.first() else {
-        return Err(Error::Database(still_open()));
-    };
-    if by.as_deref() == Some(job.locked_by()) {
-        return Ok(true);
-    }
-    match transaction.as_deref() {
-        Some("own") => Ok(false),
-        // A savepoint can have been rolled back in it, and then another worker can have claimed the row.
-        Some("committed") => Ok(ended.is_nested && by.is_some() && job.tenure().is_expired()),
-        // Either a savepoint was rolled back, or this connection does not see the row, for which it would have waited.
-        Some("in progress") if by.is_none() => Err(Error::Database(still_open())),
-        _ => Ok(true),
-    }
-}
-
+/// Ends a claim, as it was asked for.
 pub(crate) async fn finish<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
-    how: How<'_>,
-    changes: Option<Changes<'_>>,
+    end: End,
+    message: &str,
+    changes: &[Fragment<'_>],
 ) -> Result<(), Error> {
-    let key = (**job).key().bound();
+    if let End::Retry { after: Some(after) } = end
+        && after > LONGEST_PAUSE
+    {
+        let too_long =
+            "a pause of more than ten years is not possible: write a shorter one, or `claim::fail`";
+        return Err(Error::Database(DieselError::QueryBuilderError(
+            too_long.into(),
+        )));
+    }
+    let is_outside = matches!(depth(conn), Ok(None));
+    match finish_with(conn, job, end, Some(message), changes).await {
+        Err(Error::Database(error)) if is_outside && is_connection_lost(&error) => {
+            Err(job.unknown(error))
+        }
+        ended => ended,
+    }
+}
+
+/// Ends a claim. If the row refuses the message, it is sent again with the message cut, and then
+/// without it. Returns the refusal.
+pub(crate) async fn finish_fitting<T: Claim, D: Queries>(
+    conn: &mut D,
+    job: &Claimed<T>,
+    end: End,
+    message: &str,
+    changes: &[Fragment<'_>],
+) -> Result<Option<DieselError>, Error> {
+    let has_message = matches!(end, End::Fail | End::Retry { .. });
+    let can_repeat = has_message && matches!(depth(conn), Ok(None));
+    let refused = match finish_with(conn, job, end, Some(message), changes).await {
+        Err(Error::Database(refused)) if can_repeat && is_of_row(&refused) => refused,
+        ended => return ended.map(|()| None),
+    };
+    let cut = cut(message, &refused);
+    match finish_with(conn, job, end, Some(&cut), changes).await {
+        Err(Error::Database(again)) if is_of_row(&again) => {}
+        ended => return ended.map(|()| Some(refused)),
+    }
+    let ended = finish_with(conn, job, end, None, changes).await;
+    ended.map(|()| Some(refused))
+}
+
+/// Whether a statement was refused for what is in the row: a text that does not fit, a `CHECK`, a
+/// trigger.
+pub(super) fn is_of_row(error: &DieselError) -> bool {
+    let DieselError::DatabaseError(kind, answer) = error else {
+        return false;
+    };
+    match kind {
+        DatabaseErrorKind::CheckViolation
+        | DatabaseErrorKind::NotNullViolation
+        | DatabaseErrorKind::UniqueViolation
+        | DatabaseErrorKind::ForeignKeyViolation => true,
+        // A mistake in the statement has a position.
+        DatabaseErrorKind::Unknown => answer.statement_position().is_none(),
+        _ => false,
+    }
+}
+
+/// A text as long as the server says that the column takes, or else short and without letters that
+/// an encoding may lack.
+fn cut<'m>(message: &'m str, refused: &DieselError) -> Cow<'m, str> {
+    let told = match refused {
+        DieselError::DatabaseError(_, answer) => longest(answer.message()),
+        _ => None,
+    };
+    let Some(longest) = told else {
+        let short = message.chars().take(CUT);
+        let plain = short.map(|letter| if letter.is_ascii() { letter } else { '?' });
+        return plain.collect::<String>().into();
+    };
+    let end = message.char_indices().nth(longest);
+    message[..end.map_or(message.len(), |(end, _)| end)].into()
+}
+
+/// The length in `value too long for type character varying(50)`, which no translation changes.
+fn longest(refusal: &str) -> Option<usize> {
+    let (_, rest) = refusal.rsplit_once('(')?;
+    rest.split_once(')')?.0.parse().ok()
+}
+
+async fn finish_with<T: Claim, D: Queries>(
+    conn: &mut D,
+    job: &Claimed<T>,
+    end: End,
+    message: Option<&str>,
+    changes: &[Fragment<'_>],
+) -> Result<(), Error> {
     let depth = depth(conn);
     let is_inside = !matches!(depth, Ok(None));
-    let statement = Statement::<T, _>::finish(job.locked_by(), key, how, changes, is_inside);
-    let ending = job.tenure().ending();
+    let ending = job.hold().ending();
     let answer = job.answer();
     let outcome = if is_inside {
-        let ended: Result<Vec<Transaction>, Error> = load(conn, &statement).await;
-        ended.map(|ended| {
-            let ended = ended.first();
-            if let Some(Transaction(transaction)) = ended {
-                job.set_ended(Ended {
-                    transaction: *transaction,
-                    is_nested: !matches!(depth, Ok(Some(NonZeroU32::MIN))),
-                });
-            }
-            ended.is_some()
-        })
+        end_inside(conn, job, end, message, changes).await
     } else {
-        change(conn, &statement).await
+        end_outside(conn, job, end, message, changes)
+            .await
+            .map(|is_ended| is_ended.then_some(0))
     };
-    if !matches!(&outcome, Err(Error::Database(error)) if is_connection_lost(error)) {
-        answer.arrived();
-    }
-    if !outcome? {
+    let outcome = match outcome {
+        Err(Error::Database(error)) if is_connection_lost(&error) => {
+            return Err(Error::Database(error));
+        }
+        Err(Error::Database(error))
+            if !is_inside && may_follow_commit(&error) && !is_ours(conn, job).await =>
+        {
+            return Err(job.unknown(error));
+        }
+        outcome => outcome,
+    };
+    answer.arrived();
+    let Some(transaction) = outcome? else {
         return Err(job.lost());
+    };
+    if is_inside {
+        job.set_ended(Ended {
+            transaction,
+            is_nested: !matches!(depth, Ok(Some(NonZeroU32::MIN))),
+        });
     }
     ending.done(is_inside);
     Ok(())
+}
+
+/// Whether the row still has the claim's `locked_by`, so that its end was not committed.
+async fn is_ours<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> bool {
+    let rows: Result<Vec<SettledRow>, Error> = load(conn, &ManyKeys::settled(&[job])).await;
+    let row = rows.ok().and_then(|rows| rows.into_iter().next());
+    row.is_some_and(|row| row.holder.as_deref() == Some(job.locked_by()))
+}
+
+/// The transaction's id, if the claim was held.
+async fn end_inside<T: Claim, D: Queries>(
+    conn: &mut D,
+    job: &Claimed<T>,
+    end: End,
+    message: Option<&str>,
+    changes: &[Fragment<'_>],
+) -> Result<Option<i64>, Error> {
+    let ended: Vec<Transaction> = if needs_witness::<T, D>(conn, end).await? {
+        if !end_witnessed(conn, job, end, message, changes).await? {
+            return Ok(None);
+        }
+        let transaction = conn.load(diesel::sql_query(transaction_of::<T>())).await;
+        transaction.map_err(Error::Database)?
+    } else {
+        let how = How::Inside;
+        let ending = Ending {
+            end,
+            message,
+            changes,
+            how,
+        };
+        load(conn, &statement::<T, ()>(job, &ending)).await?
+    };
+    Ok(ended.first().map(|Transaction(transaction)| *transaction))
+}
+
+/// Whether the claim was held.
+async fn end_outside<T: Claim, D: Queries>(
+    conn: &mut D,
+    job: &Claimed<T>,
+    end: End,
+    message: Option<&str>,
+    changes: &[Fragment<'_>],
+) -> Result<bool, Error> {
+    if needs_witness::<T, D>(conn, end).await? {
+        return end_witnessed(conn, job, end, message, changes).await;
+    }
+    let mut ending = Ending {
+        end,
+        message,
+        changes,
+        how: How::AtOnce,
+    };
+    let at_once = if end == End::Complete && changes.is_empty() {
+        change(conn, &statement::<T, Fixed<1>>(job, &ending)).await
+    } else {
+        change(conn, &statement::<T, ()>(job, &ending)).await
+    };
+    match at_once {
+        Ok(true) => return Ok(true),
+        Ok(false) => {}
+        Err(Error::Database(error)) if has_waited(&error) => {}
+        Err(error) => return Err(error),
+    }
+    // It is lost, about to expire, or locked by somebody.
+    ending.how = How::Waiting;
+    let is_ended = change(conn, &statement::<T, ()>(job, &ending)).await?;
+    if !is_ended && look_for_triggers::<T, D>(conn).await? {
+        // A trigger was created since this process has looked: the row may be where it has put it.
+        return Err(job.unknown(no_answer()));
+    }
+    Ok(is_ended)
+}
+
+fn statement<'a, T: Claim, N: Id>(
+    job: &'a Claimed<T>,
+    ending: &Ending<'a>,
+) -> Statement<'a, T, impl QueryFragment<Pg> + Send + Sync + use<'a, T, N>, N> {
+    Statement::end(job.locked_by(), (**job).key().bound(), ending)
+}
+
+fn has_waited(error: &DieselError) -> bool {
+    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
+        if answer.message().contains("advisory:waited"))
+}
+
+/// Ends one claim by the statement for many, which tells whether it was held and not how many rows
+/// were changed.
+async fn end_witnessed<T: Claim, D: Queries>(
+    conn: &mut D,
+    job: &Claimed<T>,
+    end: End,
+    message: Option<&str>,
+    changes: &[Fragment<'_>],
+) -> Result<bool, Error> {
+    let statement = ManyKeys::end(&[(job, end, message)], changes, true);
+    let rows: Vec<EndedRow> = load(conn, &statement).await?;
+    Ok(!rows.is_empty())
+}
+
+/// Whether the number of changed rows does not tell whether the claim was held, because of a
+/// trigger, or the row's type sets columns that may not be the caller's. Triggers are looked for once in a
+/// process.
+async fn needs_witness<T: Claim, D: Queries>(conn: &mut D, end: End) -> Result<bool, Error> {
+    let sets_none = match end {
+        End::Complete => T::completed().is_noop(&Pg),
+        End::Retry { .. } | End::Fail => T::failed().is_noop(&Pg),
+        End::Release | End::Delete => Ok(true),
+    };
+    if !sets_none.unwrap_or(true) {
+        return Ok(true);
+    }
+    let found = triggers_seen().get(&TypeId::of::<T>()).copied();
+    match found {
+        Some(has_triggers) => Ok(has_triggers),
+        None => look_for_triggers::<T, D>(conn).await,
+    }
+}
+
+async fn look_for_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error> {
+    #[derive(diesel::QueryableByName)]
+    #[diesel(check_for_backend(Pg))]
+    struct Triggers {
+        #[diesel(sql_type = Bool)]
+        has_triggers: bool,
+    }
+    let answer = conn.load(diesel::sql_query(triggers::<T>())).await;
+    let answer: Vec<Triggers> = answer.map_err(Error::Database)?;
+    let has_triggers = answer.first().is_some_and(|answer| answer.has_triggers);
+    triggers_seen().insert(TypeId::of::<T>(), has_triggers);
+    Ok(has_triggers)
+}
+
+/// Which tables have triggers, by the type of row.
+fn triggers_seen() -> MutexGuard<'static, HashMap<TypeId, bool>> {
+    static TRIGGERS: LazyLock<Mutex<HashMap<TypeId, bool>>> = LazyLock::new(Mutex::default);
+    TRIGGERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends claims by one statement, whichever way, without waiting for locked rows. One answer for
+/// each, in their order: whether it was ended. Of the others, each must be ended alone: it is no
+/// longer held, another session has locked it, or it refuses its end.
+pub(crate) async fn end_all<T: Claim, D: Queries>(
+    conn: &mut D,
+    ends: &[OneEnd<'_, T>],
+) -> Result<Vec<bool>, Error> {
+    let mut ended = vec![false; ends.len()];
+    let mut parts: Vec<_> = std::iter::once(0..ends.len()).collect();
+    let mut refused = 0;
+    while let Some(part) = parts.pop() {
+        let asked = &ends[part.clone()];
+        let holds: Vec<_> = asked
+            .iter()
+            .map(|(job, ..)| (job.hold().ending(), job.answer()))
+            .collect();
+        let answered: Result<Vec<EndedRow>, Error> =
+            load(conn, &ManyKeys::end(asked, &[], false)).await;
+        // Each row that is then found to be no longer held may have been ended by this statement.
+        let is_unknown = matches!(&answered, Err(Error::Database(error))
+            if is_connection_lost(error) || may_follow_commit(error));
+        for EndedRow(nth) in answered.as_deref().unwrap_or_default() {
+            if let Some(ended) = ended.get_mut(part.start + nth) {
+                *ended = true;
+            }
+        }
+        for ((ending, answer), nth) in holds.into_iter().zip(part.clone()) {
+            if !is_unknown {
+                answer.arrived();
+            }
+            if ended[nth] {
+                ending.done(false);
+            }
+        }
+        match answered {
+            Err(Error::Database(error)) if is_of_row(&error) => {
+                refused += 1;
+                if refused == MOST_REFUSED {
+                    return if ended.contains(&true) {
+                        Ok(ended)
+                    } else {
+                        Err(Error::Database(error))
+                    };
+                }
+                // One row must not hold up its neighbours.
+                let middle = part.start + part.len() / 2;
+                if part.len() > 2 {
+                    parts.extend([part.start..middle, middle..part.end]);
+                }
+            }
+            answered => drop(answered?),
+        }
+    }
+    Ok(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cut, longest};
+    use diesel::result::Error as DieselError;
+
+    #[test]
+    fn the_server_says_how_long_a_text_may_be() {
+        assert_eq!(
+            longest("value too long for type character varying(50)"),
+            Some(50)
+        );
+        assert_eq!(longest("Wert zu lang für Typ character(7)"), Some(7));
+        assert_eq!(longest("new row violates check constraint \"short\""), None);
+    }
+
+    #[test]
+    fn a_text_is_cut_to_what_every_encoding_has() {
+        let long = "é".repeat(500);
+        assert_eq!(cut(&long, &DieselError::NotFound), "?".repeat(100));
+        assert_eq!(cut("why", &DieselError::NotFound), "why");
+    }
 }

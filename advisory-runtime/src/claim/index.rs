@@ -6,16 +6,20 @@ use super::table::Claim;
 /// The longest name that PostgreSQL keeps, in bytes.
 const LONGEST_NAME: usize = 63;
 
-/// The SQL of the partial index that [`next`](super::next) needs: the order, over pending rows. Print it into a migration.
+/// The SQL of the partial index that [`next`](super::next) needs: the order, over pending rows.
+/// Print it into a migration.
 ///
-/// With `#[claim(per = …)]` there are two more: the order of each value, and the claimed rows of each value, which each claim and each
-/// end change. Empty if the primary key is enough: without an order, terminal columns and `per`. For a large table in use, write
-/// `CREATE INDEX CONCURRENTLY` in a migration that runs outside of a transaction; if that fails, drop the invalid index that it
-/// leaves. The indexes leave out `locked_until`, so without `per` a claim changes no index, and a renewal never does.
+/// With `#[claim(per = …)]` there are two more: the order of each value, and the claimed rows of
+/// each value, which each claim and each end change. Empty if the primary key is enough: without an
+/// order, terminal columns and `per`. For a large table in use, write `CREATE INDEX CONCURRENTLY`
+/// in a migration that runs outside of a transaction; if that fails, drop the invalid index that it
+/// leaves. The indexes leave out `locked_until`, so without `per` a claim changes no index, and a
+/// renewal never does.
 ///
-/// The name ends in a hash of the definition: the table, the order and the terminal columns. Types that agree in these share an
-/// index. With another definition the statement creates another index, and the one of the earlier definition stays: drop it when no
-/// running program claims by that order any more, since every insert into the table updates it.
+/// The name ends in a hash of the definition: the table, the order and the terminal columns. Types
+/// that agree in these share an index. With another definition the statement creates another index,
+/// and the one of the earlier definition stays: every insert into the table still updates
+/// it. Drop it when no running program claims by that order.
 ///
 /// # Examples
 ///

@@ -1,25 +1,29 @@
-//! Claims rows of values that each have a limit: locks the values, then counts and claims, in one transaction.
+//! Claims rows of values that each have a limit: locks the values, then counts and claims, in one
+//! transaction.
 
 use super::Error;
-use super::claimed::{Answered, Claimed, claims_of};
+use super::claimed::{Answer, Answered, Claimed};
 use super::retry::Retries;
+use super::spent::fail_spent;
 use super::sql::limit::{BEGIN, COMMIT, ROLLBACK};
 use super::sql::{Statement, Wanted};
-use super::table::{Claim, KeyValue};
+use super::table::Claim;
 use crate::driver::{Driver, Queries, depth};
 use crate::random::jitter;
-use crate::renewal::Sent;
+use crate::rows::Sent;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::query_builder::QueryFragment;
 use diesel::sql_types::{BigInt, Bool, Text};
 use std::time::Duration;
 
-/// The values that a first retry locks in addition: the rows of the first ones may be locked by somebody.
+/// The values that a first retry locks in addition: the rows of the first ones may be locked by
+/// somebody.
 const MORE: u32 = 16;
 /// The values that any retry locks in addition at the most.
 const MOST: u32 = 256;
-/// The pauses while other sessions claim rows of all values that have room. Each of them holds its locks for a statement or two.
+/// The pauses while other sessions claim rows of all values that have room. Each of them holds its
+/// locks for a statement or two.
 const PAUSES: [Duration; 8] = [
     Duration::from_millis(1),
     Duration::from_millis(2),
@@ -66,6 +70,9 @@ pub(super) async fn take<T: Claim, D: Queries>(
         let reserve = Statement::<T, _>::reserve(&passed_over, limit.saturating_add(more), wanted);
         let taken = reserve_and_take(conn, &reserve, &claim, is_pipelined).await?;
         if !taken.claimed.is_empty() {
+            if let Some(spent) = &taken.spent {
+                fail_spent(conn, worker, spent, wanted).await?;
+            }
             return Ok(taken.claimed);
         }
         if taken.reserved.locked == NONE {
@@ -75,10 +82,14 @@ pub(super) async fn take<T: Claim, D: Queries>(
             };
             D::pause(jitter(pause)).await;
         } else if is_pipelined {
-            // The claim may have arrived before the reservation, if the connection had to prepare it.
+            // The claim may have arrived before the reservation, if the connection had to prepare
+            // it.
             is_pipelined = false;
-        } else if !taken.has_failed {
-            // Another session has claimed the last row in between, or has locked the rows. Others may be behind them.
+        } else if let Some(spent) = &taken.spent {
+            fail_spent(conn, worker, spent, wanted).await?;
+        } else {
+            // Another session has claimed the last row in between, or has locked the rows. Others
+            // may be behind them.
             passed_over = together(&passed_over, &taken.reserved.locked);
             // Each value is a lock, and the server's table of locks has room for some thousands.
             more = more.saturating_mul(4).clamp(MORE, MOST);
@@ -89,24 +100,29 @@ pub(super) async fn take<T: Claim, D: Queries>(
 pub(super) async fn take_by_key<T: Claim, D: Queries>(
     conn: &mut D,
     worker: &str,
-    key: impl KeyValue<T::Key>,
-) -> Result<Option<Claimed<T>>, Error> {
-    let key = key.bound();
-    let reserve = Statement::<T, _>::reserve_key(&key);
-    let claim = Statement::<T, _>::reserved_key(worker, &key);
+    key: &(dyn QueryFragment<Pg> + Send + Sync),
+    wanted: Wanted<'_>,
+) -> Result<Vec<Claimed<T>>, Error> {
+    let reserve = Statement::<T, _>::reserve_key(key);
+    let claim = Statement::<T, _>::reserved_key(worker, key, wanted);
     let taken = reserve_and_take(conn, &reserve, &claim, true).await?;
-    if !taken.claimed.is_empty() || taken.has_failed || taken.reserved.locked == NONE {
-        return Ok(taken.claimed.into_iter().next());
+    let is_final = !taken.claimed.is_empty() || taken.spent.is_some();
+    let taken = if is_final || taken.reserved.locked == NONE {
+        taken
+    } else {
+        reserve_and_take(conn, &reserve, &claim, false).await?
+    };
+    if let Some(spent) = &taken.spent {
+        fail_spent(conn, worker, spent, wanted).await?;
     }
-    let taken = reserve_and_take(conn, &reserve, &claim, false).await?;
-    Ok(taken.claimed.into_iter().next())
+    Ok(taken.claimed)
 }
 
 struct Taken<T> {
     reserved: Reserved,
     claimed: Vec<Claimed<T>>,
-    /// Whether a row has failed, because its last attempt was over.
-    has_failed: bool,
+    /// Rows without an attempt left, if there are any.
+    spent: Option<Vec<T>>,
 }
 
 /// Sends both statements, outside of a transaction with one around them.
@@ -191,11 +207,11 @@ impl<T: Claim> Taken<T> {
         let reserved = reserved.ok_or(Error::Database(diesel::result::Error::NotFound))?;
         // The claim's own statement began when the reservation had its locks.
         let waited = Duration::from_micros(u64::try_from(reserved.waited).unwrap_or(0));
-        let (claimed, has_failed) = claims_of(rows, sent.after_wait(waited))?;
+        let Answer { claimed, spent } = Answer::of(rows, sent.after_wait(waited))?;
         Ok(Self {
             reserved,
             claimed,
-            has_failed,
+            spent,
         })
     }
 }
@@ -214,7 +230,8 @@ fn together(one: &str, other: &str) -> String {
     }
 }
 
-/// A connection on which a transaction of these statements may be open. If it is dropped meanwhile, the connection is closed.
+/// A connection on which a transaction of these statements may be open. If it is dropped meanwhile,
+/// the connection is closed.
 struct Open<'c, D: Driver>(&'c mut D, bool);
 
 impl<D: Driver> Drop for Open<'_, D> {

@@ -1,16 +1,16 @@
 //! Sends statements, and sends them again after a conflict.
 
 use super::Error;
-use super::sql::Statement;
-use super::table::Claim;
 use crate::driver::{Queries, depth};
-use crate::renewal::is_conflict;
+use crate::rows::is_conflict;
 use diesel::deserialize::QueryableByName;
 use diesel::pg::Pg;
-use diesel::query_builder::QueryFragment;
+use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::result::Error as DieselError;
+use diesel::sql_types::Untyped;
 
-/// The tries left after conflicts under a stricter isolation level. Each conflict means that another statement succeeded.
+/// The tries left after conflicts under a stricter isolation level. Each conflict means that
+/// another statement succeeded.
 pub(super) struct Retries(usize);
 
 impl Retries {
@@ -29,14 +29,10 @@ impl Retries {
 }
 
 /// Sends a statement that returns rows.
-pub(super) async fn load<T, K, R, D>(
-    conn: &mut D,
-    statement: &Statement<'_, T, K>,
-) -> Result<Vec<R>, Error>
+pub(super) async fn load<Q, R, D>(conn: &mut D, statement: &Q) -> Result<Vec<R>, Error>
 where
     D: Queries,
-    T: Claim,
-    K: QueryFragment<Pg> + Send + Sync,
+    Q: Query<SqlType = Untyped> + QueryFragment<Pg> + QueryId + Sync,
     R: QueryableByName<Pg> + Send + 'static,
 {
     let mut retries = Retries::on(conn);
@@ -49,15 +45,11 @@ where
     }
 }
 
-/// Sends a statement that changes the row of a claim; `false` if the claim was not held any more.
-pub(super) async fn change<T, K, D>(
-    conn: &mut D,
-    statement: &Statement<'_, T, K>,
-) -> Result<bool, Error>
+/// Sends a statement that changes rows; whether there were any.
+pub(super) async fn change<Q, D>(conn: &mut D, statement: &Q) -> Result<bool, Error>
 where
     D: Queries,
-    T: Claim,
-    K: QueryFragment<Pg> + Send + Sync,
+    Q: QueryFragment<Pg> + QueryId + Sync,
 {
     let mut retries = Retries::on(conn);
     loop {

@@ -3,10 +3,12 @@
 use super::index::{create, name};
 use super::sql::{quoted, schema};
 
-/// The SQL that makes a queue of a table: columns, indexes, and the triggers that wake up a [`Worker`](super::Worker).
+/// The SQL that makes a queue of a table: columns, indexes, and the triggers that wake up a
+/// [`Worker`](super::Worker).
 ///
-/// `cargo advisory migration claim --table mail` prints it. It fits `#[claim(run_at, attempts)]` on a table whose key is `id`; edit what
-/// it prints for columns of other names or types. What exists already is left as it is.
+/// `cargo advisory migration claim --table mail` prints it. It fits `#[claim(run_at, attempts)]` on
+/// a table whose key is `id`; edit what it prints for columns of other names or types. What exists
+/// already is left as it is.
 ///
 /// ```
 /// use advisory_runtime::claim::Schema;
@@ -24,7 +26,8 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Of this table: `mail`, or `shop.mail`. Names are written as they are, capital letters included, as Diesel does.
+    /// Of this table: `mail`, or `shop.mail`. Names are written as they are, capital letters
+    /// included, as Diesel does.
     #[must_use]
     pub fn of(table: &str) -> Self {
         let (namespace, table) = match table.split_once('.') {
@@ -46,8 +49,8 @@ impl Schema {
         self
     }
 
-    /// For `#[claim(order = "…")]`: the columns, each with `true` if it is descending. By default `run_at` and `id`, the order of
-    /// `#[claim(run_at)]` on a table whose key is `id`.
+    /// For `#[claim(order = "…")]`: the columns, each with `true` if it is descending. By default
+    /// `run_at` and `id`, the order of `#[claim(run_at)]` on a table whose key is `id`.
     #[must_use]
     pub fn order<'c>(mut self, columns: impl IntoIterator<Item = (&'c str, bool)>) -> Self {
         let direction = |is_descending| if is_descending { " DESC" } else { "" };
@@ -58,8 +61,8 @@ impl Schema {
         self
     }
 
-    /// Adds columns, indexes and triggers. For a large table in use, write `CREATE INDEX CONCURRENTLY` in a migration that runs outside
-    /// of a transaction.
+    /// Adds columns, indexes and triggers. For a large table in use, write
+    /// `CREATE INDEX CONCURRENTLY` in a migration that runs outside of a transaction.
     #[must_use]
     pub fn up(&self) -> String {
         let table = self.quoted();
@@ -71,7 +74,8 @@ impl Schema {
         format!("{}{indexes}{triggers}", schema::add_columns(&table))
     }
 
-    /// Drops them, and with the columns what they contain. The function that notifies stays, because other tables may use it.
+    /// Drops them, and with the columns what they contain. The function that notifies stays,
+    /// because other tables may use it.
     #[must_use]
     pub fn down(&self) -> String {
         let table = self.quoted();

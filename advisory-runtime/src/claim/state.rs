@@ -44,7 +44,8 @@ pub enum State {
 }
 
 impl State {
-    /// The state of a row with these columns at this time, in any type of time: `State::at(job.locked_until, None, None, &now)`.
+    /// The state of a row with these columns at this time, in any type of time:
+    /// `State::at(job.locked_until, None, None, &now)`.
     ///
     /// Claims expire by the server's clock. [`state`] reads that clock.
     #[must_use]
@@ -63,7 +64,8 @@ impl State {
         }
     }
 
-    /// This state, which does not know of it, of a row with this `run_at`, which was claimed so often.
+    /// This state, which does not know of it, of a row with this `run_at`, which was claimed so
+    /// often.
     #[must_use]
     pub fn with_run_at<I: PartialOrd>(self, run_at: Option<I>, attempts: u32, now: &I) -> Self {
         let is_later = run_at.is_some_and(|run_at| run_at > *now);

@@ -1,18 +1,22 @@
 //! Which rows can be claimed: their table, lease columns, key and order.
 
 use super::column_type::{Count, HolderType, NullableTime, PerType, Time};
-use crate::renewal::DEFAULT_TTL;
+use crate::rows::DEFAULT_TTL;
 use diesel::deserialize::{FromSqlRow, Result};
 use diesel::expression::{AsExpression, TypedExpressionType};
 use diesel::pg::Pg;
-use diesel::query_builder::QueryFragment;
+use diesel::query_builder::{AstPass, QueryFragment};
 use diesel::row::Row;
-use diesel::sql_types::{Nullable, SqlType, Text, Timestamptz, is_nullable};
-use diesel::{Column, Expression, QuerySource, Selectable, SelectableExpression};
+use diesel::serialize::ToSql;
+use diesel::sql_types::{Array, HasSqlType, Nullable, SqlType, Text, Timestamptz, is_nullable};
+use diesel::{
+    AsChangeset, Column, Expression, QueryResult, QuerySource, Selectable, SelectableExpression,
+};
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// A row of a table with lease columns. Derive it beside `Queryable` and `Selectable`: [`macro@super::Claim`].
+/// A row of a table with lease columns. Derive it beside `Queryable` and `Selectable`:
+/// [`macro@super::Claim`].
 ///
 /// Implement it by hand only if the row is not a struct with the key's columns as fields.
 ///
@@ -38,15 +42,17 @@ pub trait Claim: Sized + Send + Sync + 'static {
         + QuerySource<FromClause: QueryFragment<Pg> + Send + Sync>
         + Default
         + 'static;
-    /// The key's columns, which are unique together and never NULL: [`One`] column, or a tuple of them.
+    /// The key's columns, which are unique together and never NULL: [`One`] column, or a tuple of
+    /// them.
     type Key: KeyColumns<Self::Table> + 'static;
     /// The values of the key in this row.
-    type KeyValue<'a>: KeyValue<Self::Key> + Send;
+    type KeyValue<'a>: RowKey<Self::Key> + Send;
     /// When the claim expires.
     type LockedUntil: Column<Table = Self::Table, SqlType: NullableTime>;
     /// Which claim holds the row.
     type LockedBy: Column<Table = Self::Table, SqlType: HolderType>;
-    /// When the row was completed; [`Absent`] if rows are never completed for good, [`Deleted`] if completed rows are deleted.
+    /// When the row was completed; [`Absent`] if rows are never completed for good, [`Deleted`] if
+    /// completed rows are deleted.
     type CompletedAt: MaybeTime<Self::Table>;
     /// When the row failed for good; [`Absent`] if rows do not fail.
     type FailedAt: MaybeTime<Self::Table>;
@@ -56,25 +62,32 @@ pub trait Claim: Sized + Send + Sync + 'static {
     type RunAt: MaybeRunAt<Self::Table>;
     /// How often the row was claimed; [`Absent`] if claims are not counted.
     type Attempts: MaybeCount<Self::Table>;
-    /// Of whose values only [`LIMIT`](Self::LIMIT) rows each are claimed at a time; [`Absent`] for no limit.
+    /// The number of the attempt that is the last, for each row; [`Absent`] for
+    /// [`MAX_ATTEMPTS`](Self::MAX_ATTEMPTS). NULL is no limit.
+    type MaxAttempts: MaybeCount<Self::Table>;
+    /// Of whose values only [`LIMIT`](Self::LIMIT) rows each are claimed at a time; [`Absent`] for
+    /// no limit.
     type Per: MaybePer<Self::Table>;
     /// The columns to read.
     type Selection: QueryFragment<Pg> + SelectableExpression<Self::Table> + Send + Sync;
 
     /// Which rows are claimed first; if empty, in the order of [`RunAt`](Self::RunAt) and the key.
     const ORDER: &'static [Order<Self::Table>] = &[];
-    /// How long a claim lasts, in whole milliseconds: at least one, at most ten years. A column with a precision, such as
-    /// `timestamptz(0)`, rounds its end up.
+    /// How long a claim lasts, in whole milliseconds: at least one, at most ten years. A column
+    /// with a precision, such as `timestamptz(0)`, rounds its end.
     const TTL: Duration = DEFAULT_TTL;
-    /// How often [`run`](super::run) and [`renew_while`](super::renew_while) renew the claim: by default a third of [`TTL`](Self::TTL), at most half.
+    /// How often [`run`](super::run) and [`renew_while`](super::renew_while) renew the claim: by
+    /// default a third of [`TTL`](Self::TTL), at most half.
     const RENEW: Duration = match Self::TTL.checked_div(3) {
         Some(third) => third,
         None => Self::TTL,
     };
 
-    /// The number of the attempt that is the last: when it fails, or its claim expires, the row has failed for good.
+    /// The number of the attempt that is the last: when it fails, or its claim expires, the row has
+    /// failed for good.
     const MAX_ATTEMPTS: Option<u32> = None;
-    /// The pause after the first failed attempt, which doubles with each further one, and the longest pause.
+    /// The pause after the first failed attempt, which doubles with each further one, and the
+    /// longest pause.
     const BACKOFF: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
 
     /// How many rows of one value of [`Per`](Self::Per) can be claimed at a time; at least one.
@@ -83,11 +96,42 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// The columns to read.
     fn selection() -> Self::Selection;
 
+    /// Columns to set where a row is completed and the caller sets none: also by a worker.
+    #[must_use]
+    fn completed() -> impl QueryFragment<Pg> + Send + Sync + 'static {
+        NothingToSet
+    }
+
+    /// Columns to set where a row fails for good and the caller sets none: also where the library
+    /// fails it, because its worker died.
+    #[must_use]
+    fn failed() -> impl QueryFragment<Pg> + Send + Sync + 'static {
+        NothingToSet
+    }
+
     /// Builds the row from the columns of [`selection`](Self::selection).
     fn from_row<'a>(row: &impl Row<'a, Pg>) -> Result<Self>;
 
     /// The values of the key in this row.
     fn key(&self) -> Self::KeyValue<'_>;
+}
+
+/// No columns to set.
+struct NothingToSet;
+
+impl QueryFragment<Pg> for NothingToSet {
+    fn walk_ast<'b>(&'b self, _: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        Ok(())
+    }
+}
+
+/// The columns to set of an argument of the derive.
+#[doc(hidden)]
+pub fn changes<T: Claim, S>(changes: S) -> S::Changeset
+where
+    S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync + 'static>,
+{
+    changes.as_changeset()
 }
 
 /// How long a claim lasts, in the whole milliseconds that the server takes.
@@ -148,7 +192,8 @@ pub trait RunAtColumn {}
 #[diagnostic::do_not_recommend]
 impl<C: Column> RunAtColumn for C {}
 
-/// Refuses `max_attempts` for a table without a column for the time of a failure. The derive calls it.
+/// Refuses `max_attempts` for a table without a column for the time of a failure. The derive calls
+/// it.
 #[doc(hidden)]
 pub const fn check_last_attempt<Failed: LastAttemptColumn>() {}
 
@@ -165,7 +210,8 @@ pub trait LastAttemptColumn {}
 #[diagnostic::do_not_recommend]
 impl<C: Column> LastAttemptColumn for C {}
 
-/// A row of a table that keeps completed rows, so that they can have values: any but with `completed_at = "delete"`.
+/// A row of a table that keeps completed rows, so that they can have values: any but with
+/// `completed_at = "delete"`.
 pub trait KeepsCompleted: Claim {}
 
 impl<T: Claim> KeepsCompleted for T where T::CompletedAt: KeptColumn {}
@@ -229,6 +275,46 @@ where
     }
 }
 
+/// The key of a row, of which many are bound as one array for each column.
+pub trait RowKey<K>: KeyValue<K> + Sized {
+    /// The arrays as functions that return rows, separated by commas.
+    #[doc(hidden)]
+    type Arrays: QueryFragment<Pg> + Send + Sync;
+    #[doc(hidden)]
+    fn arrays(keys: impl Iterator<Item = Self>) -> Self::Arrays;
+}
+
+impl<C, V> RowKey<One<C>> for V
+where
+    C: Column<SqlType: SqlType>,
+    V: KeyValue<One<C>> + ToSql<C::SqlType, Pg> + Send + Sync,
+    Pg: HasSqlType<C::SqlType>,
+{
+    type Arrays = KeyArray<C::SqlType, V>;
+
+    fn arrays(keys: impl Iterator<Item = Self>) -> Self::Arrays {
+        KeyArray(keys.collect(), PhantomData)
+    }
+}
+
+/// The values of a key's column.
+#[doc(hidden)]
+pub struct KeyArray<S, V>(Vec<V>, PhantomData<fn() -> S>);
+
+impl<S, V> QueryFragment<Pg> for KeyArray<S, V>
+where
+    S: 'static,
+    V: ToSql<S, Pg>,
+    Pg: HasSqlType<S>,
+{
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_sql("pg_catalog.unnest(");
+        out.push_bind_param::<Array<S>, _>(&self.0)?;
+        out.push_sql(")");
+        Ok(())
+    }
+}
+
 macro_rules! composite {
     ($($column:ident $value:ident $nth:tt),+) => {
         impl<Table, $($column: Column<Table = Table, SqlType: SqlType<IsNull: NeverNull>>),+> KeyColumns<Table>
@@ -249,6 +335,26 @@ macro_rules! composite {
         {
             fn bound(self) -> impl QueryFragment<Pg> + Send + Sync {
                 ($(self.$nth.as_expression()),+)
+            }
+        }
+
+        impl<$($column, $value),+> RowKey<($($column),+)> for ($($value),+)
+        where
+            Self: KeyValue<($($column),+)>,
+            $(
+                $column: Column<SqlType: SqlType>,
+                $value: ToSql<$column::SqlType, Pg> + Send + Sync,
+                Pg: HasSqlType<$column::SqlType>,
+            )+
+        {
+            type Arrays = ($(KeyArray<$column::SqlType, $value>),+);
+
+            fn arrays(keys: impl Iterator<Item = Self>) -> Self::Arrays {
+                let mut arrays = ($(KeyArray::<$column::SqlType, $value>(Vec::new(), PhantomData)),+);
+                for key in keys {
+                    $(arrays.$nth.0.push(key.$nth);)+
+                }
+                arrays
             }
         }
     };
@@ -272,7 +378,8 @@ pub struct Absent;
 #[derive(Clone, Copy, Debug)]
 pub struct Deleted;
 
-/// A column of a time: its name, and the SQL around a `timestamptz` that turns it into the column's type.
+/// A column of a time: its name, and the SQL around a `timestamptz` that turns it into the column's
+/// type.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct TimeColumn {
@@ -385,8 +492,8 @@ pub trait Found {
     type ErrorMessage;
 }
 
-/// Refuses a table without lease columns. The derive calls it, because the compiler would report what Diesel requires of a column
-/// where it is one of [`Claim`]'s.
+/// Refuses a table without lease columns. The derive calls it, because the compiler would report
+/// what Diesel requires of a column where it is one of [`Claim`]'s.
 #[doc(hidden)]
 pub const fn check_columns<Until: ExpiryColumn, By: HolderColumn>() {}
 
@@ -416,7 +523,8 @@ pub trait HolderColumn {}
 #[diagnostic::do_not_recommend]
 impl<C: Column> HolderColumn for C {}
 
-/// A column, or what takes its place in [`Claim`] if the table lacks it, so that only [`check_columns`] is refused.
+/// A column, or what takes its place in [`Claim`] if the table lacks it, so that only
+/// [`check_columns`] is refused.
 #[doc(hidden)]
 pub trait OrMissing<Table, SqlType> {
     type Column;
@@ -450,7 +558,8 @@ impl<Table: diesel::Table, S: SqlType + TypedExpressionType> Column for Missing<
     const NAME: &'static str = "";
 }
 
-/// Stands in for the columns that a table lacks: the derive imports it where the table's own columns hide it.
+/// Stands in for the columns that a table lacks: the derive imports it where the table's own
+/// columns hide it.
 #[doc(hidden)]
 #[allow(non_camel_case_types, reason = "named like the columns")]
 pub mod absent {
@@ -484,5 +593,10 @@ impl<Table> Order<Table> {
             direction,
             table: PhantomData,
         }
+    }
+
+    /// The column, and the SQL behind it.
+    pub(crate) const fn parts(&self) -> [&'static str; 2] {
+        [self.column, self.direction]
     }
 }

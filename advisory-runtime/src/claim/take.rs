@@ -1,28 +1,39 @@
-//! Claims the first row, the first ones, or the one with a key.
+//! Claims the first rows, or the one with a key.
 
 use super::Error;
-use super::claimed::{Answered, Claimed, claims_of};
+use super::claimed::{Answer, Answered, Claimed};
 use super::limit;
 use super::retry::load;
-use super::sql::{Statement, Wanted};
-use super::table::{Claim, KeyValue, MaybePer};
+use super::spent::fail_spent;
+use super::sql::{Fixed, Id, Statement, Wanted};
+use super::table::{Claim, MaybePer};
 use crate::driver::Queries;
-use crate::renewal::Sent;
+use crate::rows::Sent;
 use diesel::expression::{AppearsOnTable, Expression, NonAggregate};
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel::sql_types::BoolOrNullableBool;
 
+/// Claims the first row.
 pub(crate) async fn take_first<T: Claim, D: Queries>(
     conn: &mut D,
     worker: &str,
     wanted: Wanted<'_>,
 ) -> Result<Option<Claimed<T>>, Error> {
-    let rows = take_batch(conn, worker, 1, wanted).await?;
-    Ok(rows.into_iter().next())
+    let claimed = if wanted.key.is_some() || wanted.is_fresh || T::Per::COLUMN.is_some() {
+        take(conn, worker, 1, wanted).await?
+    } else if wanted.conditions.is_empty() && wanted.changes.is_empty() {
+        let statement = Statement::<T, _, Fixed<0>>::first(worker, wanted);
+        repeat(conn, worker, &statement, wanted).await?
+    } else {
+        let statement = Statement::<T, _>::first(worker, wanted);
+        repeat(conn, worker, &statement, wanted).await?
+    };
+    Ok(claimed.into_iter().next())
 }
 
-pub(crate) async fn take_batch<T: Claim, D: Queries>(
+/// Claims at most `limit` rows.
+pub(crate) async fn take<T: Claim, D: Queries>(
     conn: &mut D,
     worker: &str,
     limit: u32,
@@ -31,25 +42,24 @@ pub(crate) async fn take_batch<T: Claim, D: Queries>(
     if limit == 0 {
         return Ok(Vec::new());
     }
-    if T::Per::COLUMN.is_some() {
-        return limit::take(conn, worker, limit, wanted).await;
+    match wanted.key {
+        Some(key) if T::Per::COLUMN.is_some() => {
+            limit::take_by_key(conn, worker, key, wanted).await
+        }
+        Some(key) => {
+            let statement = Statement::<T, _>::by_key(worker, key, wanted);
+            repeat(conn, worker, &statement, wanted).await
+        }
+        None if T::Per::COLUMN.is_some() => limit::take(conn, worker, limit, wanted).await,
+        None => {
+            let statement = Statement::<T, _>::next(worker, limit, wanted);
+            repeat(conn, worker, &statement, wanted).await
+        }
     }
-    take(conn, &Statement::next(worker, limit, wanted)).await
 }
 
-pub(crate) async fn take_by_key<T: Claim, D: Queries>(
-    conn: &mut D,
-    worker: &str,
-    key: impl KeyValue<T::Key>,
-) -> Result<Option<Claimed<T>>, Error> {
-    if T::Per::COLUMN.is_some() {
-        return limit::take_by_key(conn, worker, key).await;
-    }
-    let rows = take(conn, &Statement::by_key(worker, key.bound())).await?;
-    Ok(rows.into_iter().next())
-}
-
-/// A condition on the rows to claim: one of Diesel's expressions over the table's columns, as its `filter` takes.
+/// A condition on the rows to claim: one of Diesel's expressions over the table's columns, as its
+/// `filter` takes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a condition on the rows of this table",
     label = "expected what Diesel's `filter` takes",
@@ -65,16 +75,22 @@ where
 {
 }
 
-async fn take<T: Claim, K: QueryFragment<Pg> + Send + Sync, D: Queries>(
+async fn repeat<T: Claim, K: QueryFragment<Pg> + Send + Sync, N: Id, D: Queries>(
     conn: &mut D,
-    statement: &Statement<'_, T, K>,
+    worker: &str,
+    statement: &Statement<'_, T, K, N>,
+    wanted: Wanted<'_>,
 ) -> Result<Vec<Claimed<T>>, Error> {
     loop {
-        let sent = Sent::now();
+        let before = Sent::now();
         let rows: Vec<Answered<T>> = load(conn, statement).await?;
-        let (claimed, has_failed) = claims_of(rows, sent)?;
-        // Only rows whose last attempt was over: others may be behind them.
-        if !claimed.is_empty() || !has_failed {
+        let Answer { claimed, spent } = Answer::of(rows, before)?;
+        let Some(spent) = spent else {
+            return Ok(claimed);
+        };
+        // Others may be behind the rows that have no attempt left.
+        let has_ended = fail_spent(conn, worker, &spent, wanted).await?;
+        if !claimed.is_empty() || !has_ended || wanted.key.is_some() {
             return Ok(claimed);
         }
     }

@@ -8,8 +8,8 @@ use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{Nullable, Timestamp, Timestamptz};
 
-/// The server's clock, as claims read it: `pg_catalog.clock_timestamp()`, for columns that are nullable or not. In a column of the
-/// type `Timestamp` it is written in UTC, as claims do.
+/// The server's clock, as claims read it: `pg_catalog.clock_timestamp()`, for columns that are
+/// nullable or not. In a column of the type `Timestamp` it is written in UTC, as claims do.
 ///
 /// Diesel's `now` is the time at which the transaction began.
 ///

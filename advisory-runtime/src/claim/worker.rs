@@ -1,29 +1,44 @@
-//! A worker: claims rows, works on several at a time, ends each claim as its work ends, and stops gracefully.
+//! A worker: claims rows, works on several at a time, ends each claim as its work ends, and stops
+//! gracefully.
 
 mod feed;
 mod job;
 mod listen;
+mod room;
 
-use super::on_err::OnErr;
-use super::sql::{Changes, Wanted};
-use super::table::{Claim, MaybeRunAt};
+use super::rows::log;
+use super::run::ReleaseOnDrop;
+use super::sql::{Fragment, Wanted};
+use super::table::{Claim, MaybePer, MaybeRunAt};
 use super::take::Condition;
-use super::{Claimed, Error};
+use super::{Claimed, Error, Event};
 use crate::Pool;
+use crate::rows::{End, Observer, tell};
+use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
+use room::{Pace, Place, Room, Suspect};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::{pending, poll_fn};
-use std::marker::PhantomData;
+use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, PoisonError};
-use std::task::Poll;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// How often a worker looks for rows by default.
 const POLL: Duration = Duration::from_secs(1);
+/// The most rows that can be fetched ahead.
+const MOST_PREFETCHED: u32 = 100_000;
+/// After so many bodies that were ready at once, or after this time, the other tasks have their
+/// turn: some of them send what has ended.
+const TURN: (usize, Duration) = (64, Duration::from_millis(1));
 
 /// Claims rows and works on them until it is told to stop.
 ///
@@ -50,13 +65,15 @@ const POLL: Duration = Duration::from_secs(1);
 /// # }
 /// ```
 ///
-/// It claims up to [`concurrency`](Self::concurrency) rows, in the order of `#[claim(order = …)]`, works on each under
-/// [`claim::run`](super::run), which renews it, and claims the next ones as work ends. If it finds no row, it looks again when it is
-/// notified, and at the latest after the time of [`poll`](Self::poll).
+/// It works on up to [`concurrency`](Self::concurrency) rows at a time, in the order of
+/// `#[claim(order = …)]`, each renewed as under [`claim::run`](super::run). It claims others ahead
+/// ([`prefetch`](Self::prefetch)), many at a time, and rows that end while a statement is on its
+/// way are ended together by the next one. If it finds no row, it looks again when it is notified,
+/// and at the latest after the time of [`poll`](Self::poll).
 ///
-/// The works run at the same time in one task, not in parallel: for work that needs a processor for long, call
-/// `tokio::task::spawn_blocking` in it, or run several workers in tasks of their own. The pool needs a connection for what each work
-/// takes from it, and one for the worker.
+/// The works run at the same time in one task, not in parallel: for work that needs a processor for
+/// long, call `tokio::task::spawn_blocking` in it, or run several workers in tasks of their own.
+/// The pool needs a connection for what each work takes from it, and one for the worker.
 #[must_use = "a worker does nothing until `run`"]
 pub struct Worker<'w, T: Claim, P> {
     settings: Settings<'w, T, P>,
@@ -70,34 +87,45 @@ struct Settings<'w, T: Claim, P> {
     /// The table, as spans and metrics show it.
     table: &'static str,
     concurrency: usize,
-    on_err: OnErr,
+    /// How many rows are fetched ahead; `None` for what fits how fast bodies return.
+    prefetch: Option<usize>,
+    on_err: End,
     poll: Duration,
     is_listening: bool,
-    condition: Option<Box<dyn QueryFragment<Pg> + Send + Sync + 'w>>,
-    row: PhantomData<fn() -> T>,
+    /// How long bodies may run after the stop.
+    grace: Option<Duration>,
+    is_until_empty: bool,
+    conditions: Vec<Fragment<'w>>,
+    changes: Vec<Fragment<'w>>,
+    observer: Option<Observer<Claimed<T>, Error>>,
 }
 
 impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     /// A worker with this name, which `locked_by` begins with. Several workers can share a name.
     ///
-    /// By default it works on one row at a time. A failed attempt is retried if the table has a `run_at`, fails the row for good if it
-    /// has a `failed_at`, and otherwise releases it. A row of a table without `completed_at` is claimed again as soon as its work is
-    /// done.
+    /// By default it works on one row at a time. A failed attempt is retried if the table has a
+    /// `run_at`, fails the row for good if it has a `failed_at`, and otherwise releases it. A row
+    /// of a table without `completed_at` is claimed again as soon as its work is done.
     pub fn new(pool: &'w P, name: impl Into<String>) -> Self {
         let on_err = match T::RunAt::COLUMN {
-            Some(_) => OnErr::Retry { after: None },
-            None => OnErr::Fail,
+            Some(_) => End::Retry { after: None },
+            None => End::Fail,
         };
+        let table = job::label(&super::index::table_name::<T>());
         let settings = Settings {
             pool,
             name: name.into(),
-            table: job::label(&super::index::table_name::<T>()),
+            table,
             concurrency: 1,
+            prefetch: None,
             on_err,
             poll: POLL,
             is_listening: true,
-            condition: None,
-            row: PhantomData,
+            grace: None,
+            is_until_empty: false,
+            conditions: Vec::new(),
+            changes: Vec::new(),
+            observer: cfg!(feature = "tracing").then(|| logging(table, None)),
         };
         let stop = Box::pin(pending());
         Self { settings, stop }
@@ -109,63 +137,180 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
         self
     }
 
-    /// What happens to a row whose work returns an error or panics. Before it releases one, the worker waits for the time of
-    /// [`poll`](Self::poll), so that a row that always fails does not keep it busy.
-    pub const fn on_err(mut self, on_err: OnErr) -> Self {
+    /// Claims so many rows beyond those that run, so that none waits for a round trip: many at a
+    /// time, by one statement.
+    ///
+    /// They are renewed while they wait. When the worker stops, or a row has waited for a quarter
+    /// of the ttl or 5 seconds, whichever is shorter, it goes back, its attempt too, so that it
+    /// does not wait here while another worker has nothing to do. If the process is killed, they
+    /// expire like the rows that run, and each has lost an attempt.
+    ///
+    /// By default as many rows are fetched ahead as the worker works off in a tenth of a second, by
+    /// the time that the last bodies took, and at most 1,000: none for bodies that take a second.
+    /// With `#[claim(per = …)]`, whose limit they would use up, none. With 0, no row is claimed
+    /// before it can begin, and no slot is free before its row has ended. For the most jobs a
+    /// second write 2,000.
+    ///
+    /// A row whose earlier claim has expired, because its process has died, does not begin before
+    /// all those that wait, and while it is held nothing is fetched ahead: so it takes few others
+    /// with it if it ends this process too.
+    pub fn prefetch(mut self, rows: u32) -> Self {
+        self.settings.prefetch = Some(rows.min(MOST_PREFETCHED) as usize);
+        self
+    }
+
+    /// What happens to a row whose work returns an error or panics. Before it releases one, the
+    /// worker waits for the time of [`poll`](Self::poll), so that a row that always fails does not
+    /// keep it busy.
+    pub const fn on_err(mut self, on_err: End) -> Self {
         self.settings.on_err = on_err;
         self
     }
 
-    /// Looks for rows at the latest after this time, which is a second by default, even without a notification: rows that are scheduled,
-    /// or that a dead worker has left, come without one. At least a millisecond.
+    /// Looks for rows at the latest after this time, which is a second by default, even without a
+    /// notification: rows that are scheduled, or that a dead worker has left, come without one. At
+    /// least a millisecond.
     pub fn poll(mut self, time: Duration) -> Self {
         self.settings.poll = time.max(Duration::from_millis(1));
         self
     }
 
-    /// Does not listen for notifications, and so needs no connection beside the pool's. It only polls.
+    /// Does not listen for notifications, and so needs no connection beside the pool's. It only
+    /// polls.
     pub const fn poll_only(mut self) -> Self {
         self.settings.is_listening = false;
         self
     }
 
-    /// Claims only rows of which a condition is true, as [`claim::next_where`](super::next_where).
+    /// Claims only rows of which a condition is true, as [`Next::filter`](super::Next::filter).
     pub fn filter(mut self, condition: impl Condition<T::Table> + 'w) -> Self {
-        self.settings.condition = Some(Box::new(condition));
+        self.settings.conditions.push(Box::new(condition));
         self
     }
 
-    /// Stops when this future is ready, such as one that waits for a signal. Then it claims no more rows, releases the ones that it has
-    /// not begun to work on, and [`run`](Self::run) returns when the works that have begun are over.
+    /// Sets columns of yours as a row is claimed, such as a status, as
+    /// [`Next::set`](super::Next::set).
+    pub fn set<S>(mut self, changes: S) -> Self
+    where
+        S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync + 'w>,
+    {
+        let changes = changes.as_changeset();
+        self.settings.changes.push(Box::new(changes));
+        self
+    }
+
+    /// Calls this for each event: a row was claimed, renewed, lost, or has ended and how, a claim
+    /// was refused, there was no connection. It is called on the worker's task and on the thread
+    /// that renews the rows of the process, so it must not block. A panic is caught and discarded.
+    /// The feature `tracing` logs the same events.
+    pub fn observe(mut self, observer: impl Fn(Event<'_, T>) + Send + Sync + 'static) -> Self {
+        let observer: Observer<Claimed<T>, Error> = Arc::new(observer);
+        self.settings.observer = Some(if cfg!(feature = "tracing") {
+            logging(self.settings.table, Some(observer))
+        } else {
+            observer
+        });
+        self
+    }
+
+    /// Stops when this future is ready, such as one that waits for a signal. Then it claims no more
+    /// rows, releases those whose body has not begun, and [`run`](Self::run) returns when all
+    /// running bodies have returned, or after the time of [`grace`](Self::grace).
+    ///
+    /// It waits for the end of each row for 5 seconds at most, whether or not the server answers.
+    /// After that the process goes on trying for as long as it lives, and a row that it could not
+    /// end expires.
     pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'w) -> Self {
         self.stop = Box::pin(stop);
         self
     }
 
-    /// Claims rows and works on them until the future of [`until`](Self::until) is ready; without one, for ever.
+    /// After the stop, bodies may run for this long. Then they are dropped, and their rows released
+    /// without counting the attempt.
     ///
-    /// `work` is an async closure or an `async fn`. `Ok` completes the row, and `Err` ends it as [`on_err`](Self::on_err) says, with the
-    /// error's text as the row's message. A panic ends it like an error, and the worker goes on. If the work has ended the claim itself,
-    /// such as in the transaction that writes its results, it is left as it is. If the claim is lost, the work is dropped, and another
-    /// worker has the row or will claim it.
+    /// Choose less than what the platform leaves between its signal and the end of the process:
+    /// with 30 seconds, as by default in Kubernetes, 20 seconds leave enough for the releases.
+    pub const fn grace(mut self, time: Duration) -> Self {
+        self.settings.grace = Some(time);
+        self
+    }
+
+    /// Stops when no row can be claimed and no body runs: for tests, and for processes that are
+    /// started by a timer.
     ///
-    /// With the feature `tracing`, each work runs in a span `advisory_lock` with the table as its pattern and `claim` as its scope, and
-    /// what goes wrong is a warning there. With `metrics` it counts as a lock does: `advisory_acquired_total`,
-    /// `advisory_hold_seconds`, and `advisory_ended_total` by outcome, which is `done`, `failed`, `panicked` or `lost`.
+    /// Rows that are scheduled for later, or that other workers have claimed, are left.
+    pub const fn until_empty(mut self) -> Self {
+        self.settings.is_until_empty = true;
+        self
+    }
+
+    /// Like [`run`](Self::run), with each body in a task of its own, so that bodies run in parallel
+    /// on a multi-thread runtime.
     ///
-    /// # Locking
-    ///
-    /// The statements of [`next_batch`](super::next_batch) and [`run`](super::run). A connection of the pool is used for each, and is
-    /// free while the work runs. Beside the pool it opens one connection for `LISTEN advisory_claim`, unless
-    /// [`poll_only`](Self::poll_only). If it cannot, or if a pooler in transaction mode is in front of the server, it warns once and
-    /// polls.
+    /// The body must own what it uses. If its claim is lost, its task is aborted.
     ///
     /// # Errors
     ///
-    /// [`Error::Database`] if the server refuses the first claim, as where a column does not exist; after ten seconds of tries if the reason
-    /// may pass, such as a `lock_timeout`, and missing rights look alike. Every other failed claim is tried again, after a pause of a tenth
-    /// of a second that doubles up to ten seconds: a lost connection, an exhausted pool, a server that is read only, an error of the server
-    /// later on.
+    /// As [`run`](Self::run).
+    ///
+    /// # Panics
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    pub async fn run_spawned<E, F>(self, body: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display + Send + 'static,
+    {
+        self.run(move |claimed| {
+            let mut task = AbortOnDrop(tokio::spawn(body(claimed)));
+            async move {
+                match (&mut task.0).await {
+                    Ok(result) => result,
+                    Err(ended) => match ended.try_into_panic() {
+                        Ok(panic) => resume_unwind(panic),
+                        // Its runtime ends.
+                        Err(_) => pending().await,
+                    },
+                }
+            }
+        })
+        .await
+    }
+
+    /// Claims rows and works on them until the future of [`until`](Self::until) is ready; without
+    /// one, for ever.
+    ///
+    /// `work` is an async closure or an `async fn`. `Ok` completes the row, and `Err` ends it as
+    /// [`on_err`](Self::on_err) says, with the error's text as the row's message. A panic ends it
+    /// like an error, and the worker goes on. If the work has ended the claim itself, such as in
+    /// the transaction that writes its results, it is left as it is. If the claim is lost, the work
+    /// is dropped, and another worker has the row or will claim it.
+    ///
+    /// With the feature `tracing`, each work runs in a span `advisory_lock` with the table as its
+    /// pattern and `claim` as its scope, and what goes wrong is a warning there. With `metrics` it
+    /// counts as a lock does: `advisory_acquired_total`, `advisory_hold_seconds`, and
+    /// `advisory_ended_total` by outcome, which is `done`, `failed`, `panicked` or `lost`.
+    ///
+    /// # Locking
+    ///
+    /// The statements of [`next`](super::next) and [`run`](super::run), and one `UPDATE` for
+    /// several rows that end, which skips locked ones: those are ended one by one. A connection of
+    /// the pool is used for each, and is free while the work runs. Outside
+    /// the pool the workers of a process share one connection for `LISTEN advisory_claim`, unless
+    /// [`poll_only`](Self::poll_only). If it cannot be opened, or if a pooler in transaction mode is
+    /// in front of the server, the observer is told once, and the worker polls.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Database`] if the server refuses the first claim, as where a column does not exist;
+    /// after ten seconds of tries if the reason may pass, such as a `lock_timeout`, and missing
+    /// rights look alike. Every other failed claim is tried again, after a pause of a tenth of a
+    /// second that doubles up to ten seconds: a lost connection, an exhausted pool, a server that
+    /// is read only, an error of the server later on.
     ///
     /// # Panics
     ///
@@ -173,99 +318,260 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     ///
     /// # Cancel safety
     ///
-    /// If this future is dropped, the works are dropped and their rows released in the background; a row that was being ended
-    /// ends as it would have. A row whose claim was being sent may
-    /// stay claimed until it expires. To stop without either, use [`until`](Self::until).
+    /// If this future is dropped, the works are dropped and their rows released in the background;
+    /// a row that was being ended ends as it would have. A row whose claim was being sent may stay
+    /// claimed until it expires. To stop without either, use [`until`](Self::until).
     pub async fn run<E, F>(self, work: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
     where
         F: Future<Output = Result<(), E>>,
         E: Display,
     {
         let settings = &self.settings;
-        let slots = Semaphore::new(settings.concurrency);
         let shared = Shared::default();
-        let mut feed = pin!(feed::feed(settings, self.stop, &slots, &shared));
+        let mut feed = pin!(feed::feed(settings, self.stop, &shared));
         let mut listen = pin!(async {
             if settings.is_listening {
                 listen::listen(settings, &shared.wake).await;
             }
         });
+        let mut give_back = pin!(feed::give_back(&shared));
         let (mut outcome, mut is_deaf) = (None, false);
         let mut jobs = Vec::new();
+        let mut grace = pin!(None);
         poll_fn(|context| {
             is_deaf = is_deaf || listen.as_mut().poll(context).is_ready();
+            poll_each(&mut jobs, context);
+            let (mut begun, turn) = (0, Instant::now());
+            let is_over = |begun| begun >= TURN.0 || (begun > 0 && turn.elapsed() >= TURN.1);
             loop {
+                shared.set_running(jobs.len());
                 if outcome.is_none()
                     && let Poll::Ready(result) = feed.as_mut().poll(context)
                 {
                     outcome = Some(result);
                     shared.stopping.close();
+                    shared.release_waiting();
+                    // A grace beyond the clock's range never ends.
+                    let over = |grace| Instant::now().checked_add(grace);
+                    grace.set(settings.grace.and_then(over).map(sleep_until));
                 }
-                let claimed = std::mem::take(&mut *shared.claimed());
-                let is_idle = claimed.is_empty();
-                for (claimed, slot) in claimed {
-                    jobs.push(Box::pin(job::job(settings, &shared, &work, claimed, slot)));
-                }
-                let before = jobs.len();
-                // A work that is always ready uses up what tokio allows the task in one turn, so each turn begins with another one.
-                if before > 0 {
-                    jobs.rotate_left(1);
-                }
-                jobs.retain_mut(|job| job.as_mut().poll(context).is_pending());
-                if jobs.len() < before {
-                    shared.ended.notify_one();
-                } else if is_idle {
+                if is_over(begun) {
+                    context.waker().wake_by_ref();
                     break;
                 }
+                // One, and then the future that stops the worker is asked again.
+                if jobs.len() >= settings.concurrency {
+                    break;
+                }
+                let Some(row) = shared.next_waiting() else {
+                    break;
+                };
+                begun += 1;
+                let mut job = Box::pin(job::job(settings, &shared, &work, row));
+                if job.as_mut().poll(context).is_pending() {
+                    jobs.push(job);
+                }
             }
-            if outcome.is_some() && jobs.is_empty() {
+            let _: Poll<()> = give_back.as_mut().poll(context);
+            let mut is_over = || match grace.as_mut().as_pin_mut() {
+                Some(grace) => grace.poll(context).is_ready(),
+                None => false,
+            };
+            if outcome.is_some() && (jobs.is_empty() || is_over()) {
                 Poll::Ready(())
             } else {
                 Poll::Pending
             }
         })
         .await;
+        // Drops the bodies that still run, which releases their rows.
+        drop(jobs);
+        shared.until_ended().await;
         outcome.unwrap_or(Ok(()))
     }
 }
 
+/// Logs each event, and passes it on.
+fn logging<T: Claim>(
+    table: &'static str,
+    next: Option<Observer<Claimed<T>, Error>>,
+) -> Observer<Claimed<T>, Error> {
+    Arc::new(move |event| {
+        log(table, &event);
+        if let Some(next) = &next {
+            next(event);
+        }
+    })
+}
+
 impl<T: Claim, P> Settings<'_, T, P> {
-    fn wanted(&self) -> Wanted<'_> {
-        let condition = self.condition.as_deref();
+    fn tell(&self, event: Event<'_, T>) {
+        tell(self.observer.as_ref(), event);
+    }
+
+    fn wanted(&self, is_fresh: bool) -> Wanted<'_> {
         Wanted {
-            condition: condition.map(|condition| condition as Changes<'_>),
-            changes: None,
+            key: None,
+            conditions: &self.conditions,
+            changes: &self.changes,
+            is_fresh,
         }
     }
+}
+
+/// Polls running bodies, and drops those that are over.
+fn poll_each<F: Future<Output = ()>>(jobs: &mut Vec<Pin<Box<F>>>, context: &mut Context<'_>) {
+    // A body that is always ready uses up what tokio allows the task in one turn, so each turn
+    // begins with another one.
+    if !jobs.is_empty() {
+        jobs.rotate_left(1);
+    }
+    jobs.retain_mut(|job| job.as_mut().poll(context).is_pending());
+}
+
+/// A task that is aborted with the value.
+struct AbortOnDrop<R>(JoinHandle<R>);
+
+impl<R> Drop for AbortOnDrop<R> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A row that is claimed, and not begun.
+struct Waiting<T, P>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+{
+    claimed: Claimed<T>,
+    kept: ReleaseOnDrop<T, P, Place>,
+    since: Instant,
 }
 
 /// What the parts of a running worker tell each other.
-struct Shared<'s, T> {
-    /// Rows that are claimed, and not begun.
-    claimed: Mutex<Claims<'s, T>>,
+struct Shared<T, P>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+{
+    /// In the order of the claims.
+    waiting: Mutex<VecDeque<Waiting<T, P>>>,
+    /// Rows have come to those that wait.
+    has_come: Notify,
+    room: Arc<Room>,
+    /// How many bodies run.
+    running: AtomicUsize,
+    pace: Mutex<Pace>,
     /// There may be new rows.
-    wake: Notify,
-    /// A work has ended, so that another row of its value may be claimed.
-    ended: Notify,
+    wake: Arc<Notify>,
     /// Has no permit, and is closed when no more rows are claimed.
     stopping: Semaphore,
+    /// What each row has a clone of until it has ended, and what waits for the end of all.
+    ends: Mutex<Option<LastEnds>>,
 }
 
-type Claims<'s, T> = VecDeque<(Claimed<T>, SemaphorePermit<'s>)>;
+type LastEnds = (mpsc::Sender<Infallible>, mpsc::Receiver<Infallible>);
 
-impl<T> Default for Shared<'_, T> {
+impl<T, P> Default for Shared<T, P>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+{
     fn default() -> Self {
         Self {
-            claimed: Mutex::default(),
-            wake: Notify::new(),
-            ended: Notify::new(),
+            waiting: Mutex::default(),
+            has_come: Notify::new(),
+            room: Arc::default(),
+            running: AtomicUsize::new(0),
+            pace: Mutex::default(),
+            wake: Arc::default(),
             stopping: Semaphore::new(0),
+            ends: Mutex::new(Some(mpsc::channel(1))),
         }
     }
 }
 
-impl<'s, T> Shared<'s, T> {
-    fn claimed(&self) -> std::sync::MutexGuard<'_, Claims<'s, T>> {
-        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T, P> Shared<T, P>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+{
+    /// The room of a claimed row.
+    fn place(&self, suspect: Option<Suspect>) -> Place {
+        let ends = locked(&self.ends);
+        let alive = ends.as_ref().map(|(alive, _)| alive.clone());
+        drop(ends);
+        Place::new(&self.room, suspect, alive)
     }
+
+    /// Waits until every row has ended, for some seconds at most.
+    async fn until_ended(&self) {
+        let ends = locked(&self.ends).take();
+        if let Some((alive, mut ended)) = ends {
+            drop(alive);
+            // The keeper goes on without the worker.
+            drop(timeout(job::LAST_END, ended.recv()).await);
+        }
+    }
+
+    /// The future's output, unless the worker is being stopped for so long meanwhile.
+    async fn unless_stopped_for<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        let mut stopped = pin!(async {
+            drop(self.stopping.acquire().await);
+            sleep_until(Instant::now() + limit).await;
+        });
+        poll_fn(|context| {
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
+            }
+            stopped.as_mut().poll(context).map(|()| None)
+        })
+        .await
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting<T, P>>> {
+        locked(&self.waiting)
+    }
+
+    fn next_waiting(&self) -> Option<Waiting<T, P>> {
+        self.waiting().pop_front()
+    }
+
+    fn release_waiting(&self) {
+        let waiting = std::mem::take(&mut *self.waiting());
+        drop(waiting);
+    }
+
+    fn set_running(&self, bodies: usize) {
+        self.running.store(bodies, Ordering::Relaxed);
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        locked(&self.pace)
+    }
+
+    /// How many rows to claim now.
+    fn wanted(&self, settings: &Settings<'_, T, P>) -> usize {
+        let pace = *self.pace();
+        let ahead = match settings.prefetch {
+            _ if pace.is_blocked() || self.room.has_suspect() => 0,
+            Some(rows) => rows,
+            // They would use up the limits of their values.
+            None if T::Per::COLUMN.is_some() => 0,
+            None => pace.ahead(settings.concurrency),
+        };
+        room::wanted(
+            settings.concurrency,
+            ahead,
+            self.room.held(),
+            self.running.load(Ordering::Relaxed),
+            self.waiting().len(),
+        )
+    }
+}
+
+fn locked<V>(value: &Mutex<V>) -> MutexGuard<'_, V> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,13 +1,13 @@
-//! Which connections of diesel-async can hold a lock.
+//! The connections of diesel-async that can hold a lock.
 
 use diesel::pg::Pg;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
 /// A connection that can hold locks: an [`AsyncPgConnection`], or one from a pool.
 ///
-/// Use it as the bound of generic functions (`C: Connection`): it implies the traits that queries need. With the features `bb8` and
-/// `deadpool` the connections of these pools implement it, whichever manager opens them. A wrapper of your own returns the connection
-/// inside:
+/// Use it as the bound of generic functions (`C: Connection`): it implies the traits that queries
+/// need. With the features `bb8` and `deadpool` the connections of these pools implement it,
+/// whichever manager opens them. A wrapper of your own returns the connection inside:
 ///
 /// ```
 /// # use advisory_runtime::Connection;
@@ -24,10 +24,13 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
 /// }
 /// ```
 ///
-/// A wrapper that implements `Deref` and `DerefMut` to the connection has the traits of diesel-async that this one requires.
+/// A wrapper that implements `Deref` and `DerefMut` to the connection has the traits of
+/// diesel-async that this one requires.
 #[diagnostic::on_unimplemented(
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `AsyncPgConnection` or a pooled connection of it",
+    note = "an `async fn` takes its lock on a connection of diesel-async, a plain `fn` on one of blocking Diesel; a connection of another \
+            client, such as sqlx or SeaORM, can't hold it",
     note = "a pool goes into the argument `pool`; a generic function writes `C: advisory_runtime::Connection`; a type of your own \
             around a connection needs `impl advisory_runtime::Connection`, whose `pg` returns the connection inside, and \
             `Deref` and `DerefMut` to it",

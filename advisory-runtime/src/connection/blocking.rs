@@ -1,12 +1,12 @@
-//! Which blocking connections can hold a lock.
+//! The blocking connections that can hold a lock.
 
 use diesel::connection::LoadConnection;
 use diesel::pg::{Pg, PgConnection};
 
 /// A blocking connection that can hold locks: a [`PgConnection`], or one from a pool.
 ///
-/// With the feature `r2d2` the connections of its pools implement it, whichever manager opens them. A wrapper of your own returns the
-/// connection inside.
+/// With the feature `r2d2` the connections of its pools implement it, whichever manager opens them.
+/// A wrapper of your own returns the connection inside.
 ///
 /// # Examples
 ///
@@ -23,9 +23,10 @@ use diesel::pg::{Pg, PgConnection};
 #[diagnostic::on_unimplemented(
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `PgConnection` or a pooled connection of it",
-    note = "a plain `fn` takes its lock on blocking Diesel, an `async fn` on diesel-async; a generic function writes \
-            `C: advisory_runtime::blocking::Connection`; a pool goes into the argument `pool`; a type of your own around a connection \
-            needs `impl advisory_runtime::blocking::Connection`, whose `pg` returns the connection inside",
+    note = "a plain `fn` takes its lock on a connection of blocking Diesel, an `async fn` on one of diesel-async; a connection of another \
+            client can't hold it",
+    note = "a pool goes into the argument `pool`; a generic function writes `C: advisory_runtime::blocking::Connection`; a type of your \
+            own around a connection needs `impl advisory_runtime::blocking::Connection`, whose `pg` returns the connection inside",
     note = "`advisory-runtime` works with Diesel 2.3: `cargo tree -i diesel` shows whether the program has another version, or two"
 )]
 #[cfg_attr(

@@ -1,7 +1,9 @@
-//! The locks that each connection holds: those of running calls, and those that a nested call has left to the transaction around it.
+//! The locks that each connection holds: those of running calls, and those that a nested call has
+//! left to the transaction around it.
 //!
-//! A connection is identified by its address, since Diesel has no place for such a record. A transaction that Diesel began has no name,
-//! so only the server knows whether it is still the one that a lock was left to: such a lock is doubtful.
+//! A connection is identified by its address, since Diesel has no place for such a record. A
+//! transaction that Diesel began has no name, so only the server knows whether it is still the one
+//! that a lock was left to: such a lock is doubtful.
 
 use super::LockSet;
 use crate::Key;
@@ -24,7 +26,7 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub(super) struct HeldHere {
     pub(super) locks: Arc<LockSet>,
-    /// Of a lock with permits, the one that was taken.
+    /// The permit that was taken, for a lock with permits.
     pub(super) permit: Option<Key>,
     /// The server's process, if it is known.
     pub(super) process: Option<u32>,
@@ -98,7 +100,8 @@ impl CallLocks {
     pub(crate) fn hand_to_transaction(&mut self, outer: NonZeroU32) {
         if let Some(entered) = self.0.take() {
             for entry in connections().entry(entered.address).or_default() {
-                // What was left to a savepoint of the body's own may be gone with it, and stays doubtful.
+                // What was left to a savepoint of the body's own may be gone with it, and stays
+                // doubtful.
                 let is_own =
                     matches!(entry.state, State::Left(depth) if Some(depth) == entered.depth);
                 if is_own || entry.held.locks.id == entered.locks.id {
@@ -126,7 +129,8 @@ impl Entry {
         matches!(self.state, State::Runs(_))
     }
 
-    /// Whether it is held for sure: it runs, or a call runs inside the transaction that it was left to.
+    /// Returns whether it is held for sure: it runs, or a call runs inside the transaction that it
+    /// was left to.
     fn is_certain(&self, all: &[Self]) -> bool {
         let State::Left(depth) = self.state else {
             return true;
@@ -154,7 +158,7 @@ pub(crate) fn certain(address: usize) -> Vec<Arc<LockSet>> {
     select(address, true, |held| Arc::clone(&held.locks))
 }
 
-/// The same, with what the server knows of them.
+/// Like [`certain`], with the server's knowledge of them.
 pub(super) fn held_here(address: usize) -> Vec<HeldHere> {
     select(address, true, Clone::clone)
 }
@@ -173,7 +177,7 @@ fn select<T>(address: usize, is_certain: bool, what: impl Fn(&HeldHere) -> T) ->
     selected.map(|entry| what(&entry.held)).collect()
 }
 
-/// Removes locks that the connection does not hold any more.
+/// Removes locks that the connection no longer holds.
 pub(crate) fn forget(address: usize, gone: &[Arc<LockSet>]) {
     if !gone.is_empty() {
         retain(address, |entry| {

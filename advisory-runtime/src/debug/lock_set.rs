@@ -1,4 +1,5 @@
-//! The locks of one request for the debug checks: keys with their patterns, and the place of the request.
+//! The locks of one request for the debug checks: keys with their patterns, and the place of the
+//! request.
 
 use crate::key::known;
 use crate::request::CallSite;
@@ -14,13 +15,14 @@ pub(crate) struct LockSet {
     pub(crate) locks: Vec<(Slot, Lock)>,
     pub(crate) mode: Mode,
     pub(crate) place: CallSite,
-    /// Those held exclusively whose keys have no placeholders, so that each pattern is one lock: pattern and number.
+    /// Those held exclusively whose keys have no placeholders, so that each pattern is one lock:
+    /// pattern and number.
     pub(crate) gates: Vec<String>,
-    /// Whether the call has waited in the queues of these keys, whose turns it holds to its end.
+    /// True if the call has waited in the queues of these keys, whose turns it holds to its end.
     pub(crate) has_turn: bool,
 }
 
-/// What a lock excludes others from.
+/// The resource from which a lock excludes others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     Key(Key),
@@ -55,7 +57,7 @@ impl LockSet {
             !pattern.is_empty()
                 && parse(pattern).is_ok_and(|read| read.placeholders().next().is_none())
         };
-        // Of several permits each is a lock of its own.
+        // Each permit of a lock is a lock of its own.
         let is_gate = request.mode == Mode::Exclusive && request.permits.is_empty();
         let gates = keys.clone().filter(|key| is_gate && is_one(key));
         let gates = gates.map(|key| format!("{} ({key})", name(*key).text));

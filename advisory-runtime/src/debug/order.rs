@@ -1,7 +1,8 @@
-//! The order in which this process acquires its locks. Debug builds record it, so that a test can assert that there is one order.
+//! The order in which this process acquires its locks. Debug builds record it, so that a test can
+//! assert that there is one order.
 //!
-//! As in the kernel's lockdep there is an edge for each lock that was asked for while another was held, by key pattern. A cycle is a
-//! deadlock that can happen, even if it has not.
+//! As in the kernel's lockdep there is an edge for each lock that was asked for while another was
+//! held, by key pattern. A cycle is a deadlock that can happen, even if it has not.
 
 use super::lock_set::Lock;
 use super::{LockSet, connection_locks, self_deadlock};
@@ -15,7 +16,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 /// The variable that names the file to which each process appends its edges.
 const FILE: &str = "ADVISORY_LOCK_ORDER";
 
-/// The most edges that are recorded: more come from keys without a pattern, each of which is a lock of its own.
+/// The most edges that are recorded: more come from keys without a pattern, each of which is a lock
+/// of its own.
 const MOST: usize = 4_096;
 
 static RECORDED: LazyLock<Mutex<Recorded>> = LazyLock::new(|| Mutex::new(Recorded::new()));
@@ -95,8 +97,8 @@ impl Recorded {
     }
 }
 
-/// Records that a call that waits asked for these locks, on the connection at this address, which also holds `left`. A lease has no
-/// connection.
+/// Records that a call that waits asked for these locks, on the connection at this address, which
+/// also holds `left`. A lease has no connection.
 pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockSet) {
     let mut here = address.map(connection_locks::certain).unwrap_or_default();
     here.extend_from_slice(left);
@@ -111,7 +113,8 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
     let gates: Vec<String> = gates.collect();
     let mut recorded = recorded();
     for (slot, lock) in &asked.locks {
-        // A session that holds it gets it again at once, except exclusively what it holds in shared mode.
+        // A session that holds it gets it again at once, except exclusively what it holds in shared
+        // mode.
         let has = |locks: &Arc<LockSet>| {
             locks.has(*slot) && (locks.mode == Mode::Exclusive || asked.mode == Mode::Shared)
         };
@@ -146,27 +149,33 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockOrder {
-    /// Every lock that was asked for while another was held, by key pattern and mode, with the places where that happened first.
+    /// Every lock that was asked for while another was held, by key pattern and mode, with the
+    /// places where that happened first.
     pub edges: Vec<Edge>,
-    /// The cycles, each a deadlock that can happen: the last edge asks for the lock that the first one holds.
+    /// The cycles, each a deadlock that can happen: the last edge asks for the lock that the first
+    /// one holds.
     pub cycles: Vec<Vec<Edge>>,
-    /// Whether every edge is here: at most 4,096 are recorded.
+    /// True if every edge is here: at most 4,096 are recorded.
     pub is_complete: bool,
 }
 
-/// Returns the order in which this process has acquired its locks so far. Only debug builds record it.
+/// Returns the order in which this process has acquired its locks so far. Only debug builds record
+/// it.
 ///
-/// A lock is held while the body under it runs; the lock of a nested call until the end of the transaction around it. There is an edge
-/// to each lock that is asked for meanwhile, on the same connection, and inside the body on any other. A call that does not wait
-/// ([`Wait::Never`](crate::Wait::Never)) adds no edge, though its lock is held afterwards. Neither do the locks of one call among
-/// themselves, nor a lock that the session already holds.
+/// A lock is held while the body under it runs; the lock of a nested call until the end of the
+/// transaction around it. There is an edge to each lock that is asked for meanwhile, on the same
+/// connection, and inside the body on any other. A call that does not wait
+/// ([`Wait::Never`](crate::Wait::Never)) adds no edge, though its lock is held afterwards. Neither
+/// do the locks of one call among themselves, nor a lock that the session already holds.
 ///
-/// A lock is identified by its key pattern, without the names of its placeholders; a key without a pattern by its number.
-/// A third lock that both sides of a cycle hold rules the cycle out, if it is exclusive, held each time on the connection that asks,
-/// and its key has no placeholders: only such a lock is certainly the same one.
+/// A lock is identified by its key pattern, without the names of its placeholders; a key without a
+/// pattern by its number. A third lock that both sides of a cycle hold rules the cycle out, if it
+/// is exclusive, held each time on the connection that asks, and its key has no placeholders: only
+/// such a lock is certainly the same one.
 ///
-/// If the variable `ADVISORY_LOCK_ORDER` names a file, each process also appends its edges there, one a line, and
-/// `cargo advisory graph` draws them. Write the whole path: tests run in the folders of their packages.
+/// If the variable `ADVISORY_LOCK_ORDER` names a file, each process also appends its edges there,
+/// one a line, and `cargo advisory graph` draws them. Write the whole path: tests run in the
+/// folders of their packages.
 ///
 /// # Examples
 ///
@@ -194,13 +203,13 @@ pub fn lock_order() -> LockOrder {
 
 /// [`lock_order`], for a test: fails if two calls could wait for each other, even if they have not.
 ///
-/// It knows what ran before it in this process. Call it at the end of each test that acquires locks under locks: the test that ends last
-/// sees all of them.
+/// It knows what ran before it in this process. Call it at the end of each test that acquires locks
+/// under locks: the test that ends last sees all of them.
 ///
 /// # Panics
 ///
-/// If locks were acquired in more than one order: the message has each cycle with its places. If the record is incomplete, and in a
-/// release build, which has none.
+/// If locks were acquired in more than one order: the message has each cycle with its places. If
+/// the record is incomplete, and in a release build, which has none.
 ///
 /// # Examples
 ///

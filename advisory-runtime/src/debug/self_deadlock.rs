@@ -2,9 +2,9 @@
 //!
 //! A thread knows the locks of the bodies that it is polling.
 
-use super::{LockSet, connection_locks, is_on};
+use super::{LockSet, connection_locks};
 use crate::driver::Driver;
-use crate::{Error, Key, Request, Wait, sql};
+use crate::{Key, Request, Wait, sql};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -38,24 +38,16 @@ impl Drop for Mark {
     }
 }
 
-/// The keys of a request that this task holds on another connection than the one at this address, in a mode that excludes it.
-pub(crate) fn held_by_this_task(address: Option<usize>, request: &Request) -> Vec<Key> {
-    if !is_on() {
-        return Vec::new();
-    }
-    let excluding = |locks: &Arc<LockSet>| locks.mode.excludes(request.mode);
-    let held = held_by_bodies(address).into_iter().filter(excluding);
-    let mut keys: Vec<Key> = held
-        .flat_map(|locks| locks.keys().collect::<Vec<_>>())
-        .filter(|key| request.keys.contains(key))
-        .collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
+/// Returns whether a body of this task holds the turn of one of these keys in their queue, to its
+/// end.
+pub(crate) fn has_turn(request: &Request) -> bool {
+    let held = held_by_bodies(None);
+    let mut turns = held.iter().filter(|locks| locks.has_turn);
+    turns.any(|locks| locks.keys().any(|key| request.keys.contains(&key)))
 }
 
-/// The locks that this task holds inside locked bodies, on other connections than the one at this address: those of each body, and those
-/// that were left to its transaction.
+/// The locks that this task holds inside locked bodies, on other connections than the one at this
+/// address: those of each body, and those that were left to its transaction.
 pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
     let mut found: Vec<Arc<LockSet>> = Vec::new();
     let bodies = BODIES.try_with(|bodies| bodies.borrow().clone());
@@ -83,25 +75,80 @@ pub(super) fn addresses_of_bodies() -> Vec<usize> {
     BODIES.try_with(addresses).unwrap_or_default()
 }
 
-/// Whether the call would wait forever. A bounded wait ends as in a release build.
+/// Returns whether this thread is polling a body. Always `false` in a release build.
+pub(crate) fn is_inside_body() -> bool {
+    BODIES
+        .try_with(|bodies| !bodies.borrow().is_empty())
+        .unwrap_or(false)
+}
+
+/// Returns whether the call would wait forever. A bounded wait ends as in a release build.
 pub(super) async fn waits_forever<D: Driver>(
     conn: &mut D,
     address: usize,
     request: &Request,
-) -> Result<bool, Error> {
-    let heeds_lock_timeout = match request.budget() {
-        Wait::Never | Wait::For(_) => return Ok(false),
+) -> bool {
+    let is_forever = match request.budget() {
+        Wait::Never | Wait::For(_) => return false,
         // Another permit can come free.
-        _ if !request.permits.is_empty() => return Ok(false),
-        Wait::Session => true,
-        Wait::Forever => false,
+        _ if !request.permits.is_empty() => return false,
+        Wait::Session => false,
+        Wait::Forever => true,
     };
-    let keys = held_by_this_task(Some(address), request);
-    if keys.is_empty() {
-        return Ok(false);
-    }
+    let held = held_by_this_task(address, request);
     // The same number may be held in another database.
-    let question = sql::probe::held_elsewhere(&keys, heeds_lock_timeout);
-    let answer = conn.query_text(&question).await.map_err(Error::Database)?;
-    Ok(answer.is_some_and(|count| count != "0"))
+    !held.is_empty()
+        && (is_forever || has_no_lock_timeout(conn).await)
+        && !held_in_database(conn, &held).await.is_empty()
 }
+
+/// The keys of a request that this task holds on another connection than the one at this address,
+/// in a mode that excludes it, with the server's process that holds them. Behind a pooler nobody
+/// knows the process.
+fn held_by_this_task(address: usize, request: &Request) -> Vec<(Key, u32)> {
+    let mut held = Vec::new();
+    for other in addresses_of_bodies() {
+        if other == address {
+            continue;
+        }
+        for here in connection_locks::held_here(other) {
+            let Some(process) = here.process else {
+                continue;
+            };
+            if here.locks.mode.excludes(request.mode) {
+                let keys = here.locks.keys_and_names(here.permit).map(|(key, _)| key);
+                let asked = keys.filter(|key| request.keys.contains(key));
+                held.extend(asked.map(|key| (key, process)));
+            }
+        }
+    }
+    held.sort_unstable();
+    held.dedup();
+    held
+}
+
+/// Returns whether no timeout of the session bounds a wait.
+pub(super) async fn has_no_lock_timeout<D: Driver>(conn: &mut D) -> bool {
+    let answer = conn.query_text(sql::probe::LOCK_TIMEOUT).await;
+    matches!(answer, Ok(Some(milliseconds)) if milliseconds == "0")
+}
+
+/// Those of these locks that these processes hold in the database of this connection.
+pub(super) async fn held_in_database<D: Driver>(
+    conn: &mut D,
+    locks: &[(Key, u32)],
+) -> Vec<(Key, u32)> {
+    let mut confirmed = Vec::new();
+    for some in locks.chunks(MOST) {
+        let answer = conn.query_text(&sql::probe::held_by(some)).await;
+        // One letter each.
+        let answer = answer.ok().flatten().unwrap_or_default();
+        let letters = some.iter().zip(answer.chars());
+        let held = letters.filter(|(_, letter)| *letter == '1');
+        confirmed.extend(held.map(|(lock, _)| *lock));
+    }
+    confirmed
+}
+
+/// The number of locks of one question: a function has at most 100 arguments.
+const MOST: usize = 64;

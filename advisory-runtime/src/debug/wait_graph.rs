@@ -1,14 +1,17 @@
-//! Detection of tasks of this process that wait for each other through their own connections. The server sees no cycle there: the session that holds
-//! a lock is idle, while its task waits on another session.
+//! Detection of tasks of this process that wait for each other through their own connections. The
+//! server sees no cycle there: the session that holds a lock is idle, while its task waits on
+//! another session.
 //!
-//! Each call that waits without a limit is a node, with what it asks for and what its task cannot release before: the locks of the
-//! bodies that the thread is polling, and the turns of their `queue`s. The call that closes a cycle is refused.
+//! Each call that waits without a limit is a node, with what it asks for and what its task cannot
+//! release before: the locks of the bodies that the thread is polling, and the turns of their
+//! `queue`s. The call that closes a cycle is refused.
 
 use super::connection_locks::{self, HeldHere};
-use super::{LockSet, is_on, self_deadlock};
+use super::self_deadlock::{self, has_no_lock_timeout, held_in_database};
+use super::{LockSet, is_on};
 use crate::driver::Driver;
 use crate::request::CallSite;
-use crate::{Key, Mode, Request, Wait, sql};
+use crate::{Key, Mode, Request, Wait};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,7 +49,7 @@ enum Asked {
     Turn(Key),
 }
 
-/// What a waiting call's task holds.
+/// The locks that a waiting call's task holds.
 #[derive(Debug)]
 struct Held {
     what: What,
@@ -61,7 +64,8 @@ enum What {
         mode: Mode,
         /// The server's process, if it is known.
         process: Option<u32>,
-        /// Whether the call waits at the server on the connection that holds it. The server sees such a wait.
+        /// True if the call waits at the server on the connection that holds it. The server sees
+        /// such a wait.
         is_own: bool,
     },
     /// The turn in the queue of a key.
@@ -92,7 +96,8 @@ struct Edge<'n> {
     held: &'n Held,
 }
 
-/// Waiting calls, and which of the locks that their tasks hold are known to be those of one database.
+/// Waiting calls, and which of the locks that their tasks hold are known to be those of one
+/// database.
 struct Graph<'n> {
     nodes: Vec<&'n Node>,
     is_known: &'n dyn Fn(&What) -> bool,
@@ -116,7 +121,7 @@ impl<'n> Graph<'n> {
         }
     }
 
-    /// What keeps a call waiting.
+    /// The reason why a call waits.
     fn edges(&self, from: &Node) -> Vec<Edge<'n>> {
         let nodes = self.nodes.iter();
         let all = nodes.flat_map(|to| to.held.iter().map(move |held| Edge { to, held }));
@@ -133,7 +138,8 @@ impl<'n> Graph<'n> {
         blocking.collect()
     }
 
-    /// Whether the tasks of these calls keep a call waiting. A permit that none of them holds can come free.
+    /// Returns whether the tasks of these calls keep a call waiting. A permit that none of them
+    /// holds can come free.
     fn is_blocked(&self, node: &Node) -> bool {
         let edges = self.edges(node);
         match &node.asked {
@@ -217,7 +223,8 @@ fn enter(asked: Asked, place: CallSite, held: Vec<Held>) -> Waiting {
     Waiting(id)
 }
 
-/// What this task holds in its bodies, and on the connection at this address, on which it is about to wait.
+/// The locks that this task holds in its bodies, and on the connection at this address, on which it
+/// is about to wait.
 fn held_meanwhile(address: Option<usize>, is_poll: bool) -> Vec<Held> {
     let mut addresses = self_deadlock::addresses_of_bodies();
     addresses.extend(address);
@@ -260,8 +267,8 @@ fn turns(locks: &LockSet, are_had: impl Fn(&Key) -> bool) -> impl Iterator<Item 
         })
 }
 
-/// Notes that a call waits at the server, if it does so without a limit while its task holds something. The error is the cycle that it
-/// closes.
+/// Notes that a call waits at the server, if it does so without a limit while its task holds
+/// something. The error is the cycle that it closes.
 pub(super) async fn wait<D: Driver>(
     conn: &mut D,
     address: usize,
@@ -277,7 +284,8 @@ pub(super) async fn wait<D: Driver>(
     if locks.has_turn {
         held.extend(turns(locks, |_| true));
     }
-    // Behind a pooler nobody knows the server's processes. Where the session's own timeout bounds the wait, it is not a deadlock.
+    // Behind a pooler nobody knows the server's processes. Where the session's own timeout bounds
+    // the wait, it is not a deadlock.
     if held.is_empty()
         || conn.server_process().await.is_none()
         || !is_forever && !has_no_lock_timeout(conn).await
@@ -290,7 +298,7 @@ pub(super) async fn wait<D: Driver>(
     };
     let waiting = enter(asked, locks.place, held);
     if let Some(locks) = possible_cycle(&waiting) {
-        // The same numbers can be another database's.
+        // Another database can have these numbers.
         let confirmed = held_in_database(conn, &locks).await;
         let is_known = |what: &What| match what {
             What::Lock { .. } => what.lock().is_some_and(|lock| confirmed.contains(&lock)),
@@ -312,8 +320,9 @@ fn possible_cycle(waiting: &Waiting) -> Option<Vec<(Key, u32)>> {
     graph.cycle(waiting).map(|_| graph.locks())
 }
 
-/// As [`wait`] for a call that waits for its turn in the queue of a key, with the turns of those before it. It has no connection, so it
-/// cannot ask the server, and looks for cycles of turns only.
+/// Like [`wait`], for a call that waits for its turn in the queue of a key, with the turns of those
+/// before it. It has no connection, so it cannot ask the server, and looks for cycles of turns
+/// only.
 pub(crate) fn wait_for_turn(
     request: &Request,
     before: impl Iterator<Item = Key>,
@@ -337,25 +346,3 @@ pub(crate) fn wait_for_turn(
         None => Ok(Some(waiting)),
     }
 }
-
-async fn has_no_lock_timeout<D: Driver>(conn: &mut D) -> bool {
-    let answer = conn.query_text(sql::probe::LOCK_TIMEOUT).await;
-    matches!(answer, Ok(Some(milliseconds)) if milliseconds == "0")
-}
-
-/// Which of these locks these processes hold in the database of this connection.
-async fn held_in_database<D: Driver>(conn: &mut D, locks: &[(Key, u32)]) -> Vec<(Key, u32)> {
-    let mut confirmed = Vec::new();
-    for some in locks.chunks(MOST) {
-        let answer = conn.query_text(&sql::probe::held_by(some)).await;
-        // One letter each.
-        let answer = answer.ok().flatten().unwrap_or_default();
-        let letters = some.iter().zip(answer.chars());
-        let held = letters.filter(|(_, letter)| *letter == '1');
-        confirmed.extend(held.map(|(lock, _)| *lock));
-    }
-    confirmed
-}
-
-/// How many locks are asked for at once: a function has at most 100 arguments.
-const MOST: usize = 64;

@@ -8,6 +8,7 @@ use diesel::QueryResult;
 #[cfg(all(debug_assertions, feature = "tracing"))]
 use diesel::connection::Instrumentation;
 use diesel::connection::TransactionManagerStatus;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Nullable, Text};
 use diesel_async::{
     AnsiTransactionManager, AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection,
@@ -19,22 +20,28 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How long a call waits for the end of its session. With a lost packet, the answer may never come.
+/// The time that a call waits for the end of its session. With a lost packet, the answer may never
+/// come.
 const CLOSING: Duration = Duration::from_secs(1);
 
 impl Driver for AsyncPgConnection {
     async fn execute(&mut self, message: &str) -> QueryResult<()> {
-        self.batch_execute(message).await
+        let executed = self.batch_execute(message).await;
+        with_reason(self, executed)
     }
 
-    async fn execute_within(&mut self, limit: Duration, message: &str) -> Option<QueryResult<()>> {
-        timeout(limit, self.batch_execute(message)).await
+    async fn timeout<F: Future<Output: Send> + Send>(
+        limit: Duration,
+        answers: F,
+    ) -> Option<F::Output> {
+        timeout(limit, answers).await
     }
 
     async fn query_text(&mut self, query: &str) -> QueryResult<Option<String>> {
-        diesel::dsl::sql::<Nullable<Text>>(query)
+        let answer = diesel::dsl::sql::<Nullable<Text>>(query)
             .get_result(self)
-            .await
+            .await;
+        with_reason(self, answer)
     }
 
     async fn execute_and_query(
@@ -44,7 +51,8 @@ impl Driver for AsyncPgConnection {
     ) -> QueryResult<QueryResult<usize>> {
         let mut conn = &*self;
         let answered = RunQueryDsl::execute(diesel::sql_query(query), &mut conn);
-        send_both(self, message, answered).await
+        let answers = send_both(self, message, answered).await;
+        with_reason(self, answers)
     }
 
     async fn execute_and_try(
@@ -53,15 +61,18 @@ impl Driver for AsyncPgConnection {
         query: TryLock,
     ) -> QueryResult<QueryResult<Option<String>>> {
         let mut conn = &*self;
-        send_both(self, message, query.get_result(&mut conn)).await
+        let answers = send_both(self, message, query.get_result(&mut conn)).await;
+        with_reason(self, answers)
     }
 
     async fn try_lock(&mut self, query: TryLock) -> QueryResult<Option<String>> {
-        query.get_result(self).await
+        let answer = query.get_result(self).await;
+        with_reason(self, answer)
     }
 
     async fn unlock(&mut self, query: Unlock) -> QueryResult<usize> {
-        self.count(query).await
+        let released = self.count(query).await;
+        with_reason(self, released)
     }
 
     async fn pause(time: Duration) {
@@ -96,7 +107,7 @@ impl Driver for AsyncPgConnection {
     }
 
     /// diesel-async does not check the connection after a statement.
-    async fn lost(&mut self) -> Option<diesel::result::Error> {
+    async fn lost(&mut self) -> Option<DieselError> {
         None
     }
 
@@ -113,9 +124,11 @@ impl Driver for AsyncPgConnection {
         self.close(call.is_cancellable);
     }
 
-    /// The session ends right after the statement that a cancel request hits, so a request cannot hit a statement of another caller.
+    /// The session ends right after the statement that a cancel request hits, so a request cannot
+    /// hit a statement of another caller.
     fn close(&mut self, cancels: bool) {
-        // A cancel request can hit these messages too, and the server signals a process twice for one request.
+        // A cancel request can hit these messages too, and the server signals a process twice for
+        // one request.
         for _ in 0..3 {
             let mut sent = pin!(self.batch_execute(sql::TERMINATE));
             // One poll sends the message.
@@ -132,7 +145,30 @@ impl Driver for AsyncPgConnection {
     }
 }
 
-/// Sends a message, if it is not empty, and a query behind it, and waits for both answers. The outer error is the message's.
+/// Replaces the error of a connection that has ended by the server's reason, if the server gave
+/// one, such as a timeout (25P03) or a shutdown (57P01). The server sends it while the connection
+/// is idle, and the connection's task then leaves it in the stream of notifications, of which this
+/// discards the rest.
+fn with_reason<T>(conn: &mut AsyncPgConnection, answer: QueryResult<T>) -> QueryResult<T> {
+    let Err(error) = &answer else {
+        return answer;
+    };
+    if !is_connection_lost(error) {
+        return answer;
+    }
+    let mut notifications = pin!(conn.notifications_stream());
+    let mut context = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Some(next)) = notifications.as_mut().poll_next(&mut context) {
+        if let Err(DieselError::DatabaseError(DatabaseErrorKind::Unknown, reason)) = next {
+            let kind = DatabaseErrorKind::ClosedConnection;
+            return Err(DieselError::DatabaseError(kind, reason));
+        }
+    }
+    answer
+}
+
+/// Sends a message, if it is not empty, and then a query, and waits for both answers. The outer
+/// error is the message's.
 async fn send_both<T>(
     mut conn: &AsyncPgConnection,
     message: &str,
@@ -158,8 +194,8 @@ async fn send_both<T>(
 
 /// Waits until the connection's own task has ended, and with it the connection.
 ///
-/// The stream of notifications ends with the task. A connection without a task has a stream whose size hint is zero: there it asks
-/// the server.
+/// The stream of notifications ends with the task. A connection without a task has a stream whose
+/// size hint is zero: there it asks the server.
 pub(crate) async fn until_ended(conn: &mut AsyncPgConnection) {
     loop {
         let is_ended = {
@@ -180,5 +216,5 @@ pub(crate) async fn until_ended(conn: &mut AsyncPgConnection) {
     }
 }
 
-/// How often to ask on a connection without a task.
+/// The interval of the questions on a connection without a task.
 const ASKING: Duration = Duration::from_secs(1);

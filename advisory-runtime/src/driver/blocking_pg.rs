@@ -20,8 +20,9 @@ impl Driver for PgConnection {
         self.batch_execute(message)
     }
 
-    async fn execute_within(&mut self, _: Duration, message: &str) -> Option<QueryResult<()>> {
-        Some(self.batch_execute(message))
+    /// libpq waits in the kernel, which `tcp_user_timeout` in the address of the database bounds.
+    async fn timeout<F: Future<Output: Send> + Send>(_: Duration, answers: F) -> Option<F::Output> {
+        Some(answers.await)
     }
 
     async fn query_text(&mut self, query: &str) -> QueryResult<Option<String>> {
@@ -101,8 +102,8 @@ impl Driver for PgConnection {
     /// No statement of a blocking connection is ever interrupted.
     fn forget_interruption(&mut self) {}
 
-    /// No statement runs while a panic unwinds through the call, so the connection is rolled back, the locks are released, and it stays
-    /// usable.
+    /// No statement runs while a panic unwinds through the call, so the connection is rolled back,
+    /// the locks are released, and it stays usable.
     fn abandon(&mut self, call: &Unfinished<'_>) {
         let undone = match call.outer {
             // A test's transaction, which the session-level locks are not part of.
@@ -123,17 +124,22 @@ impl Driver for PgConnection {
     async fn wait_until_closed(&mut self) {}
 
     fn close(&mut self, _: bool) {
-        self.status().set_in_error();
         // A cancel request can hit this message too.
-        for _ in 0..3 {
+        for _ in 0..TRIES {
             // Always an error: the last statement fails on purpose.
             match self.batch_execute(sql::POISON) {
                 Err(error) if is_interrupted(&error) => {}
                 _ => break,
             }
         }
+        // At last: Diesel takes an interrupted message, after which no transaction is open, for a
+        // repair.
+        self.status().set_in_error();
     }
 }
+
+/// How often to send the message that closes a session. Each cancel request interrupts one.
+const TRIES: usize = 16;
 
 /// Runs a future whose steps are all blocking calls, so that it is ready when it is first polled.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -1,10 +1,11 @@
-//! Cancel requests: when one is sent, and how over TLS.
+//! Cancel requests, and their TLS.
 //!
-//! A call that is dropped before its end closes its connection. Where a statement may still run, such as the wait for the lock, it
-//! also asks the server to cancel that statement, so that the session leaves the queue at once. The request travels on a connection
-//! of its own, which by default is made without TLS. Where the connection itself requires TLS (`sslmode=require`) there is then no
-//! such request: the statement goes on until it ends by itself, and the session ends behind it. A program whose connections require
-//! TLS says once, before its first lock, how to make one:
+//! A call that is dropped before its end closes its connection. Where a statement may still run,
+//! such as the wait for the lock, it also asks the server to cancel that statement, so that the
+//! session leaves the queue at once. The request travels on a connection of its own, which by
+//! default is made without TLS. Where the connection itself requires TLS (`sslmode=require`) there
+//! is then no such request: the statement runs to its end, and then the session ends. A program
+//! with connections that require TLS gives its connector once, before its first lock:
 //!
 //! ```no_run
 //! # fn start<T>(connector: T) where T: tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket, Stream: Send, TlsConnect: Send + tokio_postgres::tls::TlsConnect<tokio_postgres::Socket, Future: Send>> + Clone + Send + Sync + 'static {
@@ -26,9 +27,11 @@ use tokio_postgres::{CancelToken, Socket};
 
 static TLS: OnceLock<Box<dyn Fn(CancelToken) -> Job + Send + Sync>> = OnceLock::new();
 
-/// Makes every cancel request of this process with this TLS, where the connection that it belongs to asks for it (`sslmode`).
+/// Makes every cancel request of this process with this TLS, where the connection that it belongs
+/// to asks for it (`sslmode`).
 ///
-/// The first call counts; `false` says that there was one before. Use the connector that you give to `tokio_postgres::connect`.
+/// The first call counts; `false` says that there was one before. Use the connector that you give
+/// to `tokio_postgres::connect`.
 ///
 /// # Examples
 ///
@@ -55,19 +58,21 @@ where
 
 /// Sends cancel requests for what the session runs, and waits for nothing.
 ///
-/// None is sent if the process id that the session was told is larger than any process has, because a pooler made it up: pgbouncer 1.18
-/// loses the request when the client does not wait for it, and ends itself. Nor where the session was told no process id, nor without
-/// TLS where the connection requires it. The session then ends behind the statement that it runs.
+/// None is sent if the process id that the session received is larger than that of any process,
+/// because a pooler made it up: pgbouncer 1.18 loses the request when the client does not wait for
+/// it, and ends itself. Nor is one sent if the session received no process id, or without TLS if
+/// the connection requires it. The session then ends after the statement that it runs.
 ///
-/// A smaller number can be made up too. Such a request hits no session of another client: it contains the secret of the session as well,
-/// which a server or a pooler compares.
+/// A smaller number can be made up too. Such a request hits no session of another client: it
+/// contains the secret of the session as well, which a server or a pooler compares.
 pub(crate) fn send(token: CancelToken) {
     let key = CancelKey::of(&token);
     if !key.can_be_of_a_process() || key.needs_tls && TLS.get().is_none() {
         return;
     }
     let (is_driven, driven) = oneshot::channel();
-    // A runtime that is about to end drops the task, and a thread without a runtime drops the sender.
+    // A runtime that is about to end drops the task, and a thread without a runtime drops the
+    // sender.
     if let Ok(runtime) = Handle::try_current() {
         drop(runtime.spawn(async move {
             yield_now().await;
@@ -78,8 +83,9 @@ pub(crate) fn send(token: CancelToken) {
     timer_thread::run(Box::pin(send_often(token, driven)));
 }
 
-/// Sends the requests, and sends them again when the caller's runtime has run: behind the messages of the call, which the connection's
-/// own task writes there. A request that overtakes them hits nothing. A runtime of one thread can be busy, or not run at all.
+/// Sends the requests, and sends them again when the caller's runtime has run: after the messages
+/// of the call, which the connection's own task writes there. A request that overtakes them hits
+/// nothing. A runtime of one thread can be busy, or not run at all.
 async fn send_often(token: CancelToken, mut driven: oneshot::Receiver<()>) {
     let dropped = Instant::now();
     let mut is_driven = false;
@@ -111,20 +117,22 @@ async fn send_one(token: &CancelToken) {
     drop(timeout(CONNECTING, request).await);
 }
 
-/// The process id that a session was told at its start, if it was told one. Behind a pooler it is not the server's.
+/// The process id that a session received at its start, if it received one. Behind a pooler it is
+/// not the server's.
 #[doc(hidden)]
 #[must_use]
 pub fn told_process_id(token: &CancelToken) -> Option<u32> {
     cancel_key::told_process_id(token)
 }
 
-/// When the requests are sent. One that the server serves before it has read the message of the call hits nothing, and on a busy
-/// machine the first one can be that early. One that finds the session gone does nothing.
+/// When the requests are sent. One that the server serves before it has read the message of the
+/// call hits nothing, and on a busy machine the first one can be that early. One that arrives after
+/// the session's end does nothing.
 const DELAYS: [Duration; 3] = [
     Duration::from_millis(5),
     Duration::from_millis(200),
     Duration::from_secs(2),
 ];
 
-/// How long a cancel request may take. One that arrives after its session has ended does nothing.
+/// The time limit of a cancel request. One that arrives after its session has ended does nothing.
 const CONNECTING: Duration = Duration::from_secs(5);

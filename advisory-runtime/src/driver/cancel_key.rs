@@ -1,9 +1,11 @@
-//! What a session was told at its start: the process id that a cancel request names.
+//! The process id that a session received at its start, which a cancel request names.
 //!
-//! A cancel token keeps it to itself, but writes it into any stream: here one that goes nowhere. Whatever cannot be read counts as not
-//! told: no request is sent then, and a session-level lock is refused until `session::verify` has shown that the sessions are kept.
+//! A cancel token keeps it to itself, but writes it into any stream: here one that goes nowhere. An
+//! id that cannot be read counts as missing: no request is sent then, and a session-level lock is
+//! refused until `session::verify` has shown that the sessions are kept.
 //!
-//! The number alone does not say whether a pooler made it up: some count their clients. Only the server can, by its own.
+//! The number alone does not say whether a pooler made it up: some count their clients. Only the
+//! server can, by its own.
 
 use super::can_be_of_a_process;
 use std::future::{Ready, ready};
@@ -14,17 +16,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::CancelToken;
 use tokio_postgres::tls::{ChannelBinding, NoTls, TlsConnect, TlsStream};
 
-/// What a cancel request needs.
+/// The requirements of a cancel request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CancelKey {
-    /// The process id that the session was told. `None` where the server told none, as some proxies do, or where this version of
-    /// tokio-postgres writes a request that is not understood here.
+    /// The process id that the session received. `None` if the server sent none, as some proxies
+    /// do, or if this version of tokio-postgres writes a request that is not understood here.
     pub(super) process: Option<u32>,
-    /// Whether requests have to travel by TLS.
+    /// True if requests must use TLS.
     pub(super) needs_tls: bool,
 }
 
-/// The process id that the session was told.
+/// The process id that the session received.
 pub(super) fn told_process_id(token: &CancelToken) -> Option<u32> {
     // With a TLS that answers yes, a request is written whether it needs TLS or not.
     let mut written = Written::default();
@@ -40,7 +42,7 @@ impl CancelKey {
         }
     }
 
-    /// Whether a process can have the id that the session was told. Not whether one has it.
+    /// Returns whether a process can have the id that the session received, not whether one has it.
     pub(super) fn can_be_of_a_process(self) -> bool {
         self.process.is_some_and(can_be_of_a_process)
     }
@@ -61,12 +63,13 @@ struct Written {
 /// A request for TLS, as a whole.
 const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// What follows the length of a request to cancel.
+/// The code after the length of a request to cancel.
 const CANCEL_CODE: [u8; 4] = 80_877_102_u32.to_be_bytes();
 
 impl Written {
-    /// A request to cancel is its length, a code, the process id, and a secret of 4 bytes, or up to 256 since protocol 3.2. A
-    /// request for TLS can come before it. So the process id is found from the front. Clients that were told none write a zero.
+    /// A request to cancel is its length, a code, the process id, and a secret of 4 bytes, or up to
+    /// 256 since protocol 3.2. A request for TLS can come before it. So the process id is found
+    /// from the front. Clients that received none write a zero.
     fn process_id(&self) -> Option<u32> {
         let written = self.bytes.get(..self.length).unwrap_or(&self.bytes);
         let request = written.strip_prefix(&TLS_REQUEST).unwrap_or(written);
@@ -187,13 +190,13 @@ mod tests {
         }
     }
 
-    /// Whatever message of the start-up: a letter, the length, the content.
+    /// One message of the start-up: a letter, the length, the content.
     fn message(tag: u8, content: &[u8]) -> Vec<u8> {
         let length = u32::try_from(content.len() + 4).unwrap();
         [&[tag], &length.to_be_bytes()[..], content].concat()
     }
 
-    /// Answers the start-up of one session, which is told this key.
+    /// Answers the start-up of one session, and sends it this key.
     async fn serve(mut client: DuplexStream, key: Option<Vec<u8>>) {
         loop {
             let length = client.read_u32().await.unwrap();
@@ -243,7 +246,8 @@ mod tests {
         [&PROCESS.to_be_bytes()[..], &vec![0xAB; secret]].concat()
     }
 
-    /// Fails when a new tokio-postgres writes its requests in another way: then no call sends one, and session-level locks are refused.
+    /// Fails when a new tokio-postgres writes its requests in another way: then no call sends one,
+    /// and session-level locks are refused.
     #[test]
     fn the_process_id_is_read_off_the_token_of_the_client_in_use() {
         for (config, needs_tls) in configs() {

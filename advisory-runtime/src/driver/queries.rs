@@ -27,8 +27,9 @@ pub(crate) trait Queries: Driver {
         S: 'static,
         Pg: QueryMetadata<Q::SqlType>;
 
-    /// Loads the rows of two queries, which are sent without waiting in between if the connection can; `around` are the messages before
-    /// and after them. A query that the connection has to prepare first can arrive after the messages behind it.
+    /// Loads the rows of two queries, which are sent without waiting in between if the connection
+    /// can; `around` are the messages before and after them. A query that the connection has to
+    /// prepare first can arrive after the messages that follow it.
     fn load_both<Q, W, A, B, S, U>(
         &mut self,
         around: Option<[&str; 2]>,

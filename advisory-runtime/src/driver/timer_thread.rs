@@ -1,14 +1,17 @@
-//! A thread for work that must not depend on the caller's runtime, which may be about to end, or have no timer.
+//! A thread for work that must not depend on the caller's runtime, which may be about to end, or
+//! have no timer.
 
-use std::future::{pending, poll_fn};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, PoisonError, mpsc};
-use std::task::Poll;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 use tokio::task::yield_now;
+use tokio::time::timeout_at;
 
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -23,34 +26,43 @@ pub(crate) fn timeout<F: Future>(
     TIMER_THREAD.timeout(time, future)
 }
 
-/// Runs a job on the thread. If the thread cannot start, the job is dropped, and the result is `false`.
+/// Runs a job on the thread. If the thread cannot start, the job is dropped, and the result is
+/// `false`.
 pub(crate) fn run(job: Job) -> bool {
     TIMER_THREAD.run(job)
 }
 
 struct TimerThread {
-    /// Of the thread, which the first job starts. A later job tries again if it could not start.
-    runtime: Mutex<Option<Handle>>,
+    /// The thread, which the first job starts. A later job tries again if it could not start.
+    running: Mutex<Option<Running>>,
     build: fn() -> io::Result<Runtime>,
+}
+
+#[derive(Clone)]
+struct Running {
+    runtime: Handle,
+    alarms: Arc<Alarms>,
 }
 
 impl TimerThread {
     const fn new(build: fn() -> io::Result<Runtime>) -> Self {
         Self {
-            runtime: Mutex::new(None),
+            running: Mutex::new(None),
             build,
         }
     }
 
+    fn running(&self) -> Option<Running> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_none() {
+            *running = start(self.build);
+        }
+        running.clone()
+    }
+
     fn run(&self, job: Job) -> bool {
-        let runtime = {
-            let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
-            if runtime.is_none() {
-                *runtime = start(self.build);
-            }
-            runtime.clone()
-        };
-        runtime.map(|runtime| runtime.spawn(job)).is_some()
+        let running = self.running();
+        running.map(|running| running.runtime.spawn(job)).is_some()
     }
 
     async fn timeout<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
@@ -58,59 +70,139 @@ impl TimerThread {
         let mut future = pin!(future);
         loop {
             // Only once the future is pending: one that is ready at once needs no timer.
-            let mut woken = None;
+            let mut alarm = None;
             let ended = poll_fn(|context| {
                 if let Poll::Ready(value) = future.as_mut().poll(context) {
                     return Poll::Ready(Ok(value));
                 }
-                let woken = match &mut woken {
-                    Some(woken) => woken,
-                    none => {
-                        let left = time.saturating_sub(started.elapsed());
-                        if left.is_zero() {
-                            return Poll::Ready(Err(Ok(())));
-                        }
-                        none.insert(self.wake_after(left))
-                    }
+                if started.elapsed() >= time {
+                    return Poll::Ready(Err(Ok(())));
+                }
+                let Some(end) = started.checked_add(time) else {
+                    return Poll::Pending;
                 };
-                Pin::new(woken).poll(context).map(Err)
+                if alarm.is_none() {
+                    alarm = self
+                        .running()
+                        .map(|running| Alarm::new(running.alarms, end));
+                }
+                match &alarm {
+                    Some(alarm) => {
+                        alarm.set(context.waker());
+                        Poll::Pending
+                    }
+                    None => Poll::Ready(Err(Err(NoThread))),
+                }
             });
             match ended.await {
                 Ok(value) => return Some(value),
                 Err(Ok(())) => return None,
-                Err(Err(_no_thread)) => rest().await,
+                Err(Err(NoThread)) => rest().await,
             }
         }
     }
+}
 
-    /// Returns a receiver that resolves after `time`, or fails at once if the thread cannot be started.
-    fn wake_after(&self, time: Duration) -> oneshot::Receiver<()> {
-        let (mut wake, woken) = oneshot::channel();
-        self.run(Box::pin(async move {
-            // Until then, or until the receiver is dropped.
-            if tokio::time::timeout(time, wake.closed()).await.is_err() {
-                let _: Result<(), ()> = wake.send(());
+struct NoThread;
+
+/// Who is to be woken, and when. To set an alarm wakes the thread only if no earlier one is set:
+/// among calls with the same limit that is one in the time of the limit.
+#[derive(Default)]
+struct Alarms {
+    set: Mutex<AlarmsSet>,
+    has_earlier: Notify,
+}
+
+#[derive(Default)]
+struct AlarmsSet {
+    wakers: BTreeMap<(Instant, u64), Waker>,
+    count: u64,
+    /// When the thread looks next; `None` if it waits for the first alarm.
+    next: Option<Instant>,
+}
+
+impl Alarms {
+    fn lock(&self) -> MutexGuard<'_, AlarmsSet> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes those whose time has come, for ever.
+    async fn ring(&self) {
+        loop {
+            let (due, next) = {
+                let mut set = self.lock();
+                let later = set.wakers.split_off(&(Instant::now(), u64::MAX));
+                let due = std::mem::replace(&mut set.wakers, later);
+                set.next = set.wakers.keys().next().map(|(at, _)| *at);
+                (due, set.next)
+            };
+            due.into_values().for_each(Waker::wake);
+            match next {
+                Some(next) => drop(timeout_at(next.into(), self.has_earlier.notified()).await),
+                None => self.has_earlier.notified().await,
             }
-        }));
-        woken
+        }
+    }
+}
+
+/// An alarm of one future, until dropped.
+struct Alarm {
+    alarms: Arc<Alarms>,
+    at: (Instant, u64),
+}
+
+impl Alarm {
+    fn new(alarms: Arc<Alarms>, end: Instant) -> Self {
+        let mut set = alarms.lock();
+        set.count += 1;
+        let at = (end, set.count);
+        drop(set);
+        Self { alarms, at }
+    }
+
+    fn set(&self, waker: &Waker) {
+        let mut set = self.alarms.lock();
+        let known = set.wakers.insert(self.at, waker.clone());
+        let is_earlier = set.next.is_none_or(|next| self.at.0 < next);
+        if is_earlier {
+            set.next = Some(self.at.0);
+        }
+        drop(set);
+        // A waker can be the last reference to a task, whose drop drops this alarm.
+        drop(known);
+        if is_earlier {
+            self.alarms.has_earlier.notify_one();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        let known = self.alarms.lock().wakers.remove(&self.at);
+        drop(known);
     }
 }
 
 /// Starts the thread. The process may have no thread or no file left for it.
-fn start(build: fn() -> io::Result<Runtime>) -> Option<Handle> {
-    let (started, runtime) = mpsc::channel();
+fn start(build: fn() -> io::Result<Runtime>) -> Option<Running> {
+    let (started, running) = mpsc::channel();
     let thread = std::thread::Builder::new().name("advisory".to_owned());
     drop(thread.spawn(move || {
         if let Ok(runtime) = build() {
-            drop(started.send(runtime.handle().clone()));
-            runtime.block_on(pending::<()>());
+            let alarms = Arc::new(Alarms::default());
+            let running = Running {
+                runtime: runtime.handle().clone(),
+                alarms: Arc::clone(&alarms),
+            };
+            drop(started.send(running));
+            runtime.block_on(alarms.ring());
         }
     }));
-    runtime.recv().ok()
+    running.recv().ok()
 }
 
-/// Blocks the caller's thread for a moment, so that a loop without a timer does not spin: the timer thread is not running, and the
-/// caller's runtime may have no timer enabled.
+/// Blocks the caller's thread for a moment, so that a loop without a timer does not spin: the timer
+/// thread is not running, and the caller's runtime may have no timer enabled.
 #[allow(
     clippy::disallowed_methods,
     reason = "not a test: there is no timer to wait for"
@@ -186,7 +278,7 @@ mod tests {
             Some(7)
         );
         assert_eq!(answer(timer_thread.timeout(Duration::ZERO, slow())), None);
-        assert!(timer_thread.runtime.lock().unwrap().is_none());
+        assert!(timer_thread.running.lock().unwrap().is_none());
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use crate::key::Key;
 use std::fmt;
 
-/// The lock that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs it.
+/// The lock that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs
+/// it.
 ///
 /// ```
 /// use advisory_runtime::{BusyLock, Error};

@@ -12,8 +12,9 @@ use std::sync::Arc;
 impl Error {
     /// Finds a lock's error in an error of another type, by its chain of sources.
     ///
-    /// Works on `diesel::result::Error` and on any error that gives its cause through `source()`. For `anyhow::Error`
-    /// write `Error::find(&*error)`. To match on the variant write `.as_deref()` behind it.
+    /// Works on `diesel::result::Error` and on any error that gives its cause through `source()`.
+    /// For `anyhow::Error` write `Error::find(&*error)`. To match on the variant write
+    /// `.as_deref()` behind it.
     ///
     /// ```
     /// use advisory_runtime::Error;
@@ -54,7 +55,8 @@ pub(crate) fn find<'e, E: ProductError>(
     None
 }
 
-/// A product's error that its `find` has found, such as [`Error::find`]: it dereferences to that error.
+/// A product's error that its `find` has found, such as [`Error::find`]: it dereferences to that
+/// error.
 ///
 /// ```
 /// use advisory_runtime::Error;
@@ -150,7 +152,8 @@ impl<E: ProductError> Answer<E> {
             message: error.to_string(),
             error,
         };
-        // Both, so that a log names the lock, and a program that searches for the server's words finds them.
+        // Both, so that a log names the lock, and a program that searches for the server's words
+        // finds them.
         if let Some(server) = answer.server() {
             let server = server.message().to_owned();
             if !answer.message.contains(&server) {
@@ -217,7 +220,8 @@ enum Question {
 
 /// The product's error in an answer, if the answer is an [`Answer`].
 ///
-/// Diesel's trait cannot be downcast. So the cheapest method is called, and our implementation also leaves the error for the caller.
+/// Diesel's trait cannot be downcast. So the cheapest method is called, and our implementation also
+/// leaves the error for the caller.
 fn ask(answer: &dyn DatabaseErrorInformation) -> Option<Found> {
     QUESTION
         .try_with(|question| question.set(Question::Asked))

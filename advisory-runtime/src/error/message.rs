@@ -5,6 +5,7 @@ use advisory_pattern::MOST_PERMITS;
 use std::fmt;
 
 impl fmt::Display for Error {
+    #[expect(clippy::too_many_lines, reason = "one message for each variant")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotHeld { lock } => write!(
@@ -74,31 +75,11 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}` can't have {permits} permits: `permits` must be a number from 1 to {MOST_PERMITS}"
             ),
             Self::Database(error) => fmt::Display::fmt(error, f),
-            Self::SelfDeadlock { .. } | Self::TaskDeadlock { .. } | Self::Deadlock { .. } => {
-                self.fmt_deadlock(f)
-            }
-            Self::Standby { .. }
-            | Self::PooledSession { .. }
-            | Self::UnsupportedServer
-            | Self::BrokenConnection { .. } => self.fmt_connection(f),
-            Self::HoldExceeded { .. }
-            | Self::LockLost { .. }
-            | Self::RolledBack { .. }
-            | Self::TransactionEnded { .. }
-            | Self::CommitUnknown { .. } => self.fmt_end(f),
-            Self::NotInTransaction { lock } => write!(
+            Self::LockTableFull { lock, .. } => write!(
                 f,
-                "advisory lock `{lock}` was requested outside of a transaction, where it would be released at once: call \
-                 `lock` inside `transaction`, or open one that holds it with `begin`"
+                "advisory lock `{lock}`: the server's table of locks is full; take one lock on what many keys have in common, \
+                 or raise `max_locks_per_transaction`"
             ),
-        }
-    }
-}
-
-impl Error {
-    /// Waits that would not end by themselves.
-    fn fmt_deadlock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
             Self::SelfDeadlock { lock } => write!(
                 f,
                 "advisory lock `{lock}` is already held by this task, on another connection: pass that connection to this call, or take the \
@@ -114,14 +95,6 @@ impl Error {
                 "advisory lock `{lock}`: the server ended the wait to resolve a deadlock; call it again, and take locks in \
                  the same order everywhere"
             ),
-            // The caller has told them apart.
-            _ => Ok(()),
-        }
-    }
-
-    /// Errors of the connection and of the server behind it.
-    fn fmt_connection(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
             Self::Standby { lock } if lock.is_empty() => f.write_str(
                 "the server is a standby, whose advisory locks sessions on the primary do not see: connect to the primary; if the URL \
                  has several hosts, add `target_session_attrs=read-write`",
@@ -143,17 +116,13 @@ impl Error {
                 "this server granted one advisory lock to two sessions at once, so its advisory locks do not exclude anyone: connect \
                  to PostgreSQL itself, or use a lease",
             ),
+            Self::NotCoordinator => f.write_str(
+                "the server is a worker node of Citus, whose advisory locks sessions at other nodes do not see: connect to the \
+                 coordinator",
+            ),
             Self::BrokenConnection { lock } => {
                 CommonMessage::BrokenConnection.write(f, &Subject(lock))
             }
-            // The caller has told them apart.
-            _ => Ok(()),
-        }
-    }
-
-    /// What is found out when the body has run.
-    fn fmt_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
             Self::HoldExceeded { lock, max_hold } => write!(
                 f,
                 "the call under advisory lock `{lock}` took longer than {max_hold:?}, and its open transaction was rolled back; do less \
@@ -169,8 +138,11 @@ impl Error {
             Self::CommitUnknown { lock, .. } => {
                 CommonMessage::CommitUnknown.write(f, &Subject(lock))
             }
-            // Said above.
-            _ => Ok(()),
+            Self::NotInTransaction { lock } => write!(
+                f,
+                "advisory lock `{lock}` was requested outside of a transaction, where it would be released at once: call \
+                 `lock` inside `transaction`, or open one that holds it with `begin`"
+            ),
         }
     }
 }

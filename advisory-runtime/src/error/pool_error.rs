@@ -4,7 +4,8 @@ use super::product::printed;
 use diesel::result::Error as DieselError;
 use std::fmt;
 
-/// Why a pool gave no connection: what [`Pool`](crate::Pool) and [`blocking::Pool`](crate::blocking::Pool) return.
+/// Why a pool gave no connection: what [`Pool`](crate::Pool) and
+/// [`blocking::Pool`](crate::blocking::Pool) return.
 ///
 /// The error of each product has a variant `Pool` with it.
 ///
@@ -17,6 +18,8 @@ use std::fmt;
 #[derive(Debug)]
 pub struct PoolError {
     wanted: &'static str,
+    /// Whether the call is inside the body of another locked call, which has a connection.
+    is_inside_body: bool,
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
@@ -25,16 +28,26 @@ impl PoolError {
     pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self {
             wanted: "could not get a connection from the pool",
+            is_inside_body: false,
             source: source.into(),
         }
     }
 
-    /// A connection beside those of the pool could not be opened: for [`Pool::dedicated`](crate::Pool::dedicated).
+    /// A connection beside those of the pool could not be opened: for
+    /// [`Pool::dedicated`](crate::Pool::dedicated).
     pub fn dedicated(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self {
-            wanted: "could not open a connection beside those of the pool",
+            wanted: "could not open a connection outside the pool",
+            is_inside_body: false,
             source: source.into(),
         }
+    }
+
+    /// Notes whether the call is inside the body of another locked call.
+    #[cfg(any(feature = "diesel-async", feature = "postgres"))]
+    pub(crate) const fn inside_body(mut self, is_inside_body: bool) -> Self {
+        self.is_inside_body = is_inside_body;
+        self
     }
 
     /// The pool's own error, such as for `downcast_ref`.
@@ -46,7 +59,14 @@ impl PoolError {
 
 impl fmt::Display for PoolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.wanted, self.source)
+        write!(f, "{}: {}", self.wanted, self.source)?;
+        if self.is_inside_body {
+            f.write_str(
+                "; the call is inside the body of another locked call, which has a connection: pass that one on, with `conn = conn` \
+                 instead of `pool`",
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -60,5 +80,36 @@ impl From<PoolError> for DieselError {
 impl std::error::Error for PoolError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         printed(&*self.source)
+    }
+}
+
+/// The pool gave only one connection where two are needed.
+#[derive(Debug)]
+pub(crate) enum NoSecond {
+    /// Because of its own error.
+    Failed(PoolError),
+    /// It did not answer in time.
+    #[cfg(feature = "diesel-async")]
+    Silent(std::time::Duration),
+}
+
+impl fmt::Display for NoSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it must give two connections at once, so its maximum size must be at least 2; for the second one ")?;
+        match self {
+            Self::Failed(error) => write!(f, "it reported: {}", error.get_ref()),
+            #[cfg(feature = "diesel-async")]
+            Self::Silent(limit) => write!(f, "it did not answer within {limit:?}"),
+        }
+    }
+}
+
+impl std::error::Error for NoSecond {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Failed(error) => std::error::Error::source(error),
+            #[cfg(feature = "diesel-async")]
+            Self::Silent(_) => None,
+        }
     }
 }

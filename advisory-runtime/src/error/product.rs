@@ -18,7 +18,8 @@ pub trait ProductError:
     fn into_database(self) -> Result<DieselError, Self>;
 }
 
-/// Implements the conversions of an error with the variants `Pool(PoolError)` and `Database(DieselError)` and the method `database`.
+/// Implements the conversions of an error with the variants `Pool(PoolError)` and
+/// `Database(DieselError)` and the method `database`.
 macro_rules! product_error {
     ($error:ty) => {
         impl $crate::error::ProductError for $error {
@@ -45,8 +46,9 @@ macro_rules! product_error {
             }
         }
 
-        /// What the database has answered as a `DatabaseError` of its kind, whose message has the server's in it; every other error
-        /// inside [`QueryBuilderError`](diesel::result::Error::QueryBuilderError).
+        /// What the database has answered as a `DatabaseError` of its kind, whose message has the
+        /// server's in it; every other error inside
+        /// [`QueryBuilderError`](diesel::result::Error::QueryBuilderError).
         impl From<$error> for diesel::result::Error {
             fn from(error: $error) -> Self {
                 $crate::error::into_diesel(error)
@@ -76,8 +78,8 @@ thread_local! {
     static FINDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The `source()` of an error that prints this one itself: the cause of this one, or for [`find`](super::find) this one, which may
-/// be the error that is searched for.
+/// The `source()` of an error that prints this one itself: the cause of this one, or for
+/// [`find`](super::find) this one, which may be the error that is searched for.
 pub(crate) fn printed<'e>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> Option<&'e (dyn std::error::Error + 'static)> {

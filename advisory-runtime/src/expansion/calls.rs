@@ -1,4 +1,5 @@
-//! The three calls of a locked function, and those of its queue and its polls, on a connection inside another value.
+//! The three calls of a locked function, and those of its queue and its polls, on a connection
+//! inside another value.
 #![allow(
     missing_docs,
     clippy::missing_errors_doc,
@@ -58,7 +59,7 @@ pub async fn pause(tries: &mut PoolPoll) {
     tries.pause::<AsyncPgConnection>().await;
 }
 
-/// The same on blocking connections.
+/// The calls on blocking connections.
 #[cfg(feature = "postgres")]
 pub(super) mod blocking {
     use super::{ConnAccessor, Error, PoolPoll, Request, Turn, lock};

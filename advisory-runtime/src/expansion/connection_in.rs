@@ -1,7 +1,9 @@
-//! The blocking connection in a value whose type the attribute cannot know: `type Conn<'a> = &'a mut PgConnection`.
+//! The blocking connection in a value whose type the attribute cannot know:
+//! `type Conn<'a> = &'a mut PgConnection`.
 //!
-//! Diesel runs no query on a reference to such a reference, so the guard and the body get the connection itself. Method resolution finds
-//! it, as in `convert`: `conn` on [`ConnectionIn`] needs a connection; for another value the compiler looks at what it dereferences to.
+//! Diesel runs no query on a reference to such a reference, so the guard and the body get the
+//! connection itself. Method resolution finds it, as in `convert`: `conn` on [`ConnectionIn`] needs
+//! a connection; for another value the compiler looks at what it dereferences to.
 #![allow(
     missing_docs,
     reason = "for the expansion alone; what is not obvious is said"
@@ -87,7 +89,8 @@ otherwise! {
     OtherReference => Other,
 }
 
-/// A field with a connection, or with a reference to one. The parameter is inferred: it keeps the implementations apart.
+/// A field with a connection, or with a reference to one. The parameter is inferred: it keeps the
+/// implementations apart.
 #[diagnostic::on_unimplemented(
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `PgConnection` or a pooled connection of it"
@@ -112,7 +115,7 @@ impl<C: Connection> Field<Referenced> for &mut C {
     }
 }
 
-/// As [`pg`](super::pg), for a field.
+/// Like [`pg`](super::pg), for a field.
 pub fn field<F: Field<Kind>, Kind>(field: &mut F) -> &mut PgConnection {
     field.pg()
 }

@@ -1,8 +1,9 @@
 //! Converts an error of a lock or of a lease into the error of the user's function.
 //!
-//! A user's type may have `From<diesel::result::Error>`, `From` of the product's error, or both. Method resolution finds out which:
-//! `convert` on [`Returns`] needs both; if the type does not have both, the compiler looks at what [`Returns`] dereferences to. The
-//! methods are inherent, since a trait's would have to be imported at each lock site.
+//! A user's type may have `From<diesel::result::Error>`, `From` of the product's error, or both.
+//! Method resolution finds out which: `convert` on [`Returns`] needs both; if the type does not
+//! have both, the compiler looks at what [`Returns`] dereferences to. The methods are inherent,
+//! since a trait's would have to be imported at each lock site.
 #![allow(
     missing_docs,
     reason = "for the expansion alone; what is not obvious is said"
@@ -22,16 +23,17 @@ use diesel::result::Error as DieselError;
 use std::future::{Ready, ready};
 use std::marker::PhantomData;
 
-/// The return type of the annotated function, and the product's error. Converts an error whose type has both conversions.
+/// The return type of the annotated function, and the product's error. Converts an error whose type
+/// has both conversions.
 pub struct Returns<R, P = Error>(PhantomData<fn(P) -> R>);
 
-/// As [`Returns`], with the conversion from Diesel's error.
+/// Like [`Returns`], with the conversion from Diesel's error.
 pub struct ByDiesel<R, P = Error>(PhantomData<fn(P) -> R>);
 
-/// As [`Returns`], with the conversion from the product's own error.
+/// Like [`Returns`], with the conversion from the product's own error.
 pub struct ByOwn<R, P = Error>(PhantomData<fn(P) -> R>);
 
-/// As [`Returns`], with no conversion at all, so that the compile error names one.
+/// Like [`Returns`], with no conversion at all, so that the compile error names one.
 pub struct ByNeither<R, P = Error>(PhantomData<fn(P) -> R>);
 
 /// A free function, because its bound is reported in full, and a method's as "method not found".
@@ -40,15 +42,16 @@ pub const fn returns<R: Fallible>() -> Returns<R> {
     Returns(PhantomData)
 }
 
-/// As [`returns`], of a function under a lease.
+/// Like [`returns`], for a function under a lease.
 #[cfg(feature = "diesel-async")]
 #[must_use]
 pub const fn returns_leased<R: Fallible>() -> Returns<R, lease::Error> {
     Returns(PhantomData)
 }
 
-/// Ends a locked call and converts its error with the `convert` beside it. It takes the result and returns it as the expansion's last
-/// expression: a result that lives across an `await`, or a match on it, would cost compile time in each locked function.
+/// Ends a locked call and converts its error with the `convert` beside it. It takes the result and
+/// returns it as the expansion's last expression: a result that lives across an `await`, or a match
+/// on it, would cost compile time in each locked function.
 macro_rules! finish {
     () => {
         #[cfg(feature = "diesel-async")]
@@ -65,7 +68,8 @@ macro_rules! finish {
     };
 }
 
-/// The conversion that the attribute's `err` gives. The bound tells the compiler the type of a closure's parameter.
+/// The conversion that the attribute's `err` gives. The bound tells the compiler the type of a
+/// closure's parameter.
 impl<T, E, P> Returns<Result<T, E>, P> {
     pub fn convert_by(&self, error: P, by: impl FnOnce(P) -> E) -> Result<T, E> {
         Err(by(error))
@@ -187,7 +191,7 @@ pub fn finish_blocking_at<R: Fallible, O: ?Sized>(
     Ok(result)
 }
 
-/// As [`finish_blocking_at`], on a connection of diesel-async.
+/// Like [`finish_blocking_at`], on a connection of diesel-async.
 #[cfg(feature = "diesel-async")]
 pub async fn finish_async_at<R: Fallible, O: ?Sized>(
     guard: crate::LockGuard<'_, O>,

@@ -1,4 +1,5 @@
-//! The requests of an attribute's keys, which [`Request::new`] cannot make: their pattern is not that of a type.
+//! The requests of an attribute's keys, which [`Request::new`] cannot make: their pattern is not
+//! that of a type.
 #![allow(missing_docs, reason = "for the expansion alone")]
 
 use crate::{Error, Key, LockKey, Request};

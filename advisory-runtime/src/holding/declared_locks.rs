@@ -3,9 +3,11 @@
 use super::{DeclaredLock, Holding, Shared};
 use crate::key::LockKey;
 
-/// One declared lock or several, and the witnesses of them: a [`Holding`], a tuple or an array of them, or an iterator.
+/// One declared lock or several, and the witnesses of them: a [`Holding`], a tuple or an array of
+/// them, or an iterator.
 ///
-/// Implemented for each [`DeclaredLock`], for tuples of two to eight, for arrays, slices and `Vec`s.
+/// Implemented for each [`DeclaredLock`], for tuples of two to eight, for arrays, slices and
+/// `Vec`s.
 ///
 /// # Examples
 ///

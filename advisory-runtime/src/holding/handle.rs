@@ -3,8 +3,8 @@
 use super::{DeclaredLocks, Proof};
 use std::fmt;
 
-/// The handle that a body with `handle = …` gets under declared locks: the handle of any other lock, with witnesses. `W` is a
-/// reference to the locks, or [`SharedLocks`].
+/// The handle that a body with `handle = …` gets under declared locks: the handle of any other
+/// lock, with witnesses. `W` is a reference to the locks, or [`SharedLocks`].
 ///
 /// The lifetime keeps it in the body. It is not `Clone`, so that `lease.clone()` clones the lease.
 #[doc(hidden)]

@@ -1,8 +1,8 @@
 //! Writes dates, times of day and instants into keys, in one form for all crates.
 //!
-//! The form is ISO 8601 without colons: `:` is the pattern's own. Dates are in the extended format, times in the basic one.
-//! Every number is read by an accessor and written here; an instant is read as its Unix time, so that it has one text in
-//! every crate and every time zone.
+//! The form is ISO 8601 without colons: `:` is the pattern's own. Dates are in the extended format,
+//! times in the basic one. Every number is read by an accessor and written here; an instant is read
+//! as its Unix time, so that it has one text in every crate and every time zone.
 
 use super::digits::Digits;
 use super::{KeyPart, KeyText, shape};
@@ -19,7 +19,8 @@ struct Clock {
     hour: u64,
     minute: u64,
     second: u64,
-    /// From 1,000,000,000 on for chrono's leap seconds, which it counts as a part of the second before.
+    /// From 1,000,000,000 on for chrono's leap seconds, which it counts as a part of the second
+    /// before.
     nanosecond: u64,
 }
 
@@ -33,7 +34,8 @@ const NANOSECONDS: u64 = 1_000_000_000;
 const SECONDS_OF_DAY: i64 = 86_400;
 
 impl CivilDay {
-    /// The day that is this many days after 1970-01-01, for every 64-bit number, unlike the ranges of the crates:
+    /// The day that is this many days after 1970-01-01, for every 64-bit number, unlike the ranges
+    /// of the crates:
     /// <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
     const fn of_unix_day(days: i64) -> Self {
         let days = days + 719_468;
@@ -78,7 +80,8 @@ impl Clock {
     }
 
     fn write(&self, text: &mut Digits) {
-        // Each value has a text of its own, so a leap second must differ from the seconds beside it.
+        // Each value has a text of its own, so a leap second must differ from the seconds beside
+        // it.
         let (hour, second, nanosecond) = match self.nanosecond.checked_sub(NANOSECONDS) {
             None => (self.hour, self.second, self.nanosecond),
             Some(rest) if self.second == 59 => (self.hour, 60, rest),

@@ -1,4 +1,5 @@
-//! Writes numbers into a key without an allocation and without `core::fmt`, which costs more than hashing the text.
+//! Writes numbers into a key without an allocation and without `core::fmt`, which costs more than
+//! hashing the text.
 
 /// A short ASCII text on the stack; the longest is that of `i128::MIN`, 40 bytes.
 pub(crate) struct Digits {

@@ -1,7 +1,7 @@
 //! The values that a placeholder can render, and their texts.
 //!
-//! The texts do not come from the types' `Display`: a key that changed with a dependency's release would stop excluding the other
-//! half of a fleet that is half upgraded.
+//! The texts do not come from the types' `Display`: a key that changed with a dependency's release
+//! would stop excluding the other half of a fleet that is half upgraded.
 
 use super::digits::Digits;
 use super::{KeyText, shape};
@@ -21,16 +21,17 @@ use std::num::NonZero;
 /// | `chrono::NaiveDateTime`, `time::PrimitiveDateTime`, `jiff::civil::DateTime` | `2025-01-15T093000` |
 /// | `chrono::DateTime`, `time::OffsetDateTime` and `UtcDateTime`, `jiff::Timestamp` and `Zoned` | `2025-01-15T083000Z`, in UTC |
 ///
-/// The crates need the features of their names. A day, a time or an instant has the same text in every crate and every time zone,
-/// so that services that use different ones share a lock. A leap second, which only chrono has, is
-/// second 60: `235960.5`. (Where an offset of odd seconds has moved it off the minute's end, its hour is 24 more.)
+/// The crates need the features of their names. A day, a time or an instant has the same text in
+/// every crate and every time zone, so that services that use different ones share a lock. A leap
+/// second, which only chrono has, is second 60: `235960.5`. (Where an offset of odd seconds has
+/// moved it off the minute's end, its hour is 24 more.)
 ///
-/// `#[derive(KeyPart)]` is for newtypes and field-less enums. `&T`, `&mut T`, `Box`, `Rc`, `Arc` and `Cow` render as what
-/// they hold.
+/// `#[derive(KeyPart)]` is for newtypes and field-less enums. `&T`, `&mut T`, `Box`, `Rc`, `Arc`
+/// and `Cow` render as what they hold.
 ///
-/// Two different values must never render the same text. There is no implementation for floats (`0.1 + 0.2` is another
-/// key than `0.3`) and none for `Option` (`None` has no text that is not also a value's): write a whole number, or whether there is a
-/// value and the value, in `with(…)`.
+/// Two different values must never render the same text. There is no implementation for floats
+/// (`0.1 + 0.2` is another key than `0.3`) and none for `Option` (`None` has no text that is not
+/// also a value's): write a whole number, or whether there is a value and the value, in `with(…)`.
 ///
 /// # Examples
 ///

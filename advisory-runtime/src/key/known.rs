@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 #[cfg(debug_assertions)]
 static PATTERNS: Mutex<BTreeMap<Key, &'static str>> = Mutex::new(BTreeMap::new());
 
-/// How many numbers can have a name.
+/// The maximum number of keys with a name.
 #[cfg(debug_assertions)]
 const MOST: usize = 4_096;
 

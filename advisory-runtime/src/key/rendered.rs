@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
 
-/// A request follows soon after its keys are rendered. Texts beyond this number belong to keys that were never locked.
+/// A request follows soon after its keys are rendered. Texts beyond this number belong to keys that
+/// were never locked.
 const CAPACITY: usize = 64;
 
 thread_local! {

@@ -1,7 +1,8 @@
 //! Shapes as types.
 //!
-//! The macro derives a placeholder's shape from the name of its type or from the pattern, and the collision check relies on it. A
-//! user's own `struct Uuid(String)` would break that, so the expansion requires [`Within`] of the value's real type.
+//! The macro derives a placeholder's shape from the name of its type or from the pattern, and the
+//! collision check relies on it. A user's own `struct Uuid(String)` would break that, so the
+//! expansion requires [`Within`] of the value's real type.
 //!
 //! ```
 //! use advisory_runtime::{KeyPart, shape};
@@ -14,7 +15,8 @@
 
 use advisory_pattern::Shape as Language;
 
-/// A shape as a type. Sealed: patterns can only be checked with the shapes that `advisory-pattern` knows.
+/// A shape as a type. Sealed: patterns can only be checked with the shapes that `advisory-pattern`
+/// knows.
 ///
 /// # Examples
 ///

@@ -1,6 +1,7 @@
 //! The keys that well-known tools lock, to exclude a tool on purpose or to avoid its key.
 //!
-//! Most lock while they migrate a database. A Diesel migration that takes the same key waits for them, and they for it:
+//! Most lock while they migrate a database. A Diesel migration that takes the same key waits for
+//! them, and they for it:
 //!
 //! ```
 //! use advisory_runtime::{Key, LockKey, well_known};
@@ -9,8 +10,10 @@
 //! assert_eq!(well_known::sqlx("postgres").key(), Key::BigInt(368_907_709_894_077_238));
 //! ```
 //!
-//! Each is an `i64`, so it can be the key of a [`Request`](crate::Request) and of the attribute: `key = well_known::PRISMA`. The sources
-//! are on the guide's page [`well_known_keys`](crate::guide::well_known_keys). A tool can change its number with any release.
+//! Each is an `i64`, so it can be the key of a [`Request`](crate::Request) and of the attribute:
+//! `key = well_known::PRISMA`. The sources are on the guide's page
+//! [`well_known_keys`](crate::guide::well_known_keys). A tool can change its number with any
+//! release.
 
 use super::Key;
 
@@ -67,8 +70,9 @@ pub const fn sqlx(database: &str) -> i64 {
     SQLX_SALT * crc32(&[database.as_bytes()]) as i64
 }
 
-/// golang-migrate's migrations of a database with this name, recorded in this table: `"public"` and `"schema_migrations"` unless
-/// configured otherwise. If golang-migrate connects by a URL, as its command does, it puts a slash in front of the name: `"/shop"`.
+/// golang-migrate's migrations of a database with this name, recorded in this table: `"public"` and
+/// `"schema_migrations"` unless configured otherwise. If golang-migrate connects by a URL, as its
+/// command does, it puts a slash in front of the name: `"/shop"`.
 ///
 /// # Examples
 ///
@@ -90,7 +94,8 @@ pub const fn golang_migrate(database: &str, schema: &str, table: &str) -> i64 {
     crc32(&parts).wrapping_mul(GOLANG_MIGRATE_SALT) as i64
 }
 
-/// Flyway's migrations that are recorded in this table: `"public"` and `"flyway_schema_history"` unless configured otherwise.
+/// Flyway's migrations that are recorded in this table: `"public"` and `"flyway_schema_history"`
+/// unless configured otherwise.
 ///
 /// # Examples
 ///
@@ -125,7 +130,7 @@ pub fn flyway(schema: &str, table: &str) -> i64 {
 pub struct Tool {
     /// Its name, such as `Prisma Migrate`.
     pub name: &'static str,
-    /// Whether other programs are unlikely to use the number. A number such as 1 is likely.
+    /// True if other programs are unlikely to use the number. A number such as 1 is likely.
     pub is_distinctive: bool,
 }
 
@@ -143,8 +148,8 @@ const COMMON: [(i64, i64, &str); 4] = [
     (AUTHENTIK, AUTHENTIK, "authentik"),
 ];
 
-/// The tools that lock this key in a database of this name. Rails, sqlx and Flyway are found without the name too; golang-migrate is
-/// not. Keys of the `(int, int)` key space have no tool.
+/// The tools that lock this key in a database of this name. Rails, sqlx and Flyway are found
+/// without the name too; golang-migrate is not. Keys of the `(int, int)` key space have no tool.
 ///
 /// # Examples
 ///
@@ -188,7 +193,7 @@ pub fn tools(key: Key, database: Option<&str>) -> Vec<Tool> {
         .collect()
 }
 
-/// Whether it is this factor times the CRC-32 of some name.
+/// Returns whether it is this factor times the CRC-32 of some name.
 fn is_product(number: i64, factor: i64) -> bool {
     number > 0 && number % factor == 0 && u32::try_from(number / factor).is_ok()
 }

@@ -1,4 +1,5 @@
-//! In debug builds, the leases that a body runs under: a call in the body that waits for one of them waits for itself.
+//! In debug builds, the leases that a body runs under: a call in the body that waits for one of
+//! them waits for itself.
 
 use super::{Lease, Request};
 use crate::Wait;
@@ -50,7 +51,8 @@ pub(super) fn record_request(request: &Request) -> Option<Arc<LockSet>> {
     Some(Arc::new(lock_set))
 }
 
-/// The leases of the request's key, in any table, that this task holds, if the request would wait for them.
+/// The leases of the request's key, in any table, that this task holds, if the request would wait
+/// for them.
 pub(super) fn held_by_this_task(request: &Request) -> Vec<Lease> {
     if !is_on() || request.is_try() {
         return Vec::new();

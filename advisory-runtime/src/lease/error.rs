@@ -6,7 +6,7 @@ mod observed;
 
 use super::Table;
 use crate::error::{ErrorRef, PoolError, find, product_error};
-use crate::renewal::Unusable;
+use crate::rows::Unusable;
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::fmt;
@@ -14,8 +14,9 @@ use std::time::Duration;
 
 /// Why a call under a lease failed, apart from the error of its own body.
 ///
-/// A function that returns its own error type receives this through `From<advisory_runtime::lease::Error>`; one that only has
-/// `From<diesel::result::Error>`, such as a `QueryResult` function, receives one of Diesel's errors with this one inside, which
+/// A function that returns its own error type receives this through
+/// `From<advisory_runtime::lease::Error>`; one that only has `From<diesel::result::Error>`, such as
+/// a `QueryResult` function, receives one of Diesel's errors with this one inside, which
 /// [`Error::find`] finds; see [`guide::diesel_errors`](crate::guide::diesel_errors).
 ///
 /// ```
@@ -33,20 +34,21 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else holds the key, and did so until the end of the call's `wait`; of a call that does not wait, when it asked. A later
-    /// try can succeed. The body did not run.
+    /// Somebody else holds the key, and did so until the end of the call's `wait`; of a call that
+    /// does not wait, when it asked. A later try can succeed. The body did not run.
     #[non_exhaustive]
     Held {
         /// The key pattern, or the start of the key's hash.
         lock: Cow<'static, str>,
         /// For [`monitor::holders`](crate::monitor::holders).
         busy: BusyKey,
-        /// How long this process waited, by its own clock; zero if the call does not wait ([`Wait::Never`](crate::Wait::Never)).
+        /// How long this process waited, by its own clock; zero if the call does not wait
+        /// ([`Wait::Never`](crate::Wait::Never)).
         waited: Duration,
     },
     /// The work under the key is done: a call with `keep` has returned `Ok`, or the transaction of
-    /// [`Lease::complete`](super::Lease::complete) was committed. No call waits for the end of that time, and a later try before it gets
-    /// the same answer. The body did not run.
+    /// [`Lease::complete`](super::Lease::complete) was committed. No call waits for the end of that
+    /// time, and a later try before it gets the same answer. The body did not run.
     #[non_exhaustive]
     Done {
         /// The key pattern, or the start of the key's hash.
@@ -54,8 +56,9 @@ pub enum Error {
         /// How long the key stays done, by the server's clock when it answered.
         remaining: Duration,
     },
-    /// The lease was lost before the body returned: a renewal was refused, or the server could not be reached before it expired. The body
-    /// was dropped, unless it blocked its thread. What it committed stays committed.
+    /// The lease was lost before the body returned: a renewal was refused, or the server could not
+    /// be reached before it expired. The body was dropped, unless it blocked its thread. What it
+    /// committed stays committed.
     #[non_exhaustive]
     Lost {
         /// The key pattern, or the start of the key's hash.
@@ -63,7 +66,8 @@ pub enum Error {
         /// Why the last renewal failed, if it did.
         source: Option<DieselError>,
     },
-    /// The body ran for longer than the request's `max_hold`. It was dropped, and the lease was released.
+    /// The body ran for longer than the request's `max_hold`. It was dropped, and the lease was
+    /// released.
     #[non_exhaustive]
     HoldExceeded {
         /// The key pattern, or the start of the key's hash.
@@ -71,7 +75,8 @@ pub enum Error {
         /// How long it may be held.
         max_hold: Duration,
     },
-    /// The body returned `Ok`, but the transaction of [`Lease::complete`](super::Lease::complete) was rolled back. The key was released.
+    /// The body returned `Ok`, but the transaction of [`Lease::complete`](super::Lease::complete)
+    /// was rolled back. The key was released.
     #[non_exhaustive]
     RolledBack {
         /// The key pattern, or the start of the key's hash.
@@ -80,8 +85,8 @@ pub enum Error {
         source: DieselError,
     },
     /// At the end of the call the server could not be reached to say whether the transaction of
-    /// [`Lease::complete`](super::Lease::complete) was committed, or the body did not return in time after it. Look for the effect of
-    /// the body before you run it again.
+    /// [`Lease::complete`](super::Lease::complete) was committed, or the body did not return in
+    /// time after it. Look for the effect of the body before you run it again.
     #[non_exhaustive]
     CommitUnknown {
         /// The key pattern, or the start of the key's hash.
@@ -89,8 +94,8 @@ pub enum Error {
         /// How the connection ended.
         source: DieselError,
     },
-    /// The call would wait for a lease that its own task holds. Found only in debug builds, and only if the call is made inside the body
-    /// that holds the lease. The body did not run.
+    /// The call would wait for a lease that its own task holds. Found only in debug builds, and
+    /// only if the call is made inside the body that holds the lease. The body did not run.
     #[non_exhaustive]
     SelfDeadlock {
         /// The key pattern, or the start of the key's hash.
@@ -102,13 +107,15 @@ pub enum Error {
         /// The key pattern, or the start of the key's hash; for [`Table::sweep`] the table.
         lock: Cow<'static, str>,
     },
-    /// A write under a fencing token needs an open transaction: the token stays current until its end. No SQL was sent.
+    /// A write under a fencing token needs an open transaction: the token stays current until its
+    /// end. No SQL was sent.
     #[non_exhaustive]
     NotInTransaction {
         /// The key pattern, or the start of the key's hash.
         lock: Cow<'static, str>,
     },
-    /// [`LeaseGuard::run_holding`](super::LeaseGuard::run_holding) was called with another lock than the lease's. The body did not run.
+    /// [`LeaseGuard::run_holding`](super::LeaseGuard::run_holding) was called with another lock
+    /// than the lease's. The body did not run.
     #[non_exhaustive]
     NotHeld {
         /// What was asked for: its key pattern.
@@ -124,7 +131,8 @@ pub enum Error {
         /// The largest length in bytes.
         max: usize,
     },
-    /// The request's times or key are not valid, or `complete` was called without a `keep`. No SQL was sent.
+    /// The request's times or key are not valid, or `complete` was called without a `keep`. No SQL
+    /// was sent.
     #[non_exhaustive]
     Invalid {
         /// The key pattern, or the start of the key's hash.
@@ -156,9 +164,10 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The role lacks a right that a grant needs (SQLSTATE 42501). `UPDATE` on the sequence is needed only to move it: at the first
-    /// grant of a server, after a failover, and if it is behind the tokens in the table, such as after logical replication. Nothing is
-    /// granted until it is moved.
+    /// The role lacks a right that a grant needs (SQLSTATE 42501). `UPDATE` on the sequence is
+    /// needed only to move it: at the first grant of a server, after a failover, and if it is
+    /// behind the tokens in the table, such as after logical replication. Nothing is granted until
+    /// it is moved.
     #[non_exhaustive]
     MissingRights {
         /// The table, with its schema.
@@ -166,7 +175,8 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// A lease is renewed on a tokio runtime with a timer, and the call was made outside of one. No SQL was sent.
+    /// A lease is renewed on a tokio runtime with a timer, and the call was made outside of one. No
+    /// SQL was sent.
     #[non_exhaustive]
     NoRuntime {
         /// The key pattern, or the start of the key's hash.
@@ -180,8 +190,8 @@ pub enum Error {
         /// The key pattern, or the start of the key's hash.
         lock: Cow<'static, str>,
     },
-    /// The connection is closed: an earlier call on it was dropped before its end, or the connection was lost. A pool replaces such a
-    /// connection; open one of your own again.
+    /// The connection is closed: an earlier call on it was dropped before its end, or the
+    /// connection was lost. A pool replaces such a connection; open one of your own again.
     #[non_exhaustive]
     BrokenConnection {
         /// The key pattern, or the start of the key's hash.
@@ -200,7 +210,8 @@ impl Error {
         matches!(self, Self::Held { .. })
     }
 
-    /// Whether the work under the key is already done, so that nothing is left to do: [`Error::Done`].
+    /// Whether the work under the key is already done, so that nothing is left to do:
+    /// [`Error::Done`].
     #[must_use]
     pub const fn is_done(&self) -> bool {
         matches!(self, Self::Done { .. })
@@ -220,8 +231,8 @@ impl Error {
         }
     }
 
-    /// Finds a lease's error in an error of another type, by its chain of sources, as [`advisory_runtime::Error::find`] does for a
-    /// lock's.
+    /// Finds a lease's error in an error of another type, by its chain of sources, as
+    /// [`advisory_runtime::Error::find`] does for a lock's.
     ///
     /// [`advisory_runtime::Error::find`]: crate::Error::find
     ///
@@ -253,7 +264,8 @@ impl Error {
 
 product_error!(Error);
 
-/// The key that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs it.
+/// The key that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs
+/// it.
 ///
 /// ```
 /// use advisory_runtime::lease::{BusyKey, Error};

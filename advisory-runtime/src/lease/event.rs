@@ -1,9 +1,9 @@
 //! What happens to leases, for metrics and logs.
 
 use super::{Error, Lease};
-use std::time::Duration;
+use crate::rows;
 
-/// What happened to a lease; see [`Leases::observed`](super::Leases::observed).
+/// What has happened to a lease; see [`Leases::observe`](super::Leases::observe).
 ///
 /// ```
 /// use advisory_runtime::lease::Event;
@@ -12,37 +12,9 @@ use std::time::Duration;
 ///     match event {
 ///         Event::Lost(lease) => eprintln!("token {} is lost", lease.token()),
 ///         Event::RenewalFailed(lease, error) => eprintln!("token {}: {error}", lease.token()),
+///         Event::Ended { row, held, .. } => println!("token {}: held for {held:?}", row.token()),
 ///         _ => {}
 ///     }
 /// }
 /// ```
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Event<'e> {
-    /// It was granted.
-    Acquired(&'e Lease),
-    /// The key was held until the end of the wait.
-    Busy {
-        /// The key pattern, or the key's hash.
-        lock: &'e str,
-        /// How long the call waited.
-        waited: Duration,
-    },
-    /// The work under the key was already done.
-    Done {
-        /// The key pattern, or the key's hash.
-        lock: &'e str,
-        /// How long the key stays done.
-        remaining: Duration,
-    },
-    /// It was renewed.
-    Renewed(&'e Lease),
-    /// A renewal failed. It is tried again until the lease expires.
-    RenewalFailed(&'e Lease, &'e Error),
-    /// It was lost without a release, and its body is dropped.
-    Lost(&'e Lease),
-    /// It was released, or its key is done.
-    Released(&'e Lease),
-    /// The release failed, and the lease ends when it expires.
-    ReleaseFailed(&'e Lease, &'e Error),
-}
+pub type Event<'e> = rows::Event<'e, Lease, Error>;

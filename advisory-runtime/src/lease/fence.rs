@@ -1,5 +1,8 @@
 //! Makes a transaction's writes conditional on a lease, and ends the lease in the same commit.
 
+use super::grant::Completed;
+use super::sql::Form;
+use super::statement::{CompleteColumns, Statement};
 use super::{Error, Lease};
 use crate::Connection;
 use crate::driver::{Driver, Queries, depth};
@@ -7,24 +10,30 @@ use diesel::dsl::{AsExprOf, sql};
 use diesel::expression::{SqlLiteral, UncheckedBind};
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Binary, Bool};
+use std::num::NonZeroU32;
 
 impl Lease {
-    /// Checks in the open transaction that the token is current, and keeps others from the key until the transaction ends.
+    /// Checks in the open transaction that the token is current, and keeps others from the key
+    /// until the transaction ends.
     ///
-    /// Call it first in the transaction that writes. A holder that was stopped past its expiry is refused here.
+    /// Call it first in the transaction that writes. A holder that was stopped past its expiry is
+    /// refused here.
     ///
     /// # Locking
     ///
-    /// `SELECT … FOR KEY SHARE` of the lease's row, in one round trip; the row lock is held until the transaction ends. It blocks
-    /// take-overs, also past the expiry, but not renewals. If the writer stops, the server ends its session when the lease would
-    /// have expired: `idle_in_transaction_session_timeout` is set to the remaining time for this transaction, unless it is shorter
-    /// already. It does not end a running statement: set `statement_timeout` for that.
+    /// `SELECT … FOR KEY SHARE` of the lease's row, in one round trip; the row lock is held until
+    /// the transaction ends. It blocks take-overs, also past the expiry, but not renewals. If the
+    /// writer stops, the server ends its session when the lease would have expired:
+    /// `idle_in_transaction_session_timeout` is set to the remaining time for this transaction,
+    /// unless it is shorter already. It does not end a running statement: set `statement_timeout`
+    /// for that.
     ///
     /// # Errors
     ///
-    /// Roll back after [`Error::Lost`] (the token is not current) and [`Error::Database`], such as 40001 in a REPEATABLE READ
-    /// transaction whose snapshot is older than a take-over. Under such a level, fence before anything else reads: the snapshot does
-    /// not show later renewals. [`Error::NotInTransaction`].
+    /// Roll back after [`Error::Lost`] (the token is not current) and [`Error::Database`], such as
+    /// 40001 in a REPEATABLE READ transaction whose snapshot is older than a take-over. Under such
+    /// a level, fence before anything else reads: the snapshot does not show later renewals.
+    /// [`Error::NotInTransaction`].
     ///
     /// # Cancel safety
     ///
@@ -39,30 +48,34 @@ impl Lease {
 
     pub(crate) async fn fence_on<D: Queries>(&self, conn: &mut D) -> Result<(), Error> {
         self.require_transaction(conn)?;
-        let text = &self.table.named.texts.fence;
-        if self.table.affects(conn, self, text, &self.values()).await? {
+        let (table, values) = (&self.table, self.values());
+        if table.affects(conn, self, Form::Fence, &values).await? {
             return Ok(());
         }
-        self.tenure.lose();
+        self.hold.lose();
         Err(self.lost_because(None))
     }
 
-    /// Marks the work as done in the transaction that writes its results: both are committed, or neither is. The key is then done for
-    /// the request's `keep`.
+    /// Marks the work as done in the transaction that writes its results: both are committed, or
+    /// neither is. The key is then done for the request's `keep`.
     ///
-    /// Only this makes the work happen *once*. With `keep` alone, the work runs again if the process dies between its commit and the
-    /// end of the call. Call it last in the transaction: it ends the lease, so a later [`fence`](Self::fence) is refused. If the
-    /// transaction is rolled back, the lease goes on, unless it has expired meanwhile; an `Ok` of the body is then refused
-    /// ([`Error::RolledBack`]), unless the body has completed again.
+    /// Only this makes the work happen *once*. With `keep` alone, the work runs again if the
+    /// process dies between its commit and the end of the call. Call it last in the transaction: it
+    /// ends the lease, so a later [`fence`](Self::fence) is refused. If the transaction is rolled
+    /// back, the lease goes on, unless it has expired meanwhile; an `Ok` of the body is then
+    /// refused ([`Error::RolledBack`]), unless the body has completed again.
     ///
-    /// Return when the transaction has ended. A body that has not returned a `ttl` after this call, at least ten seconds, is dropped
-    /// ([`Error::CommitUnknown`]), since the answer to its commit may never come. What takes longer belongs after the locked call.
+    /// Return when the transaction has ended. A body that has not returned a `ttl` after this call,
+    /// at least ten seconds, is dropped ([`Error::CommitUnknown`]), since the answer to its commit
+    /// may never come. What takes longer belongs after the locked call.
     ///
     /// # Locking
     ///
-    /// One round trip marks the row as done if the token is current, and locks it until the transaction ends. Others find the key
-    /// held until then, also past the expiry, and done after the commit. `synchronous_commit` is forced for the transaction, and as for
-    /// [`fence`](Self::fence) the server ends a session that stops: `idle_in_transaction_session_timeout` is set to the lease's remaining time.
+    /// One round trip marks the row as done if the token is current, and locks it until the
+    /// transaction ends. Others find the key held until then, also past the expiry, and done after
+    /// the commit. `synchronous_commit` is forced for the transaction, and as for
+    /// [`fence`](Self::fence) the server ends a session that stops:
+    /// `idle_in_transaction_session_timeout` is set to the lease's remaining time.
     ///
     /// # Errors
     ///
@@ -84,14 +97,24 @@ impl Lease {
                 reason: "`complete` needs `keep`: how long the key is done",
             });
         };
-        let ending = self.tenure.ending();
-        let text = &self.table.named.texts.complete;
-        if self.table.change(conn, self, text, keep).await? {
+        let ending = self.hold.ending();
+        let values = self.values_for(keep)?;
+        let text = self.table.named.texts.get(Form::Complete);
+        let statement = Statement::<CompleteColumns>::new(text, &values);
+        let completed: Vec<(i64, Option<String>)> = match conn.load(statement).await {
+            Ok(completed) => completed,
+            Err(error) => return Err(self.table.explain(conn, error, self.name()).await),
+        };
+        if let Some((transaction, _)) = completed.first() {
+            self.set_completed(Completed {
+                transaction: *transaction,
+                is_nested: !matches!(depth(conn), Ok(Some(NonZeroU32::MIN))),
+            });
             ending.done(true);
             return Ok(());
         }
         drop(ending);
-        self.tenure.lose();
+        self.hold.lose();
         Err(self.lost_because(None))
     }
 
@@ -109,12 +132,13 @@ impl Lease {
         Error::Lost { lock, source }
     }
 
-    /// A condition for one statement, which changes nothing if the token is not current. For several statements use
-    /// [`fence`](Self::fence).
+    /// A condition for one statement, which changes nothing if the token is not current. For
+    /// several statements use [`fence`](Self::fence).
     ///
     /// # Locking
     ///
-    /// `EXISTS (SELECT … FOR KEY SHARE)`: nobody else is granted the key until the statement's transaction ends.
+    /// `EXISTS (SELECT … FOR KEY SHARE)`: nobody else is granted the key until the statement's
+    /// transaction ends.
     ///
     /// # Examples
     ///
@@ -131,7 +155,7 @@ impl Lease {
     /// ```
     pub fn is_current(&self) -> IsCurrent {
         // The statement may have other values before these, so Diesel numbers them.
-        let mut texts = self.table.named.texts.is_current.split('$');
+        let mut texts = self.table.named.texts.is_current().into_iter();
         let mut text = || texts.next().unwrap_or_default();
         sql::<Bool>(text())
             .bind::<Binary, _>(self.key_hash.to_vec())

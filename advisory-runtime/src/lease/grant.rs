@@ -1,21 +1,24 @@
 //! A granted lease, as far as this process knows.
 
+use super::request::{lasts, milliseconds, name_of};
 use super::statement::Value;
-use super::{Request, Table};
-use crate::renewal::{End, Expiry, Stop, Tenure, watch};
+use super::{Error, Request, Table};
+use crate::rows::{Expiry, Hold, Phase, Stop, watch};
 use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A number that grows with each grant of a key. Storage that has seen a token refuses a smaller one, and so an earlier holder.
+/// A number that grows with each grant of a key. Storage that has seen a token refuses a smaller
+/// one, and so an earlier holder.
 ///
-/// All keys of a table share one sequence. Its numbers have the server's timeline in their upper bits, so tokens also grow across a
-/// failover to a standby that lacks the last grants: `1_099_511_627_777` is the first token of a server that was never promoted. Store
-/// them as `BIGINT`. A server that is restored from a dump issues tokens again.
+/// All keys of a table share one sequence. Its numbers have the server's timeline in their upper
+/// bits, so tokens also grow across a failover to a standby that lacks the last grants:
+/// `1_099_511_627_777` is the first token of a server that was never promoted. Store them as
+/// `BIGINT`. A server that is restored from a dump issues tokens again.
 ///
 /// ```
 /// use advisory_runtime::lease::FencingToken;
@@ -42,7 +45,8 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// A granted lease: its fencing token, and the [`fence`](Self::fence) that makes writes conditional on it.
+/// A granted lease: its fencing token, and the [`fence`](Self::fence) that makes writes conditional
+/// on it.
 ///
 /// A clone is the same lease: when one is renewed, released or lost, all are.
 ///
@@ -66,27 +70,41 @@ pub struct Lease {
     pub(super) keep: Option<Duration>,
     /// Whether it was granted in a test's transaction, so that no other connection sees its row.
     pub(super) is_test: bool,
-    pub(super) tenure: Arc<Tenure>,
+    pub(super) hold: Arc<Hold>,
+    pub(super) completed: Arc<Mutex<Completed>>,
+}
+
+/// The transaction in which [`Lease::complete`] has marked the key as done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Completed {
+    pub(super) transaction: i64,
+    /// Whether below a savepoint.
+    pub(super) is_nested: bool,
 }
 
 impl Lease {
     pub(super) fn new(
         table: &Table,
         request: &Request,
+        key_hash: [u8; 32],
         grant_id: i64,
         token: FencingToken,
         until: Expiry,
     ) -> Self {
         Self {
             table: table.clone(),
-            lock: request.name(),
-            key_hash: request.key_hash(),
+            lock: match request.lock {
+                "" => name_of(&key_hash).into(),
+                pattern => pattern.into(),
+            },
+            key_hash,
             grant_id,
             token,
             waited: Duration::ZERO,
             keep: request.keep,
             is_test: false,
-            tenure: Arc::new(Tenure::new(until, request.ttl)),
+            hold: Arc::new(Hold::new(until, request.ttl)),
+            completed: Arc::default(),
         }
     }
 
@@ -102,35 +120,36 @@ impl Lease {
         self.waited
     }
 
-    /// Whether the lease is held as far as this process knows: it was not lost or released, and has not expired by a local clock
-    /// that started before the server's. Sends no SQL; to write under it use [`fence`](Self::fence).
+    /// Whether the lease is held as far as this process knows: it was not lost or released, and has
+    /// not expired by a local clock that started before the server's. Sends no SQL; to write under
+    /// it use [`fence`](Self::fence).
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !self.tenure.is_over()
+        !self.hold.is_over()
     }
 
     /// The time until it expires by that clock, unless it is renewed.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        if self.tenure.is_over() {
+        if self.hold.is_over() {
             return Duration::ZERO;
         }
-        let expires = self.tenure.expires();
+        let expires = self.hold.expires();
         expires.saturating_duration_since(Instant::now())
     }
 
-    /// Resolves when the lease is lost, released or about to expire: for tasks that the body has spawned, which are not dropped with
-    /// it.
+    /// Resolves when the lease is lost, released or about to expire: for tasks that the body has
+    /// spawned, which are not dropped with it.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only waits.
     pub async fn lost(&self) {
-        let ended = poll_fn(|_| match self.tenure.end() {
-            End::Done => Poll::Ready(()),
+        let ended = poll_fn(|_| match self.hold.phase() {
+            Phase::Ended => Poll::Ready(()),
             _ => Poll::Pending,
         });
-        let _: Result<(), Stop> = watch(&self.tenure, None, || (), ended).await;
+        let _: Result<(), Stop> = watch(&self.hold, None, || (), ended).await;
     }
 
     pub(super) fn with_waited(mut self, waited: Duration) -> Self {
@@ -138,23 +157,38 @@ impl Lease {
         self
     }
 
-    /// Whether a commit of [`complete`](Self::complete) would still show in the table: its `keep` is not over.
-    pub(super) fn would_be_kept(&self) -> bool {
-        let keep = self.keep.unwrap_or_default();
-        matches!(self.tenure.end(), End::Inside(since) if since.elapsed() < keep)
+    pub(super) fn completed(&self) -> Completed {
+        *self
+            .completed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_completed(&self, completed: Completed) {
+        *self
+            .completed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = completed;
     }
 
     pub(super) fn name(&self) -> Cow<'static, str> {
         self.lock.clone()
     }
 
-    /// The values that identify the grant: `$1` to `$3`.
+    /// The values that identify the grant, and how long it or its key lasts.
+    pub(super) fn values_for(&self, time: Duration) -> Result<[Value<'static>; 4], Error> {
+        lasts(time, || self.name())?;
+        let [hash, grant, token] = self.values();
+        Ok([hash, grant, token, Value::Number(milliseconds(time))])
+    }
+
+    /// The values that identify the grant.
     pub(super) const fn values(&self) -> [Value<'static>; 3] {
         let [hash, grant] = self.acquisition();
         [hash, grant, Value::Number(self.token.0)]
     }
 
-    /// The values that identify the acquisition, whichever of its tries was granted the key: `$1` and `$2`.
+    /// The values that identify the acquisition, whichever of its tries was granted the key.
     pub(super) const fn acquisition(&self) -> [Value<'static>; 2] {
         [Value::Hash(self.key_hash), Value::Number(self.grant_id)]
     }

@@ -1,24 +1,27 @@
 //! Runs a body under a lease that is renewed in the background, and ends the lease.
 
-use super::task::Finish;
+use super::rows::{KeptLease, LeaseEnd};
 use super::{Error, Lease, body_leases};
 use crate::debug::LockSet;
 use crate::error::{Fallible, never};
 use crate::holding::{Handle, OfDeclaredLock};
 use crate::observe::{Outcome, Telemetry};
-use crate::renewal::{End, Stop, watch};
-use crate::{DeclaredLock, Holding, LockKey, PoolError};
+use crate::rows::{Ended, Phase, Stop, watch};
+use crate::{DeclaredLock, Holding, LockKey};
 use advisory_pattern::sha256;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
+#[cfg(feature = "postgres")]
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+#[cfg(feature = "postgres")]
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// A lease that is renewed until it is finished or dropped.
 ///
-/// It borrows nothing, so it can be stored in a struct or moved to a task. Dropping it, also by a panic, releases the lease in the
-/// background. If the process dies, the lease expires.
+/// It borrows nothing, so it can be stored in a struct or moved to a task. Dropping it, also by a
+/// panic, releases the lease in the background. If the process dies, the lease expires.
 ///
 /// ```
 /// use advisory_runtime::lease::{Error, LeaseGuard};
@@ -29,11 +32,10 @@ use tokio::time::Instant;
 ///     guard.finish(result).await
 /// }
 /// ```
-#[derive(Debug)]
 #[must_use = "dropping it releases the lease"]
 pub struct LeaseGuard {
     pub(super) lease: Lease,
-    pub(super) finish: Option<oneshot::Sender<Finish>>,
+    pub(super) kept: Option<Box<dyn KeptLease>>,
     pub(super) max_hold: Option<Duration>,
     pub(super) since: Instant,
     pub(super) telemetry: Option<Telemetry>,
@@ -58,9 +60,11 @@ impl LeaseGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if a renewal was refused, or the server could not be reached until a tenth of the ttl, at most a second,
-    /// before the expiry. The body was dropped, or ended too late. [`Error::HoldExceeded`] after the request's `max_hold`: the body
-    /// was dropped and the lease released. [`Error::CommitUnknown`] if the body did not return in time after [`Lease::complete`].
+    /// [`Error::Lost`] if a renewal was refused, or the server could not be reached until a tenth
+    /// of the ttl, at most a second, before the expiry. The body was dropped, or ended too late.
+    /// [`Error::HoldExceeded`] after the request's `max_hold`: the body was dropped and the lease
+    /// released. [`Error::CommitUnknown`] if the body did not return in time after
+    /// [`Lease::complete`].
     ///
     /// # Cancel safety
     ///
@@ -68,7 +72,7 @@ impl LeaseGuard {
     pub async fn run<F: Future>(&mut self, body: F) -> Result<F::Output, Error> {
         let outcome = self.watch(body).await;
         if matches!(outcome, Err(Error::HoldExceeded { .. })) {
-            drop(self.send_finish(None).await);
+            drop(self.end(None).await);
         }
         if let Err(error) = &outcome
             && let Some(mut telemetry) = self.telemetry.take()
@@ -79,7 +83,7 @@ impl LeaseGuard {
     }
 
     async fn watch<F: Future>(&self, body: F) -> Result<F::Output, Error> {
-        let tenure = &self.lease.tenure;
+        let hold = &self.lease.hold;
         // A limit beyond the clock's range never comes.
         let limit = self
             .max_hold
@@ -98,20 +102,23 @@ impl LeaseGuard {
                 lock_set.map(|set| body_leases::enter(&self.lease, set)),
             )
         };
-        match watch(tenure, limit, enter, body).await {
+        match watch(hold, limit, enter, body).await {
             Err(Stop::Exceeded) => Err(Error::HoldExceeded {
                 lock: self.lease.name(),
                 max_hold: self.max_hold.unwrap_or_default(),
             }),
-            Err(Stop::Unanswered) if matches!(tenure.end(), End::Inside(_) | End::Done) => {
+            Err(Stop::Unanswered)
+                if matches!(hold.phase(), Phase::InTransaction(_) | Phase::Ended) =>
+            {
                 Err(Error::CommitUnknown {
                     lock: self.lease.name(),
-                    source: tenure.reason().unwrap_or_else(no_return),
+                    source: hold.reason().unwrap_or_else(no_return),
                 })
             }
             // A body that blocks its thread cannot be dropped in time.
             Ok(result)
-                if !tenure.is_over() || matches!(tenure.end(), End::Inside(_) | End::Done) =>
+                if !hold.is_over()
+                    || matches!(hold.phase(), Phase::InTransaction(_) | Phase::Ended) =>
             {
                 Ok(result)
             }
@@ -119,7 +126,8 @@ impl LeaseGuard {
         }
     }
 
-    /// Releases the lease or, if the result is `Ok` and the request has a `keep`, marks the key as done for that time.
+    /// Releases the lease or, if the result is `Ok` and the request has a `keep`, marks the key as
+    /// done for that time.
     ///
     /// # Locking
     ///
@@ -127,10 +135,12 @@ impl LeaseGuard {
     ///
     /// # Errors
     ///
-    /// The body's own error. For an `Ok`, [`Error::Lost`] if the lease was lost before the body returned, or the key could not be
-    /// kept. If the transaction of [`Lease::complete`] was rolled back, [`Error::RolledBack`], and the key is released; but
-    /// [`Error::Lost`] if the key was no longer held. [`Error::CommitUnknown`] if the server cannot be reached to say whether that
-    /// transaction was committed. Any other release that does not reach the server is not an error: the lease expires.
+    /// The body's own error. For an `Ok`, [`Error::Lost`] if the lease was lost before the body
+    /// returned, or the key could not be kept. If the transaction of [`Lease::complete`] was rolled
+    /// back, [`Error::RolledBack`], and the key is released; but [`Error::Lost`] if the key was no
+    /// longer held. [`Error::CommitUnknown`] if the server cannot be reached to say whether that
+    /// transaction was committed. Any other release that does not reach the server is not an error:
+    /// the lease expires.
     ///
     /// # Cancel safety
     ///
@@ -154,52 +164,80 @@ impl LeaseGuard {
 
     async fn finish_inner<R: Fallible>(&mut self, result: R) -> Result<R, Error> {
         let keep = self.lease.keep.filter(|_| result.is_ok());
-        let tenure = Arc::clone(&self.lease.tenure);
-        let is_complete = matches!(tenure.end(), End::Inside(_) | End::Done);
-        let was_held = is_complete || !tenure.is_over();
-        let ended = self.send_finish(keep).await;
+        let hold = Arc::clone(&self.lease.hold);
+        let is_complete = matches!(hold.phase(), Phase::InTransaction(_) | Phase::Ended);
+        let was_held = is_complete || !hold.is_over();
+        let ended = self.end(keep).await;
         if !result.is_ok() {
             return Ok(result);
         }
-        match ended {
-            Err(undone @ Error::RolledBack { .. }) => Err(undone),
+        let lock = || self.lease.name();
+        match (hold.phase(), ended) {
             // The transaction of `complete` was rolled back, and the lease was lost.
-            Ok(false) if tenure.end() == End::RolledBack => Err(self.lost()),
+            (Phase::RolledBack, Ok(false)) => Err(self.lost()),
+            (Phase::RolledBack, _) if keep.is_some() => Err(Error::RolledBack {
+                lock: lock(),
+                source: DieselError::RollbackTransaction,
+            }),
             // Nobody can say whether it was committed.
-            Err(error) if self.lease.would_be_kept() => Err(Error::CommitUnknown {
-                lock: self.lease.name(),
+            (Phase::InTransaction(_), Err(error)) => Err(Error::CommitUnknown {
+                lock: lock(),
                 source: error.into(),
             }),
             _ if is_complete => Ok(result),
-            Err(error) if was_held && keep.is_some() => {
+            (_, Err(error)) if was_held && keep.is_some() => {
                 Err(self.lease.lost_because(Some(error.into())))
             }
-            Ok(true) | Err(_) if was_held => Ok(result),
+            (_, Ok(true) | Err(_)) if was_held => Ok(result),
             _ => Err(self.lost()),
         }
     }
 
-    /// Releases the lease, unless it was finished.
+    /// Has the keeper release the lease, unless it was finished. The receiver resolves when it has.
     #[cfg(feature = "postgres")]
-    pub(crate) async fn release(&mut self) {
-        drop(self.send_finish(None).await);
+    pub(crate) fn release_later(&mut self) -> oneshot::Receiver<Infallible> {
+        let (alive, released) = oneshot::channel();
+        if let Some(kept) = self.kept.take() {
+            kept.end_later(LeaseEnd::RELEASE, Some(alive));
+        }
+        released
     }
 
-    async fn send_finish(&mut self, keep: Option<Duration>) -> Result<bool, Error> {
-        let Some(finish) = self.finish.take() else {
+    /// Whether the lease was still held.
+    async fn end(&mut self, keep: Option<Duration>) -> Result<bool, Error> {
+        let Some(kept) = self.kept.take() else {
             return Ok(false);
         };
-        let (reply, ended) = oneshot::channel();
-        if finish.send(Finish { keep, reply }).is_err() {
-            return Ok(false);
+        let end = LeaseEnd {
+            keep,
+            ..LeaseEnd::RELEASE
+        };
+        match kept.end(end).await? {
+            Ended::Done => Ok(true),
+            Ended::Lost => Ok(false),
+            // A release that was carried out finds the row again.
+            Ended::Unknown(_) if keep.is_none() => Ok(false),
+            Ended::Unknown(source) => Err(source.into()),
         }
-        ended
-            .await
-            .unwrap_or_else(|gone| Err(PoolError::new(gone).into()))
     }
 
     fn lost(&self) -> Error {
-        self.lease.lost_because(self.lease.tenure.reason())
+        self.lease.lost_because(self.lease.hold.reason())
+    }
+}
+
+impl std::fmt::Debug for LeaseGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("LeaseGuard");
+        debug.field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+impl Drop for LeaseGuard {
+    fn drop(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            kept.end_later(LeaseEnd::RELEASE, None);
+        }
     }
 }
 
@@ -215,13 +253,15 @@ pub async fn finish_at<R: Fallible>(mut guard: LeaseGuard, result: R) -> Result<
 }
 
 impl LeaseGuard {
-    /// Runs a body under the lease as [`run`](Self::run) does, and gives it a [`Holding`] for functions that take one.
+    /// Runs a body under the lease as [`run`](Self::run) does, and gives it a [`Holding`] for
+    /// functions that take one.
     ///
     /// `key` is the declared lock of the request. The witness cannot outlive the body.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does not run.
+    /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does
+    /// not run.
     ///
     /// # Cancel safety
     ///

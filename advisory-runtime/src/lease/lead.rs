@@ -1,10 +1,9 @@
 //! Leader election: campaigns for a lease without end.
 
 use super::task::unless;
-use super::{Error, Lease, Request, Source};
+use super::{Error, Event, Lease, Request, Source};
 use crate::Wait;
 use crate::random::jitter;
-use crate::renewal::UNANSWERED;
 use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
@@ -12,26 +11,37 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Campaigns without end: waits until the key is free, runs the body while this process leads, and campaigns again.
+/// How long a campaign waits for the end of its lease. After that the keeper goes on without it.
+const LAST_END: Duration = Duration::from_secs(5);
+
+/// Campaigns without end: waits until the key is free, runs the body while this process leads, and
+/// campaigns again.
 ///
-/// The body gets the lease of its term, whose token is larger than that of every earlier term. The body is dropped before the lease
-/// expires; tasks that it has spawned are not, and wait for [`Lease::lost`]. When the body returns `Ok`, the leadership is given up,
-/// and this process campaigns again after a pause. When the body returns `Err`, the campaign ends: handle in the body what the next
-/// term can survive, such as a lost connection, and return `Ok`. To give up the leadership at shutdown use [`lead_until`]: if this
-/// future is dropped, the release runs in the background, and a runtime that is shutting down may not carry it out.
+/// The body gets the lease of its term, whose token is larger than that of every earlier term. The
+/// body is dropped before the lease expires; tasks that it has spawned are not, and wait for
+/// [`Lease::lost`]. When the body returns `Ok`, the leadership is given up, and this process
+/// campaigns again after a pause. When the body returns `Err`, the campaign ends: handle in the
+/// body what the next term can survive, such as a lost connection, and return `Ok`. To give up the
+/// leadership at shutdown use [`lead_until`]: if this future is dropped, the release runs in the
+/// background, and a runtime that is shutting down may not carry it out.
 ///
-/// A failed acquisition is tried again, at least once a second, unless no later try could succeed. The feature `tracing` or `metrics`
-/// shows it.
+/// What an async closure changes cannot be a variable of its own: keep it in an atomic, or in an
+/// `Arc<Mutex<_>>` that each term clones. (An `AsyncFnMut` could lend it, but then the returned
+/// future would not be `Send`, which a spawned campaign must be.)
+///
+/// A failed acquisition is tried again, at least once a second, unless no later try could succeed.
+/// The feature `tracing` or `metrics` shows it.
 ///
 /// # Locking
 ///
-/// As [`Leases::acquire`](super::Leases::acquire). The request's `wait` and `keep` are ignored. A key that another request has kept is
-/// tried again until it is free.
+/// As [`Leases::acquire`](super::Leases::acquire). The request's `wait` and `keep` are ignored. A
+/// key that another request has kept is tried again until it is free.
 ///
 /// # Errors
 ///
-/// The body's own. [`Error::Invalid`], [`Error::KeyTooLong`], [`Error::MissingTable`], [`Error::MissingRights`],
-/// [`Error::NoRuntime`], and in debug builds [`Error::SelfDeadlock`]. Every other error of an acquisition is tried again.
+/// The body's own. [`Error::Invalid`], [`Error::KeyTooLong`], [`Error::MissingTable`],
+/// [`Error::MissingRights`], [`Error::NoRuntime`], and in debug builds [`Error::SelfDeadlock`].
+/// Every other error of an acquisition is tried again.
 ///
 /// # Cancel safety
 ///
@@ -69,8 +79,9 @@ where
     pending().await
 }
 
-/// Campaigns as [`lead`] does until `shutdown` resolves. Then it drops the body, gives up the leadership, also one that is just being
-/// granted, and returns `Ok` when the server has answered.
+/// Campaigns as [`lead`] does until `shutdown` resolves. Then it drops the body, gives up the
+/// leadership, also one that is just being granted, and returns `Ok` when the server has answered,
+/// after 5 seconds at most.
 ///
 /// # Locking
 ///
@@ -112,6 +123,7 @@ where
     let mut request = request.into().with_origin().wait(Wait::Forever);
     request.keep = None;
     let leases = source.leases();
+    let mut is_reached = true;
     loop {
         // A campaign is long, so its large futures are boxed.
         let (alive, ended) = oneshot::channel();
@@ -119,16 +131,20 @@ where
         match unless(shutdown.as_mut(), acquired).await {
             None => {
                 // A try on its way may be granted, and is released then.
-                drop(timeout(UNANSWERED, ended).await);
+                drop(timeout(LAST_END, ended).await);
                 return Ok(());
             }
             Some(Ok(mut held)) => {
+                if !std::mem::replace(&mut is_reached, true) {
+                    leases.notify(Event::Reconnected);
+                }
                 let term = body(held.lease().clone());
                 let led = unless(shutdown.as_mut(), Box::pin(held.run(term))).await;
                 match led {
                     None | Some(Ok(_)) => {
                         // Whether it was lost makes no difference: the term is over.
-                        drop(Box::pin(held.finish(Ok::<_, Error>(()))).await);
+                        let finished = Box::pin(held.finish(Ok::<_, Error>(())));
+                        drop(timeout(LAST_END, finished).await);
                         let Some(led) = led else { return Ok(()) };
                         led??;
                     }
@@ -137,8 +153,15 @@ where
                 }
             }
             Some(Err(error)) if is_permanent(&error) => return Err(error.into()),
-            // Such as an unreachable server, a locked table, or a server that is out of memory or read only for a while.
-            Some(Err(_)) => {}
+            // Such as an unreachable server, a locked table, or a server that is out of memory or
+            // read only for a while.
+            Some(Err(error)) => {
+                leases.notify(match error {
+                    Error::Pool(_) | Error::BrokenConnection { .. } => Event::NoConnection(&error),
+                    _ => Event::Refused(&error),
+                });
+                is_reached = false;
+            }
         }
         // Gives other processes a chance.
         let pause = request.every().min(Duration::from_secs(1));

@@ -1,13 +1,14 @@
 //! Acquires leases that are renewed and released in the background.
 
+use super::rows::{Alive, LeaseRows};
 use super::store::Store;
 use super::{Error, Event, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
 use crate::Wait;
 use crate::driver::timeout;
 use crate::observe::Telemetry;
-use std::convert::Infallible;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::rows::{self, Name, Observer};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -16,13 +17,11 @@ use tokio::time::Instant;
 const SHORTEST_CHECK: Duration = Duration::from_secs(1);
 const LONGEST_CHECK: Duration = Duration::from_secs(5);
 
-/// Called for each event.
-pub(super) type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
-
 /// A lease table, and the pool whose connections reach it.
 ///
-/// A lease needs a connection only for its round trips. If the pool is exhausted, a renewal or a release opens one beside it, at
-/// most two at a time in a process.
+/// A lease needs a connection only for its round trips. If the pool is exhausted or its connections
+/// do not answer, the renewals of this pool and table share one connection outside the pool, and
+/// the releases another one.
 ///
 /// ```
 /// # #[cfg(feature = "bb8")]
@@ -32,7 +31,7 @@ pub(super) type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 ///
 /// fn leases(pool: Pool<AsyncPgConnection>) -> Result<Leases<Pool<AsyncPgConnection>>, Error> {
 ///     let table = Table::new().held_by("booking-service")?;
-///     Ok(Leases::new(pool).table(table).observed(|event| eprintln!("{event:?}")))
+///     Ok(Leases::new(pool).table(table).observe(|event| eprintln!("{event:?}")))
 /// }
 /// # }
 /// ```
@@ -40,8 +39,14 @@ pub(super) type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 pub struct Leases<S> {
     pub(super) table: Table,
     pub(super) store: S,
-    pub(super) observer: Option<Observer>,
+    pub(super) observer: Option<Observer<Lease, Error>>,
+    /// Tells leases apart whose stores cannot be told apart.
+    id: usize,
 }
+
+/// The number of the next value of [`Leases`]. Odd, unlike the addresses by which pools are told
+/// apart.
+static IDS: AtomicUsize = AtomicUsize::new(1);
 
 impl<S> std::fmt::Debug for Leases<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -58,6 +63,7 @@ impl<S: Store> Leases<S> {
             table: Table::new(),
             store,
             observer: None,
+            id: IDS.fetch_add(2, Ordering::Relaxed),
         }
     }
 
@@ -68,9 +74,10 @@ impl<S: Store> Leases<S> {
         self
     }
 
-    /// Calls this for each event, on the task where it happens, so it must not block. A panic is caught and discarded.
+    /// Calls this for each event, on the task where it happens, so it must not block. A panic is
+    /// caught and discarded.
     #[must_use]
-    pub fn observed(mut self, observer: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+    pub fn observe(mut self, observer: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }
@@ -79,20 +86,27 @@ impl<S: Store> Leases<S> {
     ///
     /// # Locking
     ///
-    /// One statement, and one round trip, per try, on a connection of the pool: an `UPDATE` of the key's row or an `INSERT`, which also
-    /// removes a few expired rows. It takes a transaction-level advisory lock on the key without waiting. If the request has a wait, it
-    /// tries again, first after 10 ms and at last every half second. If the sequence is behind the key's token or the server's
-    /// timeline, as at the first grant of a server and after a failover, a second message moves it under a lock on the table
-    /// (`SHARE ROW EXCLUSIVE`), for which it waits at most a second.
-    /// `synchronous_commit` is forced. Then an `UPDATE` for each renewal and for the release.
+    /// One statement, and one round trip, per try, on a connection of the pool: an
+    /// `INSERT … ON CONFLICT DO UPDATE`. One in sixteen tries also removes a few expired rows. It
+    /// takes a transaction-level advisory lock on the key without waiting. If the request has a
+    /// wait, it tries again, first after 10 ms and at last every half second. If the expired row is
+    /// locked or is being removed, a second statement waits for the removal. If the sequence is
+    /// behind the key's token or the server's timeline, as at the first grant of a server and after
+    /// a failover, two more messages move it under a lock on the table (`SHARE ROW EXCLUSIVE`), for
+    /// which they wait at most a second, and the try is repeated. `synchronous_commit` is forced.
+    ///
+    /// One `UPDATE` renews all leases of the pool and the table that are due. It skips a locked
+    /// row, which is then tried again. An `UPDATE` releases the lease.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`], [`Error::Invalid`], [`Error::MissingTable`] (42P01), [`Error::MissingRights`] (42501), [`Error::Standby`],
-    /// [`Error::BrokenConnection`], [`Error::Database`]. [`Error::Pool`] if the pool gives no connection or the server does not answer within the request's wait;
-    /// but [`Error::Held`] once a try has found the key held. [`Error::Done`] at once, whatever the wait.
-    /// [`Error::NoRuntime`] outside of a tokio runtime with a timer.
-    /// [`Error::SelfDeadlock`] in debug builds, if the call runs under the same lease.
+    /// [`Error::KeyTooLong`], [`Error::Invalid`], [`Error::MissingTable`] (42P01),
+    /// [`Error::MissingRights`] (42501), [`Error::Standby`], [`Error::BrokenConnection`],
+    /// [`Error::Database`]. [`Error::Pool`] if the pool gives no connection or the server does not
+    /// answer within the request's wait; but [`Error::Held`] once a try has found the key held.
+    /// [`Error::Done`] at once, whatever the wait. [`Error::NoRuntime`] outside of a tokio runtime
+    /// with a timer. [`Error::SelfDeadlock`] in debug builds, if the call runs under the same
+    /// lease.
     ///
     /// # Cancel safety
     ///
@@ -121,7 +135,7 @@ impl<S: Store> Leases<S> {
     pub(crate) async fn acquire_recorded(
         &self,
         request: Request,
-        alive: Option<oneshot::Sender<Infallible>>,
+        alive: Alive,
     ) -> Result<LeaseGuard, Error> {
         let mut telemetry = Telemetry::new(request.lock, "lease", "exclusive", false);
         match self.acquire_inner(request, alive).await {
@@ -137,11 +151,7 @@ impl<S: Store> Leases<S> {
         }
     }
 
-    async fn acquire_inner(
-        &self,
-        request: Request,
-        alive: Option<oneshot::Sender<Infallible>>,
-    ) -> Result<LeaseGuard, Error> {
+    async fn acquire_inner(&self, request: Request, alive: Alive) -> Result<LeaseGuard, Error> {
         request.check()?;
         let lock_set = body_leases::record_request(&request);
         let held = body_leases::held_by_this_task(&request);
@@ -150,23 +160,18 @@ impl<S: Store> Leases<S> {
             return Err(Error::SelfDeadlock { lock });
         }
         let (ready, granted) = oneshot::channel();
-        let (finish, finished) = oneshot::channel();
         let (lock, max_hold) = (request.name(), request.max_hold);
-        let task = task::run(self.clone(), request, ready, finished);
-        let task = async move {
-            task.await;
-            drop(alive);
-        };
-        if let Err(reason) = S::spawn(task) {
+        if let Err(reason) = S::spawn(task::run(self.clone(), request, ready, alive)) {
             return Err(Error::NoRuntime { lock, reason });
         }
         let Ok(granted) = granted.await else {
             let reason = "the runtime is shutting down";
             return Err(Error::NoRuntime { lock, reason });
         };
+        let (lease, kept) = granted?;
         Ok(LeaseGuard {
-            lease: granted?,
-            finish: Some(finish),
+            lease,
+            kept: Some(kept),
             max_hold,
             since: Instant::now(),
             telemetry: None,
@@ -174,7 +179,14 @@ impl<S: Store> Leases<S> {
         })
     }
 
-    /// Whether any of these is held in this table. Leases of the same key can be in another table or another database.
+    /// Leases of one group are renewed together.
+    pub(super) fn group(&self) -> Name {
+        let pool = self.store.identity().unwrap_or(self.id);
+        Name::new::<LeaseRows<S::Reach>>(pool, self.table.name())
+    }
+
+    /// Whether any of these is held in this table. Leases of the same key can be in another table
+    /// or another database.
     async fn holds_any(&self, leases: Vec<Lease>, wait: Wait) -> bool {
         let limit = match wait {
             Wait::For(wait) => wait.clamp(SHORTEST_CHECK, LONGEST_CHECK),
@@ -191,7 +203,8 @@ impl<S: Store> Leases<S> {
         timeout(limit, asked).await.unwrap_or(false)
     }
 
-    /// Asks the server whether the lease is held. The answer may be outdated at once: to write under it use [`Lease::fence`].
+    /// Asks the server whether the lease is held. The answer may be outdated at once: to write
+    /// under it use [`Lease::fence`].
     ///
     /// # Locking
     ///
@@ -222,10 +235,6 @@ impl<S: Store> Leases<S> {
     }
 
     pub(super) fn notify(&self, event: Event<'_>) {
-        if let Some(observer) = &self.observer {
-            // The lease is renewed and released whatever the observer does.
-            let told = AssertUnwindSafe(|| observer(event));
-            drop(catch_unwind(told));
-        }
+        rows::tell(self.observer.as_ref(), event);
     }
 }

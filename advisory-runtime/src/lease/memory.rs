@@ -1,9 +1,11 @@
 //! Leases in memory, for unit tests of functions that run under a lease.
 
-use super::backoff::Refusal;
-use super::store::{Acquisition, LeaseStep, Store};
+use super::granted::Granted;
+use super::rows::{LeaseEnd, LeaseReach};
+use super::store::{Acquisition, Store};
+use super::tries::Refusal;
 use super::{Error, FencingToken, Lease, Leases, Row, Table};
-use crate::renewal::{Expiry, Sent};
+use crate::rows::{Expiry, Keeper, Renewed, Sent, Settled, Times};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -24,8 +26,21 @@ use tokio::time::Instant;
 /// guard.finish(Ok(())).await
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
-pub struct InMemory(Arc<Mutex<Rows>>);
+#[derive(Clone, Debug)]
+pub struct InMemory {
+    rows: Arc<Mutex<Rows>>,
+    /// On the test's own runtime, whose time can be paused.
+    keeper: Arc<Keeper>,
+}
+
+impl Default for InMemory {
+    fn default() -> Self {
+        Self {
+            rows: Arc::default(),
+            keeper: Keeper::on_runtime(),
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Rows {
@@ -80,9 +95,10 @@ impl Entry {
 impl Leases<InMemory> {
     /// Leases in a new table in memory, for unit tests without a database.
     ///
-    /// They behave as those in a database: one holder per key, growing tokens, `wait`, `keep`, renewal and expiry. Time is tokio's, so a
-    /// test can pause and advance it. [`Lease::fence`], [`Lease::complete`] and [`Lease::is_current`] do not work with them, since they
-    /// read the table in the database.
+    /// They behave as those in a database: one holder per key, growing tokens, `wait`, `keep`,
+    /// renewal and expiry. Time is tokio's, so a test can pause and advance it. [`Lease::fence`],
+    /// [`Lease::complete`] and [`Lease::is_current`] do not work with them, since they read the
+    /// table in the database.
     ///
     /// # Examples
     ///
@@ -114,20 +130,82 @@ impl Leases<InMemory> {
 }
 
 impl InMemory {
-    fn rows(&self) -> MutexGuard<'_, Rows> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the entry if it is this grant's.
     fn change(&self, lease: &Lease, change: impl FnOnce(&mut Entry) -> bool) -> bool {
-        let mut rows = self.rows();
+        let mut rows = self.table();
         let entry = rows.by_key.get_mut(&lease.key_hash);
         let ours = entry.filter(|entry| entry.grant_id == lease.grant_id);
         ours.is_some_and(change)
     }
 }
 
+impl InMemory {
+    fn renew_one(&self, granted: &Granted) -> Renewed {
+        let now = Instant::now();
+        let is_held = self.change(&granted.lease, |entry| {
+            let is_held = entry.is_valid() && !entry.is_kept;
+            if is_held {
+                entry.until = entry.until.max(now + granted.ttl);
+            }
+            is_held
+        });
+        if is_held {
+            Renewed::For(granted.ttl)
+        } else {
+            Renewed::Gone
+        }
+    }
+}
+
+impl LeaseReach for InMemory {
+    async fn renew(&self, leases: Vec<Granted>, _: Times) -> Result<Vec<Renewed>, Error> {
+        Ok(leases
+            .iter()
+            .map(|granted| self.renew_one(granted))
+            .collect())
+    }
+
+    /// There are no transactions.
+    async fn settled(&self, leases: Vec<Granted>, _: Times) -> Result<Vec<Settled>, Error> {
+        Ok(vec![Settled::RolledBack; leases.len()])
+    }
+
+    async fn end(&self, lease: Lease, end: LeaseEnd, _: Times, _: bool) -> Result<bool, Error> {
+        let now = Instant::now();
+        let is_ended = self.change(&lease, |entry| {
+            match end.keep {
+                None if !entry.is_kept => entry.until = entry.until.min(now),
+                Some(keep) if entry.is_valid() => {
+                    (entry.is_kept, entry.until) = (true, now + keep);
+                }
+                _ => return false,
+            }
+            true
+        });
+        lease.hold.lose();
+        Ok(is_ended)
+    }
+}
+
 impl Store for InMemory {
+    type Reach = Self;
+
+    fn reach(&self) -> Self {
+        self.clone()
+    }
+
+    fn identity(&self) -> Option<usize> {
+        Some(Arc::as_ptr(&self.rows).addr())
+    }
+
+    fn keeper(&self) -> Arc<Keeper> {
+        Arc::clone(&self.keeper)
+    }
+
     async fn attempt(
         &self,
         table: &Table,
@@ -137,7 +215,7 @@ impl Store for InMemory {
         let (request, sent) = (&acquisition.request, Sent::now());
         let until = Expiry::after(sent, request.ttl);
         let key_hash = request.key_hash();
-        let mut rows = self.rows();
+        let mut rows = self.table();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
             let left = entry.until.saturating_duration_since(Instant::now());
             return Ok(Err(if entry.is_kept {
@@ -165,41 +243,11 @@ impl Store for InMemory {
         Ok(Ok(Lease::new(
             table,
             request,
+            key_hash,
             acquisition.grant_id,
             token,
             until,
         )))
-    }
-
-    async fn step(
-        &self,
-        lease: &Lease,
-        step: LeaseStep,
-        _: Duration,
-        _: Duration,
-    ) -> Result<bool, Error> {
-        let (sent, now) = (Sent::now(), Instant::now());
-        let done = self.change(lease, |entry| {
-            let (is_valid, was_kept) = (entry.is_valid(), entry.is_kept);
-            match step {
-                LeaseStep::Renew(ttl) if is_valid && !was_kept => {
-                    entry.until = entry.until.max(now + ttl);
-                }
-                LeaseStep::Release if !was_kept => entry.until = entry.until.min(now),
-                LeaseStep::IsKept => return was_kept,
-                LeaseStep::Keep(keep) if is_valid => {
-                    (entry.is_kept, entry.until) = (true, now + keep);
-                }
-                _ => return false,
-            }
-            true
-        });
-        match step {
-            LeaseStep::Renew(ttl) if done => lease.tenure.renewed(sent, ttl),
-            LeaseStep::IsKept => {}
-            _ => lease.tenure.lose(),
-        }
-        Ok(done)
     }
 
     async fn holds(&self, _: &Table, lease: &Lease) -> Result<bool, Error> {
@@ -207,7 +255,7 @@ impl Store for InMemory {
     }
 
     async fn list(&self, _: &Table) -> Result<Vec<Row>, Error> {
-        let rows = self.rows();
+        let rows = self.table();
         let valid = rows.by_key.iter().filter(|(_, entry)| entry.is_valid());
         let mut valid: Vec<Row> = valid.map(|(hash, entry)| entry.row(*hash)).collect();
         valid.sort_by_key(|row| row.remaining);
@@ -215,7 +263,7 @@ impl Store for InMemory {
     }
 
     async fn sweep(&self, _: &Table) -> Result<usize, Error> {
-        let mut rows = self.rows();
+        let mut rows = self.table();
         let before = rows.by_key.len();
         rows.by_key.retain(|_, entry| entry.is_valid());
         Ok(before - rows.by_key.len())

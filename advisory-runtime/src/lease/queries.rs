@@ -1,20 +1,20 @@
 //! Reads the lease table, removes expired rows, and explains a failed statement.
 
-use super::sql::{IS_STANDBY, SWEPT};
+use super::sql::{Form, IS_STANDBY, SWEPT};
 use super::statement::{CountColumns, RowColumns, Statement, Value, count};
 use super::{Error, Request, Row, Table};
 use crate::Connection;
 use crate::driver::Queries;
 use crate::error::is_connection_lost;
-use crate::renewal::{is_conflict, require_no_transaction};
+use crate::rows::{is_conflict, require_no_transaction};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Bool, Nullable};
 use diesel_async::AsyncPgConnection;
 use std::borrow::Cow;
 
 impl Table {
-    /// Returns the row of a key that is held or done; `None` if it is free. The answer may be outdated at once: to act on it, acquire
-    /// the lease.
+    /// Returns the row of a key that is held or done; `None` if it is free. The answer may be
+    /// outdated at once: to act on it, acquire the lease.
     ///
     /// # Locking
     ///
@@ -53,8 +53,9 @@ impl Table {
         self.list_on(conn.pg()).await
     }
 
-    /// The first held leases and the first done keys to expire, at most `limit` of each, and for each pattern how many are held and
-    /// done. With a filter only those that have it in their holder or label, or are among these patterns and keys.
+    /// The first held leases and the first done keys to expire, at most `limit` of each, and for
+    /// each pattern how many are held and done. With a filter only those that have it in their
+    /// holder or label, or are among these patterns and keys.
     pub(crate) async fn summary(
         &self,
         conn: &mut AsyncPgConnection,
@@ -68,9 +69,11 @@ impl Table {
             Value::Hashes(hashes),
             Value::Number(limit.into()),
         ];
-        let mut rows = self.rows(conn, &self.named.texts.some, &values).await?;
+        let mut rows = self
+            .rows(conn, self.named.texts.get(Form::Some), &values)
+            .await?;
         rows.sort_by_key(|row| row.expires_at);
-        let counts = Statement::<CountColumns>::new(&self.named.texts.counts, &values);
+        let counts = Statement::<CountColumns>::new(self.named.texts.get(Form::Counts), &values);
         match conn.load(counts).await {
             Ok(counts) => Ok((rows, counts)),
             Err(error) => Err(self.explain(conn, error, self.name().into()).await),
@@ -91,7 +94,7 @@ impl Table {
     }
 
     pub(crate) async fn list_on<D: Queries>(&self, conn: &mut D) -> Result<Vec<Row>, Error> {
-        self.rows(conn, &self.named.texts.list, &[]).await
+        self.rows(conn, self.named.texts.get(Form::List), &[]).await
     }
 
     pub(crate) async fn find_hash<D: Queries>(
@@ -100,7 +103,9 @@ impl Table {
         hash: [u8; 32],
     ) -> Result<Option<Row>, Error> {
         let values = &[Value::Hash(hash)];
-        let rows = self.rows(conn, &self.named.texts.find, values).await;
+        let rows = self
+            .rows(conn, self.named.texts.get(Form::Find), values)
+            .await;
         Ok(rows?.pop())
     }
 
@@ -112,10 +117,12 @@ impl Table {
         last: [u8; 32],
     ) -> Result<Vec<Row>, Error> {
         let values = &[Value::Hash(first), Value::Hash(last)];
-        self.rows(conn, &self.named.texts.between, values).await
+        self.rows(conn, self.named.texts.get(Form::Between), values)
+            .await
     }
 
-    /// Removes all expired rows, and returns how many. Acquisitions remove a few at a time; call this to shrink a table at once.
+    /// Removes all expired rows, and returns how many. Acquisitions remove a few at a time; call
+    /// this to shrink a table at once.
     ///
     /// # Locking
     ///
@@ -137,7 +144,13 @@ impl Table {
             .map_err(|unusable| Error::unusable(unusable, self.name().into()))?;
         let mut all = 0;
         loop {
-            match count(conn, &self.named.texts.sweep, &[Value::Number(SWEPT)]).await {
+            match count(
+                conn,
+                self.named.texts.get(Form::Sweep),
+                &[Value::Number(SWEPT)],
+            )
+            .await
+            {
                 Ok(0) => return Ok(all),
                 Ok(rows) => all += rows,
                 Err(error) if is_conflict(&error) => {}
@@ -172,7 +185,8 @@ impl Table {
             }
             DieselError::DatabaseError(DatabaseErrorKind::Unknown, _) => {
                 let values = [Value::Number(rights as i64)];
-                let question = Statement::<Nullable<Bool>>::new(&self.named.texts.lacks, &values);
+                let question =
+                    Statement::<Nullable<Bool>>::new(self.named.texts.get(Form::Lacks), &values);
                 let answer: Result<Vec<Option<bool>>, _> = conn.load(question).await;
                 answer.map(|lacks| {
                     let cause = |is_table| {

@@ -1,12 +1,11 @@
 //! A request for a lease: which key, how long, and how to wait for it.
 
 use super::Error;
-use crate::renewal::{DEFAULT_TTL, SHORTEST_TTL};
 use crate::request::Origin;
+use crate::rows::{DEFAULT_TTL, SHORTEST_TTL};
 use crate::{LockKey, Wait};
 use advisory_pattern::sha256;
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::time::Duration;
 
 /// The longest rendered key, in bytes.
@@ -60,7 +59,8 @@ impl Request {
         Self::rendered(key.pattern(), key.rendered())
     }
 
-    /// Requests the lease on a text as it is. Unlike a pattern, it does not escape values to keep them apart.
+    /// Requests the lease on a text as it is. Unlike a pattern, it does not escape values to keep
+    /// them apart.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn text(key: impl Into<String>) -> Self {
         Self::rendered("", key.into())
@@ -82,29 +82,32 @@ impl Request {
         }
     }
 
-    /// How long a grant lasts unless it is renewed, by the server's clock: 60 seconds by default, at least 100 milliseconds. A holder
-    /// that is killed keeps others out for this time. Rounded up to whole milliseconds.
+    /// How long a grant lasts unless it is renewed, by the server's clock: 60 seconds by default,
+    /// at least 100 milliseconds. A holder that is killed keeps others out for this time. Rounded
+    /// up to whole milliseconds.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How often the lease is renewed: by default every third of the ttl. It must be shorter than the ttl.
+    /// How often the lease is renewed: by default every third of the ttl. It must be shorter than
+    /// the ttl.
     pub fn renew(mut self, renew: Duration) -> Self {
         self.renew = Some(renew);
         self
     }
 
-    /// How long the key is done after an `Ok`, so that an instance that starts late does not run again: it gets
-    /// [`Error::Done`]. After an error, a panic or a drop it is free at once. If the process dies before the end of the call, the work runs again after the ttl; to run it
+    /// How long the key is done after an `Ok`, so that an instance that starts late does not run
+    /// again: it gets [`Error::Done`]. After an error, a panic or a drop it is free at once. If the
+    /// process dies before the end of the call, the work runs again after the ttl; to run it
     /// *once*, call [`Lease::complete`](super::Lease::complete).
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = Some(keep);
         self
     }
 
-    /// How long to wait while the key is held. [`Wait::Session`], the default, is the `lock_timeout` of the pool's connections. A key that
-    /// is done is not waited for.
+    /// How long to wait while the key is held. [`Wait::Session`], the default, is the
+    /// `lock_timeout` of the pool's connections. A key that is done is not waited for.
     pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
         self.wait = wait.into();
         self
@@ -116,8 +119,9 @@ impl Request {
         self
     }
 
-    /// A text of up to 1,024 bytes for those who read the table, such as a leader's address; see [`Row::data`](super::Row::data). It is
-    /// erased with the release, and stays with a key that is done. [`Table::set_data`](super::Table::set_data) changes it.
+    /// A text of up to 1,024 bytes for those who read the table, such as a leader's address; see
+    /// [`Row::data`](super::Row::data). It is erased with the release, and stays with a key that is
+    /// done. [`Table::set_data`](super::Table::set_data) changes it.
     pub fn data(mut self, data: impl Into<String>) -> Self {
         self.data = Some(data.into());
         self
@@ -144,10 +148,11 @@ impl Request {
         self.renew.unwrap_or(self.ttl / 3)
     }
 
-    /// The name in errors: the pattern, or the start of the key's hash. Never the text, which can be personal data.
+    /// The name in errors: the pattern, or the start of the key's hash. Never the text, which can
+    /// be personal data.
     pub(super) fn name(&self) -> Cow<'static, str> {
         match self.lock {
-            "" => format!("{}…", hex(&self.key_hash()[..6])).into(),
+            "" => name_of(&self.key_hash()).into(),
             pattern => pattern.into(),
         }
     }
@@ -224,11 +229,13 @@ pub(super) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(rounded).unwrap_or(i64::MAX)
 }
 
+/// The name of a key without a pattern.
+pub(super) fn name_of(key_hash: &[u8; 32]) -> String {
+    format!("{}…", hex(&key_hash[..6]))
+}
+
 pub(super) fn hex(bytes: &[u8]) -> String {
-    let mut digits = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a `String` cannot fail.
-        let _: std::fmt::Result = write!(digits, "{byte:02x}");
-    }
-    digits
+    let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
+    let digits = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
+    bytes.iter().flat_map(digits).collect()
 }

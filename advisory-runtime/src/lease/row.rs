@@ -28,9 +28,11 @@ pub struct Row {
     pub key_hash: [u8; 32],
     /// The grant's token.
     pub token: FencingToken,
-    /// The key's pattern, such as `report:<month>`; `None` for [`Request::text`](super::Request::text).
+    /// The key's pattern, such as `report:<month>`; `None` for
+    /// [`Request::text`](super::Request::text).
     pub pattern: Option<String>,
-    /// The key's text, if the lease is held and the table stores texts ([`Table::with_text`](super::Table::with_text)).
+    /// The key's text, if the lease is held and the table stores texts
+    /// ([`Table::with_text`](super::Table::with_text)).
     pub key: Option<String>,
     /// The holder's name ([`Table::held_by`](super::Table::held_by)).
     pub holder: String,
@@ -40,7 +42,8 @@ pub struct Row {
     pub is_done: bool,
     /// When it was granted.
     pub acquired_at: SystemTime,
-    /// When it expires unless it is renewed. In the year 192103 for a row that [never does](Self::never_expires).
+    /// When it expires unless it is renewed. In the year 192103 for a row that [never
+    /// does](Self::never_expires).
     pub expires_at: SystemTime,
     /// The time until then.
     pub remaining: Duration,
@@ -54,7 +57,8 @@ impl Row {
         granted.unwrap_or_default().saturating_sub(self.remaining)
     }
 
-    /// Whether its `expires_at` is `infinity`, or later than the year 192103. This crate writes no such time.
+    /// Whether its `expires_at` is `infinity`, or later than the year 192103. This crate writes no
+    /// such time.
     #[must_use]
     pub fn never_expires(&self) -> bool {
         let never = Duration::from_secs(NEVER.unsigned_abs());

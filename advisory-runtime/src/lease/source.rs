@@ -4,7 +4,8 @@ use super::store::Store;
 use super::{Error, LeaseGuard, Leases, Request};
 use std::sync::Arc;
 
-/// What `pool = …` takes: [`Leases`], or a pool of bb8 or deadpool for leases in `public.advisory_lease`.
+/// What `pool = …` takes: [`Leases`], or a pool of bb8 or deadpool for leases in
+/// `public.advisory_lease`.
 ///
 /// # Examples
 ///
@@ -19,7 +20,8 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't give a lease its connections",
     label = "expected a pool of bb8 or deadpool, or `advisory_runtime::lease::Leases`",
-    note = "for a pool of your own, write `Leases::new(pool)`"
+    note = "a lease takes the pool itself, because each of its statements takes a connection of its own",
+    note = "for a pool of your own, write `Leases::new(pool)`; a pool of r2d2 is for `advisory_runtime::blocking::lease`"
 )]
 #[cfg_attr(
     not(all(feature = "bb8", feature = "deadpool")),
@@ -88,7 +90,8 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<LeaseG
     source.leases().acquire_recorded(request, None).await
 }
 
-/// Removes all expired rows with [`Table::sweep`](super::Table::sweep), on a connection of the pool.
+/// Removes all expired rows with [`Table::sweep`](super::Table::sweep), on a connection of the
+/// pool.
 ///
 /// # Errors
 ///

@@ -1,351 +1,320 @@
-//! Every statement on the lease table. `$1` is the key's hash, `$2` the acquisition's random number, and in a holder's statements `$3`
-//! the token.
+//! Every statement on the lease table: SQL in files, with fragments in place of `{names}`, and
+//! values in place of `:names`.
 //!
 //! All times are `clock_timestamp()`: `now()` is when the transaction began, before any wait.
+//!
+//! **Why a later grant has the larger token.** Each grant locks its key until its transaction ends
+//! (a take-over, which is of a key with a row, locks that row) before it draws from the sequence,
+//! so two grants of one key draw one after the other. Without the lock, a session could draw a
+//! number, be stopped, and insert it after a larger one.
+//!
+//! **Why no two grants have the same token.** A token is always a number that was drawn, and the
+//! sequence is never set back. But others can set it back, and logical replication copies rows
+//! without it. So a number that is not above the token in the key's row is not granted: the
+//! sequence is moved past the tokens of all rows first. Rows above it are not removed.
+//!
+//! A standby that is promoted can lack the last grants, and the sequence with them. But a promotion
+//! gives the server a new timeline, so the bits of a token from the 40th on say in which timeline
+//! it was granted: their last twelve are those of the timeline. A number of another timeline is not
+//! granted either, but moves the sequence. `pg_upgrade` starts with timeline 1 again and keeps the
+//! sequence, which therefore goes up then too.
 
-mod token;
-
-use crate::sql::{DURABLE, IDLE_IN_TRANSACTION, at_most, micros, timeout};
-pub(super) use token::{BEHIND, timeline};
-use token::{draw, is_behind, move_sequence};
-
-/// Does not wait for the disk: after a crash that loses a release, the lease expires.
-const FORGETTABLE: &str = "pg_catalog.set_config('synchronous_commit','off',true)";
-
-const KEY: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea)";
-/// The row of the grant, held or kept. A try whose answer was lost can arrive after another holder's term and is granted the key with
-/// the same random number, but with another token. A server that was restored from a dump grants tokens again, but not the number.
-const GRANT: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
-     AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8) AND token OPERATOR(pg_catalog.=) CAST($3 AS pg_catalog.int8)";
-/// The row of any grant of the acquisition, if it is not kept: for those that know no token yet.
-const ACQUISITION: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
-     AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8) AND NOT is_kept";
-const VALID: &str = "expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()";
-const EXPIRED: &str = "expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()";
-
-/// What is held or kept and has a text (`$1`) in its holder or its label, or is among these patterns (`$2`) or keys (`$3`). The clock
-/// is read once.
-const WANTED: &str = "expires_at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp()) \
-     AND (CAST($1 AS pg_catalog.text) IS NULL \
-     OR pg_catalog.strpos(pg_catalog.lower(holder),pg_catalog.lower(CAST($1 AS pg_catalog.text))) OPERATOR(pg_catalog.>) 0 \
-     OR pg_catalog.strpos(pg_catalog.lower(COALESCE(key,pattern,pg_catalog.left(pg_catalog.encode(key_hash,'hex'),16))),\
-     pg_catalog.lower(CAST($1 AS pg_catalog.text))) OPERATOR(pg_catalog.>) 0 \
-     OR pattern OPERATOR(pg_catalog.=) ANY (CAST($2 AS pg_catalog.text[])) \
-     OR key_hash OPERATOR(pg_catalog.=) ANY (CAST($3 AS pg_catalog.bytea[])))";
+use crate::sql::qualify::{Part, fill, number, parts, qualify};
+use crate::sql::{IDLE_IN_TRANSACTION, IS_DURABLE, at_most};
+use std::sync::OnceLock;
 
 /// How many rows a sweep removes in one statement.
 pub(super) const SWEPT: i64 = 10_000;
 
-/// This many milliseconds from now.
-fn after(milliseconds: &str) -> String {
-    format!(
-        "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (CAST('1 ms' AS pg_catalog.interval) OPERATOR(pg_catalog.*) \
-         CAST(CAST({milliseconds} AS pg_catalog.int8) AS pg_catalog.float8))"
-    )
-}
-
-/// A time that is put between 1970 and the year 192103. Beyond that, such as at `infinity`, differences and microseconds fail with
-/// 22008 and 22003.
-fn bounded(time: &str) -> String {
-    format!(
-        "GREATEST(LEAST({time},pg_catalog.to_timestamp(CAST({NEVER} AS pg_catalog.float8))),\
-         pg_catalog.to_timestamp(CAST(0 AS pg_catalog.float8)))"
-    )
-}
-
-/// The time until the row expires, in microseconds.
-fn left() -> String {
-    let expires = bounded("expires_at");
-    micros(&format!(
-        "{expires} OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()"
-    ))
-}
-
-/// The statements of one table.
-pub(super) struct Texts {
-    by_timeline: Grants,
-    /// For a server that has no timeline, or does not tell it, and for a test's transaction, which must not lock the table.
-    by_number: Grants,
-    pub(super) is_moved: String,
-    pub(super) set_data: String,
-    pub(super) renew: String,
-    pub(super) release: String,
-    pub(super) free: String,
-    pub(super) keep: String,
-    pub(super) complete: String,
-    pub(super) holds: String,
-    pub(super) is_kept: String,
-    pub(super) fence: String,
-    pub(super) is_current: String,
-    pub(super) find: String,
-    pub(super) between: String,
-    pub(super) list: String,
-    pub(super) counts: String,
-    pub(super) some: String,
-    pub(super) sweep: String,
-    pub(super) is_missing: String,
-    pub(super) lacks: String,
-}
-
-/// The statements of a grant.
-pub(super) struct Grants {
-    pub(super) acquire: String,
-    pub(super) take_over: String,
-    pub(super) move_sequence: String,
-}
-
-impl Texts {
-    pub(super) const fn grants(&self, has_timeline: bool) -> &Grants {
-        if has_timeline {
-            &self.by_timeline
-        } else {
-            &self.by_number
-        }
-    }
-}
-
-impl Grants {
-    fn new(table: &str, sequence: &str, has_timeline: bool) -> Self {
-        Self {
-            acquire: acquire(table, sequence, has_timeline),
-            take_over: take_over(table, sequence, has_timeline),
-            move_sequence: move_sequence(table, sequence, has_timeline),
-        }
-    }
-}
-
 /// The latest time that is distinguished from `infinity`, in seconds since 1970.
 pub(super) const NEVER: i64 = 6_000_000_000_000;
+
+/// The time left in the answer to a grant whose number was not above the token in the key's row, or
+/// not of the server's timeline.
+pub(super) const BEHIND: i64 = -1;
+/// The same for a row that was locked or removed meanwhile.
+pub(super) const LOCKED: i64 = -2;
 
 /// Whether the server is a standby.
 pub(super) const IS_STANDBY: &str = "SELECT 1 WHERE pg_catalog.pg_is_in_recovery()";
 
+/// Reads the server's timeline, which fails where there is none.
+pub(super) fn timeline() -> String {
+    qualify(&format!("SELECT {TIMELINE}"))
+}
+
+/// What a statement does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Acquire,
+    /// And removes expired rows.
+    AcquireAndSweep,
+    Insert,
+    TakeOver,
+    MoveSequence,
+    /// Whether somebody has moved the sequence from this number's timeline to the server's.
+    IsMoved,
+    SetData,
+    Renew,
+    Release,
+    Free,
+    Keep,
+    Complete,
+    Settled,
+    Holds,
+    Fence,
+    IsCurrent,
+    Find,
+    Between,
+    List,
+    Counts,
+    Some,
+    Sweep,
+    IsMissing,
+    Lacks,
+}
+
+const FORMS: usize = Form::Lacks as usize + 1;
+
+/// The statements of one table, each made when it is sent first.
+pub(super) struct Texts {
+    schema: Box<str>,
+    name: Box<str>,
+    with_timeline: [OnceLock<Box<str>>; FORMS],
+    /// Those of grants for a server that has no timeline, or does not tell it, and for a test's
+    /// transaction, which must not lock the table.
+    without_timeline: [OnceLock<Box<str>>; FORMS],
+}
+
 impl Texts {
-    /// The name consists of letters, digits and `_`.
+    /// The names consist of letters, digits and `_`.
     pub(super) fn new(schema: &str, name: &str) -> Self {
-        let table = &format!("\"{schema}\".\"{name}\"");
-        let sequence = &format!("\"{schema}\".\"{name}_token\"");
-        let row = format!(
-            "SELECT key_hash,token,pattern,key,holder,data,is_kept,{},{},{} FROM {table}",
-            micros(&bounded("acquired_at")),
-            micros(&bounded("expires_at")),
-            left()
-        );
-        let held = &format!("{GRANT} AND NOT is_kept");
-        let keep = update(
-            table,
-            GRANT,
-            &format!("is_kept=true,key=NULL,expires_at={}", after("$4")),
-        );
         Self {
-            by_timeline: Grants::new(table, sequence, true),
-            by_number: Grants::new(table, sequence, false),
-            is_moved: format!(
-                "SELECT 1 WHERE pg_catalog.pg_sequence_last_value('{sequence}') OPERATOR(pg_catalog.>=) CAST($1 AS pg_catalog.int8)"
+            schema: schema.into(),
+            name: name.into(),
+            with_timeline: [const { OnceLock::new() }; FORMS],
+            without_timeline: [const { OnceLock::new() }; FORMS],
+        }
+    }
+
+    pub(super) fn get(&self, form: Form) -> &str {
+        self.with_timeline[form as usize].get_or_init(|| self.make(form, true))
+    }
+
+    /// The text of a statement that draws a number, or moves the sequence.
+    pub(super) fn of_grant(&self, form: Form, has_timeline: bool) -> &str {
+        if has_timeline {
+            return self.get(form);
+        }
+        self.without_timeline[form as usize].get_or_init(|| self.make(form, false))
+    }
+
+    /// [`Form::IsCurrent`] before, between and after its values.
+    pub(super) fn is_current(&self) -> Vec<&str> {
+        let sql = |part| match part {
+            Part::Sql(sql) => Some(sql),
+            Part::Value(_) => None,
+        };
+        parts(self.get(Form::IsCurrent))
+            .into_iter()
+            .filter_map(sql)
+            .collect()
+    }
+
+    fn make(&self, form: Form, has_timeline: bool) -> Box<str> {
+        let (text, names) = template(form);
+        let (schema, name) = (&*self.schema, &*self.name);
+        let table = format!("\"{schema}\".\"{name}\"");
+        let sequence = format!("'\"{schema}\".\"{name}_token\"'");
+        let never = NEVER.to_string();
+        let bound_idle = at_most(IDLE_IN_TRANSACTION, "{remaining}", "{remaining_millis}");
+        let [is_of_timeline, next] = if has_timeline {
+            [IS_OF_TIMELINE, NEXT_OF_TIMELINE]
+        } else {
+            ["true", "last.number + 1"]
+        };
+        let expires = match form {
+            Form::Complete => OWN_EXPIRES,
+            _ => EXPIRES,
+        };
+        let swept = match form {
+            Form::AcquireAndSweep => include_str!("sql/swept.sql"),
+            _ => "",
+        };
+        // A fragment can contain those that come after it.
+        let fragments = [
+            ("row", include_str!("sql/row.sql")),
+            ("wanted", include_str!("sql/wanted.sql")),
+            ("swept", swept),
+            ("is_current", IS_CURRENT),
+            ("is_of_timeline", is_of_timeline),
+            ("next", next),
+            ("timeline", TIMELINE),
+            ("is_ours", IS_OURS),
+            ("is_asked", IS_ASKED),
+            ("is_valid", "expires_at > clock_timestamp()"),
+            ("is_durable", IS_DURABLE),
+            (
+                "is_forgettable",
+                "set_config('synchronous_commit', 'off', true) IS NOT NULL",
             ),
-            set_data: update(table, held, "data=CAST($4 AS pg_catalog.text)"),
-            renew: update(
-                table,
-                held,
-                &format!("expires_at=GREATEST(l.expires_at,{})", after("$4")),
-            ),
-            // A second release gives the same answer, since the first may have been lost.
-            release: format!(
-                "UPDATE {table} SET expires_at=LEAST(expires_at,pg_catalog.clock_timestamp()),key=NULL,data=NULL WHERE {ACQUISITION} \
-                 RETURNING {FORGETTABLE}"
-            ),
-            // The number is one that no try sends, so the holder has lost the lease, also when the server's clock is set back.
-            free: {
-                let seen = format!("{KEY} AND token OPERATOR(pg_catalog.=) CAST($3 AS pg_catalog.int8) AND {VALID}");
-                format!(
-                    "WITH own AS MATERIALIZED (SELECT key_hash AS found FROM {table} WHERE {seen} FOR UPDATE) \
-                     UPDATE {table} SET grant_id=CAST($2 AS pg_catalog.int8),key=NULL,data=NULL,is_kept=false,\
-                     expires_at=pg_catalog.clock_timestamp() FROM own WHERE key_hash OPERATOR(pg_catalog.=) own.found AND {seen} \
-                     RETURNING {DURABLE}"
-                )
-            },
-            complete: format!(
-                "{keep},{}",
-                idle_at_most_left("own.until")
-            ),
-            keep,
-            holds: format!("SELECT 1 FROM {table} WHERE {held} AND {VALID}"),
-            // Waits for a transaction that has changed the row, and reads the result.
-            is_kept: format!(
-                "WITH own AS MATERIALIZED (SELECT is_kept FROM {table} WHERE {GRANT} FOR SHARE) SELECT 1 FROM own WHERE is_kept"
-            ),
-            // Renewals change no key column, so this row lock lets them pass. A take-over locks the whole row, so one since this
-            // statement began is noticed.
-            fence: format!(
-                "WITH fenced AS MATERIALIZED (SELECT expires_at FROM {table} WHERE {held} AND {VALID} FOR KEY SHARE) \
-                 SELECT {} FROM fenced",
-                idle_at_most_left("expires_at")
-            ),
-            is_current: format!(
-                "EXISTS (SELECT 1 FROM {table} WHERE {held} AND {VALID} FOR KEY SHARE)"
-            )
-            .replace("$1", "$")
-            .replace("$2", "$")
-            .replace("$3", "$"),
-            find: format!("{row} WHERE {KEY} AND {VALID}"),
-            between: format!(
-                "{row} WHERE key_hash OPERATOR(pg_catalog.>=) CAST($1 AS pg_catalog.bytea) \
-                 AND key_hash OPERATOR(pg_catalog.<=) CAST($2 AS pg_catalog.bytea) AND {VALID} ORDER BY key_hash LIMIT 2"
-            ),
-            list: format!("{row} WHERE {VALID} ORDER BY expires_at"),
-            counts: format!(
-                "SELECT pattern,pg_catalog.count(*) FILTER (WHERE NOT is_kept),pg_catalog.count(*) FILTER (WHERE is_kept) \
-                 FROM {table} WHERE {WANTED} GROUP BY pattern ORDER BY pg_catalog.count(*) DESC LIMIT CAST($4 AS pg_catalog.int8)"
-            ),
-            some: ["NOT is_kept", "is_kept"]
-                .map(|which| {
-                    format!(
-                        "({row} WHERE {which} AND {WANTED} ORDER BY expires_at LIMIT CAST($4 AS pg_catalog.int8))"
-                    )
-                })
-                .join(" UNION ALL "),
-            sweep: format!(
-                // A row whose token the sequence has not reached shows that it is behind.
-                "DELETE FROM {table} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM {table} WHERE {EXPIRED} \
-                 AND token OPERATOR(pg_catalog.<=) (SELECT pg_catalog.pg_sequence_last_value('{sequence}')) \
-                 LIMIT CAST($1 AS pg_catalog.int8) FOR UPDATE SKIP LOCKED)) RETURNING {FORGETTABLE}"
-            ),
-            is_missing: format!("SELECT 1 WHERE pg_catalog.to_regclass('{table}') IS NULL"),
-            lacks: lacks(schema, name),
+            ("kept", KEPT),
+            ("until", UNTIL),
+            ("bound_idle", &bound_idle),
+            ("remaining_millis", REMAINING_MILLIS),
+            ("remaining", "({expires} - clock_timestamp())"),
+            ("free_left", FREE_LEFT),
+            ("left", LEFT),
+            ("lock_timeout", LOCK_TIMEOUT),
+            ("acquired_micros", ACQUIRED_MICROS),
+            ("expires_micros", EXPIRES_MICROS),
+            ("expires", expires),
+            ("zero", "to_timestamp(CAST(0 AS float8))"),
+            ("never", "to_timestamp(CAST({latest} AS float8))"),
+            ("latest", &never),
+            ("sequence", &sequence),
+            ("table", &table),
+            ("schema", schema),
+            ("name", name),
+        ];
+        let text = qualify(&fill(&text, &fragments));
+        match form {
+            Form::IsCurrent => text.into(),
+            _ => number(&text, names).into(),
         }
     }
 }
 
-/// Grants a free key: updates its row, or inserts one. A try for a key that is held writes nothing.
-///
-/// The answer is the token, if the key is this grant's; the time left of a lease from before this statement, and for a new grant
-/// zero, or -1 if the sequence is behind; and the session's `lock_timeout`. Without a token, a time left below zero is that of a kept
-/// key. The token and the time left of an earlier try's grant come from one reading of its row.
-///
-/// An insertion also looks at eight rows from a random place of the index (`$9`) and removes those that have expired. If every key is
-/// used once, expired rows settle at a seventh of the others: then each insertion removes one on average. A row with a larger token
-/// than the number drawn stays, because it shows that the sequence is behind.
-fn acquire(table: &str, sequence: &str, has_timeline: bool) -> String {
-    let number = durable(&draw(sequence, has_timeline));
-    let expires = after("$6");
-    let zero = "CAST(0 AS pg_catalog.int8)";
-    let (set, is_behind) = (regrant("(SELECT number FROM free)"), is_behind(sequence));
-    format!(
-        // `CASE` guarantees the order: a try that is refused anyway does not take the lock. The number is drawn here, for
-        // both statements that can use it: each execution initializes every expression, whether it is evaluated or not.
-        "WITH free AS MATERIALIZED (SELECT {number} AS number WHERE CASE WHEN EXISTS (SELECT 1 FROM {table} WHERE {KEY} AND {VALID}) THEN false \
-         ELSE pg_catalog.pg_try_advisory_xact_lock(CAST($8 AS pg_catalog.int8)) END),\
-         taken AS (UPDATE {table} SET {set} WHERE {KEY} AND {EXPIRED} \
-         AND EXISTS (SELECT 1 FROM {table} AS l,free WHERE {KEY} AND {EXPIRED} FOR UPDATE OF l SKIP LOCKED) \
-         RETURNING token,{is_behind} AS behind),\
-         made AS (INSERT INTO {table} (key_hash,token,grant_id,holder,key,pattern,data,acquired_at,expires_at) \
-         SELECT CAST($1 AS pg_catalog.bytea),free.number,CAST($2 AS pg_catalog.int8),CAST($3 AS pg_catalog.text),\
-         CAST($4 AS pg_catalog.text),CAST($5 AS pg_catalog.text),CAST($7 AS pg_catalog.text),pg_catalog.clock_timestamp(),{expires} \
-         FROM free \
-         WHERE NOT EXISTS (SELECT 1 FROM taken) \
-         AND NOT EXISTS (SELECT 1 FROM {table} AS l,free WHERE {KEY} FOR KEY SHARE OF l SKIP LOCKED) \
-         ON CONFLICT DO NOTHING RETURNING token,{is_behind} AS behind,pg_catalog.currval('{sequence}') AS drawn),\
-         swept AS (DELETE FROM {table} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM {table} \
-         WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT near.ctid FROM made,LATERAL (SELECT ctid,expires_at,token FROM {table} \
-         WHERE made.token IS NOT NULL AND key_hash OPERATOR(pg_catalog.>=) CAST($9 AS pg_catalog.bytea) \
-         ORDER BY key_hash LIMIT 8) AS near WHERE {EXPIRED} AND near.token OPERATOR(pg_catalog.<) made.drawn)) AND {EXPIRED} FOR UPDATE SKIP LOCKED))) \
-         SELECT COALESCE((SELECT token FROM taken),(SELECT token FROM made),found.token),\
-         COALESCE((SELECT behind FROM taken),(SELECT behind FROM made),found.time_left,{zero}),{} \
-         FROM (SELECT) AS once LEFT JOIN (SELECT CASE WHEN {ACQUISITION} THEN token END AS token,\
-         GREATEST(CAST(1 AS pg_catalog.int8),{}) OPERATOR(pg_catalog.*) \
-         CAST(CASE WHEN is_kept THEN -1 ELSE 1 END AS pg_catalog.int8) AS time_left FROM {table} WHERE {KEY} AND {VALID}) AS found ON true",
-        micros(&timeout("lock_timeout")),
-        left()
-    )
-}
-
-/// Takes over the row with this token (`$8`), whether it has expired or not. The answer is as that of [`acquire`], without a row if there
-/// is none with this token.
-///
-/// The row is locked first, which waits for the transaction of a fenced write: a renewal's lock would not.
-fn take_over(table: &str, sequence: &str, has_timeline: bool) -> String {
-    let token = "token OPERATOR(pg_catalog.=) CAST($8 AS pg_catalog.int8)";
-    format!(
-        "WITH own AS MATERIALIZED (SELECT key_hash AS found FROM {table} WHERE {KEY} AND {token} AND NOT is_kept FOR UPDATE) \
-         UPDATE {table} SET {} FROM own WHERE key_hash OPERATOR(pg_catalog.=) own.found AND {token} AND NOT is_kept \
-         RETURNING token,{},CAST(0 AS pg_catalog.int8)",
-        regrant(&durable(&draw(sequence, has_timeline))),
-        is_behind(sequence)
-    )
-}
-
-/// The values of a grant to another holder, in the row that the key has.
-fn regrant(number: &str) -> String {
-    format!(
-        "token=GREATEST({number},token OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8)),\
-         grant_id=CAST($2 AS pg_catalog.int8),holder=CAST($3 AS pg_catalog.text),key=CAST($4 AS pg_catalog.text),\
-         pattern=CAST($5 AS pg_catalog.text),data=CAST($7 AS pg_catalog.text),is_kept=false,\
-         acquired_at=pg_catalog.clock_timestamp(),expires_at={}",
-        after("$6")
-    )
-}
-
-/// A number whose commit waits for the disk. An unused column would not be evaluated, so the setting is made part of the number's
-/// expression.
-fn durable(number: &str) -> String {
-    format!(
-        "{number} OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8)"
-    )
-}
-
-/// Asks why a statement failed: `true` if the table does not exist, `false` if the role lacks a right that a grant needs (`$1` is at
-/// least 1) or that moving the sequence needs (2). It reads the catalog, since `to_regclass` fails if the role may not use the schema.
-fn lacks(schema: &str, name: &str) -> String {
-    let relation = |alias: &str, name: &str| {
-        format!(
-            "LEFT JOIN pg_catalog.pg_class AS {alias} ON {alias}.relnamespace OPERATOR(pg_catalog.=) n.oid \
-             AND {alias}.relname OPERATOR(pg_catalog.=) CAST('{name}' AS pg_catalog.name)"
-        )
-    };
-    let has = |function: &str, alias: &str, right: &str| {
-        format!("pg_catalog.{function}({alias}.oid,CAST('{right}' AS pg_catalog.text))")
-    };
-    let needed = |least: i32| {
-        format!(
-            "CAST($1 AS pg_catalog.int8) OPERATOR(pg_catalog.>=) CAST({least} AS pg_catalog.int8)"
-        )
-    };
-    let rights = [
-        has("has_schema_privilege", "n", "USAGE"),
-        has("has_table_privilege", "t", "SELECT"),
-        has("has_table_privilege", "t", "INSERT"),
-        has("has_table_privilege", "t", "UPDATE"),
-        has("has_table_privilege", "t", "DELETE"),
-        has("has_sequence_privilege", "s", "USAGE"),
+/// A statement, and the order of its values.
+fn template(form: Form) -> (String, &'static [&'static str]) {
+    const OURS: &[&str] = &["key", "grant", "token"];
+    const KEEP: &[&str] = &["key", "grant", "token", "ttl"];
+    const WANTED: &[&str] = &["text", "patterns", "keys", "limit"];
+    const GRANT: &[&str] = &[
+        "key",
+        "grant",
+        "holder",
+        "text",
+        "pattern",
+        "ttl",
+        "data",
+        "lock",
+        "swept_from",
     ];
-    format!(
-        "SELECT CASE WHEN t.oid IS NULL THEN true WHEN {} AND NOT ({}) OR {} AND NOT {} THEN false END FROM (SELECT) AS once \
-         LEFT JOIN pg_catalog.pg_namespace AS n ON n.nspname OPERATOR(pg_catalog.=) CAST('{schema}' AS pg_catalog.name) {} {}",
-        needed(1),
-        rights.join(" AND "),
-        needed(2),
-        has("has_sequence_privilege", "s", "UPDATE"),
-        relation("t", name),
-        relation("s", &format!("{name}_token")),
-    )
+    const TAKE_OVER: &[&str] = &[
+        "key", "grant", "holder", "text", "pattern", "ttl", "data", "seen",
+    ];
+    let change = |set, returning| {
+        let fragments = [("set", set), ("returning", returning)];
+        fill(include_str!("sql/change.sql"), &fragments)
+    };
+    match form {
+        Form::Acquire | Form::AcquireAndSweep => (include_str!("sql/acquire.sql").into(), GRANT),
+        Form::Insert => (include_str!("sql/insert.sql").into(), GRANT),
+        Form::TakeOver => (include_str!("sql/take_over.sql").into(), TAKE_OVER),
+        Form::MoveSequence => (include_str!("sql/move_sequence.sql").into(), &[]),
+        Form::IsMoved => (
+            "SELECT 1 FROM (SELECT pg_sequence_last_value({sequence}) AS number) AS drawn \
+             WHERE drawn.number > :number AND (drawn.number >> 40) <> (:number >> 40) AND {is_of_timeline}"
+                .into(),
+            &["number"],
+        ),
+        Form::SetData => (
+            change("data = :data", ""),
+            &["key", "grant", "token", "data"],
+        ),
+        Form::Renew => (
+            include_str!("sql/renew.sql").into(),
+            &["keys", "grants", "tokens", "ttls"],
+        ),
+        Form::Release => (include_str!("sql/release.sql").into(), OURS),
+        Form::Free => (include_str!("sql/free.sql").into(), OURS),
+        Form::Keep => (change("{kept}", ""), KEEP),
+        Form::Complete => {
+            // The transaction's number tells later how it has ended. Its idle time is bounded,
+            // which ends a writer that has stopped.
+            let transaction = "CAST(CAST(pg_current_xact_id() AS text) AS int8)";
+            let returning = format!("RETURNING {transaction}, {{bound_idle}}");
+            (change("{kept}", &returning), KEEP)
+        }
+        Form::Settled => (
+            include_str!("sql/settled.sql").into(),
+            &["keys", "grants", "tokens", "transactions"],
+        ),
+        Form::Holds => (
+            "SELECT 1 FROM {table} WHERE {is_ours} AND NOT is_kept AND {is_valid}".into(),
+            OURS,
+        ),
+        Form::Fence => (include_str!("sql/fence.sql").into(), OURS),
+        Form::IsCurrent => (
+            "EXISTS (SELECT 1 FROM {table} WHERE {is_ours} AND NOT is_kept AND {is_valid} FOR KEY SHARE)"
+                .into(),
+            OURS,
+        ),
+        Form::Find => ("{row} WHERE key_hash = :key AND {is_valid}".into(), OURS),
+        Form::Between => (
+            "{row} WHERE key_hash >= :first AND key_hash <= :last AND {is_valid} ORDER BY key_hash LIMIT 2"
+                .into(),
+            &["first", "last"],
+        ),
+        Form::List => ("{row} WHERE {is_valid} ORDER BY expires_at".into(), &[]),
+        Form::Counts => (
+            "SELECT pattern, count(*) FILTER (WHERE NOT is_kept), count(*) FILTER (WHERE is_kept) FROM {table} \
+             WHERE {wanted} GROUP BY pattern ORDER BY count(*) DESC LIMIT :limit"
+                .into(),
+            WANTED,
+        ),
+        Form::Some => (
+            ["NOT is_kept", "is_kept"]
+                .map(|which| {
+                    format!("({{row}} WHERE {which} AND {{wanted}} ORDER BY expires_at LIMIT :limit)")
+                })
+                .join(" UNION ALL "),
+            WANTED,
+        ),
+        Form::Sweep => (include_str!("sql/sweep.sql").into(), &["limit"]),
+        Form::IsMissing => (
+            "SELECT 1 WHERE to_regclass('{table}') IS NULL".into(),
+            &[],
+        ),
+        Form::Lacks => (include_str!("sql/lacks.sql").into(), &["rights"]),
+    }
 }
 
-/// Changes the holder's row. It is locked first, because an `UPDATE` computes its values before it waits for the row.
-fn update(table: &str, grant: &str, set: &str) -> String {
-    format!(
-        "WITH own AS MATERIALIZED (SELECT key_hash,expires_at AS until FROM {table} WHERE {grant} AND {VALID} \
-         FOR NO KEY UPDATE) UPDATE {table} AS l SET {set} FROM own WHERE l.key_hash OPERATOR(pg_catalog.=) own.key_hash \
-         AND own.until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() RETURNING {DURABLE}"
-    )
-}
+/// The row of the grant, held or kept. A try whose answer was lost can arrive after another
+/// holder's term and is granted the key with the same random number, but with another token. A
+/// server that was restored from a dump grants tokens again, but not the number.
+const IS_OURS: &str = "key_hash = :key AND grant_id = :grant AND token = :token";
+const IS_ASKED: &str = "l.grant_id = asked.grant_id AND l.token = asked.token AND NOT l.is_kept";
 
-/// A column that bounds the idle time of the transaction by the time until the row expires. It ends a writer that has stopped.
-fn idle_at_most_left(expires: &str) -> String {
-    let expires = bounded(expires);
-    let left = format!("({expires} OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp())");
-    let millis = format!(
-        "GREATEST(CAST(1 AS pg_catalog.int8),CAST(pg_catalog.ceil(pg_catalog.date_part('epoch',{left}) \
-         OPERATOR(pg_catalog.*) CAST(1000 AS pg_catalog.float8)) AS pg_catalog.int8))"
-    );
-    at_most(IDLE_IN_TRANSACTION, &left, &millis)
-}
+/// Whether a number may be granted. The timeline is read last, which is dear.
+const IS_CURRENT: &str =
+    "CASE WHEN drawn.number > COALESCE(drawn.token, 0) THEN {is_of_timeline} ELSE false END";
+const IS_OF_TIMELINE: &str =
+    "(({timeline} - (drawn.number >> 40)) & CAST(4095 AS int8)) = CAST(0 AS int8)";
+/// The control file has it too, but only after the first checkpoint of a timeline.
+const TIMELINE: &str =
+    "CAST(CAST('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS bit(32)) AS int8)";
+/// The last number as one of the server's timeline, which never makes it smaller, or the one after
+/// it.
+const NEXT_OF_TIMELINE: &str = "last.number + (SELECT CASE WHEN behind.timelines = 0 THEN 1 ELSE behind.timelines << 40 END \
+     FROM (SELECT ({timeline} - (last.number >> 40)) & CAST(4095 AS int8) AS timelines) AS behind)";
+
+const UNTIL: &str = "clock_timestamp() + (CAST('1 ms' AS interval) * CAST(:ttl AS float8))";
+const KEPT: &str = "is_kept = true, key = NULL, expires_at = {until}";
+
+/// A time that is put between 1970 and the year 192103. Beyond that, such as at `infinity`,
+/// differences and microseconds fail with 22008 and 22003.
+const EXPIRES: &str = "GREATEST(LEAST(expires_at, {never}), {zero})";
+/// The same before it is changed.
+const OWN_EXPIRES: &str = "GREATEST(LEAST(own.until, {never}), {zero})";
+const ACQUIRED_MICROS: &str = "CAST(date_part('epoch', GREATEST(LEAST(acquired_at, {never}), {zero})) * CAST(1000000 AS float8) AS int8)";
+const EXPIRES_MICROS: &str =
+    "CAST(date_part('epoch', {expires}) * CAST(1000000 AS float8) AS int8)";
+/// The time until the row expires, in microseconds.
+const LEFT: &str =
+    "CAST(date_part('epoch', {expires} - clock_timestamp()) * CAST(1000000 AS float8) AS int8)";
+const FREE_LEFT: &str = "CAST(date_part('epoch', LEAST(free.expires_at, {never}) - clock_timestamp()) * CAST(1000000 AS float8) AS int8)";
+const REMAINING_MILLIS: &str =
+    "GREATEST(1, CAST(ceil(date_part('epoch', {remaining}) * CAST(1000 AS float8)) AS int8))";
+const LOCK_TIMEOUT: &str = "CAST(date_part('epoch', CAST(current_setting('lock_timeout') AS interval)) * CAST(1000000 AS float8) AS int8)";

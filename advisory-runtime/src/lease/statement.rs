@@ -15,10 +15,12 @@ pub(super) enum Value<'v> {
     Text(Option<&'v str>),
     Texts(&'v [String]),
     Hashes(&'v [Vec<u8>]),
+    Numbers(&'v [i64]),
 }
 
-/// A statement, its values, and the SQL types of its columns.
-pub(super) struct Statement<'s, Columns = ()> {
+/// A statement, its values, and the SQL types of its columns. `NUMBER` is above zero for a text
+/// that is always the same: Diesel then finds the prepared statement without the text.
+pub(super) struct Statement<'s, Columns = (), const NUMBER: u8 = 0> {
     text: &'s str,
     values: &'s [Value<'s>],
     columns: PhantomData<fn() -> Columns>,
@@ -44,7 +46,17 @@ pub(super) type CountColumns = (Nullable<Text>, BigInt, BigInt);
 /// The columns of the answer to an acquisition.
 pub(super) type GrantColumns = (Nullable<BigInt>, BigInt, BigInt);
 
-impl<'s, Columns> Statement<'s, Columns> {
+/// The place of a lease among several, whether it was renewed, and otherwise whether it was held by
+/// the last commit.
+pub(super) type RenewColumns = (BigInt, Bool, Bool);
+
+/// The place of a lease among several, how its transaction has ended, and whether its row is kept.
+pub(super) type SettleColumns = (BigInt, Nullable<Text>, Nullable<Bool>);
+
+/// The number of the transaction, whose idle time was bounded.
+pub(super) type CompleteColumns = (BigInt, Nullable<Text>);
+
+impl<'s, Columns, const NUMBER: u8> Statement<'s, Columns, NUMBER> {
     pub(super) const fn new(text: &'s str, values: &'s [Value<'s>]) -> Self {
         Self {
             text,
@@ -64,16 +76,20 @@ pub(super) async fn count<D: Queries>(
     conn.count(statement).await
 }
 
-impl<Columns> QueryId for Statement<'_, Columns> {
-    type QueryId = ();
-    const HAS_STATIC_QUERY_ID: bool = false;
+/// A text by its number.
+#[derive(Debug)]
+pub(super) struct Fixed<const NUMBER: u8>;
+
+impl<Columns, const NUMBER: u8> QueryId for Statement<'_, Columns, NUMBER> {
+    type QueryId = Fixed<NUMBER>;
+    const HAS_STATIC_QUERY_ID: bool = NUMBER > 0;
 }
 
-impl<Columns> Query for Statement<'_, Columns> {
+impl<Columns, const NUMBER: u8> Query for Statement<'_, Columns, NUMBER> {
     type SqlType = Columns;
 }
 
-impl<Columns> QueryFragment<Pg> for Statement<'_, Columns> {
+impl<Columns, const NUMBER: u8> QueryFragment<Pg> for Statement<'_, Columns, NUMBER> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql(self.text);
         let mut values = self.values.iter();
@@ -86,6 +102,9 @@ impl<Columns> QueryFragment<Pg> for Statement<'_, Columns> {
             Value::Texts(texts) => out.push_bind_param_value_only::<Array<Text>, [String]>(texts),
             Value::Hashes(hashes) => {
                 out.push_bind_param_value_only::<Array<Binary>, [Vec<u8>]>(hashes)
+            }
+            Value::Numbers(numbers) => {
+                out.push_bind_param_value_only::<Array<BigInt>, [i64]>(numbers)
             }
         })
     }

@@ -1,12 +1,11 @@
 //! Where leases are: in a table that a pool reaches, or in memory.
 
-use super::backoff::{LAST_TRY, Refusal};
+use super::rows::LeaseReach;
+use super::tries::{LAST_TRY, Refusal};
 use super::{Error, Lease, Request, Row, Table};
-use crate::driver::Queries;
 use crate::pool::Pool;
-use crate::renewal::{self, Borrowed, DedicatedAnswer, UNANSWERED};
-use crate::{Connection as _, PoolError};
-use diesel_async::AsyncPgConnection;
+use crate::rows::{Borrowed, Keeper, Pooled, UNANSWERED};
+use crate::{Connection as _, PoolError, Wait};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,19 +13,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-/// After so long without a connection, the pool is asked again: it may be checking one to a server that is gone.
+/// After so long without a connection, the pool is asked again: it may be checking one to a server
+/// that is gone.
 const CONNECTION: Duration = Duration::from_secs(30);
-
-/// A round trip of the holder.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub enum LeaseStep {
-    Renew(Duration),
-    Release,
-    Keep(Duration),
-    /// Asks whether the key is kept.
-    IsKept,
-}
+/// How long a call that does not wait for the key waits for a connection.
+const CONNECTION_OF_A_TRY: Duration = Duration::from_secs(5);
 
 /// The part of an acquisition that is the same in each try.
 #[doc(hidden)]
@@ -38,7 +29,15 @@ pub struct Acquisition {
     pub(crate) is_sent: Arc<AtomicBool>,
 }
 
-/// Where leases are: a pool of bb8 or deadpool, a [`Pool`] of your own, or [`InMemory`](super::InMemory).
+impl Acquisition {
+    /// How long a call that does not wait waits for a connection.
+    pub(crate) fn connection_limit(&self) -> Option<Duration> {
+        matches!(self.request.wait, Wait::Never).then_some(CONNECTION_OF_A_TRY)
+    }
+}
+
+/// Where leases are: a pool of bb8 or deadpool, a [`Pool`] of your own, or
+/// [`InMemory`](super::InMemory).
 ///
 /// # Examples
 ///
@@ -51,7 +50,24 @@ pub struct Acquisition {
 /// }
 /// ```
 pub trait Store: Clone + Send + Sync + 'static {
-    /// Starts the task of a lease, or says what is missing for it.
+    /// The statements of the keeper.
+    #[doc(hidden)]
+    type Reach: LeaseReach;
+
+    /// To be called on the runtime of the pool's connections.
+    #[doc(hidden)]
+    fn reach(&self) -> Self::Reach;
+
+    /// A number that no other store of this type has while this one exists.
+    #[doc(hidden)]
+    fn identity(&self) -> Option<usize>;
+
+    #[doc(hidden)]
+    fn keeper(&self) -> Arc<Keeper> {
+        Arc::clone(Keeper::of_process())
+    }
+
+    /// Starts the task of an acquisition, or says what is missing for it.
     #[doc(hidden)]
     fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Result<(), &'static str> {
         let Ok(runtime) = Handle::try_current() else {
@@ -77,16 +93,6 @@ pub trait Store: Clone + Send + Sync + 'static {
         within: Option<Duration>,
     ) -> impl Future<Output = Result<Result<Lease, Refusal>, Error>> + Send;
 
-    /// Takes at most `left`, the time until the lease expires.
-    #[doc(hidden)]
-    fn step(
-        &self,
-        lease: &Lease,
-        step: LeaseStep,
-        every: Duration,
-        left: Duration,
-    ) -> impl Future<Output = Result<bool, Error>> + Send;
-
     #[doc(hidden)]
     fn holds(
         &self,
@@ -102,6 +108,16 @@ pub trait Store: Clone + Send + Sync + 'static {
 }
 
 impl<P: Pool + Clone + Send + 'static> Store for P {
+    type Reach = Pooled<P>;
+
+    fn reach(&self) -> Pooled<P> {
+        Pooled::new(self.clone())
+    }
+
+    fn identity(&self) -> Option<usize> {
+        Pool::identity(self)
+    }
+
     async fn attempt(
         &self,
         table: &Table,
@@ -109,13 +125,14 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         within: Option<Duration>,
     ) -> Result<Result<Lease, Refusal>, Error> {
         let since = Instant::now();
+        let limit = within.or(acquisition.connection_limit());
         // Only for this try: a call that waits holds no connection.
         let conn = loop {
-            match timeout(within.unwrap_or(CONNECTION), self.connection()).await {
+            match timeout(limit.unwrap_or(CONNECTION), self.connection()).await {
                 Ok(conn) => break conn?,
                 Err(_) => {
-                    if let Some(within) = within {
-                        return Err(late("could not get a connection from the pool", within));
+                    if let Some(limit) = limit {
+                        return Err(late("could not get a connection from the pool", limit));
                     }
                 }
             }
@@ -136,21 +153,6 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         }
     }
 
-    async fn step(
-        &self,
-        lease: &Lease,
-        step: LeaseStep,
-        every: Duration,
-        left: Duration,
-    ) -> Result<bool, Error> {
-        let dedicated = if lease.is_test {
-            DedicatedAnswer::Useless
-        } else {
-            DedicatedAnswer::Trusted
-        };
-        renewal::round_trip(self, &(lease, step), dedicated, every, left).await
-    }
-
     async fn holds(&self, table: &Table, lease: &Lease) -> Result<bool, Error> {
         table.holds_on(self.connection().await?.pg(), lease).await
     }
@@ -161,40 +163,6 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
 
     async fn sweep(&self, table: &Table) -> Result<usize, Error> {
         table.sweep(&mut self.connection().await?).await
-    }
-}
-
-impl renewal::RenewalStep for (&Lease, LeaseStep) {
-    type Error = Error;
-
-    async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
-        let (lease, step) = *self;
-        lease.step_on(conn, step).await
-    }
-}
-
-impl Lease {
-    pub(crate) async fn step_on<D: Queries>(
-        &self,
-        conn: &mut D,
-        step: LeaseStep,
-    ) -> Result<bool, Error> {
-        let table = &self.table;
-        match step {
-            LeaseStep::Renew(ttl) => table.renew_on(conn, self, ttl).await,
-            LeaseStep::Release => table.release_on(conn, self).await,
-            LeaseStep::Keep(keep) => table.keep_on(conn, self, keep).await,
-            LeaseStep::IsKept => table.is_kept(conn, self).await,
-        }
-    }
-}
-
-/// Whether the server was not reached or did not answer.
-pub(super) fn is_unreachable(error: &Error) -> bool {
-    match error {
-        Error::Pool(_) | Error::BrokenConnection { .. } => true,
-        Error::Database(error) => crate::error::is_connection_lost(error),
-        _ => false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::request::hex;
-use super::sql::Texts;
+use super::sql::{Form, Texts};
 use super::statement::count;
 use crate::driver::Queries;
 use crate::{Connection, Request, lock};
@@ -12,7 +12,8 @@ use std::sync::{Arc, LazyLock};
 
 /// Creates `public.advisory_lease`: the migration's `up.sql`, for `batch_execute` in a transaction.
 ///
-/// `cargo advisory migration lease` prints it, with `--table` for another name, as does [`Table::up`].
+/// `cargo advisory migration lease` prints it, with `--table` for another name, as does
+/// [`Table::up`].
 ///
 /// ```
 /// use advisory_runtime::lease::ADVISORY_LEASE_UP;
@@ -44,17 +45,18 @@ pub const ADVISORY_LEASE_DOWN: &str =
 const SET_UP: &str = "advisory:lease:set_up";
 /// The longest name of a holder, in bytes.
 const LONGEST_HOLDER: usize = 255;
-/// The longest name of a table or a schema: with the sequence's suffix it must fit into PostgreSQL's 63 bytes.
+/// The longest name of a table or a schema: with the sequence's suffix it must fit into
+/// PostgreSQL's 63 bytes.
 const LONGEST_NAME: usize = 48;
 
-// Costly, so built once per process.
+// Its statements are made once in a process.
 static DEFAULT: LazyLock<Arc<Named>> = LazyLock::new(|| Named::new("public", "advisory_lease"));
 static THIS_PROCESS: LazyLock<Arc<str>> = LazyLock::new(this_process);
 
 /// A lease table, and the name of this process in it.
 ///
-/// Each method is one round trip on the caller's connection. [`Leases`](super::Leases) uses a pool, renews in the background and
-/// releases on drop.
+/// Each method is one round trip on the caller's connection. [`Leases`](super::Leases) uses a pool,
+/// renews in the background and releases on drop.
 ///
 /// ```
 /// use advisory_runtime::lease::Table;
@@ -68,7 +70,8 @@ pub struct Table {
     pub(super) named: Arc<Named>,
     pub(super) holder: Arc<str>,
     pub(super) has_text: bool,
-    /// Whether its server has told its timeline, or was not asked. Of this value and its clones alone: a process can have several servers.
+    /// Whether its server has told its timeline, or was not asked. Of this value and its clones
+    /// alone: a process can have several servers.
     pub(super) has_timeline: Arc<AtomicBool>,
 }
 
@@ -117,12 +120,13 @@ impl Table {
         }
     }
 
-    /// Another table: `schema.table`, or `table` for one in `public`. Processes exclude each other only if they name the same
-    /// table. Store the value: building it formats every statement.
+    /// Another table: `schema.table`, or `table` for one in `public`. Processes exclude each other
+    /// only if they name the same table. Store the value: each makes its statements.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidTable`] unless each name has at most 48 bytes, all lower-case ASCII letters, digits or `_`, with no digit first.
+    /// [`Error::InvalidTable`] unless each name has at most 48 bytes, all lower-case ASCII letters,
+    /// digits or `_`, with no digit first.
     pub fn named(self, name: &str) -> Result<Self, Error> {
         let (schema, table) = name.split_once('.').unwrap_or(("public", name));
         let is_word = |part: &str| {
@@ -142,7 +146,8 @@ impl Table {
         Err(Error::InvalidTable { table, reason })
     }
 
-    /// The name of this process for people who read the table: `program:pid@host` by default. Ownership does not depend on it.
+    /// The name of this process for people who read the table: `program:pid@host` by default.
+    /// Ownership does not depend on it.
     ///
     /// # Errors
     ///
@@ -160,8 +165,9 @@ impl Table {
         Err(Error::InvalidHolder { holder, reason })
     }
 
-    /// Stores a key's text while it is held, for people who read the table, which otherwise has only the key's hash and pattern. A
-    /// release erases the text; if the holder died, the next grant or [`sweep`](Self::sweep) does.
+    /// Stores a key's text while it is held, for people who read the table, which otherwise has
+    /// only the key's hash and pattern. A release erases the text; if the holder died, the next
+    /// grant or [`sweep`](Self::sweep) does.
     #[must_use]
     pub fn with_text(self) -> Self {
         Self {
@@ -195,16 +201,18 @@ impl Table {
             .replace("public.advisory_lease", &format!("\"{schema}\".\"{name}\""))
     }
 
-    /// Creates the table if it does not exist, for development and tests. In production run the migration, by a role with more rights
-    /// than the program's.
+    /// Creates the table if it does not exist, for development and tests. In production run the
+    /// migration, by a role with more rights than the program's.
     ///
     /// # Locking
     ///
-    /// A transaction-level advisory lock, so that two programs that start at once do not both create it.
+    /// A transaction-level advisory lock, so that two programs that start at once do not both
+    /// create it.
     ///
     /// # Errors
     ///
-    /// [`Error::Database`], such as for a missing schema or a missing right, and with the errors of [`xact::begin`](crate::xact::begin) and `finish` inside.
+    /// [`Error::Database`], such as for a missing schema or a missing right, and with the errors of
+    /// [`xact::begin`](crate::xact::begin) and `finish` inside.
     ///
     /// # Cancel safety
     ///
@@ -218,7 +226,7 @@ impl Table {
         let created: QueryResult<()> = async {
             let mut guard = lock::begin(conn, |conn| conn, Request::new(key)).await?;
             let conn = guard.conn();
-            let created = match count(conn, &self.named.texts.is_missing, &[]).await {
+            let created = match count(conn, self.named.texts.get(Form::IsMissing), &[]).await {
                 Ok(0) => Ok(()),
                 Ok(_) => conn.execute(&self.up()).await,
                 Err(error) => Err(error),
@@ -228,6 +236,11 @@ impl Table {
         }
         .await;
         created.map_err(Error::Database)
+    }
+
+    /// Whether its statements are those of the migration's table.
+    pub(super) fn is_default(&self) -> bool {
+        Arc::ptr_eq(&self.named, &DEFAULT)
     }
 
     /// The advisory lock of a grant's statement: one for each key and table.

@@ -1,10 +1,11 @@
 //! Acquires locks, in either scope.
 
-use super::call::{Call, inside};
+use super::call::Way;
+use super::call::{Call, Phase, answer_limit, inside};
 use super::guard::{ConnAccessor, LockGuard};
 use super::lock_info::LockInfo;
 use super::poll::poll;
-use super::way::{self, Way};
+use super::way;
 use crate::debug::idle::Statements;
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::{Error, Isolation, Request, Wait, debug};
@@ -52,6 +53,16 @@ pub(super) async fn take_recorded<D: Driver>(conn: &mut D, call: &mut Call) -> R
 
 async fn take<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     prepare(conn, call)?;
+    match answer_limit(call.budget()) {
+        None => take_inner(conn, call).await,
+        Some(limit) => {
+            let taken = Box::pin(D::timeout(limit, take_inner(conn, call))).await;
+            close_unanswered(conn, call, taken).await
+        }
+    }
+}
+
+async fn take_inner<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     if debug::is_on() {
         Box::pin(check(conn, call)).await?;
     }
@@ -61,6 +72,19 @@ async fn take<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
         way::acquire(conn, call).await?;
     }
     mark_held(conn, call).await
+}
+
+/// Closes the connection of a call that the server has not answered in time: it may hold the locks.
+pub(super) async fn close_unanswered<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    taken: Option<Result<(), Error>>,
+) -> Result<(), Error> {
+    if let Some(answer) = taken {
+        return answer;
+    }
+    call.close(conn).await;
+    Err(call.timed_out(None))
 }
 
 /// Takes the locks in the middle of an open transaction.
@@ -86,7 +110,8 @@ pub(crate) async fn lock<O: ?Sized, D: Driver>(
     locked
 }
 
-/// Takes the locks in the middle of an open transaction if they are free, and returns whether they were.
+/// Takes the locks in the middle of an open transaction if they are free, and returns whether they
+/// were.
 pub(crate) async fn try_lock<O: ?Sized, D: Driver>(
     owner: &mut O,
     accessor: ConnAccessor<O, D>,
@@ -109,6 +134,7 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
     match call.way {
         Way::Session => {
             call.checks.held(None, permit);
+            call.phase = Phase::Held;
             return Ok(());
         }
         Way::Within(outer) | Way::Try(outer) => {
@@ -124,6 +150,7 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
     debug::set_mark(conn, checks, depth).await;
     checks.held(Some(depth), permit);
     checks.statements = Statements::follow(conn);
+    call.phase = Phase::Held;
     Ok(())
 }
 
@@ -171,7 +198,7 @@ pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
     Ok(())
 }
 
-/// Whether a transaction is open. One that a test began does not count.
+/// Returns whether a transaction is open. One that a test began does not count.
 fn is_inside<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) -> bool {
     outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken())
 }

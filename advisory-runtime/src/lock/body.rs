@@ -1,7 +1,9 @@
-//! Runs the body of a locked call: in its span, marked for the checks of debug builds, and within `max_hold`. A body that panics ends in
-//! the guard's `Drop`, in `abandon`.
+//! Runs the body of a locked call: in its span, marked for the checks of debug builds, and within
+//! `max_hold`. A body that panics ends in the guard's `Drop`, in `abandon`.
 
 use super::call::Call;
+#[cfg(feature = "diesel-async")]
+use super::dropped::Dropped;
 use crate::debug::LockSet;
 use crate::debug::idle::Statements;
 use crate::debug::self_deadlock::{Mark, mark};
@@ -9,7 +11,11 @@ use crate::driver::Driver;
 #[cfg(feature = "tracing")]
 use crate::observe::Telemetry;
 use pin_project_lite::pin_project;
+#[cfg(feature = "diesel-async")]
+use std::future::poll_fn;
 use std::pin::Pin;
+#[cfg(feature = "diesel-async")]
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 #[cfg(feature = "diesel-async")]
@@ -25,6 +31,8 @@ pub struct Run {
     statements: Statements,
     #[cfg(feature = "diesel-async")]
     max_hold: Option<Duration>,
+    #[cfg(feature = "diesel-async")]
+    dropped: Dropped,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
 }
@@ -39,6 +47,8 @@ impl Run {
             statements: call.checks.statements.run(),
             #[cfg(feature = "diesel-async")]
             max_hold: call.request.max_hold,
+            #[cfg(feature = "diesel-async")]
+            dropped: call.may_drop_body(),
         }
     }
 
@@ -47,11 +57,22 @@ impl Run {
         Watch { body, run: self }
     }
 
-    /// Runs the body, and drops it when it has held the lock for too long. Then the answer is `None`.
+    /// Runs the body, and drops it when it has held the lock for too long. Then the answer is
+    /// `None`.
     #[cfg(feature = "diesel-async")]
     pub async fn timeout<F: Future>(self, body: F) -> Option<F::Output> {
+        let (address, dropped) = (self.address, self.dropped.clone());
         let max_hold = self.max_hold.unwrap_or(Duration::MAX);
-        crate::driver::timeout(max_hold, self.watch(body)).await
+        let mut body = pin!(Some(self.watch(body)));
+        let ended = poll_fn(|context| match body.as_mut().as_pin_mut() {
+            Some(body) => body.poll(context),
+            None => Poll::Pending,
+        });
+        let ended = crate::driver::timeout(max_hold, ended).await;
+        if ended.is_none() {
+            dropped.drop_body(address, || body.set(None));
+        }
+        ended
     }
 
     /// Marks this thread as inside the body, until the returned value is dropped.
@@ -68,8 +89,9 @@ impl Run {
 }
 
 pin_project! {
-    /// A body, marked as running whenever it is polled. It is a named type because the future of an `async fn` around the body would
-    /// be one more for the compiler to check in each locked function.
+    /// A body, marked as running whenever it is polled. It is a named type because the future of an
+    /// `async fn` around the body would be one more for the compiler to check in each locked
+    /// function.
     #[doc(hidden)]
     #[must_use = "futures do nothing unless polled"]
     pub struct Watch<F> {

@@ -1,10 +1,13 @@
-//! One locked call: its request, its state, and what it sends on the connection that it is given. It keeps no connection.
+//! One locked call: its request, its state, and what it sends on the connection that it is given.
+//! It keeps no connection.
 
+use super::dropped::Dropped;
 use super::lock_info::LockInfo;
-use super::way::{Way, session};
 use crate::error::{BusyLock, LockName};
 use crate::observe::Telemetry;
+use crate::sql::unlock::release_keys;
 use crate::{Error, Isolation, Key, Request, Wait, debug};
+use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -13,18 +16,21 @@ use std::time::{Duration, Instant};
 /// The request and the state of one locked call.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// Of a call that polls, the current try.
+    /// The current try of a call that polls.
     pub(super) request: Request,
     pub(super) way: Way,
     pub(super) phase: Phase,
     /// The depth of the outer transaction, as Diesel counts it.
     pub(super) outer: Option<NonZeroU32>,
-    /// The backend that must serve the statements that take and release session-level locks, where that can be known.
+    /// The backend that must serve the statements that take and release session-level locks, where
+    /// that can be known.
     pub(super) process: Option<i32>,
     /// For a lock with permits, the one that it took.
     pub(super) permit: Option<Key>,
     /// SQL that restores the settings that a session-level lock with `max_hold` changes.
     pub(super) restore_timeouts: Option<String>,
+    /// With `max_hold`, the locked calls inside this one that its limit has dropped.
+    pub(super) dropped: Dropped,
     timing: Timing,
     pub(super) checks: debug::Checks,
     pub(super) telemetry: Option<Telemetry>,
@@ -38,15 +44,68 @@ struct Timing {
     waited: Duration,
 }
 
-/// What a call may have left at the server.
+/// The time that a call waits for an answer after its own time has passed: in a network that drops
+/// every packet, none comes. With the end of the session, for which it waits a second at most, it
+/// returns within five seconds.
+pub(super) const GRACE: Duration = Duration::from_secs(4);
+
+/// The time that the server may take to answer a call that waits for this long; `None` if the wait
+/// has no limit of the call's own.
+pub(super) const fn answer_limit(wait: Wait) -> Option<Duration> {
+    match wait {
+        Wait::Never => Some(GRACE),
+        Wait::For(wait) => Some(wait.saturating_add(GRACE)),
+        Wait::Session | Wait::Forever => None,
+    }
+}
+
+/// A way of holding locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// A transaction at READ COMMITTED, which the call opens and ends.
+    Transaction,
+    /// One at a stricter level.
+    Strict,
+    /// A savepoint in the open transaction of this depth.
+    Savepoint(NonZeroU32),
+    /// The open transaction of this depth itself, without a body.
+    Within(NonZeroU32),
+    /// Like [`Within`](Self::Within), for a request that does not wait.
+    Try(NonZeroU32),
+    /// The session.
+    Session,
+}
+
+impl Way {
+    /// The value of the attribute's argument `scope`.
+    pub(super) const fn scope(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            _ => "xact",
+        }
+    }
+}
+
+/// The state that a call may have left at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Nothing: nothing was sent, or the call has ended.
     Idle,
-    /// The locks, or a request for them, and the body's statements.
+    /// The locks, or a request for them.
     Open,
+    /// The locks, and the body's statements.
+    Held,
     /// The end was sent, and must not be cancelled.
     Finishing,
+    /// Like `Finishing`, for an end that keeps the body's changes.
+    Committing,
+}
+
+impl Phase {
+    /// Returns whether a statement that still runs may be cancelled.
+    pub(super) const fn is_cancellable(self) -> bool {
+        matches!(self, Self::Open | Self::Held)
+    }
 }
 
 impl Call {
@@ -64,6 +123,7 @@ impl Call {
             process: None,
             permit: None,
             restore_timeouts: None,
+            dropped: Dropped::default(),
             timing: Timing {
                 started,
                 acquired: started,
@@ -98,14 +158,49 @@ impl Call {
         }
     }
 
-    /// How long the acquisition took, with the time in the queue of this process.
-    pub(super) const fn waited(&self) -> Duration {
-        self.timing.waited
+    /// Returns whether a wait at the server has lasted for at least this long, by the clock of this
+    /// process. While that clock is adjusted it can be slower than the server's, by a twelfth at
+    /// most (`adjtime`).
+    pub(super) fn has_waited(&self, budget: Duration) -> bool {
+        let waited = self.timing.waited.saturating_sub(self.request.queued);
+        waited >= budget.saturating_sub(budget / 8)
     }
 
-    /// Whether a wait at the server has lasted for at least this long.
-    pub(super) fn has_waited(&self, budget: Duration) -> bool {
-        self.timing.waited.saturating_sub(self.request.queued) >= budget
+    /// The error of a wait that has lasted as long as it may, with the server's answer, if there is
+    /// one.
+    pub(super) fn timed_out(&self, source: Option<DieselError>) -> Error {
+        Error::TimedOut {
+            lock: self.lock(),
+            busy: self.busy(),
+            waited: match source {
+                Some(_) => self.timing.waited,
+                None => self.timing.started.elapsed() + self.request.queued,
+            },
+            source,
+        }
+    }
+
+    /// The time that the server may take to answer the end of the call: until `max_hold` has
+    /// passed, and [`GRACE`]. A rollback takes no time, so a call with any bound waits only a
+    /// little for one.
+    pub(super) fn end_limit(&self, is_ok: bool) -> Option<Duration> {
+        match self.request.max_hold {
+            Some(max_hold) => {
+                let left = max_hold.saturating_sub(self.timing.acquired.elapsed());
+                Some(left.saturating_add(GRACE))
+            }
+            None if !is_ok => answer_limit(self.budget()).map(|_| GRACE),
+            None => None,
+        }
+    }
+
+    /// The calls that its limit will drop with the body.
+    #[cfg(feature = "diesel-async")]
+    pub(super) fn may_drop_body(&mut self) -> Dropped {
+        if self.request.max_hold.is_some() {
+            self.dropped = Dropped::new();
+        }
+        self.dropped.clone()
     }
 
     /// The error of a try: another session holds one of the keys.
@@ -122,6 +217,11 @@ impl Call {
             [] => &self.request.keys,
             permits => permits,
         })
+    }
+
+    /// Returns whether its end commits a transaction.
+    pub(super) fn commits(&self) -> bool {
+        matches!(self.way, Way::Transaction | Way::Strict)
     }
 
     pub(super) fn has_outlasted_max_hold(&self) -> bool {
@@ -155,21 +255,21 @@ impl Call {
         self.timing.waited = acquired.duration_since(self.timing.started) + self.request.queued;
     }
 
-    /// Restores the session's own timeouts, and releases session-level locks: in this order, so that no statement comes behind the
-    /// release, whose interruption would hide that the locks were held.
+    /// Restores the session's own timeouts, and releases session-level locks: in this order,
+    /// because an interruption after the release would hide that the locks were held.
     pub(super) fn release_message(&self) -> String {
         let keys = match &self.permit {
             Some(permit) => std::slice::from_ref(permit),
             None => &*self.request.keys,
         };
-        let release = session::release_keys(keys, self.request.mode, self.process);
+        let release = release_keys(keys, self.request.mode, self.process);
         match &self.restore_timeouts {
             Some(restore) => format!("{restore};{release}"),
             None => release,
         }
     }
 
-    /// What is left of the wait for the server.
+    /// The remaining wait for the server.
     pub(super) fn budget(&self) -> Wait {
         self.request.budget()
     }

@@ -27,22 +27,24 @@ pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &LockInfo<D>) -> Re
 
 #[cfg(feature = "diesel-async")]
 impl LockInfo<diesel_async::AsyncPgConnection> {
-    /// Asks the server whether the connection of the body still holds the lock. For a body that works elsewhere for a long time, such as
-    /// on other connections, and must stop if the lock is lost.
+    /// Asks the server whether the connection of the body still holds the lock. For a body that
+    /// works for a long time without this connection, and must stop if the lock is lost.
     ///
-    /// The lock can be lost right after the answer. [`OwnedLockGuard::lost`](crate::OwnedLockGuard::lost) waits for the end of the connection
+    /// The lock can be lost right after the answer.
+    /// [`OwnedLockGuard::lost`](crate::OwnedLockGuard::lost) waits for the end of the connection
     /// instead.
     ///
     /// # Locking
     ///
-    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in the lock's mode.
-    /// With [permits](crate::Request::permits) the key is that of the permit that was taken. Behind a pooler that does not track
-    /// prepared statements it can be that of any permit of the lock.
+    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in
+    /// the lock's mode. With [permits](crate::Request::permits) the key is that of the permit that
+    /// was taken. Behind a pooler that does not track prepared statements it can be that of any
+    /// permit of the lock.
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`] for any other error, such as in a
-    /// failed transaction.
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
+    /// for any other error, such as in a failed transaction.
     ///
     /// # Cancel safety
     ///
@@ -76,12 +78,12 @@ impl LockInfo<diesel::pg::PgConnection> {
     ///
     /// # Locking
     ///
-    /// As for a connection of diesel-async: one round trip.
+    /// Like the check on a connection of diesel-async: one round trip.
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`] for any other error, such as in a
-    /// failed transaction.
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
+    /// for any other error, such as in a failed transaction.
     pub fn check<C: crate::connection::blocking::Connection>(
         &self,
         conn: &mut C,

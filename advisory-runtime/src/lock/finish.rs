@@ -1,23 +1,33 @@
 //! Ends a locked call, and finds out what happened if it cannot end normally.
 
+use super::call::Way;
 use super::call::{Call, Phase, inside};
-use super::way::{self, Way};
-use crate::Error;
+use super::way;
 use crate::driver::{Driver, depth, mark_transaction_closed};
 use crate::observe::Outcome;
+use crate::{Error, error};
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Commits if the body was `Ok`, otherwise rolls back; releases session-level locks. After a body's error it always returns `Ok`, so
-/// that the body's error is never lost.
+/// Commits if the body was `Ok`, otherwise rolls back; releases session-level locks. After a body's
+/// error it always returns `Ok`, so that the body's error is never lost.
 pub(super) async fn finish<D: Driver>(
     conn: &mut D,
     call: &mut Call,
     is_ok: bool,
 ) -> Result<(), Error> {
     call.checks.warn_if_idle(call.telemetry.as_ref());
-    let ended = finish_inner(conn, call, is_ok).await;
+    let ended = match call.end_limit(is_ok) {
+        None => finish_inner(conn, call, is_ok).await,
+        Some(limit) => {
+            let ended = Box::pin(D::timeout(limit, finish_inner(conn, call, is_ok))).await;
+            match ended {
+                Some(ended) => ended,
+                None => close_unanswered(conn, call, is_ok, limit).await,
+            }
+        }
+    };
     if let Some(mut telemetry) = call.telemetry.take() {
         telemetry.record_end(match &ended {
             Ok(()) if is_ok => Ok(Outcome::Done),
@@ -36,8 +46,8 @@ async fn finish_inner<D: Driver>(conn: &mut D, call: &mut Call, is_ok: bool) -> 
     };
     let now = depth(conn);
     if !matches!(now, Ok(now) if now == expected) {
-        // The body began a transaction through Diesel without ending it, or ended one that it did not begin, or a locked call inside
-        // it was dropped.
+        // The body began a transaction through Diesel without ending it, or ended one that it did
+        // not begin, or a locked call inside it was dropped.
         let lost = if now.is_err() {
             let lost = conn.lost().await;
             Box::pin(call.close(conn)).await;
@@ -53,7 +63,11 @@ async fn finish_inner<D: Driver>(conn: &mut D, call: &mut Call, is_ok: bool) -> 
         };
     }
     let is_late = is_ok && call.has_outlasted_max_hold();
-    call.phase = Phase::Finishing;
+    call.phase = if is_ok && !is_late {
+        Phase::Committing
+    } else {
+        Phase::Finishing
+    };
     let outcome = way::finish(conn, call, is_ok && !is_late).await;
     call.phase = Phase::Idle;
     if is_late {
@@ -62,7 +76,28 @@ async fn finish_inner<D: Driver>(conn: &mut D, call: &mut Call, is_ok: bool) -> 
     if is_ok { outcome } else { Ok(()) }
 }
 
-/// Ends a call whose body was dropped because of `max_hold`.
+/// Closes the connection of a call if the server has not answered its end in time. Only for a
+/// commit it is not known whether it happened.
+async fn close_unanswered<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    is_ok: bool,
+    limit: Duration,
+) -> Result<(), Error> {
+    let is_commit = call.phase == Phase::Committing && call.commits();
+    call.close(conn).await;
+    if !is_ok {
+        return Ok(());
+    }
+    Err(if is_commit {
+        let (lock, source) = (call.lock(), error::no_answer(limit));
+        Error::CommitUnknown { lock, source }
+    } else {
+        call.hold_exceeded()
+    })
+}
+
+/// Ends a call after its body was dropped because of `max_hold`.
 #[cfg(feature = "diesel-async")]
 pub(super) async fn exceed<D: Driver>(conn: &mut D, call: &mut Call) -> Error {
     call.checks.warn_if_idle(call.telemetry.as_ref());
@@ -74,17 +109,17 @@ pub(super) async fn exceed<D: Driver>(conn: &mut D, call: &mut Call) -> Error {
     error
 }
 
-/// How long to wait for a dropped body's statement before the connection is closed.
+/// The time to wait for a dropped body's statement before the connection is closed.
 #[cfg(feature = "diesel-async")]
 const UNDOING: Duration = Duration::from_millis(100);
 
-/// Rolls back what the body left open, releases the locks, and leaves the connection as it was before the call. If that takes too
-/// long or fails, the connection is closed.
+/// Rolls back what the body left open, releases the locks, and leaves the connection as it was
+/// before the call. If that takes too long or fails, the connection is closed.
 async fn undo<D: Driver>(conn: &mut D, call: &mut Call, limit: Option<Duration>) {
     let outer = call.outer;
     let message = way::undo_message(call);
     let undone = match limit {
-        Some(limit) => conn.execute_within(limit, &message).await,
+        Some(limit) => D::timeout(limit, conn.execute(&message)).await,
         None => Some(conn.execute(&message).await),
     };
     if let Some(Ok(())) = undone {
@@ -104,7 +139,7 @@ fn unbalanced(
     let lock = call.lock();
     match (now, lost) {
         (_, Some(_)) if call.has_outlasted_max_hold() => call.hold_exceeded(),
-        // What the body has committed stays committed.
+        // The body's own commits stay.
         (Err(source), lost) if call.way == Way::Session => {
             let source = Some(lost.unwrap_or(source));
             Error::LockLost { lock, source }

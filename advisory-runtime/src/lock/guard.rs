@@ -1,7 +1,8 @@
 //! The guard of a lock that borrows its connection: drop and finish.
 //!
-//! Without it the backend of a dropped call would go on waiting, get the lock, and stay idle in transaction. The next `transaction()` on
-//! the connection would become a savepoint that is never committed.
+//! Without it the backend of a dropped call would go on waiting, get the lock, and stay idle in
+//! transaction. The next `transaction()` on the connection would become a savepoint that is never
+//! committed.
 
 use super::body::Run;
 use super::call::Call;
@@ -12,24 +13,27 @@ use crate::holding::{Handle, Proof};
 use crate::{DeclaredLocks, Error, Mode};
 #[cfg(feature = "postgres")]
 use diesel::pg::PgConnection;
+use diesel::result::Error as DieselError;
 #[cfg(feature = "diesel-async")]
 use diesel_async::AsyncPgConnection;
 
-/// Gets the connection out of the value that the guard borrows. A function pointer instead of a closure, so that a thousand lock
-/// sites share one instance of the code.
+/// Gets the connection out of the value that the guard borrows. A function pointer instead of a
+/// closure, so that a thousand lock sites share one instance of the code.
 pub(crate) type ConnAccessor<O, D> = fn(&mut O) -> &mut D;
 
 /// The guard of one lock or several. It borrows the connection, or the value that contains it.
 ///
 /// Work on [`conn`](Self::conn), and end with [`finish`](Self::finish).
 ///
-/// Dropping it instead closes an async connection: the transaction is rolled back, every lock is released, and the server is
-/// asked to cancel a statement that still runs. A pool replaces the connection. On a connection of your own, every further locked
-/// call is refused ([`Error::BrokenConnection`](crate::Error::BrokenConnection)). A blocking connection is rolled back, the lock is
-/// released at once, and the connection stays usable.
+/// Dropping it instead closes an async connection: the transaction is rolled back, every lock is
+/// released, and the server is asked to cancel a statement that still runs. A pool replaces the
+/// connection. On a connection of your own, every further locked call is refused
+/// ([`Error::BrokenConnection`](crate::Error::BrokenConnection)). A blocking connection is rolled
+/// back, the lock is released at once, and the connection stays usable.
 ///
-/// `LockGuard<'_, C>` is the guard of a connection of diesel-async, from [`xact::begin`](crate::xact::begin) and
-/// [`session::acquire`](crate::session::acquire). `blocking::LockGuard<'_, C>` is the guard of a blocking one.
+/// `LockGuard<'_, C>` is the guard of a connection of diesel-async, from
+/// [`xact::begin`](crate::xact::begin) and [`session::acquire`](crate::session::acquire).
+/// `blocking::LockGuard<'_, C>` is the guard of a blocking one.
 #[must_use = "dropping the guard of a lock rolls its transaction back: end with `guard.finish(result)`"]
 pub struct LockGuard<
     'o,
@@ -48,13 +52,14 @@ impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
         self.owner
     }
 
-    /// Which lock it is, and how long the acquisition took.
+    /// The lock, and the duration of its acquisition.
     #[must_use]
     pub fn info(&self) -> LockInfo<D> {
         self.call.info()
     }
 
-    /// The state that the body runs in, and [`conn`](Self::conn), in one call, which compiles faster than two.
+    /// The state that the body runs in, and [`conn`](Self::conn), in one call, which compiles
+    /// faster than two.
     #[doc(hidden)]
     pub fn run(&mut self) -> (Run, &mut O) {
         let (conn, call) = self.parts();
@@ -66,13 +71,14 @@ impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
         ((self.accessor)(self.owner), &mut self.call)
     }
 
-    /// Ends the call. After a body's error it always returns `Ok`, so that the body's error is never lost.
+    /// Ends the call. After a body's error it always returns `Ok`, so that the body's error is
+    /// never lost.
     pub(crate) async fn end(mut self, is_ok: bool) -> Result<(), Error> {
         let (conn, call) = self.parts();
         super::finish(conn, call, is_ok).await
     }
 
-    /// Ends a call whose body was dropped because of `max_hold`.
+    /// Ends a call after its body was dropped because of `max_hold`.
     #[cfg(feature = "diesel-async")]
     pub(crate) async fn exceed(mut self) -> Error {
         let (conn, call) = self.parts();
@@ -82,31 +88,39 @@ impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
 
 #[cfg(feature = "diesel-async")]
 impl<O: ?Sized> LockGuard<'_, O, AsyncPgConnection> {
-    /// Ends the call: commits if the result is `Ok`, rolls back if it is `Err`, and releases the lock.
+    /// Ends the call: commits if the result is `Ok`, rolls back if it is `Err`, and releases the
+    /// lock.
     ///
     /// # Locking
     ///
-    /// One round trip. From [`xact::begin`](crate::xact::begin): `SAVEPOINT`, which fails unless the transaction is alive, and `COMMIT`;
-    /// or `ROLLBACK`. The server releases the lock after the commit is visible. Inside an outer transaction: `RELEASE SAVEPOINT`, which
-    /// keeps the lock, or `ROLLBACK TO SAVEPOINT`, which releases it.
+    /// One round trip. From [`xact::begin`](crate::xact::begin): `SAVEPOINT`, which fails unless
+    /// the transaction is alive, and `COMMIT`; or `ROLLBACK`. The server releases the lock after
+    /// the commit is visible. Inside an outer transaction: `RELEASE SAVEPOINT`, which keeps the
+    /// lock, or `ROLLBACK TO SAVEPOINT`, which releases it.
     ///
-    /// From [`session::acquire`](crate::session::acquire): a `SELECT` of `pg_advisory_unlock(key)` that fails unless the lock was held,
-    /// whatever the result is. A transaction that the body left open through Diesel is rolled back first.
+    /// From [`session::acquire`](crate::session::acquire): a `SELECT` of `pg_advisory_unlock(key)`
+    /// that fails unless the lock was held, whatever the result is. A transaction that the body
+    /// left open through Diesel is rolled back first.
     ///
     /// # Errors
     ///
     /// The body's own error as it is, also when the rollback fails.
     ///
-    /// For an `Ok` that could not be committed: [`Error::RolledBack`] (25P02), [`Error::TransactionEnded`] (25P01),
-    /// [`Error::HoldExceeded`], [`Error::CommitUnknown`], or [`Error::Database`], such as a deferred constraint.
+    /// For an `Ok` that could not be committed: [`Error::RolledBack`] (25P02),
+    /// [`Error::TransactionEnded`] (25P01), [`Error::HoldExceeded`], [`Error::CommitUnknown`], or
+    /// [`Error::Database`], such as a deferred constraint.
     ///
-    /// For an `Ok` under a session-level lock: [`Error::LockLost`] if a lock was no longer held, as after a lost connection or a
-    /// `pg_advisory_unlock_all` in the body; [`Error::HoldExceeded`]; [`Error::RolledBack`] and [`Error::ForeignTransaction`] if the
-    /// body left a transaction open. One that was begun by SQL and has not failed is found only in debug builds.
+    /// For an `Ok` under a session-level lock: [`Error::LockLost`] if a lock was no longer held, as
+    /// after a lost connection or a `pg_advisory_unlock_all` in the body; [`Error::HoldExceeded`];
+    /// [`Error::Database`] if the server refuses the release, such as to a role without the right
+    /// (42501), and the connection is then closed; [`Error::RolledBack`] and
+    /// [`Error::ForeignTransaction`] if the body left a transaction open. One that was begun by SQL
+    /// and has not failed is found only in debug builds.
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: after a drop it is not known whether the commit happened. The connection is closed, which releases the locks.
+    /// Not cancel safe: after a drop it is not known whether the commit happened. The connection is
+    /// closed, which releases the locks.
     ///
     /// # Examples
     ///
@@ -127,15 +141,56 @@ impl<O: ?Sized> LockGuard<'_, O, AsyncPgConnection> {
             Err(error) => Err(error.into()),
         }
     }
+
+    /// Like [`finish`](Self::finish), for an error type that has `From<diesel::result::Error>` and
+    /// not `From<Error>`.
+    ///
+    /// The error is one of Diesel's, as a function under the attribute returns it; [`Error::find`]
+    /// finds this crate's inside it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::xact;
+    /// use diesel_async::AsyncPgConnection;
+    ///
+    /// enum StoreError {
+    ///     Database(diesel::result::Error),
+    ///     Full,
+    /// }
+    ///
+    /// impl From<diesel::result::Error> for StoreError {
+    ///     fn from(error: diesel::result::Error) -> Self {
+    ///         Self::Database(error)
+    ///     }
+    /// }
+    ///
+    /// async fn store(conn: &mut AsyncPgConnection, account: i64) -> Result<(), StoreError> {
+    ///     let mut guard = xact::begin(conn, account).await.map_err(diesel::result::Error::from)?;
+    ///     let result = work(guard.conn()).await;
+    ///     guard.finish_diesel(result).await
+    /// }
+    /// # async fn work(_: &mut AsyncPgConnection) -> Result<(), StoreError> { Err(StoreError::Full) }
+    /// ```
+    pub async fn finish_diesel<T, E: From<DieselError>>(
+        self,
+        result: Result<T, E>,
+    ) -> Result<T, E> {
+        match self.end(result.is_ok()).await {
+            Ok(()) => result,
+            Err(error) => Err(DieselError::from(error).into()),
+        }
+    }
 }
 
 #[cfg(feature = "postgres")]
 impl<O: ?Sized> LockGuard<'_, O, PgConnection> {
-    /// Ends the call: commits if the result is `Ok`, rolls back if it is `Err`, and releases the lock.
+    /// Ends the call: commits if the result is `Ok`, rolls back if it is `Err`, and releases the
+    /// lock.
     ///
     /// # Locking
     ///
-    /// As for a connection of diesel-async, in one round trip.
+    /// Like the end on a connection of diesel-async, in one round trip.
     ///
     /// # Errors
     ///
@@ -144,6 +199,15 @@ impl<O: ?Sized> LockGuard<'_, O, PgConnection> {
         match crate::driver::block_on(self.end(result.is_ok())) {
             Ok(()) => result,
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Like [`finish`](Self::finish), for an error type that has `From<diesel::result::Error>` and
+    /// not `From<Error>`.
+    pub fn finish_diesel<T, E: From<DieselError>>(self, result: Result<T, E>) -> Result<T, E> {
+        match crate::driver::block_on(self.end(result.is_ok())) {
+            Ok(()) => result,
+            Err(error) => Err(DieselError::from(error).into()),
         }
     }
 }
@@ -165,20 +229,24 @@ impl<O: ?Sized, D: Driver> std::fmt::Debug for LockGuard<'_, O, D> {
 }
 
 impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
-    /// Borrows the connection, and with it a [`Holding`](crate::Holding) of each of these locks, for functions that take one.
+    /// Borrows the connection, and with it a [`Holding`](crate::Holding) of each of these locks,
+    /// for functions that take one.
     ///
-    /// For code without the attribute; with the attribute, `handle = lock` and `lock.holding()` do the same, checked at compile time.
-    /// `locks` is what the request was made of: a declared lock, or a tuple, an array, a slice or a `Vec` of several. While a witness
-    /// lives, the guard cannot be finished.
+    /// For code without the attribute; with the attribute, `handle = lock` and `lock.holding()` do
+    /// the same, checked at compile time. `locks` is what the request was made of: a declared lock,
+    /// or a tuple, an array, a slice or a `Vec` of several. While a witness lives, the guard cannot
+    /// be finished.
     ///
     /// # Locking
     ///
-    /// Sends nothing. It computes the keys again and compares them with those that this guard holds.
+    /// Sends nothing. It computes the keys again and compares them with those that this guard
+    /// holds.
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if one of the keys is not among those of this guard, if the lock has [permits](crate::Request::permits), or
-    /// if it is held in shared mode: use [`holding_shared`](Self::holding_shared).
+    /// [`Error::NotHeld`] if one of the keys is not among those of this guard, if the lock has
+    /// [permits](crate::Request::permits), or if it is held in shared mode: use
+    /// [`holding_shared`](Self::holding_shared).
     ///
     /// # Examples
     ///
@@ -212,11 +280,8 @@ impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
         Ok((self.conn(), locks.witness(Proof::new())))
     }
 
-    /// As [`holding`](Self::holding), for functions that need the locks only in shared mode: a `Holding<'_, Shared<SlotLock>>`.
-    ///
-    /// # Locking
-    ///
-    /// As [`holding`](Self::holding).
+    /// Like [`holding`](Self::holding), for functions that need the locks only in shared mode: a
+    /// `Holding<'_, Shared<SlotLock>>`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a lock that is held tells its body.
+//! The description of a held lock, for its body.
 
 use crate::error::{LockName, never};
 use crate::holding::OfDeclaredLock;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// Describes a lock that is held.
 ///
-/// `LockInfo` is of a lock on a connection of diesel-async, [`blocking::LockInfo`](crate::blocking::LockInfo) of one on a blocking
-/// connection.
+/// `LockInfo` is of a lock on a connection of diesel-async,
+/// [`blocking::LockInfo`](crate::blocking::LockInfo) of one on a blocking connection.
 ///
 /// # Examples
 ///
@@ -35,9 +35,9 @@ pub struct LockInfo<
 > {
     pub(crate) name: LockName,
     pub(crate) keys: Keys,
-    /// Of a lock with permits, the key of the permit that is held.
+    /// The key of the permit that is held, for a lock with permits.
     pub(crate) permit: Option<Key>,
-    /// Of a lock with permits, all of them if the server did not say which one is held.
+    /// All permits of a lock with permits, if the server did not say which one is held.
     pub(crate) permits: Vec<Key>,
     pub(crate) mode: Mode,
     pub(crate) waited: Duration,
@@ -53,8 +53,8 @@ impl<D> LockInfo<D> {
         }
     }
 
-    /// The key; the lowest of several. For a lock with [permits](crate::Request::permits) it is the lock's own key, whichever permit is
-    /// held.
+    /// The key; the lowest of several. For a lock with [permits](crate::Request::permits) it is the
+    /// lock's own key, whichever permit is held.
     #[must_use]
     pub fn key(&self) -> Key {
         self.keys.first().copied().unwrap_or(Key::BigInt(0))
@@ -66,7 +66,8 @@ impl<D> LockInfo<D> {
         &self.keys
     }
 
-    /// How long the acquisition took by this process's clock: the queue, the round trip, and the wait for other holders.
+    /// The duration of the acquisition by this process's clock: the queue, the round trip, and the
+    /// wait for other holders.
     #[must_use]
     pub const fn waited(&self) -> Duration {
         self.waited

@@ -1,14 +1,15 @@
-//! The guard of session-level locks that owns its connection, so that it can be stored, or moved to a task.
+//! The guard of session-level locks that owns its connection, so that it can be stored, or moved to
+//! a task.
 
 mod error;
 
 use super::begin::take_recorded;
 use super::call::Call;
+use super::call::Way;
 use super::check::check;
 use super::guard::ConnAccessor;
 use super::lock_info::LockInfo;
 use super::pool_poll::PoolPoll;
-use super::way::Way;
 #[cfg(feature = "migrations")]
 use crate::debug;
 use crate::driver::Driver;
@@ -16,6 +17,7 @@ use crate::request::POLL;
 use crate::{Error, PoolError, Request};
 #[cfg(feature = "postgres")]
 use diesel::pg::PgConnection;
+use diesel::result::Error as DieselError;
 #[cfg(feature = "diesel-async")]
 use diesel_async::AsyncPgConnection;
 pub use error::OwnedLockError;
@@ -23,22 +25,26 @@ use std::fmt;
 
 /// The guard of one session-level lock or several, with the connection that holds them.
 ///
-/// It borrows nothing: it can be a field, and be moved to another task or thread. [`conn`](Self::conn) borrows the
-/// connection for queries, `check` asks whether the lock is still held, and `finish` releases the lock and gives the connection back.
+/// It borrows nothing: it can be a field, and be moved to another task or thread.
+/// [`conn`](Self::conn) borrows the connection for queries, `check` asks whether the lock is still
+/// held, and `finish` releases the lock and gives the connection back.
 ///
-/// Dropping it instead closes an async connection, which releases the lock; a pool opens another connection. A
-/// blocking connection is rolled back, the lock is released, and the connection goes back to its pool.
+/// Dropping it instead closes an async connection, which releases the lock; a pool opens another
+/// connection. A blocking connection is rolled back, the lock is released, and the connection goes
+/// back to its pool.
 ///
-/// `OwnedLockGuard<C>` owns a connection of diesel-async, from [`session::acquire_owned`](crate::session::acquire_owned) and
-/// [`session::acquire_from`](crate::session::acquire_from). `blocking::OwnedLockGuard<C>` owns a blocking one. The guide's page
-/// [`owned_locks`](crate::guide::owned_locks) has examples.
+/// `OwnedLockGuard<C>` owns a connection of diesel-async, from
+/// [`session::acquire_owned`](crate::session::acquire_owned) and
+/// [`session::acquire_from`](crate::session::acquire_from). `blocking::OwnedLockGuard<C>` owns a
+/// blocking one. The guide's page [`owned_locks`](crate::guide::owned_locks) has examples.
 #[must_use = "dropping the guard of a lock closes its connection: end with `guard.finish(result)`"]
 pub struct OwnedLockGuard<
     C,
     #[cfg(feature = "diesel-async")] D: Driver = AsyncPgConnection,
     #[cfg(not(feature = "diesel-async"))] D: Driver,
 > {
-    /// In a box because the checks of debug builds identify it by its address. `None` once it is given back.
+    /// In a box because the checks of debug builds identify it by its address. `None` once it is
+    /// given back.
     connection: Option<Box<C>>,
     accessor: ConnAccessor<C, D>,
     call: Call,
@@ -61,7 +67,8 @@ pub(crate) async fn acquire_owned<C, D: Driver>(
     }
 }
 
-/// Takes the locks on a connection that it gets for each try, and that the guard then owns. Between two tries it has none.
+/// Takes the locks on a connection that it gets for each try, and that the guard then owns. Between
+/// two tries it has none.
 pub(crate) async fn acquire_from<C, D, F>(
     connect: impl Fn() -> F,
     accessor: ConnAccessor<C, D>,
@@ -84,7 +91,8 @@ where
     }
 }
 
-/// One try of a call that polls. If it does not take the locks, it gives the connection back, with an error if that was the last try.
+/// One try of a call that polls. If it does not take the locks, it gives the connection back, with
+/// an error if that was the last try.
 pub(crate) async fn try_owned<C, D: Driver>(
     tries: &mut PoolPoll,
     connection: C,
@@ -114,12 +122,13 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
 
     /// The connection that holds the lock.
     ///
-    /// Transactions on it work as on any connection. One that is still open when the lock is released is rolled back.
+    /// Transactions on it work as on any connection. One that is still open when the lock is
+    /// released is rolled back.
     pub fn conn(&mut self) -> &mut C {
         connection(&mut self.connection)
     }
 
-    /// Which lock it is, and how long the acquisition took.
+    /// The lock, and the duration of its acquisition.
     #[must_use]
     pub fn info(&self) -> LockInfo<D> {
         self.call.info()
@@ -140,8 +149,9 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
         }
     }
 
-    /// Moves the connection into `work`, which returns it. If `work` does not return it, the lock has ended with the connection.
-    #[cfg(feature = "migrations")]
+    /// Moves the connection into `work`, which returns it. If `work` does not return it, the lock
+    /// has ended with the connection.
+    #[cfg(all(feature = "migrations", feature = "diesel-async"))]
     pub(crate) async fn lend<T, W>(mut self, work: impl FnOnce(C) -> W) -> Option<(Self, T)>
     where
         W: Future<Output = Option<(C, T)>>,
@@ -166,10 +176,14 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
         Ok(self.into_connection())
     }
 
-    async fn end_with<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
+    async fn end_with<T, E, F: Into<E> + From<Error>>(
+        self,
+        result: Result<T, E>,
+    ) -> Result<(C, T), E> {
         let ended = self.end(result.is_ok()).await;
         let value = result?;
-        Ok((ended?, value))
+        let connection = ended.map_err(|error| F::from(error).into())?;
+        Ok((connection, value))
     }
 }
 
@@ -186,17 +200,18 @@ const TAKEN: &str = "only the end of the guard takes the connection";
 impl<C> OwnedLockGuard<C, AsyncPgConnection> {
     /// Asks the server whether this session still holds the lock.
     ///
-    /// The lock can be lost right after the answer. [`lost`](Self::lost) waits for the end of the connection instead, and sends
-    /// nothing.
+    /// The lock can be lost right after the answer. [`lost`](Self::lost) waits for the end of the
+    /// connection instead, and sends nothing.
     ///
     /// # Locking
     ///
-    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in the lock's mode.
+    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in
+    /// the lock's mode.
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`] for any other error, such as in a
-    /// failed transaction.
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
+    /// for any other error, such as in a failed transaction.
     ///
     /// # Cancel safety
     ///
@@ -205,19 +220,22 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
         self.check_inner().await
     }
 
-    /// Resolves when the connection has ended, and the lock with it. It sends nothing to the server.
+    /// Resolves when the connection has ended, and the lock with it. It sends nothing to the
+    /// server.
     ///
-    /// For a body that works elsewhere: `tokio::select!` between the work and this future. Work on [`conn`](Self::conn) itself fails
-    /// when the connection ends.
+    /// For a body that uses other connections: `tokio::select!` between the work and this future.
+    /// Work on [`conn`](Self::conn) itself fails when the connection ends.
     ///
-    /// The connection's task notices at once that the server has closed it, as after `pg_terminate_backend` or a shutdown. A network
-    /// that drops every packet is noticed when TCP gives up: set `keepalives_idle` in the URL. A lock that was released while its
-    /// session goes on, as by `pg_advisory_unlock_all`, is not noticed: see [`check`](Self::check).
+    /// The connection's task notices at once that the server has closed it, as after
+    /// `pg_terminate_backend` or a shutdown. A network that drops every packet is noticed when TCP
+    /// gives up: set `keepalives_idle` in the URL. A lock that was released while its session goes
+    /// on, as by `pg_advisory_unlock_all`, is not noticed: see [`check`](Self::check).
     ///
-    /// Notifications (`LISTEN`) that arrive on this connection in the meantime are discarded. If you listen on it, read
-    /// `notifications_stream()` instead: it ends with the connection.
+    /// Notifications (`LISTEN`) that arrive on this connection in the meantime are discarded. If
+    /// you listen on it, read `notifications_stream()` instead: it ends with the connection.
     ///
-    /// A connection that `AsyncPgConnection::try_from` made from a client alone has no such task. It asks the server every second.
+    /// A connection that `AsyncPgConnection::try_from` made from a client alone has no such task.
+    /// It asks the server every second.
     ///
     /// # Cancel safety
     ///
@@ -226,19 +244,23 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
         crate::driver::until_ended(self.parts().0).await;
     }
 
-    /// Releases the lock, whatever the result is, and gives the connection back with the value of an `Ok`.
+    /// Releases the lock, whatever the result is, and gives the connection back with the value of
+    /// an `Ok`.
     ///
-    /// After an `Err` the connection is dropped: one of a pool goes back to it. To keep a connection of your own after an error of the
-    /// work, pass the result on as a value: `let (conn, result) = guard.finish(Ok::<_, Error>(result)).await?`.
+    /// After an `Err` the connection is dropped: one of a pool goes back to it. To keep a
+    /// connection of your own after an error of the body, pass the result on as a value: `let
+    /// (conn, result) = guard.finish(Ok::<_, Error>(result)).await?`.
     ///
     /// # Locking
     ///
-    /// As [`LockGuard::finish`](crate::LockGuard::finish) under a session-level lock: one round trip.
+    /// Like [`LockGuard::finish`](crate::LockGuard::finish) under a session-level lock: one round
+    /// trip.
     ///
     /// # Errors
     ///
-    /// The error of the result as it is. For an `Ok`: [`Error::LockLost`] if the lock was no longer held, [`Error::HoldExceeded`], and
-    /// [`Error::RolledBack`] or [`Error::ForeignTransaction`] if a transaction was left open.
+    /// The error of the result as it is. For an `Ok`: [`Error::LockLost`] if the lock was no longer
+    /// held, [`Error::HoldExceeded`], and [`Error::RolledBack`] or [`Error::ForeignTransaction`] if
+    /// a transaction was left open.
     ///
     /// # Cancel safety
     ///
@@ -258,40 +280,61 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
     /// # async fn work(_: &mut AsyncPgConnection) -> Result<u64, Error> { Ok(1) }
     /// ```
     pub async fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
-        self.end_with(result).await
+        self.end_with::<_, _, Error>(result).await
+    }
+
+    /// Like [`finish`](Self::finish), for an error type that has `From<diesel::result::Error>` and
+    /// not `From<Error>`, as [`LockGuard::finish_diesel`](crate::LockGuard::finish_diesel).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection, which releases the lock.
+    pub async fn finish_diesel<T, E: From<DieselError>>(
+        self,
+        result: Result<T, E>,
+    ) -> Result<(C, T), E> {
+        self.end_with::<_, _, DieselError>(result).await
     }
 }
 
 #[cfg(feature = "postgres")]
 impl<C> OwnedLockGuard<C, PgConnection> {
-    /// Asks the server whether this session still holds the lock. Nothing reads a blocking connection between its statements, so asking
-    /// is the only way to notice that it has ended.
+    /// Asks the server whether this session still holds the lock. Nothing reads a blocking
+    /// connection between its statements, so asking is the only way to notice that it has ended.
     ///
     /// # Locking
     ///
-    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in the lock's mode.
+    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in
+    /// the lock's mode.
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`] for any other error, such as in a
-    /// failed transaction.
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
+    /// for any other error, such as in a failed transaction.
     pub fn check(&mut self) -> Result<(), Error> {
         crate::driver::block_on(self.check_inner())
     }
 
-    /// Releases the lock, whatever the result is, and gives the connection back with the value of an `Ok`.
+    /// Releases the lock, whatever the result is, and gives the connection back with the value of
+    /// an `Ok`.
     ///
     /// After an `Err` the connection is dropped, as for a connection of diesel-async.
     ///
     /// # Locking
     ///
-    /// As for a connection of diesel-async: one round trip.
+    /// Like the end on a connection of diesel-async: one round trip.
     ///
     /// # Errors
     ///
     /// The error of the result as it is. For an `Ok`, those of a connection of diesel-async.
     pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
-        crate::driver::block_on(self.end_with(result))
+        crate::driver::block_on(self.end_with::<_, _, Error>(result))
+    }
+
+    /// Like [`finish`](Self::finish), for an error type that has `From<diesel::result::Error>` and
+    /// not `From<Error>`.
+    pub fn finish_diesel<T, E: From<DieselError>>(self, result: Result<T, E>) -> Result<(C, T), E> {
+        crate::driver::block_on(self.end_with::<_, _, DieselError>(result))
     }
 }
 

@@ -35,12 +35,12 @@ impl Pauses {
         }
     }
 
-    /// How long the call has waited, with its time in the queue of this process.
+    /// The time that the call has waited, including the queue of this process.
     pub(super) fn waited(&self) -> Duration {
         self.since.elapsed() + self.queued
     }
 
-    /// How long to pause after a try that found the lock held, or the error that ends the call.
+    /// The pause after a try that found the lock held, or the error that ends the call.
     pub(super) fn after(&mut self, error: Error) -> Result<Duration, Error> {
         let Error::NotAvailable { lock, busy } = error else {
             return Err(error);

@@ -1,10 +1,11 @@
 //! The tries of a call that polls and takes a connection from a pool for each try.
 
 use super::begin;
-use super::call::Call;
+use super::call::Way;
+use super::call::{Call, answer_limit};
 use super::guard::{ConnAccessor, LockGuard};
 use super::pauses::Pauses;
-use super::way::{self, Way};
+use super::way;
 use crate::debug::Waiting;
 use crate::driver::Driver;
 use crate::observe::Telemetry;
@@ -24,7 +25,8 @@ pub struct PoolPoll {
     telemetry: Option<Telemetry>,
     /// From the first try on, if the call waits without a limit; for the checks of debug builds.
     waiting: Option<Waiting>,
-    /// Whether a try or a pause is in progress, as opposed to the caller's code that takes a connection.
+    /// True if a try or a pause is in progress, as opposed to the caller's code that takes a
+    /// connection.
     is_under_way: bool,
 }
 
@@ -53,7 +55,8 @@ impl PoolPoll {
         }
     }
 
-    /// One try on a connection: `None` if the locks are held, and another try follows after [`pause`](Self::pause).
+    /// One try on a connection: `None` if the locks are held, and another try follows after
+    /// [`pause`](Self::pause).
     pub(crate) async fn attempt<'o, O: ?Sized, D: Driver>(
         &mut self,
         owner: &'o mut O,
@@ -83,7 +86,13 @@ impl PoolPoll {
         conn: &mut D,
         call: &mut Call,
     ) -> Result<bool, Error> {
-        let mut acquired = self.attempt_inner(conn, call).await;
+        let mut acquired = match answer_limit(self.request.budget()) {
+            None => self.attempt_inner(conn, call).await,
+            Some(limit) => {
+                let taken = Box::pin(D::timeout(limit, self.attempt_inner(conn, call))).await;
+                begin::close_unanswered(conn, call, taken).await
+            }
+        };
         if let Err(error) = acquired {
             match self.pauses.after(error) {
                 Ok(pause) => {

@@ -1,8 +1,10 @@
-//! Queues the calls of this process for a key before they take a connection, so that a hot key occupies one connection of the pool.
+//! Queues the calls of this process for a key before they take a connection, so that a hot key
+//! occupies one connection of the pool.
 //!
-//! The database is not known before there is a connection, so keys with the same number share a queue.
+//! The database is not known before there is a connection, so keys with the same number share a
+//! queue.
 
-use crate::debug::self_deadlock::held_by_this_task;
+use crate::debug::self_deadlock::has_turn;
 use crate::debug::wait_graph;
 use crate::error::{BusyLock, LockName};
 use crate::{Error, Key, Request, Wait};
@@ -21,7 +23,8 @@ struct Line {
 
 static LINES: LazyLock<Mutex<HashMap<Key, Weak<Line>>>> = LazyLock::new(Mutex::default);
 
-/// The right to ask the server for the keys. When it is dropped, the next call in the queue gets it.
+/// The right to ask the server for the keys. When it is dropped, the next call in the queue gets
+/// it.
 #[doc(hidden)]
 #[must_use]
 #[derive(Debug)]
@@ -84,7 +87,8 @@ impl Drop for InLine<'_> {
     }
 }
 
-/// Waits until no other call of this process holds the keys or asks for them. First come, first served.
+/// Waits until no other call of this process holds the keys or asks for them. First come, first
+/// served.
 #[cfg(feature = "diesel-async")]
 pub(crate) async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
@@ -123,7 +127,7 @@ fn refused(request: &Request, turn: Result<Turn, Error>) -> Result<Turn, Error> 
     turn
 }
 
-/// How long the request may wait in the queue; `None` is forever.
+/// The time that the request may wait in the queue; `None` is forever.
 fn budget(request: &Request) -> Option<Duration> {
     match request.budget() {
         Wait::Never => Some(Duration::ZERO),
@@ -144,7 +148,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
             continue;
         }
         // A bounded wait must end as it does in a release build.
-        if budget(request).is_none() && !held_by_this_task(None, request).is_empty() {
+        if budget(request).is_none() && has_turn(request) {
             let lock = LockName::new(request.pattern, &request.keys).text();
             return Err(Error::SelfDeadlock { lock });
         }

@@ -1,7 +1,8 @@
-//! The ways of holding locks: in a transaction of the call's own, at READ COMMITTED or stricter; under a savepoint; for the session.
+//! The ways of holding locks: in a transaction of the call's own, at READ COMMITTED or stricter;
+//! under a savepoint; for the session.
 //!
-//! Each has a file: the SQL that it sends, how it ends, and how a refusal is read. They share `message`, the builder, and `acquire_sql`,
-//! which sends what acquires.
+//! Each has a file: the SQL that it sends, how it ends, and how a refusal is read. They share
+//! `message`, the builder, and `acquire_sql`, which sends what acquires.
 
 mod acquire_sql;
 mod client_check;
@@ -13,37 +14,10 @@ pub(super) mod session;
 mod strict;
 mod transaction;
 
-use super::call::Call;
+use super::call::{Call, Way};
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::{Error, sql};
 use std::num::NonZeroU32;
-
-/// A way of holding locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// A transaction at READ COMMITTED, which the call opens and ends.
-    Transaction,
-    /// One at a stricter level.
-    Strict,
-    /// A savepoint in the open transaction of this depth.
-    Savepoint(NonZeroU32),
-    /// The open transaction of this depth itself, without a body.
-    Within(NonZeroU32),
-    /// The same for a request that does not wait.
-    Try(NonZeroU32),
-    /// The session.
-    Session,
-}
-
-impl Way {
-    /// The value of the attribute's argument `scope`.
-    pub(super) const fn scope(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            _ => "xact",
-        }
-    }
-}
 
 /// Sends what acquires the locks, once; again for a server that refuses a setting of `max_hold`.
 pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
@@ -67,7 +41,8 @@ async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
     }
 }
 
-/// Keeps what the body did and releases the locks, or undoes it. After a body's error the outcome is of no interest.
+/// Keeps what the body did and releases the locks, or undoes it. After a body's error the outcome
+/// is of no interest.
 pub(super) async fn finish<D: Driver>(
     conn: &mut D,
     call: &mut Call,
@@ -86,7 +61,8 @@ pub(super) async fn finish<D: Driver>(
     }
 }
 
-/// Undoes the body. If that fails, the caller's transaction is in an unknown state, so the connection is closed.
+/// Undoes the body. If that fails, the caller's transaction is in an unknown state, so the
+/// connection is closed.
 async fn roll_back<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) {
     let undone = match outer {
         None => conn.execute(sql::ROLLBACK).await,
@@ -98,12 +74,17 @@ async fn roll_back<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) {
     }
 }
 
-/// SQL that rolls back what the body left open, and releases the locks.
+/// SQL that rolls back what the body left open, and releases the locks: those of dropped calls
+/// inside it first, so that each restores the settings that it found.
 pub(super) fn undo_message(call: &Call) -> String {
-    match (call.way, call.outer) {
-        (Way::Session, None) => format!("{};{}", sql::ROLLBACK, call.release_message()),
-        (Way::Session, Some(_)) => call.release_message(),
-        (_, Some(outer)) => sql::rollback_to_savepoint(outer),
-        (_, None) => sql::ROLLBACK.to_owned(),
+    let mut statements = match (call.way, call.outer) {
+        (Way::Session, Some(_)) => Vec::new(),
+        (_, Some(outer)) => vec![sql::rollback_to_savepoint(outer)],
+        (_, None) => vec![sql::ROLLBACK.to_owned()],
+    };
+    statements.extend(call.dropped.take());
+    if call.way == Way::Session {
+        statements.push(call.release_message());
     }
+    statements.join(";")
 }

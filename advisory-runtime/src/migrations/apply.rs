@@ -1,157 +1,205 @@
-//! Applies or reverts migrations under the lock.
+//! The part of a run under the lock: the hooks, and Diesel's harness for each migration.
 
 use super::error::{BoxedError, Error};
-use super::sources::{self, Migrations, Sources, version};
+use super::on_step::OnStep;
+use super::sources::{Sources, version};
 use super::step::Step;
-use super::{Action, Before, OnStep, Report};
+use super::{Action, Hook, Report};
 use crate::error::{Marker, is_connection_lost};
 use crate::{Error as LockError, sql};
 use diesel::connection::BoxableConnection;
-use diesel::migration::{Migration, MigrationVersion};
+use diesel::migration::{Migration, MigrationSource as _, MigrationVersion};
 use diesel::pg::Pg;
 use diesel_migrations::MigrationHarness;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-const LEFT_OPEN: &str = "it left a transaction open, which was rolled back: end it with `COMMIT`, or leave the transaction to Diesel, which \
-     begins one unless `run_in_transaction` is `false`";
+const LEFT_OPEN: &str = "it left a transaction open, which was rolled back: end it with `COMMIT`, \
+     or leave the transaction to Diesel, which begins one unless `run_in_transaction` is `false`";
 
-/// What a run does, apart from its connection.
+/// A run, apart from its connection.
 pub(super) struct Work {
     pub(super) sources: Sources,
     pub(super) action: Action,
-    pub(super) before: Option<Box<Before>>,
+    pub(super) before: Option<Box<Hook>>,
+    pub(super) after: Option<Box<Hook>>,
+    /// True if the hooks run even if nothing is pending.
+    pub(super) is_always: bool,
     pub(super) on_step: OnStep,
     /// Fails if the session does not hold the lock.
     pub(super) check: String,
-    /// Whether the connection is in the transaction that a test began.
+    /// True if the connection is in the transaction that a test began.
     pub(super) is_test: bool,
-    pub(super) waited: Duration,
+    pub(super) report: Report,
 }
 
 impl Work {
+    /// Runs the migrations on the connection that holds the lock, until `is_stopped`.
     pub(super) fn run<H>(self, harness: &mut H, is_stopped: &AtomicBool) -> Result<Report, Error>
     where
         H: MigrationHarness<Pg> + BoxableConnection<Pg>,
     {
-        let report = Report {
-            waited: self.waited,
-            ..Report::default()
-        };
-        let running = Running {
+        let mut running = Running {
             harness,
             is_stopped,
-            check: &self.check,
-            is_test: self.is_test,
-            sources: &self.sources,
-            on_step: self.on_step,
-            report,
+            work: self,
         };
-        match self.action {
-            Action::Apply => running.apply(self.before),
-            Action::Revert(count) => running.revert(count),
+        if !running.is_stopped() {
+            match running.work.action {
+                Action::Apply(count) => running.apply(count)?,
+                Action::Revert(count) => running.revert(count)?,
+            }
         }
+        Ok(running.work.report)
     }
 }
 
 struct Running<'r, H> {
     harness: &'r mut H,
     is_stopped: &'r AtomicBool,
-    check: &'r str,
-    is_test: bool,
-    sources: &'r Sources,
-    on_step: OnStep,
-    report: Report,
+    work: Work,
 }
 
+type Migrations = Vec<Box<dyn Migration<Pg>>>;
+
 impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
-    fn apply(mut self, before: Option<Box<Before>>) -> Result<Report, Error> {
-        if self.is_stopped() {
-            return Ok(self.report);
-        }
+    /// Applies at most the next `count` migrations.
+    fn apply(&mut self, count: usize) -> Result<(), Error> {
         let mut pending = self.pending()?;
-        self.report_locked(pending.len(), 0);
-        if let Some(before) = before.filter(|_| !pending.is_empty() && !self.is_stopped()) {
-            let done = before(&mut *self.harness).and_then(|()| self.check_transaction());
-            if let Err(source) = done {
-                return Err(self.lost(None).unwrap_or(Error::Before(source)));
-            }
-            self.check_lock()?;
-            // It can have applied some, or marked them as applied.
+        self.report_locked(pending.len().min(count), 0);
+        let runs_hooks = self.work.is_always || !pending.is_empty();
+        if let Some(before) = self.work.before.take().filter(|_| runs_hooks) {
+            self.call(before, |_, source| Error::Before(source))?;
+            // The function can have applied some, or marked them as applied.
             pending = self.pending()?;
         }
-        let mut is_first = true;
-        while let Some(migration) = pending.first() {
-            if self.is_stopped() {
-                break;
-            }
-            if !std::mem::take(&mut is_first) {
-                self.check_lock()?;
-            }
-            match self.run(&**migration, pending.len())? {
-                None => drop(pending.remove(0)),
-                Some(others) => pending = others,
+        let mut rest = count;
+        while rest > 0 && !self.is_stopped() && !pending.is_empty() {
+            let done = self.work.report.applied.len();
+            match self.step(&*pending[0], done + 1, done + pending.len().min(rest)) {
+                Ok(()) => {
+                    pending.remove(0);
+                    rest -= 1;
+                }
+                Err(error) => pending = self.skip(&*pending[0], error)?,
             }
         }
-        if !is_first {
-            self.check_lock()?;
+        if let Some(after) = self.work.after.take().filter(|_| runs_hooks) {
+            self.call(after, |report, source| Error::After { report, source })?;
         }
-        Ok(self.report)
+        Ok(())
     }
 
-    /// Applies one of so many pending migrations. If it failed because another program has applied it, one that does not take the lock of
-    /// this run, the answer is the migrations that are pending now: that program may have applied others too.
-    fn run(
+    /// Calls a function of the user's under the lock, unless the run was dropped.
+    fn call(
+        &mut self,
+        hook: Box<Hook>,
+        error: fn(Report, BoxedError) -> Error,
+    ) -> Result<(), Error> {
+        if self.is_stopped() {
+            return Ok(());
+        }
+        let done = hook(&mut *self.harness).and_then(|()| self.check_transaction());
+        if let Err(source) = done {
+            let lost = self.lost(None);
+            return Err(lost.unwrap_or_else(|| error(self.take_report(), source)));
+        }
+        self.check_lock()
+    }
+
+    /// Applies or reverts one migration, then checks the transaction and the lock.
+    fn step(
         &mut self,
         migration: &dyn Migration<Pg>,
-        pending: usize,
-    ) -> Result<Option<Migrations>, Error> {
+        number: usize,
+        of: usize,
+    ) -> Result<(), Error> {
         let name = migration.name().to_string();
-        let done = self.report.applied.len();
-        self.on_step.report(&Step::Running {
-            migration: name.clone(),
-            number: done + 1,
-            of: done + pending,
-        });
-        let started = Instant::now();
-        let ran = self.harness.run_migration(migration);
-        if let Err(source) = ran.and_then(|_| self.check_transaction()) {
+        let is_revert = matches!(self.work.action, Action::Revert(_));
+        let (begun, started) = (name.clone(), Instant::now());
+        let done = if is_revert {
+            self.work.on_step.report(&Step::Reverting {
+                migration: begun,
+                number,
+                of,
+            });
+            self.harness.revert_migration(migration)
+        } else {
+            self.work.on_step.report(&Step::Running {
+                migration: begun,
+                number,
+                of,
+            });
+            self.harness.run_migration(migration)
+        };
+        if let Err(source) = done.and_then(|_| self.check_transaction()) {
             if let Some(lost) = self.lost(Some(&name)) {
                 return Err(lost);
             }
-            let failed = version(migration);
-            match self.pending() {
-                Ok(others) if others.iter().all(|one| version(&**one) != failed) => {
-                    self.on_step.report(&Step::Skipped { migration: name });
-                    return Ok(Some(others));
+            let report = self.work.report.clone();
+            let migration = name;
+            return Err(if is_revert {
+                Error::Revert {
+                    migration,
+                    report,
+                    source,
                 }
-                // The list cannot be read: the migration's own error says more, and has what was applied before.
-                Ok(_) | Err(Error::Source(_)) => {}
-                Err(lost) => return Err(lost),
-            }
-            return Err(Error::Migration {
-                migration: name,
-                report: self.take_report(),
-                source,
+            } else {
+                Error::Migration {
+                    migration,
+                    report,
+                    source,
+                }
             });
         }
-        self.report.applied.push(name.clone());
-        self.report_done(name, started);
-        Ok(None)
+        let report = &mut self.work.report;
+        let done = if is_revert {
+            &mut report.reverted
+        } else {
+            &mut report.applied
+        };
+        done.push(name.clone());
+        let took = started.elapsed();
+        self.work.on_step.report(&Step::Done {
+            migration: name,
+            took,
+        });
+        self.check_lock()
     }
 
-    /// Reverts the last migrations, so many at most.
-    fn revert(mut self, count: usize) -> Result<Report, Error> {
+    /// Looks whether a migration failed because another program has applied it, one that does not
+    /// take the lock. Then returns the migrations that are pending now: that program may have
+    /// applied others too.
+    fn skip(&mut self, migration: &dyn Migration<Pg>, error: Error) -> Result<Migrations, Error> {
+        if !matches!(error, Error::Migration { .. }) {
+            return Err(error);
+        }
+        let failed = version(migration);
+        match self.pending() {
+            Ok(others) if others.iter().all(|one| version(&**one) != failed) => {
+                let migration = migration.name().to_string();
+                self.work.on_step.report(&Step::Skipped { migration });
+                Ok(others)
+            }
+            // The list cannot be read: the migration's own error says more.
+            Ok(_) | Err(Error::Source(_)) => Err(error),
+            Err(lost) => Err(lost),
+        }
+    }
+
+    /// Reverts at most the last `count` migrations.
+    fn revert(&mut self, count: usize) -> Result<(), Error> {
         let applied = self.applied()?;
         let last = &applied[..count.min(applied.len())];
         let of = last.len();
         self.report_locked(0, of);
-        let mut known = sources::all(self.sources)?;
-        // Before the first is reverted: the order of the others would be wrong.
+        let mut known = (&self.work.sources).migrations().map_err(Error::Source)?;
+        // Diesel's harness fails at the first one that is unknown. By then it has reverted those
+        // that were applied later.
         let mut reverting = Vec::new();
         for applied in last {
-            let known_at = known.iter().position(|known| version(&**known) == *applied);
-            match known_at {
+            match known.iter().position(|known| version(&**known) == *applied) {
                 Some(at) => reverting.push(known.swap_remove(at)),
                 None => return Err(Error::Source(unknown(applied).into())),
             }
@@ -160,51 +208,25 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
             if self.is_stopped() {
                 break;
             }
-            if number > 1 {
-                self.check_lock()?;
-            }
-            let name = migration.name().to_string();
-            self.on_step.report(&Step::Reverting {
-                migration: name.clone(),
-                number,
-                of,
-            });
-            let started = Instant::now();
-            let reverted = self.harness.revert_migration(&**migration);
-            if let Err(source) = reverted.and_then(|_| self.check_transaction()) {
-                return Err(self.lost(Some(&name)).unwrap_or_else(|| Error::Revert {
-                    migration: name,
-                    report: self.take_report(),
-                    source,
-                }));
-            }
-            self.report.reverted.push(name.clone());
-            self.report_done(name, started);
+            self.step(&**migration, number, of)?;
         }
-        if of > 0 {
-            self.check_lock()?;
-        }
-        Ok(self.report)
+        Ok(())
     }
 
     /// The versions that are applied now, the last one first.
     fn applied(&mut self) -> Result<Vec<MigrationVersion<'static>>, Error> {
-        match self.harness.applied_migrations() {
-            Ok(applied) => Ok(applied),
-            Err(error) => Err(self.lost(None).unwrap_or(Error::Source(error))),
-        }
+        let applied = self.harness.applied_migrations();
+        applied.map_err(|error| self.lost(None).unwrap_or(Error::Source(error)))
     }
 
     /// The migrations that are not applied now, in their order.
     fn pending(&mut self) -> Result<Migrations, Error> {
-        let applied = self.applied()?;
-        let mut pending = sources::all(self.sources)?;
-        pending.retain(|migration| !applied.contains(&version(&**migration)));
-        Ok(pending)
+        let pending = self.harness.pending_migrations(&self.work.sources);
+        pending.map_err(|error| self.lost(None).unwrap_or(Error::Source(error)))
     }
 
     fn check_lock(&mut self) -> Result<(), Error> {
-        let Err(source) = self.harness.batch_execute(self.check) else {
+        let Err(source) = self.harness.batch_execute(&self.work.check) else {
             return Ok(());
         };
         if Marker::of(&source) == Some(Marker::LockLost) {
@@ -215,20 +237,18 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         Err(lost.unwrap_or_else(|| Error::of_lock(LockError::Database(source))))
     }
 
-    /// Whether the run was dropped.
+    /// Returns whether the run was dropped.
     fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Fails if a transaction is open that Diesel does not know of: what was done in it is not committed.
+    /// Fails if a transaction is open that Diesel does not know of: its changes are not committed.
     fn check_transaction(&mut self) -> Result<(), BoxedError> {
-        if self.is_test {
+        if self.work.is_test {
             return Ok(());
         }
-        match self
-            .harness
-            .batch_execute(&sql::probe::check_session(false))
-        {
+        let check = sql::probe::check_session(false);
+        match self.harness.batch_execute(&check) {
             Err(error) if Marker::of(&error) == Some(Marker::ForeignTransaction) => {
                 Err(LEFT_OPEN.into())
             }
@@ -237,9 +257,10 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         }
     }
 
-    /// Rolls back what has failed, except for a test's transaction. Returns an error if the connection is lost.
+    /// Rolls back a transaction that has failed, except for a test's. Returns an error if the
+    /// connection is lost.
     fn lost(&mut self, migration: Option<&str>) -> Option<Error> {
-        let source = if self.is_test {
+        let source = if self.work.is_test {
             let failed = self.harness.batch_execute(sql::probe::ALIVE).err();
             failed.filter(is_connection_lost)?
         } else {
@@ -253,25 +274,22 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
     }
 
     fn report_locked(&mut self, pending: usize, reverts: usize) {
-        self.on_step.report(&Step::Locked {
+        let waited = self.work.report.waited;
+        self.work.on_step.report(&Step::Locked {
             pending,
             reverts,
-            waited: self.report.waited,
+            waited,
         });
     }
 
-    fn report_done(&mut self, migration: String, started: Instant) {
-        let took = started.elapsed();
-        self.on_step.report(&Step::Done { migration, took });
-    }
-
     fn take_report(&mut self) -> Report {
-        std::mem::take(&mut self.report)
+        mem::take(&mut self.work.report)
     }
 }
 
 fn unknown(version: &MigrationVersion<'_>) -> String {
     format!(
-        "migration `{version}` is applied, and none of the sources has it: add the source that it came from"
+        "migration `{version}` is applied, and none of the sources has it: add the source that it \
+         came from"
     )
 }

@@ -20,8 +20,8 @@ pub(crate) trait Session: Sized {
 
     fn driver(&mut self) -> &mut Self::Driver;
 
-    /// Passes the connection that holds the lock to work that blocks. The flag says that the run was dropped. `None` if no thread could
-    /// be started.
+    /// Passes the connection that holds the lock to work that blocks. The flag says that the run
+    /// was dropped. `None` if no thread could be started.
     fn work<T: Send + 'static>(
         lock: Lock<Self>,
         work: impl FnOnce(&mut Self::Harness, &AtomicBool) -> T + Send + 'static,
@@ -40,7 +40,8 @@ impl Session for diesel_async::AsyncPgConnection {
         self
     }
 
-    /// On a thread for blocking work, so that it works on a runtime of one thread too.
+    /// On a thread for blocking work. Diesel-async's `AsyncMigrationHarness` panics on a runtime of
+    /// one thread, and blocks the other futures of its task.
     async fn work<T: Send + 'static>(
         lock: Lock<Self>,
         work: impl FnOnce(&mut Self::Harness, &AtomicBool) -> T + Send + 'static,
@@ -102,7 +103,8 @@ impl Session for &mut diesel::pg::PgConnection {
     }
 }
 
-/// The versions that are applied. Does not create their table.
+/// The versions that are applied. Diesel's harness would create their table, without the lock: two
+/// processes that do so at once collide, and a role without the right to do so may still start.
 pub(super) async fn applied<D: Driver>(conn: &mut D) -> QueryResult<Vec<String>> {
     let Some(table) = conn.query_text(sql::TABLE).await? else {
         return Ok(Vec::new());

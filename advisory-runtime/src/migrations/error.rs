@@ -10,8 +10,8 @@ use std::time::Duration;
 
 pub(super) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why not all migrations were run. Those that were applied stay applied, and the next run skips them; those that were reverted stay
-/// reverted.
+/// Why not all migrations were run. Those that were applied stay applied, and the next run skips
+/// them; those that were reverted stay reverted.
 ///
 /// ```
 /// use advisory_runtime::migrations::Error;
@@ -27,14 +27,16 @@ pub enum Error {
     /// The connection failed. Nothing was applied.
     #[non_exhaustive]
     Connect {
-        /// The host and the port, as the URL names them: `db.internal:5432`. Empty if the URL could not be read.
+        /// The host and the port, as the URL names them: `db.internal:5432`. Empty if the URL could
+        /// not be read.
         server: String,
         /// Diesel's error.
         source: ConnectionError,
     },
     /// The URL is that of a pooler that does not keep its clients' sessions. Nothing was changed.
     Pooler,
-    /// Another process held the lock for longer than [`Migrator::wait`](super::Migrator::wait). Nothing was applied.
+    /// Another process held the lock for longer than [`Migrator::wait`](super::Migrator::wait).
+    /// Nothing was applied.
     #[non_exhaustive]
     TimedOut {
         /// Who held it at the end; empty if the server did not tell.
@@ -44,10 +46,21 @@ pub enum Error {
     },
     /// The lock could not be acquired for another reason. Nothing was applied.
     Lock(crate::Error),
-    /// The migrations, or the list of those that are applied, could not be read. Nothing was applied.
+    /// The migrations, or the list of those that are applied, could not be read. Nothing was
+    /// applied.
     Source(BoxedError),
-    /// The function given to [`Migrator::before`](super::Migrator::before) failed. No migration was applied.
+    /// The function given to [`Migrator::before`](super::Migrator::before) failed. No migration was
+    /// applied.
     Before(BoxedError),
+    /// The function given to [`Migrator::after`](super::Migrator::after) failed. The migrations are
+    /// applied.
+    #[non_exhaustive]
+    After {
+        /// What this run did before it.
+        report: Report,
+        /// The function's error.
+        source: BoxedError,
+    },
     /// A migration failed. If it runs in a transaction, that was rolled back.
     #[non_exhaustive]
     Migration {
@@ -78,7 +91,8 @@ pub enum Error {
         /// How the connection ended.
         source: BoxedError,
     },
-    /// A migration released the lock, as by `pg_advisory_unlock_all` or `DISCARD ALL`. No migration was run after it.
+    /// A migration released the lock, as by `pg_advisory_unlock_all` or `DISCARD ALL`. No migration
+    /// was run after it.
     #[non_exhaustive]
     LockLost {
         /// What this run did.
@@ -91,7 +105,8 @@ impl Error {
     #[must_use]
     pub const fn report(&self) -> Option<&Report> {
         match self {
-            Self::Migration { report, .. }
+            Self::After { report, .. }
+            | Self::Migration { report, .. }
             | Self::Revert { report, .. }
             | Self::ConnectionLost { report, .. }
             | Self::LockLost { report } => Some(report),
@@ -122,8 +137,9 @@ impl Error {
 
     /// A connection that could not be opened to this URL.
     ///
-    /// diesel-async sets up a connection with prepared statements, which a pooler in transaction mode may send to two sessions. The
-    /// server's message then names the statement, in every language. Other messages name the role or the database, which are in the URL.
+    /// diesel-async sets up a connection with prepared statements, which a pooler in transaction
+    /// mode may send to two sessions. The server's message then names the statement, in every
+    /// language. Other messages name the role or the database, which are in the URL.
     pub(crate) fn of_connecting(error: ConnectionError, url: &str) -> Self {
         match &error {
             ConnectionError::CouldntSetupConfiguration(DieselError::DatabaseError(_, answer))
@@ -167,7 +183,8 @@ fn server(_: &str) -> String {
     String::new()
 }
 
-/// What to do about a connection that could not be opened, as far as its message tells, which can be in any language.
+/// What to do about a connection that could not be opened, as far as its message tells, which can
+/// be in any language.
 fn advice(message: &str) -> &'static str {
     let message = message.to_lowercase();
     let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
@@ -179,7 +196,8 @@ fn advice(message: &str) -> &'static str {
     }
 }
 
-/// Whether a message contains the name of a prepared statement of tokio-postgres, `"s0"`, `"s1"`, …, that is not part of the URL.
+/// Returns whether a message contains the name of a prepared statement of tokio-postgres, `"s0"`,
+/// `"s1"`, …, that is not part of the URL.
 fn names_prepared_statement(message: &str, url: &str) -> bool {
     message.split('"').any(|name| {
         let number = name.strip_prefix('s').unwrap_or_default();
@@ -232,6 +250,10 @@ impl fmt::Display for Error {
                 f,
                 "the function that runs before the migrations failed: {error}"
             ),
+            Self::After { source, .. } => write!(
+                f,
+                "the function that runs after the migrations failed: {source}; {before}"
+            ),
             Self::Revert {
                 migration, source, ..
             } => write!(
@@ -269,7 +291,9 @@ impl std::error::Error for Error {
             Self::Lock(error) => printed(error),
             Self::Source(error) | Self::Before(error) => printed(&**error),
             // Its message is part of this one.
-            Self::Migration { source, .. } | Self::Revert { source, .. } => printed(&**source),
+            Self::After { source, .. }
+            | Self::Migration { source, .. }
+            | Self::Revert { source, .. } => printed(&**source),
             Self::Pooler | Self::TimedOut { .. } | Self::LockLost { .. } => None,
         }
     }

@@ -1,19 +1,23 @@
-//! A run: connects, waits for the lock, passes the connection to the migrations, and releases the lock.
+//! A run: connects, waits for the lock, passes the connection to the migrations, and releases the
+//! lock.
 
 use super::apply::Work;
 use super::connection::{Lock, Session, applied};
 use super::error::Error;
+use super::on_step::OnStep;
 use super::step::{Holder, Step};
-use super::{Action, Migrator, OnStep, Report, sources};
+use super::{Action, Migrator, Report};
 use crate::driver::depth;
 use crate::error::{Marker, is_connection_lost};
 use crate::lock::{self, PoolPoll};
 use crate::monitor::{self, HolderId, Names};
+use crate::pooler;
 use crate::{Error as LockError, Request, Wait, sql};
+use diesel::migration::MigrationSource as _;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How often a waiting run reports the holders.
+/// The interval at which a waiting run reports the holders.
 const REPORT: Duration = Duration::from_secs(1);
 
 /// The shortest pause between two tries; it grows to eight times that.
@@ -26,9 +30,9 @@ pub(super) async fn connect(url: &str) -> Result<diesel_async::AsyncPgConnection
 
     let refused = |error| Error::of_connecting(error, url);
     let mut conn = AsyncPgConnection::establish(url).await.map_err(refused)?;
-    if !lock::is_direct(&mut conn).await.map_err(Error::of_lock)? {
+    if !pooler::is_direct(&mut conn).await.map_err(Error::of_lock)? {
         let mut second = AsyncPgConnection::establish(url).await.map_err(refused)?;
-        lock::verify(&mut conn, &mut second)
+        pooler::verify(&mut conn, &mut second)
             .await
             .map_err(Error::of_lock)?;
     }
@@ -39,7 +43,7 @@ pub(crate) async fn migrate<S: Session>(
     mut conn: S,
     migrator: Migrator,
 ) -> Result<(Report, S), Error> {
-    if let Err(error) = lock::check_pooler(conn.driver()).await {
+    if let Err(error) = pooler::check_pooler(conn.driver()).await {
         return Err(match Marker::of(&error) {
             Some(Marker::PooledSession) => Error::Pooler,
             _ => Error::of_lock(LockError::Database(error)),
@@ -53,26 +57,25 @@ pub(crate) async fn migrate<S: Session>(
         return Ok((Report::default(), conn));
     }
     let started = Instant::now();
-    let Migrator {
-        sources,
-        request,
-        wait,
-        before,
-        action,
-        mut on_step,
-    } = migrator;
-    let request = request.wait(wait.map_or(Wait::Forever, Wait::For));
+    let mut on_step = migrator.on_step;
+    let wait = migrator.wait.map_or(Wait::Forever, Wait::For);
+    let request = migrator.request.wait(wait);
     let is_test = !matches!(depth(conn.driver()), Ok(None));
     let lock = acquire(conn, request, &mut on_step, started).await?;
     let acquired = lock.info();
     let work = Work {
-        sources,
-        action,
-        before,
+        sources: migrator.sources,
+        action: migrator.action,
+        before: migrator.before,
+        after: migrator.after,
+        is_always: migrator.is_always,
         on_step,
         check: sql::probe::holds_all(acquired.held(), acquired.mode),
         is_test,
-        waited: started.elapsed(),
+        report: Report {
+            waited: started.elapsed(),
+            ..Report::default()
+        },
     };
     let work = move |harness: &mut S::Harness, is_stopped: &_| work.run(harness, is_stopped);
     let Some((lock, done)) = S::work(lock, work).await else {
@@ -91,18 +94,19 @@ pub(crate) async fn migrate<S: Session>(
     }
 }
 
-/// Whether there is something to do with these versions applied.
+/// Returns whether there is something to do with these versions applied.
 fn has_work(migrator: &Migrator, present: &[String]) -> Result<bool, Error> {
-    let known = sources::all(&migrator.sources)?;
+    // Also for a run that reverts: two migrations of one version are refused in any case.
+    let known = (&migrator.sources).migrations().map_err(Error::Source)?;
+    let mut versions = known.iter().map(|known| known.name().version().to_string());
     Ok(match migrator.action {
-        Action::Apply => known
-            .iter()
-            .any(|known| !present.contains(&known.name().version().to_string())),
+        Action::Apply(_) if migrator.is_always => true,
+        Action::Apply(count) => count > 0 && versions.any(|version| !present.contains(&version)),
         Action::Revert(count) => count > 0 && !present.is_empty(),
     })
 }
 
-/// Tries to take the lock again and again, and reports who holds it.
+/// Polls for the lock, and reports who holds it.
 async fn acquire<S: Session>(
     mut conn: S,
     request: Request,
@@ -137,8 +141,8 @@ async fn acquire<S: Session>(
     }
 }
 
-/// Who holds the lock; nobody if the server refuses the question, which is only for a message. `seen` has since when this run has seen
-/// each process hold it.
+/// Who holds the lock; nobody if the server refuses the question, which is only for a message.
+/// `seen` has since when this run has seen each process hold it.
 async fn holders<S: Session>(
     conn: &mut S,
     request: &Request,

@@ -1,35 +1,80 @@
-//! The migrations of all sources of a run, in their order.
+//! The sources of a run, which Diesel's harness sees as one.
 
-use super::error::Error;
-use diesel::migration::{Migration, MigrationSource, MigrationVersion};
+use super::sql;
+use diesel::connection::BoxableConnection;
+use diesel::migration::{
+    self, Migration, MigrationMetadata, MigrationName, MigrationSource, MigrationVersion,
+};
 use diesel::pg::Pg;
 
-pub(super) type Sources = Vec<Box<dyn MigrationSource<Pg> + Send>>;
+#[derive(Default)]
+pub(super) struct Sources(pub(super) Vec<Box<dyn MigrationSource<Pg> + Send>>);
 
-pub(super) type Migrations = Vec<Box<dyn Migration<Pg>>>;
-
-/// All migrations by their versions. Diesel's table has only the version, so two different migrations must not share one.
-pub(super) fn all(sources: &Sources) -> Result<Migrations, Error> {
-    let mut all = Vec::new();
-    for source in sources {
-        all.extend(source.migrations().map_err(Error::Source)?);
-    }
-    all.sort_by(|one, other| one.name().version().cmp(&other.name().version()));
-    for pair in all.windows(2) {
-        let [one, other] = pair else { continue };
-        let versions = [one, other].map(|migration| version(&**migration));
-        let [one, other] = [one, other].map(|migration| migration.name().to_string());
-        if versions[0] == versions[1] && one != other {
-            let both = format!(
-                "the migrations `{one}` and `{other}` have the same version, and Diesel would apply one of them: rename one"
-            );
-            return Err(Error::Source(both.into()));
+impl MigrationSource<Pg> for &Sources {
+    /// All migrations by their versions. Diesel's table contains only the version, so two different
+    /// migrations must not share one.
+    fn migrations(&self) -> migration::Result<Vec<Box<dyn Migration<Pg>>>> {
+        let mut all: Vec<Box<dyn Migration<Pg>>> = Vec::new();
+        for source in &self.0 {
+            let migrations = source.migrations()?.into_iter();
+            all.extend(migrations.map(|one| Box::new(KeepsSearchPath(one)) as _));
         }
+        all.sort_by_key(|migration| version(&**migration));
+        for pair in all.windows(2) {
+            let [one, other] = pair else { continue };
+            let names = [one, other].map(|migration| migration.name().to_string());
+            if version(&**one) == version(&**other) && names[0] != names[1] {
+                let [one, other] = names;
+                let both = format!(
+                    "the migrations `{one}` and `{other}` have the same version, and Diesel would \
+                     apply one of them: rename one"
+                );
+                return Err(both.into());
+            }
+        }
+        all.dedup_by_key(|migration| version(&**migration));
+        Ok(all)
     }
-    all.dedup_by(|one, other| one.name().version() == other.name().version());
-    Ok(all)
 }
 
 pub(super) fn version(migration: &dyn Migration<Pg>) -> MigrationVersion<'static> {
     migration.name().version().as_owned()
+}
+
+/// A migration after which the session has the `search_path` that it had before.
+///
+/// A baseline by `pg_dump` empties it for the session, and Diesel then does not find its own table,
+/// into which it writes the version next.
+struct KeepsSearchPath(Box<dyn Migration<Pg>>);
+
+impl KeepsSearchPath {
+    fn around(
+        conn: &mut dyn BoxableConnection<Pg>,
+        run: impl FnOnce(&mut dyn BoxableConnection<Pg>) -> migration::Result<()>,
+    ) -> migration::Result<()> {
+        conn.batch_execute(sql::SAVE_SEARCH_PATH)?;
+        let ran = run(&mut *conn);
+        // After an error too: outside of a transaction no rollback restores it.
+        let restored = conn.batch_execute(sql::RESTORE_SEARCH_PATH);
+        ran?;
+        Ok(restored?)
+    }
+}
+
+impl Migration<Pg> for KeepsSearchPath {
+    fn run(&self, conn: &mut dyn BoxableConnection<Pg>) -> migration::Result<()> {
+        Self::around(conn, |conn| self.0.run(conn))
+    }
+
+    fn revert(&self, conn: &mut dyn BoxableConnection<Pg>) -> migration::Result<()> {
+        Self::around(conn, |conn| self.0.revert(conn))
+    }
+
+    fn metadata(&self) -> &dyn MigrationMetadata {
+        self.0.metadata()
+    }
+
+    fn name(&self) -> &dyn MigrationName {
+        self.0.name()
+    }
 }

@@ -31,11 +31,13 @@ pub enum Step {
     /// `the lock is held: 3 migrations are pending`
     #[non_exhaustive]
     Locked {
-        /// How many migrations are pending now: 0 if another process has run them meanwhile.
+        /// The number of migrations that are pending now: 0 if another process has run them
+        /// meanwhile.
         pending: usize,
-        /// How many migrations this run reverts; see [`Migrator::revert_last`](super::Migrator::revert_last).
+        /// The number of migrations that this run reverts; see
+        /// [`Migrator::revert_last`](super::Migrator::revert_last).
         reverts: usize,
-        /// How long this process waited for the lock.
+        /// The time that this process waited for the lock.
         waited: Duration,
     },
     /// A migration begins.
@@ -47,11 +49,11 @@ pub enum Step {
         migration: String,
         /// Its number among the pending migrations, from 1.
         number: usize,
-        /// How many are pending.
+        /// The number of pending migrations.
         of: usize,
     },
-    /// A migration failed because another program has applied it: one that does not take this lock. The list of pending migrations is
-    /// read again.
+    /// A migration failed because another program has applied it: one that does not take this lock.
+    /// The list of pending migrations is read again.
     ///
     /// `` `2026-01-01-000000_accounts` was applied by another program``
     #[non_exhaustive]
@@ -68,7 +70,7 @@ pub enum Step {
         migration: String,
         /// Its number among those that this run reverts, from 1: the last one first.
         number: usize,
-        /// How many this run reverts.
+        /// The number of migrations that this run reverts.
         of: usize,
     },
     /// A migration was applied, or reverted.
@@ -78,7 +80,7 @@ pub enum Step {
     Done {
         /// Its name.
         migration: String,
-        /// How long it took.
+        /// The duration of the step.
         took: Duration,
     },
 }
@@ -101,7 +103,7 @@ pub struct Holder {
     pub pid: i32,
     /// Its `application_name`: empty unless the URL sets it (`?application_name=booking-service`).
     pub application: String,
-    /// How long this run has seen it hold the lock.
+    /// The time that this run has seen it hold the lock.
     pub since: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! A backend that holds a lock, waits for one or blocks one that does, as far as this role may see it.
+//! A backend that holds a lock, waits for one or blocks one that does, as far as this role may see
+//! it.
 
 use super::Comment;
 use super::row::{LockRow, duration};
@@ -6,7 +7,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A session that holds an advisory lock of this database, waits for one, has tried to get one, or blocks one that does.
+/// A session that holds an advisory lock of this database, waits for one, has tried to get one, or
+/// blocks one that does.
 ///
 /// ```
 /// use advisory_runtime::monitor::Backend;
@@ -25,16 +27,21 @@ pub struct Backend {
     pub user: Option<String>,
     /// Its `application_name`.
     pub application: String,
-    /// The comment in front of its last query, if a locked call has sent that query. The statements of its body have none.
+    /// The comment in front of its last query, if a locked call has sent that query. The statements
+    /// of its body have none.
     pub comment: Option<Comment>,
     /// What it does.
     pub activity: Activity,
-    /// Whether it is known to be a pooler's session, which serves one client after the other: if the setting `advisory.pooler` of its
-    /// role or database says so, or if pgbouncer has added the client's address to the application's name (`application_name_add_host`).
+    /// Whether it is known to be a pooler's session, which serves one client after the other: if
+    /// the setting `advisory.pooler` of its role or database says so, or if pgbouncer has added the
+    /// client's address to the application's name (`application_name_add_host`).
     pub is_pooled: bool,
-    /// The kind of lock that it waits for, as in `pg_locks`: `advisory`, `transactionid` and `tuple` for a row, `relation`, …
+    /// The kind of lock that it waits for, as in `pg_locks`: `advisory`, `transactionid` and
+    /// `tuple` for a row, `relation`, … It is `foreign advisory` for an advisory lock that only an
+    /// extension can take, such as Citus.
     pub waits_for: Option<String>,
-    /// The backends that block it, from `pg_blocking_pids`: holders, and waiters ahead of it. 0 is a prepared transaction.
+    /// The backends that block it, from `pg_blocking_pids`: holders, and waiters ahead of it. 0 is
+    /// a prepared transaction.
     pub blocked_by: Vec<i32>,
     /// When it started, which distinguishes it from a later one with the same process id.
     pub(super) started: Option<i64>,
@@ -67,17 +74,20 @@ pub enum Activity {
         state: State,
         /// How long it has been in that state.
         state_age: Duration,
-        /// The statement that it runs, or the last one if none runs. The server cuts it at `track_activity_query_size`.
+        /// The statement that it runs, or the last one if none runs. The server cuts it at
+        /// `track_activity_query_size`.
         query: String,
         /// How long its transaction has been open, if one is.
         transaction_age: Option<Duration>,
         /// The address of its client; `None` for a Unix-domain socket.
         client: Option<IpAddr>,
     },
-    /// It belongs to another role, and the server does not show its statement, state, ages and client to this one.
+    /// It belongs to another role, and the server does not show its statement, state, ages and
+    /// client to this one.
     #[non_exhaustive]
     Hidden {
-        /// A role whose members see it: `pg_monitor`. (`pg_read_all_stats`, which it contains, is sufficient.)
+        /// A role whose members see it: `pg_monitor`. (`pg_read_all_stats`, which it contains, is
+        /// sufficient.)
         needs: &'static str,
     },
     /// It ended while the locks were read.
@@ -184,7 +194,8 @@ impl Backend {
         *state == State::Idle && self.is_settled
     }
 
-    /// How long it has run no statement, if it ran none while the locks were read: it has held them for at least that long.
+    /// How long it has run no statement, if it ran none while the locks were read: it has held them
+    /// for at least that long.
     pub(super) fn silent_for(&self) -> Option<Duration> {
         match &self.activity {
             Activity::Visible {
@@ -207,7 +218,8 @@ impl Backend {
     }
 }
 
-/// Whether pgbouncer has added its client's address, as in `shop - 10.0.0.7:4711` and `shop - unix(@4711):6432`.
+/// Whether pgbouncer has added its client's address, as in `shop - 10.0.0.7:4711` and
+/// `shop - unix(@4711):6432`.
 fn has_client_address(application: &str) -> bool {
     application.rsplit_once(" - ").is_some_and(|(_, client)| {
         let is_socket = client.starts_with("unix(");

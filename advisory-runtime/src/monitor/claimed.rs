@@ -28,8 +28,8 @@ pub struct ClaimedRow {
     pub key: String,
     /// The worker's name, `#`, and a UUID of this claim.
     pub locked_by: String,
-    /// How long the claim lasts unless it is renewed; zero if it has expired and nobody has taken it over, [`Duration::MAX`] if
-    /// `locked_until` is `infinity`.
+    /// How long the claim lasts unless it is renewed; zero if it has expired and nobody has taken
+    /// it over, [`Duration::MAX`] if `locked_until` is `infinity`.
     pub remaining: Duration,
     /// How long ago it has expired; zero if it has not.
     pub expired: Duration,
@@ -80,7 +80,8 @@ impl ClaimTable {
         }
     }
 
-    /// The table of this name, with the columns of a claim of the [inventory](crate::inventory::claims).
+    /// The table of this name, with the columns of a claim of the
+    /// [inventory](crate::inventory::claims).
     #[must_use]
     pub fn of(name: impl Into<String>, claim: &ClaimSite) -> Self {
         let mut table = Self::new(name);
@@ -100,8 +101,8 @@ impl ClaimTable {
         table
     }
 
-    /// Whether the other is the same table with a claim in the same columns. If so, this one takes over the other's columns that end a
-    /// row, so that one read gives the rows of both.
+    /// Whether the other is the same table with a claim in the same columns. If so, this one takes
+    /// over the other's columns that end a row, so that one read gives the rows of both.
     pub fn merge(&mut self, other: &Self) -> bool {
         let is_same = self.quoted == other.quoted
             && self.locked_until == other.locked_until
@@ -156,8 +157,8 @@ pub struct ClaimTables {
     pub others: Vec<ClaimTable>,
 }
 
-/// Finds the tables that a claim of the [inventory](crate::inventory::claims) can be on, which has no schema: those of its name that have
-/// its columns `locked_until` and `locked_by`.
+/// Finds the tables that a claim of the [inventory](crate::inventory::claims) can be on, which has
+/// no schema: those of its name that have its columns `locked_until` and `locked_by`.
 ///
 /// # Errors
 ///
@@ -202,8 +203,9 @@ pub async fn claim_tables<C: Connection>(
     Ok(tables)
 }
 
-/// Lists the claimed rows of a table, soonest to expire first, at most a thousand: of a [`ClaimTable`], or of the table `jobs` or
-/// `shop.jobs` with the columns `locked_until` and `locked_by`. Without an index on them it reads the whole table: for administrators.
+/// Lists the claimed rows of a table, soonest to expire first, at most a thousand: of a
+/// [`ClaimTable`], or of the table `jobs` or `shop.jobs` with the columns `locked_until` and
+/// `locked_by`. Without an index on them it reads the whole table: for administrators.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The comment in front of a backend's query, which names the lock that it asks for.
 //!
-//! `/*advisory:booking:<tenant_id>*/;SELECT pg_catalog.pg_advisory_lock(42)`: the comment names the lock, and the number behind it
-//! says which one that is.
+//! `/*advisory:booking:<tenant_id>*/;SELECT pg_catalog.pg_advisory_lock(42)`: the comment names the
+//! lock, and the number behind it says which one that is.
 
 use crate::Key;
 use crate::query_comment::{ELLIPSIS, LONGEST, START, TRACE_END, TRACE_START, printable};
@@ -38,12 +38,14 @@ const LONGEST_ARGUMENTS: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Comment {
-    /// The key pattern, or the rendered key if the program [shows](super::show) keys; several keys are joined by `, `. Characters
-    /// other than printable ASCII are `?`.
+    /// The key pattern, or the rendered key if the program [shows](super::show) keys; several keys
+    /// are joined by `, `. Characters other than printable ASCII are `?`.
     pub text: String,
-    /// Whether the text is incomplete: the program shortens it, and the server cuts queries at `track_activity_query_size`.
+    /// Whether the text is incomplete: the program shortens it, and the server cuts queries at
+    /// `track_activity_query_size`.
     pub is_cut: bool,
-    /// The trace of the caller, in the form of the header `traceparent`, if the program [shows](super::show_trace) it.
+    /// The trace of the caller, in the form of the header `traceparent`, if the program
+    /// [shows](super::show_trace) it.
     pub traceparent: Option<String>,
     /// The locks that the query asks for, as far as the server shows the query.
     keys: Vec<Key>,
@@ -60,7 +62,8 @@ pub(super) struct KeyText<'c> {
 }
 
 impl Comment {
-    /// Reads a query as the server shows it; `is_query_cut` tells whether it has the greatest length that the server keeps.
+    /// Reads a query as the server shows it; `is_query_cut` tells whether it has the greatest
+    /// length that the server keeps.
     pub(super) fn read(query: &str, is_query_cut: bool) -> Option<Self> {
         let rest = query.strip_prefix(START)?;
         let (text, statements, is_closed) = match rest.split_once("*/") {
@@ -98,7 +101,8 @@ impl Comment {
         self.is_query_cut || self.asks_for(key)
     }
 
-    /// The texts of its keys, each once; their order does not tell which number belongs to which text.
+    /// The texts of its keys, each once; their order does not tell which number belongs to which
+    /// text.
     pub(super) fn key_texts(&self) -> Vec<KeyText<'_>> {
         let mut texts: Vec<&str> = if self.keys.len() == 1 && !self.is_query_cut {
             vec![&self.text]
@@ -154,8 +158,9 @@ impl KeyText<'_> {
     }
 }
 
-/// Finds the keys that statements give to `pg_advisory_lock` and its variants, in the text that the server's log and `pg_stat_activity`
-/// show. A call with a parameter, such as `$1`, one that is cut off, or one with more than 256 characters of arguments yields none.
+/// Finds the keys that statements give to `pg_advisory_lock` and its variants, in the text that the
+/// server's log and `pg_stat_activity` show. A call with a parameter, such as `$1`, one that is cut
+/// off, or one with more than 256 characters of arguments yields none.
 ///
 /// # Examples
 ///
@@ -206,8 +211,9 @@ fn arguments(text: &str) -> Option<&str> {
     Some(&text[..end])
 }
 
-/// The one number in the arguments, or the two: `7`, `7,-3`, `CAST(7 AS pg_catalog.int4),-3`. A session-level lock's first number is
-/// behind a comparison of process ids, `CAST(CASE WHEN … 31247 THEN 'advisory:…' ELSE '7' END AS int),-3`. An expression that has to be
+/// The one number in the arguments, or the two: `7`, `7,-3`, `CAST(7 AS pg_catalog.int4),-3`. A
+/// session-level lock's first number is behind a comparison of process ids,
+/// `CAST(CASE WHEN … 31247 THEN 'advisory:…' ELSE '7' END AS int),-3`. An expression that has to be
 /// computed, such as `hashtext('42')` or `40 + 2`, has none.
 fn key_of(arguments: &str) -> Option<Key> {
     let arguments: Cow<'_, str> = match arguments.split_once(" THEN ") {

@@ -106,7 +106,8 @@ impl LockHolder {
         }
     }
 
-    /// Whether the session runs a statement, and whether it has an open transaction; `None` where this role may not see it.
+    /// Whether the session runs a statement, and whether it has an open transaction; `None` where
+    /// this role may not see it.
     #[must_use]
     pub fn state(&self) -> Option<&State> {
         match &self.backend()?.activity {
@@ -115,12 +116,14 @@ impl LockHolder {
         }
     }
 
-    /// For how long it has been held, at least: of a session that runs no statement, the time since its last one; of a prepared
-    /// transaction, the time since it was prepared; of a lease, the time since it was granted.
+    /// For how long it has been held, at least: of a session that runs no statement, the time since
+    /// its last one; of a prepared transaction, the time since it was prepared; of a lease, the
+    /// time since it was granted.
     ///
-    /// The server does not record when a lock was granted, so it can be older. `None` if nothing is known: for a session that runs a
-    /// statement, and where this role may not see what it does. The age of the session's open transaction is in its
-    /// [`activity`](Activity::Visible): a transaction-level lock is not older than that, and a session-level lock can be.
+    /// The server does not record when a lock was granted, so it can be older. `None` if nothing is
+    /// known: for a session that runs a statement, and where this role may not see what it does.
+    /// The age of the session's open transaction is in its [`activity`](Activity::Visible): a
+    /// transaction-level lock is not older than that, and a session-level lock can be.
     #[must_use]
     pub fn held_for(&self) -> Option<Duration> {
         match &self.held_by {
@@ -198,8 +201,8 @@ fn fmt_backend(f: &mut fmt::Formatter<'_>, backend: &Backend) -> fmt::Result {
     }
 }
 
-/// An error that can say that somebody else holds what a call asked for: of a lock, [`advisory_runtime::Error`](crate::Error), or of a
-/// lease, `advisory_runtime::lease::Error`.
+/// An error that can say that somebody else holds what a call asked for: of a lock,
+/// [`advisory_runtime::Error`](crate::Error), or of a lease, `advisory_runtime::lease::Error`.
 ///
 /// # Examples
 ///
@@ -302,26 +305,29 @@ impl refused::Refused for lease::Error {
     }
 }
 
-/// Asks who holds what a call did not get: for [`Error::NotAvailable`] and [`Error::TimedOut`] of a lock, and
-/// [`lease::Error::Held`](crate::lease::Error::Held).
+/// Asks who holds what a call did not get: for [`Error::NotAvailable`] and [`Error::TimedOut`] of a
+/// lock, and [`lease::Error::Held`](crate::lease::Error::Held).
 ///
-/// The answer is as of now, so it can name who has completed the work of a lease meanwhile. It is empty if the holder is gone, and if
-/// the error is of another kind. Ask on a connection to the call's database: on another one, the answer is who holds the same key there. A
-/// session that holds the lock in shared
-/// mode is a holder too, even the caller's own. The holder of a lease is the row in its table; that of a lease in memory is not known.
+/// The answer is as of now, so it can name who has completed the work of a lease meanwhile. It is
+/// empty if the holder is gone, and if the error is of another kind. Ask on a connection to the
+/// call's database: on another one, the answer is who holds the same key there. A session that
+/// holds the lock in shared mode is a holder too, even the caller's own. The holder of a lease is
+/// the row in its table; that of a lease in memory is not known.
 ///
 /// # Locking
 ///
 /// That of [`locks`](super::locks): it takes no lock and waits for nobody. For a lease that of
 /// [`Table::find`](crate::lease::Table::find).
 ///
-/// The activity of other roles' sessions is visible to members of `pg_monitor` only. For other roles a holder has its process id and
-/// application name, and its activity is [`Activity::Hidden`].
+/// The activity of other roles' sessions is visible to members of `pg_monitor` only. For other
+/// roles a holder has its process id and application name, and its activity is
+/// [`Activity::Hidden`].
 ///
 /// # Errors
 ///
-/// An error of the same product. For a lock [`Error::InFailedTransaction`] (25P02) if the connection's open transaction has failed,
-/// [`Error::BrokenConnection`] if the connection is closed: ask on another; [`Error::Database`]. For a lease those of
+/// An error of the same product. For a lock [`Error::InFailedTransaction`] (25P02) if the
+/// connection's open transaction has failed, [`Error::BrokenConnection`] if the connection is
+/// closed: ask on another; [`Error::Database`]. For a lease those of
 /// [`Table::find`](crate::lease::Table::find).
 ///
 /// # Cancel safety
@@ -400,7 +406,8 @@ async fn read_holders<D: Queries>(
     }
 }
 
-/// Checks that the connection answers, and makes its transaction read the activity of sessions again.
+/// Checks that the connection answers, and makes its transaction read the activity of sessions
+/// again.
 async fn check_usable<D: Driver>(conn: &mut D, lock: &str) -> Result<(), Failure> {
     match depth(conn) {
         Ok(None) => Ok(()),

@@ -63,8 +63,9 @@ pub struct LeaseCount {
     pub done: u64,
 }
 
-/// Lists every lease of a table that is held and every key that is done, soonest to expire first. It reads the whole table into memory:
-/// for one that can be large, such as with done keys, use [`lease_summary`].
+/// Lists every lease of a table that is held and every key that is done, soonest to expire first.
+/// It reads the whole table into memory: for one that can be large, such as with done keys, use
+/// [`lease_summary`].
 ///
 /// # Errors
 ///
@@ -93,7 +94,8 @@ pub async fn leases<C: Connection>(
     Ok(named(table.list(conn).await?, names))
 }
 
-/// Finds the lease, or the done key, of one key, with its names; `None` if the key is free. It reads one row.
+/// Finds the lease, or the done key, of one key, with its names; `None` if the key is free. It
+/// reads one row.
 ///
 /// # Errors
 ///
@@ -124,8 +126,9 @@ pub async fn lease<C: Connection>(
     Ok(named(row.into_iter().collect(), names).pop())
 }
 
-/// Finds the leases, and the done keys, of which the key's SHA-256 starts with these hexadecimal digits: two at most, so that one can
-/// see whether the digits are enough. Nothing has a hash with another character. It reads a range of the table's primary key.
+/// Finds the leases, and the done keys, of which the key's SHA-256 starts with these hexadecimal
+/// digits: two at most, so that one can see whether the digits are enough. Nothing has a hash with
+/// another character. It reads a range of the table's primary key.
 ///
 /// # Errors
 ///
@@ -172,10 +175,11 @@ fn hash_of(digits: &str, rest: u8) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// Counts the leases of a table by pattern, and lists at most `limit` held leases, `limit` done keys and `limit` patterns.
+/// Counts the leases of a table by pattern, and lists at most `limit` held leases, `limit` done
+/// keys and `limit` patterns.
 ///
-/// With a `filter` only leases that have this text, in upper or lower case, in their holder, in their key or pattern, or in one of their
-/// [`names`](Lease::names).
+/// With a `filter` only leases that have this text, in upper or lower case, in their holder, in
+/// their key or pattern, or in one of their [`names`](Lease::names).
 ///
 /// # Locking
 ///

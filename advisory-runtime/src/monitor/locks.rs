@@ -29,10 +29,11 @@ pub struct Locks {
     pub database: String,
     /// The role that read them.
     pub role: String,
-    /// The process id of the backend that read them. Behind a pooler it is another one from call to call, and can hold a session-level
-    /// lock of a program that used it before.
+    /// The process id of the backend that read them. Behind a pooler it is another one from call to
+    /// call, and can hold a session-level lock of a program that used it before.
     pub reader: i32,
-    /// Whether this role sees the activity of other roles' backends: whether it is a member of `pg_monitor` or of `pg_read_all_stats`.
+    /// Whether this role sees the activity of other roles' backends: whether it is a member of
+    /// `pg_monitor` or of `pg_read_all_stats`.
     pub sees_all: bool,
     /// Every lock that is held or waited for, by key.
     pub locks: Vec<Lock>,
@@ -55,15 +56,16 @@ pub struct Locks {
 pub struct Lock {
     /// The number, or the two numbers.
     pub key: Key,
-    /// Its names. None if it is not known; several if the inventory has two locks of one number, if backends differ in what they
-    /// say, or if a query asks for several locks.
+    /// Its names. None if it is not known; several if the inventory has two locks of one number, if
+    /// backends differ in what they say, or if a query asks for several locks.
     pub names: Vec<Name>,
     /// Who holds it: one, or several in shared mode. None in the moment between two holders.
     pub holders: Vec<Holder>,
     /// Who waits for it, in the order of the queue.
     pub waiters: Vec<Waiter>,
-    /// Sessions that tried to get it within the last half minute, without waiting and without success, the last one first: calls with `poll`, which ask
-    /// again, and calls that never wait. A try is known while it is the session's last query, if this role sees that.
+    /// Sessions that tried to get it within the last half minute, without waiting and without
+    /// success, the last one first: calls with `poll`, which ask again, and calls that never wait.
+    /// A try is known while it is the session's last query, if this role sees that.
     pub tries: Vec<Try>,
 }
 
@@ -86,16 +88,19 @@ pub struct Holder {
     pub id: HolderId,
     /// The mode in which it is held.
     pub mode: Mode,
-    /// How long it is held, if that is known: `pg_locks` does not distinguish the scopes. It is session-level if the session is idle;
-    /// otherwise the statement that asks for the lock says it while it is the session's last one, or the lock sites of its name do.
+    /// How long it is held, if that is known: `pg_locks` does not distinguish the scopes. It is
+    /// session-level if the session is idle; otherwise the statement that asks for the lock says it
+    /// while it is the session's last one, or the lock sites of its name do.
     pub scope: Option<Scope>,
-    /// For how long it has been held, at least: of a session that runs no statement, the time since its last one; of a prepared
-    /// transaction, the time since it was prepared. `None` if that is not known, such as for a session that runs a statement.
+    /// For how long it has been held, at least: of a session that runs no statement, the time since
+    /// its last one; of a prepared transaction, the time since it was prepared. `None` if that is
+    /// not known, such as for a session that runs a statement.
     ///
     /// The server does not record when a lock was granted.
     pub held_at_least: Option<Duration>,
-    /// For how long it has been held, at most: of a transaction-level lock, the age of the transaction; of another, that of the session.
-    /// `None` if that is not known, such as where this role may not see it.
+    /// For how long it has been held, at most: of a transaction-level lock, the age of the
+    /// transaction; of another, that of the session. `None` if that is not known, such as where
+    /// this role may not see it.
     pub held_at_most: Option<Duration>,
 }
 
@@ -118,8 +123,8 @@ pub struct Holder {
 pub enum HolderId {
     /// A backend, by its process id.
     Backend(i32),
-    /// A transaction that was prepared for a two-phase commit. It belongs to no session, and no timeout ends it: only
-    /// `COMMIT PREPARED` and `ROLLBACK PREPARED` do.
+    /// A transaction that was prepared for a two-phase commit. It belongs to no session, and no
+    /// timeout ends it: only `COMMIT PREPARED` and `ROLLBACK PREPARED` do.
     #[non_exhaustive]
     Prepared {
         /// Its global identifier.
@@ -151,7 +156,8 @@ pub struct Waiter {
     pub waited: Duration,
     /// The holders that block it; 0 is a prepared transaction.
     pub held_by: Vec<i32>,
-    /// The waiters ahead of it whose mode conflicts with its own. They are not the cause, but go first.
+    /// The waiters ahead of it whose mode conflicts with its own. They are not the cause, but go
+    /// first.
     pub behind: Vec<i32>,
 }
 
@@ -251,7 +257,8 @@ impl Locks {
         self.backends.retain(|one| has_part.contains(&one.pid));
     }
 
-    /// Names the locks whose numbers say nothing, or only a half of a pair, by the comments in front of the queries that ask for them.
+    /// Names the locks whose numbers say nothing, or only a half of a pair, by the comments in
+    /// front of the queries that ask for them.
     fn read_comments(&mut self, names: &Names) {
         let comments: BTreeMap<i32, &Comment> = self
             .backends
@@ -323,7 +330,8 @@ impl Lock {
             let (pid, mode) = (row.pid?, mode(&row));
             let blocked_by = backends.get(&pid).map(|backend| &backend.blocked_by);
             let blocked_by: BTreeSet<i32> = blocked_by.into_iter().flatten().copied().collect();
-            // A backend that holds the lock in shared mode and waits for the exclusive one is a holder and a waiter.
+            // A backend that holds the lock in shared mode and waits for the exclusive one is a
+            // holder and a waiter.
             let holds = |other: &i32| {
                 let mut holders = holders.iter();
                 holders.any(|holder| holder.pid() == *other && holder.mode.excludes(mode))
@@ -391,12 +399,14 @@ impl Holder {
 /// `pg_locks` has the halves as unsigned numbers: of one 64-bit key, or of two 32-bit keys.
 fn key(row: &LockRow) -> Option<Key> {
     let (first, second) = (row.classid?, row.objid?);
-    Some(if row.objsubid == Some(1) {
-        let number = u64::from(first) << 32 | u64::from(second);
-        Key::BigInt(number.cast_signed())
-    } else {
-        Key::IntInt(first.cast_signed(), second.cast_signed())
-    })
+    match row.objsubid? {
+        1 => {
+            let number = u64::from(first) << 32 | u64::from(second);
+            Some(Key::BigInt(number.cast_signed()))
+        }
+        2 => Some(Key::IntInt(first.cast_signed(), second.cast_signed())),
+        _ => None,
+    }
 }
 
 fn mode(row: &LockRow) -> Mode {

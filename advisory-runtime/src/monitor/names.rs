@@ -1,4 +1,5 @@
-//! The names of locks in `pg_locks`, found by their numbers. A name is certain if the number is fixed; otherwise it comes from the comment of the query.
+//! The names of locks in `pg_locks`, found by their numbers. A name is certain if the number is
+//! fixed; otherwise it comes from the comment of the query.
 
 use super::Comment;
 use crate::inventory::{InventoryError, Site, sites};
@@ -52,11 +53,12 @@ struct SiteKey {
 pub enum Certainty {
     /// The number was checked: it is fixed, or it is that of the key's text.
     Certain,
-    /// The fixed half of a pair agrees, the query that asks for this number has the name in its comment, or a
-    /// [well-known](crate::well_known) tool takes this number and hardly anybody else does.
+    /// The fixed half of a pair agrees, the query that asks for this number has the name in its
+    /// comment, or a [well-known](crate::well_known) tool takes this number and hardly anybody else
+    /// does.
     Likely,
-    /// The query asks for several locks and names them all, the server has cut it off before the numbers, or a well-known tool takes
-    /// this number, which others may take too.
+    /// The query asks for several locks and names them all, the server has cut it off before the
+    /// numbers, or a well-known tool takes this number, which others may take too.
     Possible,
 }
 
@@ -76,7 +78,8 @@ pub struct Name {
     pub certainty: Certainty,
     /// The sites' `name = "…"`; for a [well-known](crate::well_known) lock, the tool's name.
     pub name: Option<String>,
-    /// The key pattern as written; the key's text, if it is known; or the text of a query's comment, if no site is known.
+    /// The key pattern as written; the key's text, if it is known; or the text of a query's
+    /// comment, if no site is known.
     pub key: String,
     /// The lock sites; empty if the inventory does not have the pattern.
     pub sites: Vec<Arc<Site>>,
@@ -89,7 +92,8 @@ impl Names {
         Self::default()
     }
 
-    /// The names of the running program's lock sites. This reads the program's file: call it once and keep the result.
+    /// The names of the running program's lock sites. This reads the program's file: call it once
+    /// and keep the result.
     ///
     /// # Errors
     ///
@@ -141,8 +145,8 @@ impl Names {
         self
     }
 
-    /// Finds the names of a lock in the server's log: by its number, by the statement that asks for it, or else in the table of
-    /// [well-known](crate::well_known) keys.
+    /// Finds the names of a lock in the server's log: by its number, by the statement that asks for
+    /// it, or else in the table of [well-known](crate::well_known) keys.
     #[must_use]
     pub fn of_lock(&self, key: Key, statement: &str, database: Option<&str>) -> Vec<Name> {
         let mut names = self.of_number(key);
@@ -241,7 +245,8 @@ impl Names {
         names
     }
 
-    /// The patterns and the key hashes of the leases whose names contain a text, in upper or lower case.
+    /// The patterns and the key hashes of the leases whose names contain a text, in upper or lower
+    /// case.
     #[cfg(feature = "diesel-async")]
     pub(super) fn leases_with(&self, text: &str) -> (Vec<String>, Vec<Vec<u8>>) {
         let text = text.to_lowercase();
@@ -303,8 +308,8 @@ pub(super) fn are_certain(names: &[Name]) -> bool {
     names.any(|name| name.certainty == Certainty::Certain)
 }
 
-/// Replaces the names that a number gives by the best of those that comments give, if these are not less certain: several sites can
-/// have one first half of a pair.
+/// Replaces the names that a number gives by the best of those that comments give, if these are not
+/// less certain: several sites can have one first half of a pair.
 pub(super) fn prefer(names: &mut Vec<Name>, found: Vec<Name>) {
     let best = |names: &[Name]| names.iter().map(|name| name.certainty).min();
     let Some(of_comments) = best(&found) else {

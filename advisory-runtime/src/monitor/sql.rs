@@ -1,8 +1,9 @@
 //! The monitor's SQL.
 //!
-//! One statement, so that locks, backends and who blocks whom are read at nearly the same moment. `pg_locks` is read once, and the
-//! activity of backends after it: a backend that was idle before the statement began, and is idle then, was idle while the locks were
-//! read. Ages are by the server's clock.
+//! One statement, so that locks, backends and who blocks whom are read at nearly the same moment.
+//! `pg_locks` is read once, and the activity of backends after it: a backend that was idle before
+//! the statement began, and is idle then, was idle while the locks were read. Ages are by the
+//! server's clock.
 
 use super::Backend;
 
@@ -20,8 +21,8 @@ macro_rules! epoch {
     };
 }
 
-/// How long ago a time is, in whole microseconds. The clock is read once for all rows, so that who began to wait first has waited for
-/// longest.
+/// How long ago a time is, in whole microseconds. The clock is read once for all rows, so that who
+/// began to wait first has waited for longest.
 macro_rules! age {
     ($time:literal) => {
         concat!(
@@ -32,23 +33,32 @@ macro_rules! age {
     };
 }
 
-/// Every advisory lock of this database with its backend, and each backend that blocks one of these, without a lock.
+/// Every advisory lock of this database with its backend, and each backend that blocks one of
+/// these, without a lock.
 ///
-/// The planner cannot know how many rows these functions return. Arrays and the `LIMIT` keep its estimate so low that it does not
-/// compile the statement (JIT), which took 0.7 seconds; 5,000 locks and 40 waiters take 30 ms.
+/// `objsubid` is 1 for a number and 2 for a pair. No function of SQL takes another one: extensions
+/// do, such as Citus with each write, and a program's lock that has the same numbers is not theirs.
 ///
-/// `is_query_cut` reads `pg_settings`: before PostgreSQL 16 `pg_size_bytes` cannot read what `current_setting` gives.
+/// The planner cannot know how many rows these functions return. Arrays and the `LIMIT` keep its
+/// estimate so low that it does not compile the statement (JIT), which took 0.7 seconds; 5,000
+/// locks and 40 waiters take 30 ms.
 ///
-/// `involved` has the holders and waiters, those who have tried to get a lock within half a minute, and those who block them, through
-/// row and table locks too. A prepared transaction holds locks without a backend, among them the lock on its own transaction id.
+/// `is_query_cut` reads `pg_settings`: before PostgreSQL 16 `pg_size_bytes` cannot read what
+/// `current_setting` gives.
+///
+/// `involved` has the holders and waiters, those who have tried to get a lock within half a minute,
+/// and those who block them, through row and table locks too. A prepared transaction holds locks
+/// without a backend, among them the lock on its own transaction id.
 pub(super) const LOCKS: &str = concat!(
     "WITH RECURSIVE lock AS MATERIALIZED (
   SELECT l.locktype, l.classid, l.objid, l.objsubid, l.virtualtransaction, l.transactionid, l.pid, l.mode, l.granted, l.waitstart,
-    l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database AS d
+    l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.<=) CAST(2 AS pg_catalog.int2)
+    AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database AS d
       WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) AS is_ours
   FROM pg_catalog.pg_locks AS l
 ), wait AS MATERIALIZED (
-  SELECT l.pid, l.locktype FROM lock AS l WHERE NOT l.granted
+  SELECT l.pid, CASE WHEN l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.>) CAST(2 AS pg_catalog.int2)
+    THEN 'foreign advisory' ELSE l.locktype END AS locktype FROM lock AS l WHERE NOT l.granted
 ), involved (pid) AS (
   SELECT o.pid FROM pg_catalog.unnest(ARRAY(SELECT l.pid FROM lock AS l WHERE l.is_ours AND l.pid IS NOT NULL)) AS o (pid)
   UNION
@@ -118,7 +128,8 @@ pub(super) fn cancel(backend: &Backend) -> String {
     signal("pg_catalog.pg_cancel_backend(t.pid)", "gone", backend)
 }
 
-/// Terminates a backend's session and waits for its end, so that its locks are free when this returns.
+/// Terminates a backend's session and waits for its end, so that its locks are free when this
+/// returns.
 pub(super) fn terminate(backend: &Backend) -> String {
     let call = "pg_catalog.pg_terminate_backend(t.pid, CAST(5000 AS pg_catalog.int8))";
     signal(call, "sent", backend)
@@ -126,8 +137,8 @@ pub(super) fn terminate(backend: &Backend) -> String {
 
 /// Signals a backend if it is still the same, and returns the outcome as a word.
 ///
-/// Where this role could not see when it started, the backend must still hold an advisory lock or wait for one: otherwise another
-/// backend may have its process id.
+/// Where this role could not see when it started, the backend must still hold an advisory lock or
+/// wait for one: otherwise another backend may have its process id.
 fn signal(call: &str, otherwise: &str, backend: &Backend) -> String {
     let is_same = match backend.started {
         Some(started) => format!(
@@ -172,7 +183,8 @@ pub(super) const CLAIM_TABLES: &str = "SELECT CAST(n.nspname AS pg_catalog.text)
      AND NOT a.attisdropped AND (a.attname OPERATOR(pg_catalog.=) $2 OR a.attname OPERATOR(pg_catalog.=) $3)) \
      OPERATOR(pg_catalog.=) 2 ORDER BY schema";
 
-/// The claimed rows of a table, whose quoted name is also `$1`, with their primary keys. A time without a zone is in UTC.
+/// The claimed rows of a table, whose quoted name is also `$1`, with their primary keys. A time
+/// without a zone is in UTC.
 #[cfg(feature = "diesel-async")]
 pub(super) fn claimed(table: &str, locked_until: &str, locked_by: &str, ends: &[String]) -> String {
     let (until, by) = (quoted(locked_until), quoted(locked_by));

@@ -1,5 +1,5 @@
-//! The span, events, counters and histograms of one lock. They have its key pattern and never its key, which can be personal data and
-//! has unlimited values.
+//! The span, events, counters and histograms of one lock. They have its key pattern and never its
+//! key, which can be personal data and has unlimited values.
 
 #[cfg(feature = "tracing")]
 use super::Severity;
@@ -211,7 +211,7 @@ impl Drop for Telemetry {
     }
 }
 
-/// What OpenTelemetry calls the query's summary: its command and what that names.
+/// OpenTelemetry's summary of a query: its command and the name after it.
 #[cfg(feature = "tracing")]
 fn summary(scope: &str, mode: &str, is_try: bool) -> Option<&'static str> {
     Some(match (scope, mode, is_try) {

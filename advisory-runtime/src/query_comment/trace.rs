@@ -1,12 +1,15 @@
-//! The caller's trace in a comment of its own, so that a slow lock in the server's log leads to its request.
+//! The caller's trace in a comment of its own, so that a slow lock in the server's log leads to its
+//! request.
 //!
-//! `/*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'*/`, behind the comment that names the lock, if there is one.
+//! `/*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'*/`, behind the comment
+//! that names the lock, if there is one.
 
 use std::fmt;
 use std::sync::OnceLock;
 
-/// A span of a distributed trace, as [W3C Trace Context](https://www.w3.org/TR/trace-context/#traceparent-header) identifies it; it is
-/// displayed as the value of `traceparent`.
+/// A span of a distributed trace, as [W3C Trace
+/// Context](https://www.w3.org/TR/trace-context/#traceparent-header) identifies it; it is displayed
+/// as the value of `traceparent`.
 ///
 /// ```
 /// use advisory_runtime::monitor::TraceContext;
@@ -50,12 +53,12 @@ impl fmt::Display for TraceContext {
 
 static CURRENT: OnceLock<fn() -> Option<TraceContext>> = OnceLock::new();
 
-/// Shows the current trace in front of the message of each lock that waits at the server, from now on, as
-/// [sqlcommenter](https://google.github.io/sqlcommenter/spec/) writes it. The first call of the process counts; later ones change
-/// nothing.
+/// Shows the current trace in front of the message of each lock that waits at the server, from now
+/// on, as [sqlcommenter](https://google.github.io/sqlcommenter/spec/) writes it. The first call of
+/// the process counts; later ones change nothing.
 ///
-/// `current` is called in the task or thread that asks for the lock, when the message is made. With `opentelemetry` and
-/// `tracing-opentelemetry`:
+/// `current` is called in the task or thread that asks for the lock, when the message is made. With
+/// `opentelemetry` and `tracing-opentelemetry`:
 ///
 /// ```ignore
 /// use advisory_runtime::monitor::{TraceContext, show_trace};
@@ -70,11 +73,13 @@ static CURRENT: OnceLock<fn() -> Option<TraceContext>> = OnceLock::new();
 /// });
 /// ```
 ///
-/// The comment is at the beginning, because the server cuts long queries at their end, and an empty statement of its own, because it
-/// would otherwise be part of a statement's entry in `pg_stat_statements`. A try ([`Wait::Never`], and a call that polls) has none: it
-/// does not wait at the server, and its text is prepared, so a pooler that tracks prepared statements would keep one for each trace.
-/// Leases and claims have none either, for the same reason. [`Comment`](crate::monitor::Comment) has the trace only behind the name of a lock,
-/// so not under [`Shown::Nothing`](crate::monitor::Shown::Nothing).
+/// The comment is at the beginning, because the server cuts long queries at their end, and an empty
+/// statement of its own, because it would otherwise be part of a statement's entry in
+/// `pg_stat_statements`. A try ([`Wait::Never`], and a call that polls) has none: it does not wait
+/// at the server, and its text is prepared, so a pooler that tracks prepared statements would keep
+/// one for each trace. Leases and claims have none either, for the same reason.
+/// [`Comment`](crate::monitor::Comment) has the trace only behind the name of a lock, so not under
+/// [`Shown::Nothing`](crate::monitor::Shown::Nothing).
 ///
 /// [`Wait::Never`]: crate::Wait::Never
 pub fn show_trace(current: fn() -> Option<TraceContext>) {

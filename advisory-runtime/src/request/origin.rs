@@ -1,4 +1,5 @@
-//! The place in the program that made a request, and the pattern of each of its keys, for the checks of debug builds.
+//! The place in the program that made a request, and the pattern of each of its keys, for the
+//! checks of debug builds.
 //!
 //! Empty in a release build.
 
@@ -6,7 +7,8 @@ use crate::key::Key;
 use std::fmt;
 use std::panic::Location;
 
-/// A place in the program: `src/a.rs:3`, or `` `book` (src/a.rs:3)`` in a function under the attribute; empty if it is unknown.
+/// A place in the program: `src/a.rs:3`, or `` `book` (src/a.rs:3)`` in a function under the
+/// attribute; empty if it is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallSite {
     location: Option<&'static Location<'static>>,
@@ -34,7 +36,7 @@ pub(crate) struct Origin {
     /// The patterns of several keys, where they are known.
     #[cfg(debug_assertions)]
     patterns: Vec<(Key, &'static str)>,
-    /// Whether the request has waited in the queues of its keys.
+    /// True if the request has waited in the queues of its keys.
     #[cfg(debug_assertions)]
     has_turn: bool,
 }

@@ -4,8 +4,9 @@ use crate::{Key, Mode};
 
 /// A condition on `pg_locks`: this session holds the key, in this mode or a stronger one.
 ///
-/// It does not compare the database, since a session's locks are those of its own database, and reading `pg_database` takes a lock
-/// itself: while the server's lock table is full (53200), the query would fail, and what is held could not be released.
+/// It does not compare the database, since a session's locks are those of its own database, and
+/// reading `pg_database` takes a lock itself: while the server's lock table is full (53200), the
+/// query would fail, and what is held could not be released.
 pub(crate) fn push_is_held(sql: &mut String, key: Key, mode: Mode) {
     sql.push_str("EXISTS(SELECT 1");
     push_own(sql, mode);
@@ -16,7 +17,8 @@ pub(crate) fn push_is_held(sql: &mut String, key: Key, mode: Mode) {
 
 /// How many of these keys, which are different, this session holds, in this mode or a stronger one.
 ///
-/// It reads `pg_locks` once: a condition for each key would read it as often, and thousands of keys would take a minute.
+/// It reads `pg_locks` once: a condition for each key would read it as often, and thousands of keys
+/// would take a minute.
 pub(crate) fn push_count(sql: &mut String, keys: &[Key], mode: Mode) {
     const NUMBERS: &str = "pg_catalog.concat_ws('.',classid,objid,objsubid)";
     // A key that is held in both modes has two rows.

@@ -3,7 +3,7 @@
 use super::own_locks::{push_count, push_is_key};
 use super::{Arguments, IsBackend};
 use crate::error::Marker;
-use crate::{Key, Mode};
+use crate::{Key, Mode, Request};
 use std::num::NonZeroU32;
 
 /// Fails only in an aborted transaction.
@@ -12,26 +12,73 @@ pub(crate) const ALIVE: &str = "SELECT";
 /// Fails in an aborted transaction and outside of one.
 pub(crate) const IN_TRANSACTION: &str = "SAVEPOINT advisory_alive;RELEASE SAVEPOINT advisory_alive";
 
-/// Fails if the server writes into its log, or to the client, behind a commit. There it serves a cancel request or a timeout that came
-/// during the commit, and answers 57014 for a transaction that is committed.
-pub(crate) const LOGS_NO_COMMITS: &str = "SELECT CAST(CASE WHEN pg_catalog.current_setting('log_duration') OPERATOR(pg_catalog.=) 'off' \
+/// Fails, and changes nothing: the error says whether a failed transaction is open, for which the
+/// savepoint does not exist, or none is. After it, no transaction is open that has not failed.
+pub(crate) const NO_SAVEPOINT: &str = "ROLLBACK TO SAVEPOINT advisory_none";
+
+/// Fails unless a refused commit was rolled back for certain: because a deferred trigger refused
+/// it, and nothing else commits parts of the transaction elsewhere, as Citus and foreign servers
+/// do. With `is_interrupted` it also fails if the server writes into its log, or to the client,
+/// after a commit. There it serves a cancel request or a timeout that came during the commit, and
+/// answers 57014 for a transaction that is committed.
+pub(crate) fn is_rollback(is_interrupted: bool) -> String {
+    let mut sql = String::from(
+        "SELECT CAST(CASE WHEN EXISTS(SELECT 1 FROM pg_catalog.pg_trigger WHERE tgdeferrable) AND ",
+    );
+    sql.push_str(IS_ALONE);
+    if is_interrupted {
+        sql.push_str(LOGS_NO_COMMITS);
+    }
+    sql.push_str(" THEN '1' ELSE 'unknown' END AS pg_catalog.int4)");
+    sql
+}
+
+macro_rules! is_alone {
+    () => {
+        "NOT EXISTS(SELECT 1 FROM pg_catalog.pg_foreign_server) \
+         AND NOT EXISTS(SELECT 1 FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'citus')"
+    };
+}
+
+/// A condition: no other server commits parts of a transaction.
+const IS_ALONE: &str = is_alone!();
+
+/// Fails unless no other server commits parts of a transaction.
+pub(crate) const COMMITS_ALONE: &str = concat!(
+    "SELECT CAST(CASE WHEN ",
+    is_alone!(),
+    " THEN '1' ELSE 'unknown' END AS pg_catalog.int4)"
+);
+
+const LOGS_NO_COMMITS: &str = " AND pg_catalog.current_setting('log_duration') OPERATOR(pg_catalog.=) 'off' \
      AND pg_catalog.current_setting('log_min_duration_statement') OPERATOR(pg_catalog.=) '-1' \
      AND pg_catalog.current_setting('log_min_duration_sample') OPERATOR(pg_catalog.=) '-1' \
      AND pg_catalog.current_setting('log_transaction_sample_rate') OPERATOR(pg_catalog.=) '0' \
      AND pg_catalog.current_setting('log_statement_stats') OPERATOR(pg_catalog.=) 'off' \
      AND pg_catalog.strpos(pg_catalog.current_setting('log_min_messages'),'debug') OPERATOR(pg_catalog.=) 0 \
-     AND pg_catalog.strpos(pg_catalog.current_setting('client_min_messages'),'debug') OPERATOR(pg_catalog.=) 0 \
-     THEN '1' ELSE 'logs' END AS pg_catalog.int4)";
+     AND pg_catalog.strpos(pg_catalog.current_setting('client_min_messages'),'debug') OPERATOR(pg_catalog.=) 0";
 
 /// The session's `lock_timeout` in milliseconds, 0 for none.
 pub(crate) const LOCK_TIMEOUT: &str =
     "SELECT setting FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'lock_timeout'";
 
-/// The backend that serves the connection. Read inside a transaction, where a pooler keeps the backend between two messages.
+/// The backend that serves the connection. Read inside a transaction, where a pooler keeps the
+/// backend between two messages.
+#[cfg(feature = "postgres")]
 pub(crate) const PID: &str = "SELECT CAST(pg_catalog.pg_backend_pid() AS pg_catalog.text)";
 
-/// Fails with the marker if the condition is true: an answer without a prepared statement, which a pooler may not track. The expected
-/// answer is not an error, so it writes nothing into the server's log.
+/// Like [`PID`], and whether the server is a node of a Citus cluster: the catalog exists only with
+/// the extension.
+pub(crate) const PID_AND_CITUS: &str = "SELECT CAST(pg_catalog.pg_backend_pid() AS pg_catalog.text) OPERATOR(pg_catalog.||) \
+     CASE WHEN pg_catalog.to_regclass('pg_catalog.pg_dist_local_group') IS NULL THEN '' ELSE ' citus' END";
+
+/// Whether a node of a Citus cluster is not its coordinator, whose group is 0.
+pub(crate) const IS_CITUS_WORKER: &str =
+    "EXISTS(SELECT 1 FROM pg_catalog.pg_dist_local_group WHERE groupid OPERATOR(pg_catalog.<>) 0)";
+
+/// Fails with the marker if the condition is true: an answer without a prepared statement, which a
+/// pooler may not track. The expected answer is not an error, so it writes nothing into the
+/// server's log.
 pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
     let marker = marker.text();
     format!("SELECT CAST(CASE WHEN {condition} THEN '{marker}' ELSE '1' END AS pg_catalog.int4)")
@@ -55,8 +102,9 @@ pub(crate) fn unlock_session(key: Key) -> String {
     format!("pg_catalog.pg_advisory_unlock({})", Arguments(key))
 }
 
-/// Fails with a marker on a standby, inside a transaction that Diesel does not know of, and for session-level locks behind a pooler
-/// that the setting `advisory.pooler` names. In a message of its own, outside of a transaction, the two clocks are equal.
+/// Fails with a marker on a standby, inside a transaction that Diesel does not know of, and for
+/// session-level locks behind a pooler that the setting `advisory.pooler` names. In a message of
+/// its own, outside of a transaction, the two clocks are equal.
 pub(crate) fn check_session(needs_session: bool) -> String {
     let (standby, foreign) = (Marker::Standby.text(), Marker::ForeignTransaction.text());
     let pooled = if needs_session {
@@ -79,31 +127,31 @@ pub(crate) fn set_mark(depth: NonZeroU32, mark: u64) -> String {
     format!("SELECT pg_catalog.set_config('advisory.mark_{depth}','{mark}',true)")
 }
 
-/// Fails with [`Marker::TransactionEnded`] unless [`set_mark`] has marked the transaction.
-pub(crate) fn check_mark(depth: NonZeroU32, mark: u64) -> String {
-    format!(
-        "SELECT CAST(CASE WHEN pg_catalog.current_setting('advisory.mark_{depth}',true) OPERATOR(pg_catalog.=) '{mark}' \
-         THEN '1' ELSE '{}' END AS pg_catalog.int4)",
-        Marker::TransactionEnded.text()
-    )
+/// Fails with [`Marker::TransactionEnded`] unless [`set_mark`] has marked the transaction. `RESET
+/// ALL` removes the mark but not the locks, which end with the transaction.
+pub(crate) fn check_mark(depth: NonZeroU32, mark: u64, request: &Request) -> String {
+    let current =
+        format!("pg_catalog.current_setting('advisory.mark_{depth}',true) OPERATOR(pg_catalog.=)");
+    let mut sql = format!(
+        "SELECT CAST(CASE WHEN {current} '{mark}' THEN '1' WHEN {current} '' THEN CASE WHEN "
+    );
+    push_is_held(&mut sql, request);
+    let ended = Marker::TransactionEnded.text();
+    put!(
+        sql,
+        " THEN '1' ELSE '{ended}' END ELSE '{ended}' END AS pg_catalog.int4)"
+    );
+    sql
 }
 
-/// Counts the other sessions of this database that hold one of the keys; zero if a `lock_timeout` would end the wait.
-pub(crate) fn held_elsewhere(keys: &[Key], heeds_lock_timeout: bool) -> String {
-    let mut sql = String::from(
-        "SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM pg_catalog.pg_locks WHERE granted \
-         AND pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()",
-    );
-    if heeds_lock_timeout {
-        sql.push_str(" AND pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'");
-    }
-    sql.push_str(" AND (false");
-    for key in keys {
-        sql.push_str(" OR ");
-        push_is_key(&mut sql, *key);
-    }
-    sql.push(')');
-    sql
+/// A condition: this session holds every key of the request; of one with permits, one of them.
+fn push_is_held(sql: &mut String, request: &Request) {
+    let (least, keys) = match &request.permits[..] {
+        [] => (request.keys.len(), &*request.keys),
+        permits => (1, permits),
+    };
+    put!(*sql, "{least} OPERATOR(pg_catalog.<=) ");
+    push_count(sql, keys, request.mode);
 }
 
 /// Which of these keys of this database are held by these server processes: one digit each.
@@ -154,8 +202,8 @@ pub(crate) fn holds_all(keys: &[Key], mode: Mode) -> String {
     sql
 }
 
-/// Fails with [`Marker::LockLost`] unless the session holds one of the permits. For a permit that was asked for
-/// by text, where the rows that say which one it is are not read.
+/// Fails with [`Marker::LockLost`] unless the session holds one of the permits. For a permit that
+/// was asked for by text, where the rows that say which one it is are not read.
 pub(crate) fn holds_one(permits: &[Key], mode: Mode) -> String {
     let mut sql = String::from("SELECT CAST(CASE WHEN 0 OPERATOR(pg_catalog.<) ");
     push_count(&mut sql, permits, mode);

@@ -1,5 +1,6 @@
-//! A try for one key in a transaction, as a query alone: it takes the key or leaves everything as it was. A call sends it behind its
-//! `BEGIN`; in the middle of a transaction it needs no savepoint.
+//! A try for one key in a transaction, as a query alone: it takes the key or leaves everything as
+//! it was. A call sends it behind its `BEGIN`; in the middle of a transaction it needs no
+//! savepoint.
 
 #[cfg(feature = "postgres")]
 use super::Arguments;
@@ -11,9 +12,10 @@ use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 
-/// Takes the key for the open transaction, and answers with a text that no other query has: behind a pooler that does not track prepared
-/// statements, another client's statement can have the name of this one. NULL, with nothing taken, above READ COMMITTED, where the
-/// transaction's snapshot can be older than the lock.
+/// Takes the key for the open transaction, and answers with a text that no other query has: behind
+/// a pooler that does not track prepared statements, another client's statement can have the name
+/// of this one. NULL, with nothing taken, above READ COMMITTED, where the transaction's snapshot
+/// can be older than the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct TryLock {
     key: Key,
@@ -54,9 +56,10 @@ impl TryLock {
         }
     }
 
-    /// The same query with the key as text, which Diesel prepares each time, without a name. Diesel's blocking connections do not show
-    /// whether a pooler is in front of the server, and each numbers its names from zero: behind a pooler that does not track them, a name
-    /// can be another client's.
+    /// The same query with the key as text, which Diesel prepares each time, without a name.
+    /// Diesel's blocking connections do not show whether a pooler is in front of the server, and
+    /// each numbers its names from zero: behind a pooler that does not track them, a name can be
+    /// another client's.
     #[cfg(feature = "postgres")]
     pub(crate) fn text(self) -> String {
         let function = try_function(Scope::Xact, self.mode);

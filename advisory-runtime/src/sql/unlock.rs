@@ -1,15 +1,19 @@
-//! The release of one session-level lock as a prepared query, which costs the server half of what a text does.
+//! The release of session-level locks: of one as a prepared query, which costs the server half of
+//! what a text does.
 
+use super::{Arguments, IsBackend, unlock_function};
+use crate::error::Marker;
 use crate::{Key, Mode};
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Integer};
 
-/// Releases the key if this process is the backend, and finds one row if it did. `CASE` guarantees the order.
+/// Releases the key if this process is the backend, and finds one row if it did. `CASE` guarantees
+/// the order.
 ///
-/// Behind a pooler that does not track prepared statements, another client's statement can have the name of this one. So it is only for a
-/// backend that was compared when it took the lock.
+/// Behind a pooler that does not track prepared statements, another client's statement can have the
+/// name of this one. So it is only for a backend that was compared when it took the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Unlock {
     pub(crate) key: Key,
@@ -51,4 +55,34 @@ impl QueryFragment<Pg> for Unlock {
 impl QueryId for Unlock {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+/// Releases session-level locks, and fails with [`Marker::LockLost`] if one of them was no longer
+/// held. Each is released before the answers are compared. If `process` is not the backend, it
+/// fails and releases none: they would be another client's.
+pub(crate) fn release_keys(keys: &[Key], mode: Mode, process: Option<i32>) -> String {
+    let unlock = unlock_function(mode);
+    let mut sql = String::with_capacity(192);
+    sql.push_str("SELECT CAST(CASE WHEN ");
+    if let Some(process) = process {
+        put!(sql, "{} AND ", IsBackend(process));
+    }
+    if let [key] = *keys {
+        put!(sql, "{unlock}({})", Arguments(key));
+    } else {
+        // A list and not a sum, which would be an expression as deep as there are keys: the
+        // server's stack has room for some thousand.
+        sql.push_str("true OPERATOR(pg_catalog.=) ALL(ARRAY[");
+        for (index, key) in keys.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            put!(sql, "{comma}{unlock}({})", Arguments(*key));
+        }
+        sql.push_str("])");
+    }
+    put!(
+        sql,
+        " THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+        Marker::LockLost.text()
+    );
+    sql
 }

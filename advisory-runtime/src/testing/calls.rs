@@ -1,26 +1,30 @@
-//! Assertions about calls: that they take their lock, wait for a holder, and what two of them do to each other.
+//! Assertions about calls: that they take their lock, wait for a holder, and what two of them do to
+//! each other.
 
 use super::fail;
 use super::observer::{Observer, Watched, is_seen};
-use crate::{Connection, Request, lock};
+use crate::{Connection, Error, LockGuard, Request, lock};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Debug;
 use std::future::poll_fn;
+use std::panic::Location;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 impl<C: Connection> Observer<C> {
-    /// Asserts that a call holds the lock while it runs, and returns its result. Give it the call's key, or
-    /// [`Request::all`] of its keys.
+    /// Asserts that a call holds the lock while it runs, and returns its result. Give it the call's
+    /// key, or [`Request::all`] of its keys.
     ///
-    /// It looks whenever the call waits for something, and does not poll the call meanwhile. So the body must wait at least once under
-    /// its lock, such as for a query, and must not hold what the observer needs.
+    /// It looks whenever the call waits for something, and does not poll the call meanwhile. So the
+    /// body must wait at least once under its lock, such as for a query, and must not hold what the
+    /// observer needs.
     ///
     /// # Panics
     ///
-    /// If the call ends and was not seen to hold the lock: the message has its result. If another session held it before.
+    /// If the call ends and was not seen to hold the lock: the message has its result. If another
+    /// session held it before.
     ///
     /// # Cancel safety
     ///
@@ -45,20 +49,28 @@ impl<C: Connection> Observer<C> {
     /// # drop(booked);
     /// # }
     /// ```
-    pub async fn assert_locked<F>(&mut self, keys: impl Into<Request>, call: F) -> F::Output
+    #[track_caller]
+    pub fn assert_locked<F>(
+        &mut self,
+        keys: impl Into<Request>,
+        call: F,
+    ) -> impl Future<Output = F::Output>
     where
         F: Future<Output: Debug>,
     {
-        let watched = Watched::new(&keys.into());
-        let mut call = pin!(call);
-        self.assert_free(&watched).await;
-        let conn = self.conn.pg();
-        run_until(conn, &watched, true, call.as_mut(), self.timeout).await;
-        call.await
+        let at = Location::caller();
+        async move {
+            let watched = Watched::new(&keys.into());
+            let mut call = pin!(call);
+            self.assert_free(&watched, at).await;
+            let (conn, timeout) = (self.conn.pg(), self.timeout);
+            run_until(conn, &watched, true, call.as_mut(), timeout, at).await;
+            call.await
+        }
     }
 
-    /// Asserts that a call waits while another session holds the lock, and returns its result. Give it a key of the call, or
-    /// [`Request::all`] of its keys.
+    /// Asserts that a call waits while another session holds the lock, and returns its result. Give
+    /// it a key of the call, or [`Request::all`] of its keys.
     ///
     /// # Locking
     ///
@@ -66,45 +78,143 @@ impl<C: Connection> Observer<C> {
     ///
     /// # Panics
     ///
-    /// If the call ends and was not seen to wait: the message has its result. If it does not wait in time. Then the observer's
-    /// connection is closed.
+    /// If the call ends and was not seen to wait: the message has its result. If it does not wait
+    /// in time. Then the observer's connection is closed.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: the call is dropped, and both connections are closed.
-    pub async fn assert_waits<F>(&mut self, keys: impl Into<Request>, call: F) -> F::Output
+    #[track_caller]
+    pub fn assert_waits<F>(
+        &mut self,
+        keys: impl Into<Request>,
+        call: F,
+    ) -> impl Future<Output = F::Output>
     where
         F: Future<Output: Debug>,
     {
-        let request = keys.into();
-        let watched = Watched::new(&request);
-        let (mut call, timeout) = (pin!(call), self.timeout);
-        let mut guard = match lock::acquire(&mut self.conn, C::pg, request.wait(timeout)).await {
-            Ok(guard) => guard,
-            Err(error) => fail(&format!(
-                "the observer could not take the {}: {error}",
-                watched.names
-            )),
-        };
-        run_until(guard.conn().pg(), &watched, false, call.as_mut(), timeout).await;
-        if let Err(error) = guard.finish(Ok::<_, crate::Error>(())).await {
-            fail(&format!(
-                "the observer could not release the {}: {error}",
-                watched.names
-            ));
+        let at = Location::caller();
+        async move {
+            let request = keys.into();
+            let watched = Watched::new(&request);
+            let (mut call, timeout) = (pin!(call), self.timeout);
+            let mut guard = self.hold(request, &watched, at).await;
+            let conn = guard.conn().pg();
+            run_until(conn, &watched, false, call.as_mut(), timeout, at).await;
+            release(guard, &watched, at).await;
+            call.await
         }
-        call.await
     }
 
-    /// Runs two calls so that the second waits for the lock while the first holds it, then both to their ends.
+    /// Asserts that a call is refused while another session holds the lock: that it ends, with an
+    /// error for which [`Error::is_busy`] is true, or that contains such an error. Give it a key of
+    /// the call, or [`Request::all`] of its keys.
     ///
-    /// Give it the first call's key, or [`Request::all`] of its keys, of which the second needs at least one. The second has begun before the first reads or writes under its lock, and goes on only afterwards: the moment at which a
-    /// missing lock shows. The first must wait at least once under its lock, such as for a query.
+    /// For a call with `wait = "never"`, or with a `wait` that is shorter than the observer's
+    /// [`timeout`](Self::timeout). A call with `on_held` returns no error: compare what it returns.
+    ///
+    /// # Locking
+    ///
+    /// The observer's connection holds the keys as session-level locks until the call has ended.
     ///
     /// # Panics
     ///
-    /// If the first ends and was not seen to hold all keys, or the second and was not seen to wait for one of them: the message has the
-    /// call's result. If another session held a key before.
+    /// If the call returns `Ok` or another error, or if it does not end in time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the call is dropped, and both connections are closed.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{Error, advisory_lock, lock_key, testing::Observer};
+    /// use diesel_async::AsyncPgConnection;
+    ///
+    /// #[advisory_lock(key = "export:<day>", name = "export", wait = "never")]
+    /// async fn export(conn: &mut AsyncPgConnection, day: i64) -> Result<(), Error> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # async fn f(mut conn: AsyncPgConnection, other: AsyncPgConnection) {
+    /// let day = 7;
+    /// let key = lock_key!("export:<day: int>", name = "export");
+    /// Observer::new(other).assert_refused(key, export(&mut conn, day)).await;
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn assert_refused<F, T, E>(
+        &mut self,
+        keys: impl Into<Request>,
+        call: F,
+    ) -> impl Future<Output = ()>
+    where
+        F: Future<Output = Result<T, E>>,
+        T: Debug,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let at = Location::caller();
+        async move {
+            let request = keys.into();
+            let watched = Watched::new(&request);
+            let (time, names) = (self.timeout, &watched.names);
+            let guard = self.hold(request, &watched, at).await;
+            match timeout(time, call).await {
+                Err(_elapsed) => fail(
+                    at,
+                    &format!("the call was not refused while the observer holds the {names}"),
+                ),
+                Ok(Ok(value)) => fail(
+                    at,
+                    &format!(
+                        "the call has returned `Ok({value:?})` while the observer holds the {names}"
+                    ),
+                ),
+                Ok(Err(error)) => {
+                    let error = error.into();
+                    if !Error::find(&*error).is_some_and(|error| error.is_busy()) {
+                        fail(
+                            at,
+                            &format!(
+                                "the call was not refused because of the {names}, but failed: {error}"
+                            ),
+                        );
+                    }
+                }
+            }
+            release(guard, &watched, at).await;
+        }
+    }
+
+    /// Holds the keys as session-level locks.
+    async fn hold(
+        &mut self,
+        request: Request,
+        watched: &Watched,
+        at: &Location<'_>,
+    ) -> LockGuard<'_, C> {
+        let request = request.wait(self.timeout);
+        match lock::acquire(&mut self.conn, C::pg, request).await {
+            Ok(guard) => guard,
+            Err(error) => fail(
+                at,
+                &format!("the observer could not take the {}: {error}", watched.names),
+            ),
+        }
+    }
+
+    /// Runs two calls so that the second waits for the lock while the first holds it, then both to
+    /// their ends.
+    ///
+    /// Give it the first call's key, or [`Request::all`] of its keys, of which the second needs at
+    /// least one. The second has begun before the first reads or writes under its lock, and goes on
+    /// only afterwards: the moment at which a missing lock shows. The first must wait at least once
+    /// under its lock, such as for a query.
+    ///
+    /// # Panics
+    ///
+    /// If the first ends and was not seen to hold all keys, or the second and was not seen to wait
+    /// for one of them: the message has the call's result. If another session held a key before.
     ///
     /// # Cancel safety
     ///
@@ -122,57 +232,77 @@ impl<C: Connection> Observer<C> {
     /// # }
     /// # async fn book(_: &mut AsyncPgConnection, _: &str) -> QueryResult<bool> { Ok(true) }
     /// ```
-    pub async fn interleave<A, B>(
+    #[track_caller]
+    pub fn interleave<A, B>(
         &mut self,
         keys: impl Into<Request>,
         first: A,
         second: B,
-    ) -> (A::Output, B::Output)
+    ) -> impl Future<Output = (A::Output, B::Output)>
     where
         A: Future<Output: Debug>,
         B: Future<Output: Debug>,
     {
-        let watched = Watched::new(&keys.into());
-        let (mut first, mut second) = (pin!(first), pin!(second));
-        self.assert_free(&watched).await;
-        let (conn, timeout) = (self.conn.pg(), self.timeout);
-        run_until(conn, &watched, true, first.as_mut(), timeout).await;
-        run_until(conn, &watched, false, second.as_mut(), timeout).await;
-        let mut of_second = None;
-        let of_first = poll_fn(|context| {
-            if of_second.is_none()
-                && let Poll::Ready(result) = second.as_mut().poll(context)
-            {
-                of_second = Some(result);
+        let at = Location::caller();
+        async move {
+            let watched = Watched::new(&keys.into());
+            let (mut first, mut second) = (pin!(first), pin!(second));
+            self.assert_free(&watched, at).await;
+            let (conn, timeout) = (self.conn.pg(), self.timeout);
+            run_until(conn, &watched, true, first.as_mut(), timeout, at).await;
+            run_until(conn, &watched, false, second.as_mut(), timeout, at).await;
+            let mut of_second = None;
+            let of_first = poll_fn(|context| {
+                if of_second.is_none()
+                    && let Poll::Ready(result) = second.as_mut().poll(context)
+                {
+                    of_second = Some(result);
+                }
+                first.as_mut().poll(context)
+            })
+            .await;
+            match of_second {
+                Some(of_second) => (of_first, of_second),
+                None => (of_first, second.await),
             }
-            first.as_mut().poll(context)
-        })
-        .await;
-        match of_second {
-            Some(of_second) => (of_first, of_second),
-            None => (of_first, second.await),
         }
     }
 
-    async fn assert_free(&mut self, watched: &Watched) {
+    async fn assert_free(&mut self, watched: &Watched, at: &Location<'_>) {
         for key in &watched.keys {
-            if is_seen(self.conn.pg(), *key, true).await {
+            if is_seen(self.conn.pg(), *key, true, at).await {
                 let names = &watched.names;
-                fail(&format!(
-                    "somebody holds the advisory {names} before the call"
-                ));
+                fail(
+                    at,
+                    &format!("somebody holds the advisory {names} before the call"),
+                );
             }
         }
     }
 }
 
-/// Polls the call until its locks are held, or one is waited for. The call is not polled while the server is asked.
+/// Releases what the observer holds.
+async fn release<C: Connection>(guard: LockGuard<'_, C>, watched: &Watched, at: &Location<'_>) {
+    if let Err(error) = guard.finish(Ok::<_, Error>(())).await {
+        fail(
+            at,
+            &format!(
+                "the observer could not release the {}: {error}",
+                watched.names
+            ),
+        );
+    }
+}
+
+/// Polls the call until its locks are held, or one is waited for. The call is not polled while the
+/// server is asked.
 async fn run_until<F: Future<Output: Debug>>(
     conn: &mut AsyncPgConnection,
     watched: &Watched,
     is_granted: bool,
     mut call: Pin<&mut F>,
     timeout: Duration,
+    at: &Location<'_>,
 ) {
     let end = Instant::now() + timeout;
     let state = if is_granted { "hold" } else { "wait for" };
@@ -181,17 +311,21 @@ async fn run_until<F: Future<Output: Debug>>(
         if let Poll::Ready(result) =
             poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await
         {
-            fail(&format!(
-                "the call has returned `{result:?}`, and was not seen to {state} the advisory {names}"
-            ));
+            fail(
+                at,
+                &format!(
+                    "the call has returned `{result:?}`, and was not seen to {state} the advisory {names}"
+                ),
+            );
         }
-        if watched.is_seen(conn, is_granted).await {
+        if watched.is_seen(conn, is_granted, at).await {
             return;
         }
         if Instant::now() >= end {
-            fail(&format!(
-                "the call does not {state} the advisory {names}, and does not return"
-            ));
+            fail(
+                at,
+                &format!("the call does not {state} the advisory {names}, and does not return"),
+            );
         }
     }
 }

@@ -6,7 +6,8 @@ use crate::{Error, claim};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::time::Duration;
 
-/// One [`Error`] of each variant, for unit tests of how your code answers them: the variants cannot be built elsewhere.
+/// One [`Error`] of each variant, for unit tests of how your code answers them: the variants cannot
+/// be built elsewhere.
 ///
 /// Their locks, times and sources are made up. The order is that of the declaration.
 ///
@@ -63,10 +64,15 @@ pub fn lock_errors() -> Vec<Error> {
         Error::Standby { lock: lock() },
         Error::PooledSession { lock: lock() },
         Error::UnsupportedServer,
+        Error::NotCoordinator,
         Error::Pool(pool()),
         Error::Deadlock {
             lock: lock(),
             source: source(),
+        },
+        Error::LockTableFull {
+            lock: lock(),
+            source: answer("out of shared memory"),
         },
         Error::RolledBack {
             lock: lock(),
@@ -204,7 +210,10 @@ pub fn claim_errors() -> Vec<claim::Error> {
     use claim::Error;
     let claim = || "sync_jobs (worker-7#0199d0a4-7c1e-4b7e-9a53-0d6a8a3b1f52)".to_owned();
     vec![
-        Error::Lost { claim: claim() },
+        Error::Lost {
+            claim: claim(),
+            source: None,
+        },
         Error::CommitUnknown {
             claim: claim(),
             source: source(),

@@ -5,6 +5,7 @@ use crate::driver::Driver;
 use crate::key::known;
 use crate::{Connection, Key, LockKey, Request, sql};
 use diesel_async::AsyncPgConnection;
+use std::panic::Location;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
@@ -13,8 +14,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Watches the advisory locks of a database on a connection of its own.
 ///
-/// Its methods are assertions: they panic if a state does not come within 10 seconds, or within [`timeout`](Self::timeout), and if
-/// the server does not answer.
+/// Its methods are assertions: they panic if a state does not come within 10 seconds, or within
+/// [`timeout`](Self::timeout), and if the server does not answer. The message begins with the line
+/// of the test that called the method.
 ///
 /// ```
 /// use advisory_runtime::testing::Observer;
@@ -41,7 +43,7 @@ pub(super) struct Watched {
 impl Watched {
     pub(super) fn new(request: &Request) -> Self {
         let keys = request.keys.to_vec();
-        // Of several keys, the pattern is that of one.
+        // The pattern of several keys is that of one.
         let pattern =
             Some(request.pattern).filter(|pattern| keys.len() == 1 && !pattern.is_empty());
         let names = keys
@@ -57,10 +59,15 @@ impl Watched {
         Self { keys, names }
     }
 
-    /// Whether all keys are held, or one of them is waited for.
-    pub(super) async fn is_seen(&self, conn: &mut AsyncPgConnection, is_granted: bool) -> bool {
+    /// Returns whether all keys are held, or one of them is waited for.
+    pub(super) async fn is_seen(
+        &self,
+        conn: &mut AsyncPgConnection,
+        is_granted: bool,
+        at: &Location<'_>,
+    ) -> bool {
         for key in &self.keys {
-            if is_seen(conn, *key, is_granted).await != is_granted {
+            if is_seen(conn, *key, is_granted, at).await != is_granted {
                 return !is_granted;
             }
         }
@@ -82,7 +89,7 @@ impl<C: Connection> Observer<C> {
         self
     }
 
-    /// Whether a session holds the lock on the key now, in any mode.
+    /// Returns whether a session holds the lock on the key now, in any mode.
     ///
     /// # Panics
     ///
@@ -91,11 +98,13 @@ impl<C: Connection> Observer<C> {
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    pub async fn is_held(&mut self, key: impl LockKey) -> bool {
-        is_seen(self.conn.pg(), key.key(), true).await
+    #[track_caller]
+    pub fn is_held(&mut self, key: impl LockKey) -> impl Future<Output = bool> {
+        let at = Location::caller();
+        async move { is_seen(self.conn.pg(), key.key(), true, at).await }
     }
 
-    /// Whether a session waits for the lock on the key now.
+    /// Returns whether a session waits for the lock on the key now.
     ///
     /// # Panics
     ///
@@ -104,8 +113,10 @@ impl<C: Connection> Observer<C> {
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    pub async fn is_waited_for(&mut self, key: impl LockKey) -> bool {
-        is_seen(self.conn.pg(), key.key(), false).await
+    #[track_caller]
+    pub fn is_waited_for(&mut self, key: impl LockKey) -> impl Future<Output = bool> {
+        let at = Location::caller();
+        async move { is_seen(self.conn.pg(), key.key(), false, at).await }
     }
 
     /// Waits until a session holds the lock on the key.
@@ -117,8 +128,9 @@ impl<C: Connection> Observer<C> {
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    pub async fn until_held(&mut self, key: impl LockKey) {
-        self.until(key, true, true, "nobody holds").await;
+    #[track_caller]
+    pub fn until_held(&mut self, key: impl LockKey) -> impl Future<Output = ()> {
+        self.until(key, true, true, "nobody holds")
     }
 
     /// Waits until no session holds the lock on the key.
@@ -130,11 +142,13 @@ impl<C: Connection> Observer<C> {
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    pub async fn until_free(&mut self, key: impl LockKey) {
-        self.until(key, true, false, "somebody still holds").await;
+    #[track_caller]
+    pub fn until_free(&mut self, key: impl LockKey) -> impl Future<Output = ()> {
+        self.until(key, true, false, "somebody still holds")
     }
 
-    /// Waits until a session waits for the lock on the key. Run a blocking call beside it with `spawn_blocking`.
+    /// Waits until a session waits for the lock on the key. Run a blocking call beside it with
+    /// `spawn_blocking`.
     ///
     /// # Panics
     ///
@@ -143,28 +157,47 @@ impl<C: Connection> Observer<C> {
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    pub async fn until_waiting(&mut self, key: impl LockKey) {
-        self.until(key, false, true, "nobody waits for").await;
+    #[track_caller]
+    pub fn until_waiting(&mut self, key: impl LockKey) -> impl Future<Output = ()> {
+        self.until(key, false, true, "nobody waits for")
     }
 
-    async fn until(&mut self, key: impl LockKey, granted: bool, there: bool, otherwise: &str) {
-        let (number, watched) = (key.key(), Watched::new(&key.into()));
-        let end = Instant::now() + self.timeout;
-        while is_seen(self.conn.pg(), number, granted).await != there {
-            if Instant::now() >= end {
-                fail(&format!("{otherwise} the advisory {}", watched.names));
+    #[track_caller]
+    fn until(
+        &mut self,
+        key: impl LockKey,
+        granted: bool,
+        there: bool,
+        otherwise: &'static str,
+    ) -> impl Future<Output = ()> {
+        let at = Location::caller();
+        async move {
+            let (number, watched) = (key.key(), Watched::new(&key.into()));
+            let end = Instant::now() + self.timeout;
+            while is_seen(self.conn.pg(), number, granted, at).await != there {
+                if Instant::now() >= end {
+                    fail(at, &format!("{otherwise} the advisory {}", watched.names));
+                }
+                sleep_until(Instant::now() + PAUSE).await;
             }
-            sleep_until(Instant::now() + PAUSE).await;
         }
     }
 }
 
-pub(super) async fn is_seen(conn: &mut AsyncPgConnection, key: Key, is_granted: bool) -> bool {
+pub(super) async fn is_seen(
+    conn: &mut AsyncPgConnection,
+    key: Key,
+    is_granted: bool,
+    at: &Location<'_>,
+) -> bool {
     match conn
         .query_text(&sql::probe::count_sessions(key, is_granted))
         .await
     {
         Ok(count) => count.is_some_and(|count| count != "0"),
-        Err(error) => fail(&format!("the observer could not read pg_locks: {error}")),
+        Err(error) => fail(
+            at,
+            &format!("the observer could not read pg_locks: {error}"),
+        ),
     }
 }

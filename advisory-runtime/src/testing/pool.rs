@@ -5,14 +5,15 @@ use super::fail;
 use crate::PoolError;
 use crate::driver::Driver;
 use crate::{Connection, Pool};
+use std::panic::Location;
 
-/// How often the pool is asked: more often than it has idle connections.
+/// The number of questions to the pool: more than it has idle connections.
 const LOOKS: usize = 100;
 
 /// Asserts that a pool with your own manager replaces a connection that a dropped call has closed.
 ///
-/// It takes a connection, closes it as a dropped call does, returns it, and takes connections again, one at a time. The pool must
-/// not be used otherwise meanwhile.
+/// It takes a connection, closes it as a dropped call does, returns it, and takes connections
+/// again, one at a time. The pool must not be used otherwise meanwhile.
 ///
 /// # Panics
 ///
@@ -29,28 +30,34 @@ const LOOKS: usize = 100;
 /// advisory_runtime::testing::assert_replaces_broken(&pool).await;
 /// # }
 /// ```
-pub async fn assert_replaces_broken(pool: &impl Pool) {
-    let mut closed = connection(pool).await;
-    closed.pg().close(false);
-    drop(closed);
-    for _ in 0..LOOKS {
-        if connection(pool).await.pg().is_broken() {
-            fail(
-                "the pool gives out a connection that a dropped call has closed: its manager must reject one for which \
+#[track_caller]
+pub fn assert_replaces_broken<P: Pool>(pool: &P) -> impl Future<Output = ()> {
+    let at = Location::caller();
+    async move {
+        let mut closed = connection(pool, at).await;
+        closed.pg().close(false);
+        drop(closed);
+        for _ in 0..LOOKS {
+            if connection(pool, at).await.pg().is_broken() {
+                fail(
+                    at,
+                    "the pool gives out a connection that a dropped call has closed: its manager must reject one for which \
                  `PoolableConnection::is_broken` of diesel-async is true, deadpool's in `recycle`, bb8's in `has_broken`",
-            );
+                );
+            }
         }
     }
 }
 
-async fn connection<P: Pool>(pool: &P) -> P::Connection<'_> {
+async fn connection<'p, P: Pool>(pool: &'p P, at: &Location<'_>) -> P::Connection<'p> {
     match pool.connection().await {
         Ok(conn) => conn,
-        Err(error) => fail(&error.to_string()),
+        Err(error) => fail(at, &error.to_string()),
     }
 }
 
-/// Asserts that a pool of r2d2 replaces a connection that a locked call has closed, as [`assert_replaces_broken`] does.
+/// Asserts that a pool of r2d2 replaces a connection that a locked call has closed, as
+/// [`assert_replaces_broken`] does.
 ///
 /// A blocking call closes its connection if it cannot roll it back.
 ///
@@ -68,13 +75,15 @@ async fn connection<P: Pool>(pool: &P) -> P::Connection<'_> {
 /// }
 /// ```
 #[cfg(feature = "r2d2")]
+#[track_caller]
 pub fn assert_r2d2_replaces_broken<M>(pool: &diesel::r2d2::Pool<M>)
 where
     M: diesel::r2d2::ManageConnection<Connection = diesel::PgConnection>,
 {
+    let at = Location::caller();
     let connection = || match pool.get() {
         Ok(conn) => conn,
-        Err(error) => fail(&PoolError::new(error).to_string()),
+        Err(error) => fail(at, &PoolError::new(error).to_string()),
     };
     let mut closed = connection();
     Driver::close(&mut *closed, false);
@@ -82,6 +91,7 @@ where
     for _ in 0..LOOKS {
         if Driver::is_broken(&mut *connection()) {
             fail(
+                at,
                 "the pool gives out a connection that a locked call has closed: `has_broken` of its manager must return \
                  `R2D2Connection::is_broken(conn)`",
             );

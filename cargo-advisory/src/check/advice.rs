@@ -1,4 +1,4 @@
-//! Where the database could say the rule of a lock, or already does: the constraints and indexes of guarded tables.
+//! The constraints and indexes of guarded tables that enforce the rule of a lock, or could.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,9 @@ use crate::guard::{Guard, Table};
 use crate::inventory::{Inventory, keys};
 use crate::screen::one_line;
 
-/// The valid indexes of a table without a condition: name, primary, unique, exclusion, the columns of their keys, whether a write is
-/// checked at once, and whether two rows that have NULL in a column can have the same values.
+/// The valid indexes of a table without a condition: name, primary, unique, exclusion, the columns
+/// of their keys, whether a write is checked at once, and whether two rows that have NULL in a
+/// column can be equal in the others.
 const INDEXES: &str = "SELECT i.indexrelid::pg_catalog.regclass::pg_catalog.text, i.indisprimary, i.indisunique, i.indisexclusion, \
      ARRAY(SELECT pg_catalog.pg_get_indexdef(i.indexrelid, k::pg_catalog.int4, true) \
      FROM pg_catalog.generate_series(1, i.indnkeyatts::pg_catalog.int4) AS k), i.indimmediate, \
@@ -23,14 +24,14 @@ const INDEXES: &str = "SELECT i.indexrelid::pg_catalog.regclass::pg_catalog.text
      ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k] WHERE a.attnotnull IS NOT TRUE) \
      FROM pg_catalog.pg_index AS i WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL ORDER BY 1";
 
-/// The columns of a table, whether each can be NULL and is a range, and whether the table is partitioned: an index on it cannot be created
-/// `CONCURRENTLY`.
+/// The columns of a table, whether each can be NULL and is a range, and whether the table is
+/// partitioned: an index on it cannot be created `CONCURRENTLY`.
 const COLUMNS: &str = "SELECT a.attname::pg_catalog.text, c.relkind = 'p', NOT a.attnotnull, t.typtype = 'r' \
      FROM pg_catalog.pg_class AS c \
      JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
      JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid WHERE c.oid = $1 ORDER BY a.attnum";
 
-/// How long the search for two rows of one key may take.
+/// The time limit of the search for two rows with one key.
 const WAIT: &str = "SET LOCAL statement_timeout = '3s'";
 
 /// An index, with its columns as `plain` writes them.
@@ -40,11 +41,11 @@ struct Index {
     columns: Vec<String>,
     /// Not so for a deferrable constraint, with which `ON CONFLICT` is an error.
     is_immediate: bool,
-    /// Whether rows with NULL are not compared.
+    /// True if rows with NULL are not compared.
     omits_nulls: bool,
 }
 
-/// What an index says of its columns.
+/// The rule of an index about its columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IndexKind {
     Plain,
@@ -60,7 +61,8 @@ struct Column {
     is_range: bool,
 }
 
-/// Looks at every table that a lock guards, unless a site of the lock says why it is needed all the same.
+/// Looks at every table that a lock guards, unless a site of the lock says why it is needed all the
+/// same.
 pub(super) fn find(inventory: &Inventory, address: &str) -> Result<Vec<Finding>, Failure> {
     let needed = inventory
         .sites
@@ -145,7 +147,8 @@ async fn of_table(
     if let Some(found) = guarded.said_already(&indexes) {
         return Ok(Some(found));
     }
-    // A unique index on a partitioned table needs the columns of the partitions, and many servers have no exclusion constraint on one.
+    // A unique index on a partitioned table needs the columns of the partitions, and many servers
+    // have no exclusion constraint on one.
     if !is_partitioned {
         if let Some(found) = guarded.could_be_unique(client, &indexes).await? {
             return Ok(Some(found));
@@ -209,7 +212,8 @@ impl Guarded<'_> {
             let answer = if index.is_immediate {
                 "`INSERT … ON CONFLICT DO NOTHING`, or answer the error 23505"
             } else {
-                // `ON CONFLICT` does not accept a deferrable constraint: https://www.postgresql.org/docs/current/sql-insert.html
+                // `ON CONFLICT` does not accept a deferrable constraint:
+                // https://www.postgresql.org/docs/current/sql-insert.html
                 "answer the error 23505, which can come with the commit; the constraint is deferrable, so `ON CONFLICT` is refused"
             };
             (
@@ -222,7 +226,7 @@ impl Guarded<'_> {
         Some(self.advice(message, Vec::new(), &help))
     }
 
-    /// A unique index, if no two rows have the same values.
+    /// A unique index, if no two rows have equal values.
     async fn could_be_unique(
         &self,
         client: &Client,
@@ -259,7 +263,8 @@ impl Guarded<'_> {
         )))
     }
 
-    /// What a constraint does not compare: rows with NULL in one of the lock's columns or of `more`. An expression can be NULL too.
+    /// The rows that a constraint does not compare: those with NULL in one of the lock's columns or
+    /// of `more`. An expression can be NULL too.
     fn nulls(&self, more: &[String]) -> Vec<String> {
         let name = self.table;
         let (mut can_be_null, mut notes) = (false, Vec::new());
@@ -355,8 +360,9 @@ impl Guarded<'_> {
     }
 }
 
-/// The columns or expressions from which the lock's key is computed: those of the table's trigger, else the columns of the placeholders'
-/// names; `None` if one is not known, or if the lock has none.
+/// The columns or expressions from which the lock's key is computed: those of the table's trigger,
+/// else the columns of the placeholders' names; `None` if one is not known, or if the lock has
+/// none.
 fn columns(
     site: &Record,
     table: &Table,
@@ -414,7 +420,8 @@ fn plain(expression: &str) -> String {
     expression.chars().filter(is_kept).collect()
 }
 
-/// How many rows the table has, if no two have the same values in these columns; `None` if two have, or if it takes too long.
+/// Returns the number of rows of the table, if no two have equal values in these columns; `None` if
+/// two have, or if it takes too long.
 async fn has_one_row_each(
     client: &Client,
     table: &str,
@@ -428,8 +435,9 @@ async fn has_one_row_each(
     Ok(rows.filter(|_| most == Some(1)))
 }
 
-/// Whether there are rows with the same values in these columns, and none of them overlap in the range; `false` if it takes too long. In
-/// the order of their starts a range that overlaps another one overlaps its neighbour too.
+/// Returns whether there are rows with the same values in these columns, and none of them overlap
+/// in the range; `false` if it takes too long. In the order of their starts a range that overlaps
+/// another one overlaps its neighbour too.
 async fn are_apart(
     client: &Client,
     table: &str,
@@ -445,7 +453,8 @@ async fn are_apart(
     Ok(pairs.is_some_and(|pairs| pairs > 0) && overlaps == Some(0))
 }
 
-/// The two numbers of a question that may take [`WAIT`]; `None` if it takes longer, or for a role that may not read the table.
+/// The two numbers of a question that may take [`WAIT`]; `None` if it takes longer, or for a role
+/// that may not read the table.
 async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2], Failure> {
     let bounded = format!("START TRANSACTION READ ONLY; {WAIT}; {question}; ROLLBACK");
     let answer = with_timeout(client.simple_query(&bounded)).await?;

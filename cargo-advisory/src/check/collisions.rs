@@ -46,7 +46,7 @@ fn findings(
     Ok(collisions.iter().map(finding).collect())
 }
 
-/// What the other sites of the two keys have to do with it.
+/// The other sites of the two keys.
 fn more(pair: &SiteCollision<'_>) -> Option<String> {
     let sites = plural(pair.more, "more site");
     (pair.more > 0).then(|| {

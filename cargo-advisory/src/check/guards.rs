@@ -1,4 +1,5 @@
-//! Compares the triggers of guarded tables, of their partitions and of their inheritance children with the locks' keys.
+//! Compares the triggers of guarded tables, of their partitions and of their inheritance children
+//! with the locks' keys.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +21,8 @@ const FAMILY: &str = "WITH RECURSIVE family (oid) AS (SELECT pg_catalog.to_regcl
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
      ORDER BY c.oid <> pg_catalog.to_regclass($1), n.nspname, c.relname";
 
-/// The triggers of a table that this command has written, and whether each fires for every write of an ordinary session. Before
-/// PostgreSQL 15 the copy on a partition counts as internal.
+/// The triggers of a table that this command has written, and whether each fires for every write of
+/// an ordinary session. Before PostgreSQL 15 the copy on a partition counts as internal.
 const TRIGGERS: &str = "SELECT t.tgname::pg_catalog.text, p.prosrc, t.tgtype, \
      t.tgenabled::pg_catalog.text = ANY ('{O,A}') AND t.tgqual IS NULL AND t.tgattr::pg_catalog.text = '' \
      AND p.proconfig @> '{\"search_path=pg_catalog, pg_temp\",TimeZone=UTC}' \
@@ -29,7 +30,7 @@ const TRIGGERS: &str = "SELECT t.tgname::pg_catalog.text, p.prosrc, t.tgtype, \
      WHERE t.tgrelid = $1 AND (NOT t.tgisinternal OR t.tgparentid <> 0) \
      AND p.prosrc LIKE '%-- advisory guard %' ORDER BY t.tgname";
 
-/// How many tables below a guarded one a finding names.
+/// The maximum number of tables below a guarded one that a finding names.
 const MOST_NAMED: usize = 3;
 
 /// One of the tables that a write to a guarded table can name.
@@ -102,7 +103,8 @@ fn finding(site: &Record, table: &str, why: &[String]) -> Finding {
     }
 }
 
-/// What is wrong with the triggers of the table, and of the tables below it; nothing if they guard it by one of the keys.
+/// The problems of the triggers of the table, and of the tables below it; none if they guard it by
+/// one of the keys.
 async fn problems(
     client: &Client,
     table: &Table,
@@ -147,7 +149,8 @@ async fn problems(
     Ok(wrong)
 }
 
-/// What is wrong with the triggers of one table; `None` if together they refuse every write without one of the keys.
+/// The problem of the triggers of one table; `None` if together they refuse every write without one
+/// of the keys.
 fn wrong_triggers(
     table: &Table,
     relation: &Relation,
@@ -201,7 +204,8 @@ fn wrong_triggers(
     Some(why.unwrap_or_else(|| "has no trigger for the lock".to_owned()))
 }
 
-/// The table and its partitions and children. Empty if the table does not exist, or the role may not use its schema.
+/// The table and its partitions and children. Empty if the table does not exist, or the role may
+/// not use its schema.
 pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure> {
     let rows = with_timeout(client.query(FAMILY, &[&table.sql()])).await?;
     let relation = |row: &Row| {

@@ -1,16 +1,18 @@
-//! Compares the locks of two releases: their keys, numbers of permits and modes.
+//! Compares the locks of two releases: their keys, numbers of permits, modes, and whether a
+//! completed key is kept.
 //!
-//! While a fleet is half upgraded, old and new processes exclude each other only if they lock the same numbers.
+//! While a fleet is half upgraded, old and new processes exclude each other only if they lock equal
+//! numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use advisory_pattern::{
-    Comparison, KeySpace, LockedKey, Part, Pattern, Permits, Record, encode_key,
+    Comparison, KeySpace, LockedKey, Part, Pattern, Permits, Record, Shape, encode_key,
 };
 
 use crate::declared_locks::DeclaredLocks;
-use crate::finding::{Finding, Place};
+use crate::finding::{ADVICE, Finding, Place};
 use crate::inventory::{Inventory, Key, keys, path};
 use crate::key_values;
 
@@ -26,15 +28,16 @@ struct SiteKey<'a> {
     derivation: &'a str,
     /// The path of the declared lock that the key's expression names.
     declared: Option<String>,
-    /// What the key as it is written takes its values from; `None` if that cannot be seen.
+    /// The source of the values of the key as it is written; `None` if that cannot be seen.
     values: Option<Vec<String>>,
-    /// Whether it is a key for each element of a slice.
+    /// True if it is a key for each element of a slice.
     is_slice: bool,
     /// `None` if the key is known only at run time.
     comparable: Option<ComparableKey>,
 }
 
-/// The part of a key that decides which processes exclude each other: without the names of placeholders.
+/// The part of a key that decides which processes exclude each other: without the names of
+/// placeholders.
 struct ComparableKey {
     /// For comparison as an advisory lock.
     number: String,
@@ -45,9 +48,10 @@ struct ComparableKey {
 /// Lock sites by what identifies a lock in two releases: its name, or its function.
 type Group<'a> = BTreeMap<String, Vec<&'a Site<'a>>>;
 
-/// What a site of the new release has otherwise than one of the old release, the least first.
+/// The differences between a site of the new release and one of the old release, the least first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Difference {
+    Keep,
     Mode,
     Permits,
     Key,
@@ -83,7 +87,112 @@ pub(crate) fn find(
         let new = by_function.get(&function);
         findings.extend(new.and_then(|new| change(&function, &old, new, from, allowed)));
     }
+    findings.extend(replacements(&old, &new, from, allowed));
+    findings.extend(unknown_types(&old));
     findings
+}
+
+/// Finds the locks without a name of functions that no longer exist, and the new functions of their
+/// module that lock a key of the same values: a function that was renamed together with its key
+/// looks like this.
+fn replacements(
+    old: &[Site<'_>],
+    new: &[Site<'_>],
+    from: &Path,
+    allowed: &[String],
+) -> Vec<Finding> {
+    let is_in = |site: &Site<'_>, sites: &[Site<'_>]| {
+        sites
+            .iter()
+            .any(|other| path(other.record) == path(site.record))
+    };
+    let has_name = |site: &Site<'_>, sites: &[Site<'_>]| {
+        let name = site.record.name.as_ref();
+        name.is_some_and(|name| {
+            sites
+                .iter()
+                .any(|other| other.record.name.as_ref() == Some(name))
+        })
+    };
+    let mut added: Vec<&Site<'_>> = new.iter().collect();
+    // A declared lock is compared where it is used.
+    let is_declared = |site: &Site<'_>| site.record.kind == "struct";
+    added.retain(|site| !is_in(site, old) && !has_name(site, old) && !is_declared(site));
+    let mut findings = Vec::new();
+    for gone in old
+        .iter()
+        .filter(|site| !is_in(site, new) && !has_name(site, new))
+    {
+        // Somebody else still takes its key.
+        if is_declared(gone) || new.iter().any(|site| gone.difference(site).is_none()) {
+            continue;
+        }
+        let is_close = |site: &&Site<'_>| {
+            site.record.module == gone.record.module && site.shapes() == gone.shapes()
+        };
+        let Some(at) = added.iter().position(is_close) else {
+            continue;
+        };
+        let site = added.remove(at);
+        let (was, is) = (path(gone.record), path(site.record));
+        if [&was, &is].iter().any(|path| allowed.contains(path)) {
+            continue;
+        }
+        findings.push(Finding {
+            kind: "key-change",
+            message: format!(
+                "advisory lock `{was}` with the key {} is gone, and `{is}` with the key {} is new",
+                gone.written(),
+                site.written()
+            ),
+            places: vec![
+                Place::site(site.record, None, "is new"),
+                Place::site(gone.record, Some(from), "is gone"),
+            ],
+            notes: vec![
+                "if the one was renamed to the other: while both releases run, their processes do not exclude each other".to_owned(),
+            ],
+            help: format!(
+                "give the lock a `name` that both releases have, and it is compared by that; if they are different locks: \
+                 `--allow-key-change {is}`"
+            ),
+        });
+    }
+    findings
+}
+
+/// Names the keys with values of types that no inventory has: those of a field, where the pattern
+/// does not say its shape.
+fn unknown_types(sites: &[Site<'_>]) -> Option<Finding> {
+    let mut unknown: Vec<(&Site<'_>, String)> = Vec::new();
+    for site in sites {
+        for written in &site.record.written {
+            let pattern = advisory_pattern::parse(written).ok();
+            let placeholders = pattern.iter().flat_map(Pattern::placeholders);
+            let fields = placeholders.filter(|one| one.path.len() > 1 && one.shape.is_none());
+            unknown.extend(fields.map(|field| (site, field.name())));
+        }
+    }
+    let (site, name) = unknown.first()?;
+    let others = match unknown.len() - 1 {
+        0 => String::new(),
+        1 => ", and that of another key".to_owned(),
+        others => format!(", and those of {others} others"),
+    };
+    Some(Finding {
+        kind: ADVICE,
+        message: format!(
+            "a change of the type of `<{name}>` in `{}` would not be found{others}",
+            path(site.record)
+        ),
+        places: vec![Place::site(site.record, None, "")],
+        notes: vec![
+            "the compiler does not tell the attribute the type of a field, so the inventory does not have it; with another type the \
+             same value can be another text, and another key"
+                .to_owned(),
+        ],
+        help: format!("write its shape, such as `<{name}: timestamp>`: then another type does not compile"),
+    })
 }
 
 fn sites(inventory: &Inventory) -> Vec<Site<'_>> {
@@ -105,7 +214,8 @@ fn group_by<'a>(
     group
 }
 
-/// A lock that was removed is not compared: it excludes no process, and the previous release does not need it to.
+/// A lock that was removed is not compared: it excludes no process, and the previous release does
+/// not need it to.
 fn change(
     identity: &str,
     old: &[&Site<'_>],
@@ -141,7 +251,7 @@ fn change(
     })
 }
 
-/// Removes each old site together with one new site that is the same.
+/// Removes each old site together with one equal new site.
 fn remove_pairs<'s, 'a>(
     old: &mut Vec<&'s Site<'a>>,
     new: &mut Vec<&'s Site<'a>>,
@@ -155,7 +265,12 @@ fn remove_pairs<'s, 'a>(
 
 impl Difference {
     fn message(self, identity: &str, old: &Site<'_>, new: &Site<'_>) -> String {
+        let keep = |site: &Site<'_>| match &site.record.keep {
+            Some(keep) => format!("`{keep}`"),
+            None => "none".to_owned(),
+        };
         let (what, was, is) = match self {
+            Self::Keep => ("`keep`", keep(old), keep(new)),
             Self::Mode => ("mode", old.record.mode.clone(), new.record.mode.clone()),
             Self::Permits => (
                 "number of permits",
@@ -163,7 +278,7 @@ impl Difference {
                 new.permits().to_string(),
             ),
             Self::Key => {
-                // What has changed can be the type of a value, or which values they are.
+                // The change can be the type of a value, or the choice of the values.
                 let texts = [Site::written, Site::shaped, Site::valued];
                 let mut texts = texts.iter().map(|text| (text(old), text(new)));
                 let (was, is) = texts
@@ -177,6 +292,8 @@ impl Difference {
 
     const fn role(self, is_new: bool) -> &'static str {
         match (self, is_new) {
+            (Self::Keep, true) => "has the new `keep`",
+            (Self::Keep, false) => "has the old `keep`",
             (Self::Mode, true) => "has the new mode",
             (Self::Mode, false) => "has the old mode",
             (Self::Permits, true) => "has the new number",
@@ -188,6 +305,9 @@ impl Difference {
 
     const fn note(self) -> &'static str {
         match self {
+            Self::Keep => {
+                "while both releases run, work that the release without `keep` has completed is done again, by either of them"
+            }
             Self::Mode => {
                 "while both releases run, calls of the release with the shared mode run at the same time"
             }
@@ -200,7 +320,7 @@ impl Difference {
 
     fn help(self, identity: &str) -> String {
         match self {
-            Self::Mode | Self::Permits => {
+            Self::Keep | Self::Mode | Self::Permits => {
                 format!("if that is intended: `--allow-key-change {identity}`")
             }
             Self::Key => format!(
@@ -232,7 +352,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Whether nothing that is compared was written otherwise.
+    /// Returns whether nothing that is compared was written otherwise.
     fn is_written_as(&self, new: &Self) -> bool {
         self.difference(new).is_none()
             && self.keys.len() == new.keys.len()
@@ -244,7 +364,7 @@ impl<'a> Site<'a> {
                 .all(|(old, new)| old.values == new.values)
     }
 
-    /// What the new release's site has otherwise; `None` if it takes all the keys of this one.
+    /// The difference of the new release's site; `None` if it takes all the keys of this one.
     fn difference(&self, new: &Self) -> Option<Difference> {
         if !self.is_taken_by(new) {
             return Some(Difference::Key);
@@ -254,9 +374,11 @@ impl<'a> Site<'a> {
         }
         // Functions of one name can have different modes.
         let modes = self.function_mode().zip(new.function_mode());
-        modes
-            .is_some_and(|(old, new)| old.0 == new.0 && old.1 != new.1)
-            .then_some(Difference::Mode)
+        if modes.is_some_and(|(old, new)| old.0 == new.0 && old.1 != new.1) {
+            return Some(Difference::Mode);
+        }
+        let (old, new) = (&self.record.keep, &new.record.keep);
+        (old.is_some() != new.is_some()).then_some(Difference::Keep)
     }
 
     fn permits(&self) -> &'a Permits {
@@ -269,7 +391,7 @@ impl<'a> Site<'a> {
         (!mode.is_empty()).then(|| (path(self.record), mode))
     }
 
-    /// Whether the new release's site takes each key of this one, of the same values.
+    /// Returns whether the new release's site takes each key of this one, of the same values.
     fn is_taken_by(&self, new: &Self) -> bool {
         let comparison = self.space.comparison(new.space);
         if comparison == Comparison::Disjoint {
@@ -278,7 +400,7 @@ impl<'a> Site<'a> {
         let mut free: Vec<&SiteKey<'_>> = new.keys.iter().collect();
         let mut missing: Vec<&SiteKey<'_>> = self.keys.iter().collect();
         let mut values = Vec::new();
-        // The same values first: two keys of one form can be of different values.
+        // Equal values first: two keys of one form can be of different values.
         for is_same_value in [true, false] {
             missing.retain(|old| {
                 let is_equal = |new: &SiteKey<'_>| old.equals(new, comparison);
@@ -310,6 +432,14 @@ impl<'a> Site<'a> {
         let unknown = missing.iter().filter(is_unknown).count();
         let has_room = unknown == missing.len() && unknown <= free.len();
         !are_rearranged && (!expressions.is_empty() || has_room)
+    }
+
+    /// The shapes of the values in all keys, in their order.
+    fn shapes(&self) -> Vec<Option<Shape>> {
+        let keys = self.keys.iter().filter_map(|key| key.key.known.as_ref());
+        let texts: Vec<_> = keys.map(LockedKey::text).collect();
+        let placeholders = texts.iter().flat_map(|text| text.placeholders());
+        placeholders.map(|placeholder| placeholder.shape).collect()
     }
 
     /// The keys as they are written, and those of declared locks as these are.
@@ -386,7 +516,8 @@ impl<'a> SiteKey<'a> {
         }
     }
 
-    /// The values of both keys that have the same place; none if one of them is a slice, or its values cannot be seen.
+    /// The values of both keys that have one place; none if one of them is a slice, or its values
+    /// cannot be seen.
     fn pairs(&self, new: &Self) -> Vec<(String, String)> {
         match (&self.values, &new.values) {
             (Some(old), Some(new_values)) if self.is_slice == new.is_slice => {

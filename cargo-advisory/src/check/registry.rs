@@ -15,7 +15,8 @@ use crate::inventory::{Inventory, claim_path, path};
 use crate::screen::printable;
 use crate::{json, markdown};
 
-/// Compares the document with what `dump` would write. The text shows whether it is JSON or Markdown.
+/// Compares the document with what `dump` would write. The text shows whether it is JSON or
+/// Markdown.
 pub(crate) fn compare(
     inventory: &Inventory,
     file: &Path,
@@ -118,7 +119,8 @@ fn compare_claims(inventory: &Inventory, committed: &Inventory, file: &Path) -> 
     findings
 }
 
-/// The sites that the other inventory lacks. Methods of several types can be equal sites, so each is matched with one.
+/// The sites that the other inventory lacks. Methods of several types can be equal sites, so each
+/// is matched with one.
 fn unmatched<'a>(inventory: &'a Inventory, others: &Inventory) -> Vec<&'a Record> {
     let mut counts: BTreeMap<Record, usize> = BTreeMap::new();
     for other in &others.sites {
@@ -205,7 +207,8 @@ fn help(file: &Path, format: &str) -> String {
     )
 }
 
-/// Removes the line number from a table's row: the digits after the last colon, in the last pair of backticks.
+/// Removes the line number from a table's row: the digits after the last colon, in the last pair of
+/// backticks.
 fn without_line_number(row: &str) -> String {
     let place = row.strip_suffix("` |").and_then(|row| row.rsplit_once(':'));
     match place {

@@ -8,7 +8,8 @@ use crate::failure::Failure;
 
 /// Prints a completion script for a shell
 ///
-/// The script completes `cargo-advisory`. In zsh, saved as `_cargo-advisory` on the `fpath`, it also completes `cargo advisory`.
+/// The script completes `cargo-advisory`. In zsh, saved as `_cargo-advisory` on the `fpath`, it
+/// also completes `cargo advisory`.
 #[derive(Args)]
 pub(super) struct Arguments {
     shell: Shell,

@@ -9,8 +9,8 @@ use crate::failure::Failure;
 
 /// Writes manual pages for `man`
 ///
-/// There is one for the command and one for each subcommand, in a folder that it creates. In a folder `man1` on the `MANPATH`,
-/// `man cargo-advisory-locks` shows them.
+/// There is one for the command and one for each subcommand, in a folder that it creates. In a
+/// folder `man1` on the `MANPATH`, `man cargo-advisory-locks` shows them.
 #[derive(Args)]
 pub(super) struct Arguments {
     /// Where the pages are written

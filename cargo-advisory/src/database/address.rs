@@ -1,10 +1,11 @@
-//! The database's address: from the flag, else from `DATABASE_URL`, else from a `.env` file, as in Diesel's own command.
+//! The database's address: from the flag, else from `DATABASE_URL`, else from a `.env` file, as in
+//! Diesel's own command.
 
 use std::env;
 
 use clap::Args;
 
-use super::tls::Tls;
+use super::options::Options;
 use crate::failure::Failure;
 
 const VARIABLE: &str = "DATABASE_URL";
@@ -64,16 +65,17 @@ fn unreadable(error: &dotenvy::Error) -> Failure {
     Failure::Input(format!("`.env`: {why}"))
 }
 
-/// Whether the address is a URL, and not a key-value string.
+/// Returns whether the address is a URL, and not a key-value string.
 pub(crate) fn is_url(address: &str) -> bool {
     let schemes = ["postgres://", "postgresql://"];
     let address = address.trim_start();
     schemes.iter().any(|scheme| address.starts_with(scheme))
 }
 
-/// Takes the TLS settings out of an address: tokio-postgres does not know all those of libpq.
-pub(crate) fn split(address: &str) -> (String, Tls) {
-    // Without the space, what is left would be read as a URL, and what it says of TLS would be overruled.
+/// Takes the options out of an address that tokio-postgres does not know.
+pub(super) fn split(address: &str) -> (String, Options) {
+    // Without the space, what is left would be read as a URL, and what it says of TLS would be
+    // overruled.
     let address = address.trim_start();
     if is_url(address) {
         split_url(address)
@@ -82,8 +84,8 @@ pub(crate) fn split(address: &str) -> (String, Tls) {
     }
 }
 
-fn split_url(url: &str) -> (String, Tls) {
-    let mut tls = Tls::default();
+fn split_url(url: &str) -> (String, Options) {
+    let mut options = Options::default();
     let is_query = |text: &str| {
         let path = text
             .split_once("://")
@@ -96,24 +98,24 @@ fn split_url(url: &str) -> (String, Tls) {
         _ => (String::new(), url),
     };
     let Some((place, query)) = rest.split_once('?') else {
-        return (url.to_owned(), tls);
+        return (url.to_owned(), options);
     };
     let is_other = |setting: &&str| {
         let pair = setting.split_once('=');
-        !pair.is_some_and(|(name, value)| tls.set(&decoded(name), decoded(value)))
+        !pair.is_some_and(|(name, value)| options.set(&decoded(name), &decoded(value)))
     };
     let query: Vec<&str> = query.split('&').filter(is_other).collect();
     // tokio-postgres looks for the end of the password in the query too.
     let query = query.join("&").replace('@', "%40");
-    (format!("{credentials}{place}?{query}"), tls)
+    (format!("{credentials}{place}?{query}"), options)
 }
 
-fn split_words(words: &str) -> (String, Tls) {
-    let mut tls = Tls::default();
+fn split_words(words: &str) -> (String, Options) {
+    let mut options = Options::default();
     let mut others = Vec::new();
     let mut words = words.trim_start();
     while let Some((name, value, rest)) = setting(words) {
-        if !tls.set(name, value) {
+        if !options.set(name, &value) {
             others.extend(words.strip_suffix(rest));
         }
         words = rest.trim_start();
@@ -122,10 +124,11 @@ fn split_words(words: &str) -> (String, Tls) {
         // tokio-postgres says why this is not a setting.
         others.push(words);
     }
-    (others.join(" "), tls)
+    (others.join(" "), options)
 }
 
-/// The name and the value of the first setting of a key-value string, and the text behind it; `None` if the text does not start with one.
+/// The name and the value of the first setting of a key-value string, and the text behind it;
+/// `None` if the text does not start with one.
 fn setting(text: &str) -> Option<(&str, String, &str)> {
     let (name, rest) = text.split_at(text.find(|c: char| c.is_whitespace() || c == '=')?);
     let rest = rest.trim_start().strip_prefix('=')?.trim_start();
@@ -158,7 +161,7 @@ mod tests {
     use tokio_postgres::Config;
     use tokio_postgres::config::SslMode;
 
-    use super::super::tls::Tls;
+    use super::super::options::Options;
     use super::{is_url, split};
 
     #[test]
@@ -233,7 +236,8 @@ mod tests {
             ),
         ];
         for (address, rest, mode, authorities) in cases {
-            let (split, tls) = split(address);
+            let (split, options) = split(address);
+            let tls = options.tls;
             assert_eq!(split, rest);
             assert_eq!(
                 (tls.mode.as_deref(), tls.authorities.as_deref()),
@@ -242,7 +246,7 @@ mod tests {
         }
     }
 
-    /// What tokio-postgres reads of an address, it reads of what is left of it too.
+    /// tokio-postgres reads the remaining address like the whole one.
     #[test]
     fn any_address_keeps_its_meaning() {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/address");
@@ -250,12 +254,12 @@ mod tests {
             let Ok(address) = std::str::from_utf8(input) else {
                 return;
             };
-            let (rest, tls) = split(address);
+            let (rest, options) = split(address);
             // A URL with settings in front of it is not a valid address.
             if is_url(&rest) != is_url(address) {
                 return;
             }
-            assert_eq!(split(&rest), (rest.clone(), Tls::default()), "{rest}");
+            assert_eq!(split(&rest), (rest.clone(), Options::default()), "{rest}");
             let Ok(mut whole) = address.parse::<Config>() else {
                 return;
             };
@@ -265,7 +269,7 @@ mod tests {
             }
             whole.ssl_mode(SslMode::Prefer);
             match rest.parse::<Config>() {
-                Ok(rest) => assert_eq!(rest, whole, "{address}: {tls:?}"),
+                Ok(rest) => assert_eq!(rest, whole, "{address}: {options:?}"),
                 Err(error) => panic!("{address}: {rest}: {error}"),
             }
         });

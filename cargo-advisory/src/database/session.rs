@@ -1,6 +1,7 @@
 //! A connection to the database.
 //!
-//! It uses diesel-async, which does not need libpq. Files that only libpq reads, such as `~/.pgpass`, are not read.
+//! It uses diesel-async, which does not need libpq. Files that only libpq reads, such as
+//! `~/.pgpass`, are not read.
 
 use std::env;
 use std::error::Error;
@@ -21,7 +22,8 @@ use super::address;
 use crate::failure::Failure;
 use crate::screen::one_line;
 
-/// How long the server may take to answer, or to connect unless the address has a `connect_timeout`.
+/// The time limit for the server's answers, and for connecting unless the address has a
+/// `connect_timeout`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to the database.
@@ -42,8 +44,9 @@ impl Session {
         &mut self.0
     }
 
-    /// Reads in a transaction that waits for no table for long: this command is to show who has locked it. The bounds end with the
-    /// transaction, also at a pooler, and the two statements of a reading together stay below [`TIMEOUT`].
+    /// Reads in a transaction that waits for no table for long: this command is to show who has
+    /// locked it. The bounds end with the transaction, also at a pooler, and the two statements of
+    /// a reading together stay below [`TIMEOUT`].
     pub(crate) async fn read_bounded<T, E>(
         &mut self,
         read: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, E>,
@@ -61,7 +64,8 @@ impl Session {
         .await?
     }
 
-    /// Ends it. A session of a pooler outlives that, and shows its last statement to everybody: it is an empty one.
+    /// Ends it. A session of a pooler outlives that, and shows its last statement to everybody: it
+    /// is an empty one.
     pub(crate) async fn close(mut self) {
         drop(with_timeout(self.0.batch_execute("")).await);
     }
@@ -70,11 +74,15 @@ impl Session {
 /// The half of a connection that reads and writes; it runs in a task.
 type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// Connects, for statements that Diesel has no part in. No failure shows the whole address, which may contain a password.
+/// Connects, for statements that Diesel has no part in. No failure shows the whole address, which
+/// may contain a password.
 pub(crate) async fn connect(
     address: &str,
 ) -> Result<(Client, Connection<Socket, Stream>), Failure> {
-    let (rest, tls) = address::split(address);
+    let (rest, options) = address::split(address);
+    if let Some(why) = options.refusal {
+        return Err(Failure::Input(why));
+    }
     let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| {
         Failure::Input(format!(
             "invalid database URL: {}; write `postgres://user@host:5432/database`",
@@ -87,14 +95,16 @@ pub(crate) async fn connect(
                        `host=/var/run/postgresql dbname=database`";
         return Err(Failure::Input(why.to_owned()));
     }
-    let (mode, connector) = tls.connector()?;
+    options.apply(&mut config);
+    let (mode, connector) = options.tls.connector()?;
     if config.get_hosts().is_empty() {
         // The certificate is checked for the address.
         for address in config.get_hostaddrs().to_vec() {
             config.host(address.to_string());
         }
     }
-    // As with libpq, a Unix-domain socket is not encrypted. With a `hostaddr`, the folder of a socket is not used.
+    // As with libpq, a Unix-domain socket is not encrypted. With a `hostaddr`, the folder of a
+    // socket is not used.
     let is_remote = |host: &Host| matches!(host, Host::Tcp(_));
     let is_remote = !config.get_hostaddrs().is_empty() || config.get_hosts().iter().any(is_remote);
     config.ssl_mode(if is_remote { mode } else { SslMode::Disable });
@@ -135,18 +145,19 @@ pub(crate) async fn connect(
     })
 }
 
-/// How long a pooler has for its first answer. The server itself may take longer.
+/// The time limit for a pooler's first answer. The server itself may take longer.
 const POOLER_TIMEOUT: Duration = Duration::from_millis(1_200);
-/// How long a pooler has to say that it is one.
+/// The time limit for a pooler to identify itself.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
-/// What pgbouncer says if it has no connection.
+/// The message of pgbouncer if it has no connection.
 const POOLER_ERRORS: [&str; 3] = [
     "max_client_conn",
     "query_wait_timeout",
     "pgbouncer cannot connect to server",
 ];
 
-/// Connects, and waits until the server has answered an empty query: a pooler accepts connections also if it has none to the server.
+/// Connects, and waits until the server has answered an empty query: a pooler accepts connections
+/// also if it has none to the server.
 async fn open(
     config: &Config,
     connector: MakeRustlsConnect,
@@ -166,7 +177,8 @@ async fn open(
     Ok((client, connection))
 }
 
-/// Whether pgbouncer answers at the address: it has a database of its own, and its errors have a class of their own.
+/// Returns whether pgbouncer answers at the address: it has a database of its own, and its errors
+/// have a class of their own.
 async fn is_pooler(config: &Config, connector: MakeRustlsConnect) -> bool {
     let mut config = config.clone();
     config.dbname("pgbouncer");
@@ -177,57 +189,20 @@ async fn is_pooler(config: &Config, connector: MakeRustlsConnect) -> bool {
     }
 }
 
-/// The options of libpq that tokio-postgres does not know.
-const OTHER_OPTIONS: &[&str] = &[
-    "client_encoding",
-    "fallback_application_name",
-    "gssdelegation",
-    "gssencmode",
-    "gsslib",
-    "krbsrvname",
-    "max_protocol_version",
-    "min_protocol_version",
-    "oauth_client_id",
-    "oauth_client_secret",
-    "oauth_issuer",
-    "oauth_scope",
-    "passfile",
-    "replication",
-    "require_auth",
-    "requirepeer",
-    "requiressl",
-    "scram_client_key",
-    "scram_server_key",
-    "service",
-    "servicefile",
-    "ssl_max_protocol_version",
-    "ssl_min_protocol_version",
-    "sslcert",
-    "sslcertmode",
-    "sslcompression",
-    "sslcrl",
-    "sslcrldir",
-    "sslkey",
-    "sslkeylogfile",
-    "sslpassword",
-    "sslsni",
-];
-
-/// Why tokio-postgres refuses an address, without what can be a part of a password: an unknown option, or the character that it got.
+/// Why tokio-postgres refuses an address, without what can be a part of a password: an unknown
+/// option, or the character that it got.
 fn refusal(error: &str) -> String {
     let why = error.replace("invalid connection string: ", "");
-    let option = why.strip_prefix("unknown option `");
-    if let Some(option) = option.and_then(|option| option.strip_suffix('`'))
-        && !OTHER_OPTIONS.contains(&option)
-    {
+    if why.starts_with("unknown option `") {
         return "unknown option".to_owned();
     }
     let why = why.split_once(" but got ").map_or(&*why, |(why, _)| why);
     one_line(why)
 }
 
-/// The name and the hosts of the database, without the password. They are also omitted if an `@` is where none belongs: then an `@`
-/// in the password was perhaps not written as `%40`, and the rest of the password was parsed as part of the host, the name or an option.
+/// The name and the hosts of the database, without the password. They are also omitted if an `@` is
+/// where none belongs: then an `@` in the password was perhaps not written as `%40`, and the rest
+/// of the password was parsed as part of the host, the name or an option.
 fn description(address: &str, config: &Config) -> String {
     let is_cut = address::is_url(address) && address.matches('@').count() > 1;
     if is_cut || config.get_dbname().is_some_and(|name| name.contains('@')) {
@@ -303,7 +278,6 @@ mod tests {
         for (address, why) in [
             ("password=my secretword=1", "unknown option"),
             ("postgres://me:p@ss?secretword=x@h/db", "unknown option"),
-            ("host=h sslcert=me.pem", "unknown option `sslcert`"),
             (
                 "password=my secret word",
                 "unexpected character at byte 19: expected `=`",

@@ -1,9 +1,10 @@
 //! TLS: `sslmode` and `sslrootcert`, with their meaning in libpq.
 //!
-//! `prefer`, the default, and `require` encrypt without checking the certificate. `verify-ca` requires a certificate of a trusted
-//! authority, and `verify-full` also checks that it contains the host's name. The authorities are those of the system, or of the file
-//! in `sslrootcert`; with such a file `require` means `verify-ca`. With `sslrootcert=system`, `verify-full` is the default and the only
-//! mode: anybody can get a certificate of such an authority for another name.
+//! `prefer`, the default, and `require` encrypt without checking the certificate. `verify-ca`
+//! requires a certificate of a trusted authority, and `verify-full` also checks that it contains
+//! the host's name. The authorities are those of the system, or of the file in `sslrootcert`; with
+//! such a file `require` means `verify-ca`. With `sslrootcert=system`, `verify-full` is the default
+//! and the only mode: anybody can get a certificate of such an authority for another name.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub(crate) struct Tls {
     pub(crate) authorities: Option<String>,
 }
 
-/// How far a certificate is checked.
+/// The extent to which a certificate is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     Anybody,
@@ -37,10 +38,10 @@ enum Trust {
 
 impl Tls {
     /// Takes over a setting of an address; returns whether it is one of TLS.
-    pub(super) fn set(&mut self, name: &str, value: String) -> bool {
+    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
         match name {
-            "sslmode" => self.mode = Some(value),
-            "sslrootcert" => self.authorities = Some(value),
+            "sslmode" => self.mode = Some(value.to_owned()),
+            "sslrootcert" => self.authorities = Some(value.to_owned()),
             _ => return false,
         }
         true
@@ -99,7 +100,8 @@ impl Tls {
         let mut roots = RootCertStore::empty();
         match self.authorities.as_deref() {
             None | Some("system") => {
-                // Ignores a system certificate that cannot be parsed; without any certificate there is an error below.
+                // Ignores a system certificate that cannot be parsed; without any certificate there
+                // is an error below.
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
             Some(file) => {

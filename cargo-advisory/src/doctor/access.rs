@@ -6,6 +6,7 @@ use std::time::Duration;
 use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
 
+use super::citus;
 use super::facts::Facts;
 use super::{Finding, Level, RELOAD, alter_system};
 use crate::database::{identifier, rows};
@@ -18,7 +19,8 @@ use crate::screen::{one_line, plural};
 const COLUMNS: &str =
     "acquired_at,data,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
 
-/// Whether the table has what the migration creates, and this role the rights that the migration names.
+/// Whether the table has what the migration creates, and this role the rights that the migration
+/// names.
 pub(super) async fn lease_table(
     client: &Client,
     facts: &Facts,
@@ -65,6 +67,13 @@ pub(super) async fn lease_table(
         let fix =
             format!("Compare it with what `cargo advisory migration lease --table {name}` prints.");
         return Ok(Finding::new(title, Level::Problem, message).fix(fix));
+    }
+    if facts.citus.is_some()
+        && let Some(managed) = citus::managed(client, &name).await?
+    {
+        let message = format!("`{name}` is {}, which refuses every grant", managed.kind);
+        let finding = Finding::new(title, Level::Problem, message);
+        return Ok(managed.fix.into_iter().fold(finding, Finding::fix));
     }
     let has = [1, 2, 3, 4, 6].map(|at| text(at) == Some("t"));
     if has.iter().all(|has| *has) {
@@ -127,9 +136,12 @@ pub(super) fn live_view(facts: &Facts) -> Finding {
         .fix(format!("GRANT pg_monitor TO {};", identifier(role)))
 }
 
-/// Sessions that have a transaction open, hold an advisory lock in this database and send nothing; and prepared transactions that do.
+/// Sessions that have a transaction open, hold an advisory lock in this database and send nothing;
+/// and prepared transactions that do. A lock whose `objsubid` is neither 1 nor 2 belongs to an
+/// extension, such as Citus.
 const IDLE: &str = "WITH held AS (SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_catalog.pg_locks AS l \
-     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.database OPERATOR(pg_catalog.=) \
+     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.<=) CAST(2 AS pg_catalog.int2) \
+     AND l.granted AND l.database OPERATOR(pg_catalog.=) \
      (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())) \
      SELECT CAST(a.pid AS pg_catalog.text), a.application_name, CAST(pg_catalog.date_part('epoch', \
      pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.state_change) AS pg_catalog.int8) \
@@ -145,11 +157,13 @@ const IDLE: &str = "WITH held AS (SELECT DISTINCT l.pid, l.virtualtransaction FR
 /// How many sessions hold an advisory lock in this database and do not record what they do.
 const UNTRACKED: &str = "SELECT pg_catalog.count(DISTINCT a.pid) FROM pg_catalog.pg_locks AS l \
      JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
-     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.database OPERATOR(pg_catalog.=) \
+     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.<=) CAST(2 AS pg_catalog.int2) \
+     AND l.granted AND l.database OPERATOR(pg_catalog.=) \
      (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) \
      AND a.state OPERATOR(pg_catalog.=) 'disabled'";
 
-/// That it is not known which sessions are idle, if this role does not see it or some sessions do not record it.
+/// That it is not known which sessions are idle, if this role does not see it or some sessions do
+/// not record it.
 async fn unseen(
     client: &Client,
     facts: &Facts,
@@ -219,9 +233,10 @@ pub(super) async fn idle_sessions(
     Ok(Finding::new(name, Level::Fine, message))
 }
 
-/// Idle sessions of a pooler in transaction mode that hold advisory locks, with whether they are known to be its sessions: this session
-/// and those that this command had before it (`{seen}`), none of which acquires a lock, and those of a role whose setting says so. Of the
-/// same role and address (if `{pooled}`) can also be a program beside the pooler, which is connected directly.
+/// Idle sessions of a pooler in transaction mode that hold advisory locks, with whether they are
+/// known to be its sessions: this session and those that this command had before it (`{seen}`),
+/// none of which acquires a lock, and those of a role whose setting says so. Of the same role and
+/// address (if `{pooled}`) can also be a program beside the pooler, which is connected directly.
 const STRANDED: &str = "SELECT CAST(h.pid AS pg_catalog.text), pg_catalog.count(*), h.is_known FROM (SELECT a.pid, \
      a.pid OPERATOR(pg_catalog.=) own.pid OR a.state OPERATOR(pg_catalog.=) 'idle' \
      AND (a.pid OPERATOR(pg_catalog.=) ANY (CAST('{{seen}}' AS pg_catalog.int4[])) \
@@ -233,11 +248,12 @@ const STRANDED: &str = "SELECT CAST(h.pid AS pg_catalog.text), pg_catalog.count(
      AND COALESCE(pg_catalog.host(a.client_addr), '') OPERATOR(pg_catalog.=) COALESCE(pg_catalog.host(own.client_addr), '') AS is_likely \
      FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
      JOIN pg_catalog.pg_stat_activity AS own ON own.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
-     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.database OPERATOR(pg_catalog.=) own.datid) AS h \
+     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.<=) CAST(2 AS pg_catalog.int2) \
+     AND l.granted AND l.database OPERATOR(pg_catalog.=) own.datid) AS h \
      WHERE h.is_known OR h.is_likely GROUP BY h.pid, h.is_known ORDER BY h.pid";
 
-/// Session-level locks that programs have left on sessions of a pooler. `seen` has the pooler's sessions that this command had; it is
-/// `None` without a pooler that shares them.
+/// Session-level locks that programs have left on sessions of a pooler. `seen` has the pooler's
+/// sessions that this command had; it is `None` without a pooler that shares them.
 pub(super) async fn stranded_locks(
     client: &Client,
     facts: &Facts,

@@ -1,7 +1,12 @@
-//! Recognition of the engines that speak PostgreSQL's protocol, and what each of them means for locks.
+//! Recognition of the engines that speak PostgreSQL's protocol, and what each of them means for
+//! locks.
 //!
-//! One statement asks for everything by which an engine names itself. An engine without these catalogs gets a second one.
+//! One statement asks for everything by which an engine names itself. An engine without these
+//! catalogs gets a second one.
 
+use std::fmt::Write;
+
+use super::facts::Facts;
 use super::{Finding, Level};
 use crate::database::{connect, rows, with_timeout};
 use crate::failure::Failure;
@@ -18,7 +23,8 @@ const SIGNS: &str = "SELECT pg_catalog.version(), pg_catalog.array_to_string(ARR
      UNION ALL SELECT pg_catalog.concat('setting ', pg_catalog.split_part(s.name, '.', 1)) FROM pg_catalog.pg_settings AS s \
      WHERE s.name OPERATOR(pg_catalog.~) '^(alloydb|neon)[.]'), ',')";
 
-/// For engines that lack a catalog of [`SIGNS`]: the version, and the sign of Aurora DSQL, which has no `pg_extension`.
+/// For engines that lack a catalog of [`SIGNS`]: the version, and the sign of Aurora DSQL, which
+/// has no `pg_extension`.
 const FEWER_SIGNS: &str = "SELECT pg_catalog.version(), (SELECT pg_catalog.concat('table ', n.nspname, '.', c.relname) \
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
      WHERE n.nspname OPERATOR(pg_catalog.=) 'sys' AND c.relname OPERATOR(pg_catalog.=) 'iam_pg_role_mappings')";
@@ -31,11 +37,14 @@ enum Sign {
     Object(&'static str),
 }
 
-/// What an engine's documentation and sources say of locks. The guide's page on several servers has the links.
+/// What an engine's documentation and sources, or a trial, say of locks. The guide's page on
+/// several servers has the links.
 pub(super) struct Engine {
     name: &'static str,
     sign: Sign,
     level: Level,
+    /// Whether the guide has a table of what was tried, and not only read.
+    is_tried: bool,
     message: &'static str,
     fix: &'static [&'static str],
 }
@@ -45,6 +54,7 @@ const ENGINES: [Engine; 12] = [
         name: "CockroachDB",
         sign: Sign::Version("CockroachDB "),
         level: Level::Problem,
+        is_tried: false,
         message: "session-level locks lock nothing; transaction-level locks exist from 26.3, where a savepoint's rollback does not release them",
         fix: &[
             "Use transaction-level locks of 26.3 or later; `session::verify` refuses the others.",
@@ -54,6 +64,7 @@ const ENGINES: [Engine; 12] = [
         name: "Aurora DSQL",
         sign: Sign::Object("table sys.iam_pg_role_mappings"),
         level: Level::Problem,
+        is_tried: false,
         message: "its transactions never wait for each other, and it has no savepoints, which every commit of a locked call uses",
         fix: &["Write the rule as a constraint, and repeat transactions that fail with 40001."],
     },
@@ -61,6 +72,7 @@ const ENGINES: [Engine; 12] = [
         name: "Shardman",
         sign: Sign::Object("extension shardman"),
         level: Level::Problem,
+        is_tried: false,
         message: "a lock excludes the sessions of its own node only; the locks of the whole cluster have functions of their own",
         fix: &["Connect all programs that share a lock to one node."],
     },
@@ -68,6 +80,7 @@ const ENGINES: [Engine; 12] = [
         name: "SPQR",
         sign: Sign::Object("extension spqrguard"),
         level: Level::Problem,
+        is_tried: false,
         message: "a lock excludes the sessions of its own shard only; through the router its statements are refused or go to every shard",
         fix: &["Connect to the shard that has the rows, as with shards of your own."],
     },
@@ -75,6 +88,7 @@ const ENGINES: [Engine; 12] = [
         name: "pgEdge (Spock)",
         sign: Sign::Object("extension spock"),
         level: Level::Problem,
+        is_tried: false,
         message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
         fix: &["Connect all programs that share a lock to one node."],
     },
@@ -82,6 +96,7 @@ const ENGINES: [Engine; 12] = [
         name: "EDB Postgres Distributed (BDR)",
         sign: Sign::Object("extension bdr"),
         level: Level::Problem,
+        is_tried: false,
         message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
         fix: &["Connect all programs that share a lock to one node."],
     },
@@ -89,6 +104,7 @@ const ENGINES: [Engine; 12] = [
         name: "pgactive",
         sign: Sign::Object("extension pgactive"),
         level: Level::Problem,
+        is_tried: false,
         message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
         fix: &["Connect all programs that share a lock to one node."],
     },
@@ -96,8 +112,8 @@ const ENGINES: [Engine; 12] = [
         name: "Citus",
         sign: Sign::Object("extension citus"),
         level: Level::Advice,
-        message: "a lock excludes the sessions of its own node only, and the statements of leases and claims are refused on distributed and \
-                  on reference tables",
+        is_tried: true,
+        message: "a lock excludes the sessions of its own node only, and Citus refuses leases and claims in each table that it manages",
         fix: &[
             "Connect all programs that share a lock to the coordinator.",
             "Keep the lease table and job tables as ordinary tables of the coordinator.",
@@ -107,6 +123,7 @@ const ENGINES: [Engine; 12] = [
         name: "YugabyteDB",
         sign: Sign::Version("-YB-"),
         level: Level::Advice,
+        is_tried: false,
         message: "locks exclude sessions on all nodes since 2025.1; `SKIP LOCKED` fails under SERIALIZABLE, and sessions draw from a sequence \
                   in blocks of 100",
         fix: &[
@@ -118,6 +135,7 @@ const ENGINES: [Engine; 12] = [
         name: "Neon",
         sign: Sign::Object("setting neon"),
         level: Level::Advice,
+        is_tried: false,
         message: "after five minutes without a query the server stops, which ends idle sessions with their session-level locks",
         fix: &[
             "Turn off scale to zero for a program that holds session-level locks while it is idle.",
@@ -127,6 +145,7 @@ const ENGINES: [Engine; 12] = [
         name: "AlloyDB",
         sign: Sign::Object("setting alloydb"),
         level: Level::Fine,
+        is_tried: false,
         message: "locks are those of PostgreSQL, on the primary",
         fix: &[],
     },
@@ -134,6 +153,7 @@ const ENGINES: [Engine; 12] = [
         name: "Aurora",
         sign: Sign::Object("function aurora_version"),
         level: Level::Fine,
+        is_tried: false,
         message: "locks are those of PostgreSQL, on the writer; a reader that forwards writes refuses savepoints and sequences, and so locked \
                   calls and leases",
         fix: &[],
@@ -188,8 +208,20 @@ fn recognize(version: &str, signs: &str) -> Found {
     }
 }
 
+impl Engine {
+    /// What it means for locks, with where that comes from.
+    fn describe(&self) -> String {
+        let source = if self.is_tried {
+            "as tried"
+        } else {
+            "by its documentation"
+        };
+        format!("{}, {source}: {}", self.name, self.message)
+    }
+}
+
 impl Found {
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn judge(&self, facts: &Facts) -> Finding {
         let (engine, version) = match self {
             Self::PostgreSql => {
                 let message =
@@ -206,8 +238,26 @@ impl Found {
             return Finding::new(NAME, Level::Problem, message)
                 .fix("Upgrade to YugabyteDB 2025.1 or later.");
         }
-        let message = format!("{}, by its documentation: {}", engine.name, engine.message);
-        let finding = Finding::new(NAME, engine.level, message);
+        let mut message = engine.describe();
+        let mut level = engine.level;
+        if let Some(node) = &facts.citus {
+            if node.is_worker {
+                level = Level::Problem;
+                message.push_str(
+                    "; this is a worker node: its locks do not exclude the sessions of the coordinator",
+                );
+            }
+            if !node.triggers.is_empty() {
+                let triggers = node.triggers.join(", ");
+                // Writing to a `String` cannot fail.
+                let _ = write!(
+                    message,
+                    "; these triggers run on the nodes that have the rows, where they notify no session of the coordinator and do not see \
+                     its locks: {triggers}"
+                );
+            }
+        }
+        let finding = Finding::new(NAME, level, message);
         engine
             .fix
             .iter()
@@ -217,8 +267,8 @@ impl Found {
     /// Adds what the server is to a failure that this may explain.
     pub(super) fn explain(&self, failure: Failure) -> Failure {
         match self {
-            Self::Engine { .. } => {
-                Failure::Input(format!("{failure}; this is {}", self.judge().message))
+            Self::Engine { engine, .. } => {
+                Failure::Input(format!("{failure}; this is {}", engine.describe()))
             }
             Self::PostgreSql | Self::Unknown(_) => failure,
         }

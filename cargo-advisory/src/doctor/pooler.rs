@@ -1,8 +1,9 @@
 //! Detection of a pooler in front of the server, and of its mode.
 //!
-//! Observed, not guessed from the address: if one server session serves two connections one after the other, or if a connection was
-//! told another process id than that of its server session, there is a pooler; if the session changes hands while both are open, the
-//! pooler is in transaction mode.
+//! Observed, not guessed from the address: if one server session serves two connections one after
+//! the other, or if a connection was told another process id than that of its server session, there
+//! is a pooler; if the session changes hands while both are open, the pooler is in transaction
+//! mode.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,7 +19,8 @@ use crate::database::{chain, connect, rows, with_timeout};
 use crate::failure::Failure;
 use crate::screen::one_line;
 
-/// How often it is checked whether the connections keep their sessions: a pooler that others use assigns sessions by chance.
+/// How often it is checked whether the connections keep their sessions: a pooler that others use
+/// assigns sessions by chance.
 const ROUNDS: usize = 8;
 
 /// The session of the server that serves a connection.
@@ -40,7 +42,8 @@ pub(super) enum Pooler {
 }
 
 impl Pooler {
-    /// Whether clients share sessions, so that a session-level lock can stay on one that nobody has.
+    /// Whether clients share sessions, so that a session-level lock can stay on one that nobody
+    /// has.
     pub(super) const fn shares_sessions(&self) -> bool {
         matches!(self, Self::Transaction | Self::Statement)
     }
@@ -71,7 +74,8 @@ impl Link {
         self.seen.into_inner()
     }
 
-    /// The process that serves it, whether that is older than a time of the server's clock, and the time now.
+    /// The process that serves it, whether that is older than a time of the server's clock, and the
+    /// time now.
     async fn session(&self, before: &str) -> Result<(String, bool, String), Failure> {
         let found = rows(&self.client, &SESSION.replace("{}", before)).await?;
         let text = |at: usize| {
@@ -102,8 +106,8 @@ impl Link {
     }
 }
 
-/// Looks for a pooler, and returns the processes of the server that served this command. Fails only if the database cannot be reached at
-/// all.
+/// Looks for a pooler, and returns the processes of the server that served this command. Fails only
+/// if the database cannot be reached at all.
 pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>), Failure> {
     let first = Link::open(address).await?;
     let (_, _, now) = first.session("0").await?;
@@ -125,7 +129,8 @@ pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>), Failu
 }
 
 async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Failure> {
-    // Before any lock is acquired: if sessions are shared, a lock can stay on one that no connection gets again.
+    // Before any lock is acquired: if sessions are shared, a lock can stay on one that no
+    // connection gets again.
     let pids = [one.pid().await?, other.pid().await?];
     for _ in 0..ROUNDS {
         let begun = with_timeout(other.client.batch_execute("BEGIN")).await?;
@@ -138,7 +143,8 @@ async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Fa
             });
         }
         let mut keeps = other.pid().await? == pids[1] && pids[1] != pids[0];
-        // Skipped if the answer is known: a pooler without another session would let the query wait.
+        // Skipped if the answer is known: a pooler without another session would let the query
+        // wait.
         if keeps {
             keeps = one.pid().await? == pids[0];
         }

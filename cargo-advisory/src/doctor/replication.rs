@@ -1,4 +1,5 @@
-//! The finding about logical replication into this database: its rows come from a server with locks of its own.
+//! The finding about logical replication into this database: its rows come from a server with locks
+//! of its own.
 
 use tokio_postgres::Client;
 
@@ -7,7 +8,8 @@ use crate::database::rows;
 use crate::failure::Failure;
 use crate::screen::{one_line, plural};
 
-/// The tables that enabled subscriptions write, and whether this database publishes them too: those first.
+/// The tables that enabled subscriptions write, and whether this database publishes them too: those
+/// first.
 const SUBSCRIBED: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), \
      EXISTS (SELECT 1 FROM pg_catalog.pg_publication_tables AS p WHERE p.schemaname OPERATOR(pg_catalog.=) n.nspname \
      AND p.tablename OPERATOR(pg_catalog.=) c.relname) \
@@ -17,7 +19,7 @@ const SUBSCRIBED: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname
      JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
      WHERE s.subenabled AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() ORDER BY 2 DESC, 1";
 
-/// How many tables a message names.
+/// The maximum number of tables that a message names.
 const NAMED: usize = 3;
 
 pub(super) async fn judge(client: &Client) -> Result<Finding, Failure> {

@@ -1,4 +1,5 @@
-//! Compares the lease table's sequence with the tokens in the table, and asks whether the role can read the timeline.
+//! Compares the lease table's sequence with the tokens in the table, and asks whether the role can
+//! read the timeline.
 
 use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
@@ -92,7 +93,7 @@ pub(super) async fn judge(
     fine("its numbers are above the tokens in the table")
 }
 
-/// Whether the role may ask for the timeline; not where there is none.
+/// Returns whether the role may ask for the timeline; not where there is none.
 fn privileges() -> String {
     let may = |function: &str| {
         format!(
@@ -106,8 +107,8 @@ fn privileges() -> String {
     )
 }
 
-/// Whether the sequence wraps or descends, the role may read both, a column owns it, and the role may draw from it and move it; no
-/// row without a sequence.
+/// Returns whether the sequence wraps or descends, the role may read both, a column owns it, and
+/// the role may draw from it and move it; no row without a sequence.
 fn catalog(schema: &str, table: &str) -> String {
     let has = |function: &str, relation: &str, right: &str| {
         format!("pg_catalog.{function}({relation}.oid, CAST('{right}' AS pg_catalog.text))")
@@ -135,7 +136,8 @@ fn catalog(schema: &str, table: &str) -> String {
     )
 }
 
-/// Whether the sequence is behind, its last number, and the largest token. The rows are older than the reading of the sequence.
+/// Returns whether the sequence is below the largest token, its last number, and that token. The
+/// rows are older than the reading of the sequence.
 fn comparison(table: &str, sequence: &str) -> String {
     format!(
         "SELECT (largest OPERATOR(pg_catalog.<=) last) IS FALSE OR last IS NULL AND largest IS NOT NULL, last, largest \

@@ -8,7 +8,8 @@ use crate::database::rows;
 use crate::failure::Failure;
 use crate::screen::one_line;
 
-/// Distinct locks in the shared table: those on the fast path and the predicate locks are elsewhere.
+/// Distinct locks in the shared table: those on the fast path and the predicate locks are
+/// elsewhere.
 const USED: &str = "SELECT pg_catalog.count(*) FROM (SELECT DISTINCT l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, \
      l.transactionid, l.classid, l.objid, l.objsubid FROM pg_catalog.pg_locks AS l \
      WHERE NOT l.fastpath AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock') AS distinct_locks";
@@ -29,7 +30,8 @@ const LARGEST: &str = "WITH prepared AS (SELECT x.virtualtransaction, p.gid, p.d
 /// The oldest version that this project supports.
 const OLDEST: u32 = 15;
 
-/// Whether the server still gets fixes. A major version has its last release in the second week of November, five years after its first.
+/// Returns whether the server still gets fixes. A major version has its last release in the second
+/// week of November, five years after its first.
 pub(super) fn version(facts: &Facts) -> Finding {
     let name = "server_version";
     let (major, version) = (facts.version_number / 10_000, &facts.version);
@@ -57,7 +59,7 @@ pub(super) fn standby(facts: &Facts) -> Finding {
     Finding::new(name, Level::Fine, "no: this is the primary")
 }
 
-/// How many locks the server can hold. It plans for so many, and has some memory to spare.
+/// The number of locks for which the server reserves memory. It can hold somewhat more.
 fn capacity(facts: &Facts) -> u64 {
     let autovacuum = match facts.setting("autovacuum_worker_slots") {
         Some(_) => facts.number("autovacuum_worker_slots"),
@@ -72,19 +74,31 @@ fn capacity(facts: &Facts) -> u64 {
     facts.number("max_locks_per_transaction") * processes
 }
 
-pub(super) async fn lock_table(client: &Client, facts: &Facts) -> Result<Finding, Failure> {
+/// `most_keys` is how many locks one call of the program can take, and its name.
+pub(super) async fn lock_table(
+    client: &Client,
+    facts: &Facts,
+    most_keys: Option<&(u64, String)>,
+) -> Result<Finding, Failure> {
     let name = "lock_table";
     let capacity = capacity(facts);
     let used = rows(client, USED).await?;
     let used = used.first().and_then(|row| row.get(0)?.parse().ok());
     let used: u64 = used.unwrap_or_default();
     let left = capacity.saturating_sub(used);
-    let message = format!(
-        "{used} of {capacity} locks are in use; all sessions of the server share the remaining {left}"
+    let mut message = format!(
+        "{used} of {capacity} locks are in use, one for each key of a call; all sessions of the server share the remaining {left}"
     );
+    let has_room = match most_keys.filter(|(keys, _)| *keys > left) {
+        Some((keys, function)) => {
+            message = format!("{message}, and one call of `{function}` can take {keys}");
+            false
+        }
+        None => true,
+    };
     let level = match used.saturating_mul(100) / capacity.max(1) {
-        0..50 => return Ok(Finding::new(name, Level::Fine, message)),
-        50..80 => Level::Advice,
+        0..50 if has_room => return Ok(Finding::new(name, Level::Fine, message)),
+        50..80 if has_room => Level::Advice,
         _ => Level::Problem,
     };
     let largest: Vec<String> = rows(client, LARGEST).await?.iter().map(holder).collect();

@@ -6,7 +6,7 @@ use super::facts::Facts;
 use super::{Finding, Level, RELOAD, alter_role, alter_system};
 use crate::duration::{exact, short};
 
-/// A client that is gone without a word should be noticed within this time.
+/// The time within which a client that has vanished should be noticed.
 const LONGEST_SILENCE: Duration = Duration::from_secs(300);
 
 /// A wait for a lock should not last longer, unless the call says so.
@@ -24,6 +24,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         deadlock_timeout(facts),
         connection_check(facts),
         keepalives(facts),
+        tcp_user_timeout(facts),
     ]
 }
 
@@ -201,12 +202,39 @@ fn keepalives(facts: &Facts) -> Finding {
         return Finding::new(name, Level::Fine, message);
     }
     let message = format!(
-        "{time}: a client whose machine is gone keeps its session, and its locks, for that long"
+        "{time}: a client whose machine is gone keeps its session, and its locks, for that long; for the client's side, write \
+         `tcp_user_timeout` into its URL"
     );
     Finding::new(name, Level::Advice, message)
         .fix(alter_role(facts, "tcp_keepalives_idle", "60"))
         .fix(alter_role(facts, "tcp_keepalives_interval", "10"))
         .fix(alter_role(facts, "tcp_keepalives_count", "6"))
+}
+
+/// Keepalives are not sent while an answer is on its way.
+fn tcp_user_timeout(facts: &Facts) -> Finding {
+    let name = "tcp_user_timeout";
+    if !facts.is_over_tcp {
+        let message = "not needed: this session uses a Unix-domain socket";
+        return Finding::new(name, Level::Fine, message);
+    }
+    let bound = facts.time(name);
+    if bound.is_zero() {
+        let message = "off: a client whose network fails while an answer is on its way keeps its session, and its locks, for as long as \
+                       the system sends the answer again, by the defaults of Linux a quarter of an hour";
+        return Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'60s'"));
+    }
+    let time = short(bound);
+    if bound > LONGEST_SILENCE {
+        let message = format!(
+            "{time}: a client whose network fails while an answer is on its way keeps its locks for that long"
+        );
+        return Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'60s'"));
+    }
+    let message = format!(
+        "{time}: a client that does not acknowledge an answer loses its session, and its locks, after that"
+    );
+    Finding::new(name, Level::Fine, message)
 }
 
 #[cfg(test)]
@@ -252,6 +280,9 @@ mod tests {
             ("deadlock_timeout", "100", true, "100ms: after"),
             ("deadlock_timeout", "10000", true, "10s: after"),
             ("deadlock_timeout", "10001", false, "for that long"),
+            ("tcp_user_timeout", "0", false, "off: "),
+            ("tcp_user_timeout", "60000", true, "1m00s: "),
+            ("tcp_user_timeout", "300001", false, "for that long"),
             (check, "0", false, "off: "),
             (check, "2000", true, "2s: "),
         ] {
@@ -286,7 +317,7 @@ mod tests {
         is_judged(statement, &[bound, lock("8")], true, "9ms: longer than");
     }
 
-    /// So that the other finding does not object to it; nothing is below a millisecond.
+    /// Avoids the other finding; nothing is below a millisecond.
     #[test]
     fn the_advised_lock_timeout_is_below_the_statement_timeout() {
         for (statement, advised) in [

@@ -1,6 +1,7 @@
 //! Findings as workflow commands of GitHub Actions: annotations at the lines of a pull request.
 //!
-//! The syntax: <https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands>.
+//! The syntax:
+//! <https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands>.
 
 use std::fmt::Write;
 
@@ -8,7 +9,7 @@ use super::{ADVICE, Finding, count};
 use crate::screen::one_line;
 use crate::source_root::SourceRoot;
 
-/// How many errors, and how many notices, of one step GitHub shows at the lines.
+/// The number of errors, and of notices, of one step that GitHub shows at the lines.
 const SHOWN: usize = 10;
 
 /// Writes a command for each finding, and a line that sums up.

@@ -14,7 +14,7 @@ use crate::screen::printable;
 use crate::source_root::{Located, SourceRoot};
 
 /// A rule for each kind of finding: its name, and what a finding of it means.
-const RULES: [(&str, &str); 5] = [
+const RULES: [(&str, &str); 6] = [
     ("collision", "Two different locks have one possible key"),
     (
         "drift",
@@ -23,6 +23,10 @@ const RULES: [(&str, &str); 5] = [
     (
         "key-change",
         "A lock does not take every key that it took in an earlier release",
+    ),
+    (
+        "claim-change",
+        "Workers of an earlier release and of this one do not exclude each other, or claim in another order",
     ),
     (
         "guard",
@@ -42,7 +46,7 @@ const PAGE: &str = concat!(
     "/cargo-advisory/docs/registry.md#what-check-finds"
 );
 
-/// What a path of a URI may have as it is.
+/// The characters that a path of a URI may have unescaped.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'.')
@@ -121,7 +125,7 @@ fn location(located: &Located) -> Value {
 fn fingerprint(finding: &Finding) -> String {
     let paths = finding.places.iter().map(|place| place.path.as_str());
     let paths: Vec<&str> = paths.collect();
-    // What advice says of a table behind the colon has its number of rows.
+    // The text of advice after the colon has the table's number of rows.
     let message = match finding.message.split_once(": ") {
         Some((start, _)) if finding.kind == ADVICE => start,
         _ => &finding.message,
@@ -148,7 +152,8 @@ mod tests {
         }
     }
 
-    /// A code host closes a finding whose fingerprint is gone, and takes two with one fingerprint for one.
+    /// A code host closes a finding when its fingerprint disappears, and takes two with one
+    /// fingerprint for one.
     #[test]
     fn a_fingerprint_is_that_of_one_finding() {
         let (few, many) = ("`t` could: no two of 2 rows", "`t` could: no two of 3 rows");

@@ -1,7 +1,8 @@
 //! SQL that computes a lock's key from a row.
 //!
-//! It renders as `advisory_runtime::KeyPart` and derives as `advisory_pattern::Derivation`; a test compares them on a server. The
-//! function that contains it sets `search_path` to `pg_catalog` and `TimeZone` to UTC.
+//! It renders as `advisory_runtime::KeyPart` and derives as `advisory_pattern::Derivation`; a test
+//! compares them on a server. The function that contains it sets `search_path` to `pg_catalog` and
+//! `TimeZone` to UTC.
 
 use std::fmt::Write;
 
@@ -11,9 +12,9 @@ use super::{Guard, literal};
 
 /// A lock's key in SQL.
 pub(super) enum KeySql {
-    /// A number that is the same for every row.
+    /// A number that does not depend on the row.
     BigInt(i64),
-    /// Two numbers that are the same for every row.
+    /// Two numbers that do not depend on the row.
     Pair(i32, i32),
     /// An expression over the row `written`.
     OfRow(String),
@@ -178,7 +179,8 @@ fn filtered(placeholder: &Placeholder, shape: Shape, column: &str) -> Result<Str
     ))
 }
 
-/// A day in ISO 8601: PostgreSQL's year 1 BC is the year 0, and a year with more than four digits has a sign.
+/// A day in ISO 8601: PostgreSQL's year 1 BC is the year 0, and a year with more than four digits
+/// has a sign.
 fn date(day: &str) -> String {
     let at = format!("{day}::timestamp");
     format!(

@@ -58,8 +58,8 @@ impl Guard {
         Ok(text)
     }
 
-    /// SQL for the tables below this one, where its trigger does not run: PostgreSQL copies a trigger for rows to the partitions of its
-    /// table, also to later ones, and no other trigger.
+    /// SQL for the tables below this one, where its trigger does not run: PostgreSQL copies a
+    /// trigger for rows to the partitions of its table, also to later ones, and no other trigger.
     fn below(&self) -> String {
         let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
         let trigger = identifier(&self.trigger_name());
@@ -145,7 +145,8 @@ impl Guard {
         })
     }
 
-    /// SQL that fails if a column's type renders differently from the lock's shape. A domain does not count as its base type.
+    /// SQL that fails if a column's type renders differently from the lock's shape. A domain does
+    /// not count as its base type.
     fn write_type_check(&self, text: &mut String) {
         text.push_str("DO $advisory$\nBEGIN\n");
         let table = self.table.sql();
@@ -283,7 +284,7 @@ fn of_row(marks: &str, lock: &str, key: &str, first: Option<i32>) -> String {
 mod tests {
     use super::{LONGEST_NAME, name};
 
-    /// The server would cut a longer name, of two locks to the same one.
+    /// The server would cut a longer name, and two locks could get one name.
     #[test]
     fn a_long_name_is_shortened_to_one_of_its_own() {
         assert_eq!(name(&["require", "Room-night"]), "require_room_night");

@@ -1,4 +1,4 @@
-//! Finds the text behind a number, by trying values in patterns.
+//! Finds the text of a number, by trying values in patterns.
 
 use std::fmt::Write;
 use std::fs;
@@ -6,34 +6,32 @@ use std::io::Read;
 use std::path::Path;
 
 use advisory_pattern::{
-    Derivation, Filter, Part, Pattern, Placeholder, Shape, escape, parse, permit_key,
-    split_pair_text,
+    Derivation, Part, Pattern, Placeholder, Shape, parse, permit_key, split_pair_text,
 };
 use advisory_runtime::Key;
 use serde_json::json;
 
 use super::Arguments;
-use super::days::days;
+use super::range::{self, MOST, too_many};
+use super::value::rendered;
 use crate::cli::Format;
 use crate::database::{self, DatabaseUrl};
 use crate::failure::Failure;
 use crate::json::VERSION;
 use crate::locks::hex;
-use crate::screen::{BOLD, DIM, KEY, one_line};
+use crate::screen::{self, BOLD, DIM, KEY, one_line};
 
-/// More texts than this are not tried.
-const MOST: usize = 50_000_000;
-/// How many texts with the number are shown.
+/// The maximum number of texts that are shown for a number.
 const SHOWN: usize = 10;
 /// The shortest start of a lease's hash, in digits.
 const SHORTEST_HASH: usize = 8;
 /// A number with so many digits can be the start of a hash too: `lease list` shows as many.
 const SHOWN_HASH: usize = 12;
 
-/// How a query begins.
+/// The start of a query.
 const QUERIES: [&str; 4] = ["select", "with", "values", "table"];
 
-/// What is looked for.
+/// The number that is searched for.
 enum Wanted {
     Key(Key),
     /// The start of a lease's hash, in hexadecimal digits.
@@ -41,7 +39,7 @@ enum Wanted {
 }
 
 impl Wanted {
-    /// What a text can mean, at least one.
+    /// The meanings of a text, at least one.
     fn read(text: &str) -> Result<Vec<Self>, Failure> {
         if let Ok(number) = text.parse::<i64>() {
             let number_itself = Self::Key(number.into());
@@ -71,7 +69,7 @@ impl Wanted {
         )))
     }
 
-    /// How the text becomes this, and for which of so many permits.
+    /// The derivation of the text's number, and the permit of so many.
     fn origin(&self, first: Option<i32>, text: &str, permits: u32) -> Option<Origin> {
         let number = match self {
             Self::Hash(digits) => {
@@ -111,7 +109,7 @@ impl Wanted {
     }
 }
 
-/// How a text becomes a number.
+/// The derivation of a text's number.
 struct Origin {
     derivation: &'static str,
     /// The first one is the lock's own number.
@@ -122,7 +120,7 @@ impl Arguments {
     /// Runs `cargo advisory key --find`; `false` if no text has the number.
     pub(super) fn find(&self, number: &str) -> Result<bool, Failure> {
         let wanted = Wanted::read(number)?;
-        let (mut found, mut tried) = (Vec::new(), 0);
+        let (mut found, mut tried, mut has_steps) = (Vec::new(), 0, false);
         for written in &self.pattern {
             let (first, text) = match split_pair_text(written) {
                 Some((first, second)) => (Some(first), second),
@@ -137,6 +135,7 @@ impl Arguments {
                 ))
             })?;
             let columns = columns(&pattern, &self.values, &self.database_url)?;
+            has_steps |= columns.iter().any(|column| column.has_steps);
             tried += search(&pattern, &columns, self.permits, |text| {
                 let origin = |one: &Wanted| one.origin(first, text, self.permits);
                 if let Some(origin) = wanted.iter().find_map(origin) {
@@ -149,7 +148,7 @@ impl Arguments {
             })?;
         }
         let answer = match self.format {
-            Format::Text => answer(number, &found, tried),
+            Format::Text => answer(number, &found, tried, has_steps),
             Format::Json => as_json(number, &found, tried),
         };
         self.output.write(&answer)?;
@@ -158,11 +157,16 @@ impl Arguments {
 }
 
 /// The texts with the number, each with its derivation.
-fn answer(number: &str, found: &[(String, Origin)], tried: usize) -> String {
+fn answer(number: &str, found: &[(String, Origin)], tried: usize, has_steps: bool) -> String {
     let number = one_line(number);
     if found.is_empty() {
+        let between = if has_steps {
+            "; times between the steps of a range were not tried: those with a fraction of a second are in a file or a query"
+        } else {
+            ""
+        };
         return format!(
-            "none of {tried} texts has the number {number}: give other patterns or more values\n"
+            "none of {tried} texts has the number {number}: give other patterns or more values{between}\n"
         );
     }
     let mut answer = String::new();
@@ -197,8 +201,10 @@ fn as_json(number: &str, found: &[(String, Origin)], tried: usize) -> String {
 /// A name in a pattern, with the texts of its placeholders for each value.
 struct Column {
     name: String,
-    /// One text for each placeholder of the name: the same value can be rendered differently at each.
+    /// One text for each placeholder of the name: each can render the value differently.
     texts: Vec<Vec<String>>,
+    /// True if the values are those of a range of times, which has no value between two steps.
+    has_steps: bool,
 }
 
 /// The names of the pattern, each with its values as they are rendered.
@@ -227,43 +233,80 @@ fn columns(
             [source] if is_only => Some(source.as_str()),
             _ => None,
         };
-        let source = own.or_else(only).ok_or_else(|| {
-            Failure::Input(format!(
-                "no values for `<{name}>`: write `--values {name}=FILE`, `{name}=2026-11-01..2026-11-30`, `{name}=1..1000` or \
-                 `{name}=SELECT …`"
-            ))
-        })?;
-        let values = values(source, database_url)?;
-        let texts = values
-            .iter()
-            .flat_map(|value| rendered(&placeholders, value));
+        let Some(one) = placeholders.first() else {
+            continue;
+        };
+        let mut has_steps = false;
+        let values = match own.or_else(only) {
+            Some(source) => values(source, one, database_url, &mut has_steps)?,
+            None if one.shape == Some(Shape::Bool) => vec!["true".to_owned(), "false".to_owned()],
+            None => return Err(no_values(&name, one.shape)),
+        };
+        let mut texts = Vec::new();
+        let mut skipped: Option<(&String, usize)> = None;
+        for value in &values {
+            let ways = rendered(&placeholders, value);
+            if ways.is_empty() {
+                let (first, count) = skipped.unwrap_or((value, 0));
+                skipped = Some((first, count + 1));
+            }
+            texts.extend(ways);
+        }
+        if let Some((first, count)) = skipped {
+            let shape = one.shape.map_or("", Shape::name);
+            let first = one_line(first);
+            let why = format!(
+                "{count} of the values for `<{name}>` are not of the shape {shape}, the first of them `{first}`"
+            );
+            if texts.is_empty() {
+                return Err(Failure::Input(format!("{why}: give others")));
+            }
+            screen::note(&format!("{why}: skipped\n"));
+        }
         columns.push(Column {
-            texts: texts.collect(),
             name,
+            texts,
+            has_steps,
         });
     }
     Ok(columns)
 }
 
-/// The values of a source: a query, a range of numbers or days, or the lines of a file.
-fn values(source: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure> {
+fn no_values(name: &str, shape: Option<Shape>) -> Failure {
+    let range = match shape {
+        None => format!(
+            ", `{name}=1..1000`, `{name}=2026-11-01..2026-11-30`, `{name}=08:00..18:00/15min`"
+        ),
+        Some(Shape::Int | Shape::Uint) => format!(", `{name}=1..1000`"),
+        Some(Shape::Date) => format!(", `{name}=2026-11-01..2026-11-30`"),
+        Some(Shape::Time) => format!(", `{name}=08:00..18:00/15min`"),
+        Some(Shape::DateTime) => format!(", `{name}=2026-11-22T08:00..2026-11-22T18:00/15min`"),
+        Some(Shape::Timestamp) => format!(", `{name}=2026-11-22T08:00Z..2026-11-22T18:00Z/15min`"),
+        Some(_) => String::new(),
+    };
+    Failure::Input(format!(
+        "no values for `<{name}>`: write `--values {name}=FILE`{range} or `{name}=SELECT …`"
+    ))
+}
+
+/// The values of a source: a query, a range, or the lines of a file.
+fn values(
+    source: &str,
+    placeholder: &Placeholder,
+    database_url: &DatabaseUrl,
+    has_steps: &mut bool,
+) -> Result<Vec<String>, Failure> {
     let source = source.trim();
     let first = source.split_once(char::is_whitespace).map(|(word, _)| word);
     let is_query = |word: &str| QUERIES.iter().any(|start| word.eq_ignore_ascii_case(start));
     if first.is_some_and(is_query) {
         return query(source, database_url);
     }
-    if let Some((from, to)) = source.split_once("..") {
-        if let (Ok(from), Ok(to)) = (from.parse::<i64>(), to.parse::<i64>()) {
-            let count = to.saturating_sub(from);
-            if usize::try_from(count).is_ok_and(|count| count >= MOST) {
-                return Err(too_many());
-            }
-            return Ok((from..=to).map(|number| number.to_string()).collect());
-        }
-        if let Some(days) = days(from, to) {
-            return Ok(days);
-        }
+    if let Some(range) = range::read(source)? {
+        let written = format!("<{}>", placeholder.name());
+        range.kind.check(placeholder.shape, &written)?;
+        *has_steps |= range.kind.has_steps();
+        return Ok(range.values);
     }
     let text = if source == "-" {
         let mut text = String::new();
@@ -281,40 +324,6 @@ fn query(query: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure
     let rows = database::query(&database_url.find()?, &read_only)?;
     let values = rows.iter().filter_map(|row| row.get(0).map(str::to_owned));
     Ok(values.collect())
-}
-
-/// The texts of one value's placeholders, as a text and as what needs no escapes: where the pattern does not say which it is, both.
-fn rendered(placeholders: &[&Placeholder], value: &str) -> Vec<Vec<String>> {
-    let all = |is_text| -> Vec<String> {
-        let texts = placeholders.iter().map(|one| render(one, value, is_text));
-        texts.collect()
-    };
-    let mut ways = vec![all(true), all(false)];
-    ways.dedup();
-    ways
-}
-
-fn render(placeholder: &Placeholder, value: &str, is_text: bool) -> String {
-    let has = |filter| placeholder.filters.contains(&filter);
-    let mut text = if has(Filter::Trim) {
-        escape::trim(value).to_owned()
-    } else {
-        value.to_owned()
-    };
-    if has(Filter::Lower) {
-        text = text.to_ascii_lowercase();
-    }
-    let is_escaped = match placeholder.shape {
-        Some(Shape::Text | Shape::Char) => true,
-        Some(_) => false,
-        None => is_text,
-    };
-    if !is_escaped || has(Filter::Raw) {
-        return text;
-    }
-    let mut escaped = String::new();
-    escape::escape(&text, |piece| escaped.push_str(piece));
-    escaped
 }
 
 /// Renders the pattern with each combination of values, and returns how many there are.
@@ -363,18 +372,12 @@ fn search(
     Ok(count)
 }
 
-fn too_many() -> Failure {
-    Failure::Input(format!(
-        "more than {MOST} texts, each of them counted for each permit: give fewer values"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use advisory_pattern::{Derivation, parse};
     use advisory_runtime::Key;
 
-    use super::{Column, Origin, Wanted, answer, columns, rendered, search};
+    use super::{Column, Origin, Wanted, answer, columns, search};
     use crate::database::DatabaseUrl;
     use crate::failure::Failure;
 
@@ -432,20 +435,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_value_is_escaped_where_it_can_be_a_text() {
-        for (pattern, expected) in [
-            ("<a>", &["x%3AY", "x:Y"][..]),
-            ("<a: text>", &["x%3AY"]),
-            ("<a|raw>", &["x:Y"]),
-            ("<a|lower>", &["x%3Ay", "x:y"]),
-        ] {
-            let pattern = parse(pattern).unwrap();
-            let placeholders: Vec<_> = pattern.placeholders().collect();
-            assert_eq!(rendered(&placeholders, "x:Y").concat(), expected);
-        }
-    }
-
     /// Each permit is a number that is computed and compared.
     #[test]
     fn the_texts_are_counted_for_each_permit() {
@@ -463,7 +452,7 @@ mod tests {
                 permit: 1,
             };
             let found: Vec<_> = (0..count).map(|at| (at.to_string(), origin())).collect();
-            let answer = answer("7", &found, count);
+            let answer = answer("7", &found, count, false);
             assert_eq!(answer.contains("\nand 2 more\n"), more, "{answer}");
             assert_eq!(answer.lines().count(), 10 + usize::from(more));
         }

@@ -1,4 +1,4 @@
-//! Whether a lock is older than a bound, as far as that is known.
+//! The comparison of a lock's age with a bound, as far as the age is known.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,14 +6,15 @@ use std::time::Duration;
 use advisory_runtime::Key;
 use advisory_runtime::monitor::{Activity, Holder, HolderId, Lock, Locks};
 
-/// What is known of a lock's age.
+/// The age of a lock, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Age {
-    /// It is younger than the bound, or nobody holds it any more.
+    /// It is younger than the bound, or nobody holds it.
     Younger,
     /// It may be older.
     Unknown,
-    /// It has been held or waited for that long, or the transaction of its holder has been open that long.
+    /// It has been held or waited for that long, or the transaction of its holder has been open
+    /// that long.
     Older,
 }
 
@@ -40,7 +41,7 @@ fn compared(at_least: Duration, at_most: Option<Duration>, bound: Duration) -> A
     }
 }
 
-/// How long the holder's transaction has been open.
+/// The time that the holder's transaction has been open.
 fn transaction_age(locks: &Locks, holder: &Holder) -> Option<Duration> {
     let HolderId::Backend(pid) = holder.id else {
         return None;
@@ -53,7 +54,8 @@ fn transaction_age(locks: &Locks, holder: &Holder) -> Option<Duration> {
     }
 }
 
-/// A holder of a lock, by the lock's key, and its process id or the identifier of its prepared transaction.
+/// A holder of a lock, by the lock's key, and its process id or the identifier of its prepared
+/// transaction.
 pub(crate) type HolderOf = (Key, Result<i32, String>);
 
 /// The holders of all locks.

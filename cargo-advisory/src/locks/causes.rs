@@ -1,6 +1,7 @@
 //! The sessions at the root of the waits, each with the command that ends it.
 //!
-//! A cause is a session that others wait for and that waits for nobody itself. Ending one of the waiters frees nothing.
+//! A cause is a session that others wait for and that waits for nobody itself. Ending one of the
+//! waiters frees nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,14 +13,14 @@ use super::cells::{UNTRACKED, has_transaction, who};
 use crate::display_width::{cut, wrapped};
 use crate::duration::short;
 use crate::guard::literal;
-use crate::screen::{BOLD, DIM, KEY, one_line, plural};
+use crate::screen::{BOLD, DIM, KEY, one_line};
 
-/// How many causes are shown.
+/// The maximum number of causes that are shown.
 const MOST: usize = 5;
 /// The width of a statement where the screen has none.
 const WIDTH: usize = 100;
 
-/// What others wait for.
+/// The end of a chain of waits: the cause.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Root {
     Session(i32),
@@ -29,43 +30,56 @@ enum Root {
     Circle(BTreeSet<i32>),
 }
 
-/// The sessions that a cause holds up, with how long each has waited.
-type HeldUp = BTreeMap<i32, Duration>;
+/// The sessions that a cause holds up.
+#[derive(Default)]
+struct HeldUp {
+    /// Those that wait, with how long each has waited.
+    waited: BTreeMap<i32, Duration>,
+    /// Those that have tried to get the lock, with how long ago. Whether they will try again is not
+    /// known.
+    tried: BTreeMap<i32, Duration>,
+}
 
-/// The causes, the one that somebody has waited for longest first. Without waiters a session is a cause if `--older-than` selects its
-/// lock, or if a program has left its lock on a pooler's session.
+/// The causes, the one that somebody has waited for longest first. Without waiters a session is a
+/// cause if `--older-than` selects its lock, or if a program has left its lock on a pooler's
+/// session.
 fn find(snapshot: &Snapshot) -> Vec<(Root, HeldUp)> {
     let locks = &snapshot.locks;
     let mut causes: BTreeMap<Root, HeldUp> = BTreeMap::new();
     for lock in snapshot.wanted.iter().map(|at| &locks.locks[*at]) {
-        let waiters = lock.waiters.iter().map(|one| (one.pid, one.waited));
-        let tries = lock.tries.iter().map(|one| (one.pid, Duration::ZERO));
-        let held_up: HeldUp = tries.chain(waiters).collect();
         for holder in &lock.holders {
             let is_left =
                 matches!(holder.id, HolderId::Backend(pid) if snapshot.pooled.contains(&pid));
-            if held_up.is_empty() && snapshot.older_than.is_none() && !is_left {
+            let is_alone = lock.waiters.is_empty() && lock.tries.is_empty();
+            if is_alone && snapshot.older_than.is_none() && !is_left {
                 continue;
             }
             for root in roots_of(locks, holder) {
                 let others = causes.entry(root).or_default();
-                for (pid, waited) in &held_up {
-                    let longest = others.entry(*pid).or_default();
-                    *longest = (*longest).max(*waited);
+                for waiter in &lock.waiters {
+                    let longest = others.waited.entry(waiter.pid).or_default();
+                    *longest = (*longest).max(waiter.waited);
+                }
+                for one in &lock.tries {
+                    let last = others.tried.entry(one.pid).or_insert(one.ago);
+                    *last = (*last).min(one.ago);
                 }
             }
         }
     }
     let mut causes: Vec<(Root, HeldUp)> = causes.into_iter().collect();
-    causes.sort_by_key(|(_, held_up)| std::cmp::Reverse((longest(held_up), held_up.len())));
+    causes.sort_by_key(|(_, held_up)| {
+        let counts = (held_up.waited.len(), held_up.tried.len());
+        std::cmp::Reverse((longest(held_up), counts))
+    });
     causes
 }
 
 fn longest(held_up: &HeldUp) -> Duration {
-    held_up.values().max().copied().unwrap_or_default()
+    held_up.waited.values().max().copied().unwrap_or_default()
 }
 
-/// What a holder waits for at last, or the holder itself.
+/// The ends of the chain of a holder's waits, or the holder itself.
 fn roots_of(locks: &Locks, holder: &Holder) -> BTreeSet<Root> {
     let pid = match &holder.id {
         HolderId::Backend(pid) => *pid,
@@ -178,22 +192,27 @@ fn line(text: &mut String, words: &str) {
     text.push('\n');
 }
 
-/// ` holds up 2 sessions, the first for 38s`
+/// ` holds up 2 sessions, the first for 38s`, ` has a lock that 1 session tried to get, 3.2s ago`
 fn holds_up(held_up: &HeldUp) -> String {
     let time = short(longest(held_up));
-    match held_up.len() {
+    let last = held_up.tried.values().min().copied().unwrap_or_default();
+    let tried = match held_up.tried.len() {
+        0 => None,
+        1 => Some(format!("1 session tried to get, {} ago", short(last))),
+        count => Some(format!(
+            "{count} sessions tried to get, the last {} ago",
+            short(last)
+        )),
+    };
+    let waits = match held_up.waited.len() {
         0 => String::new(),
-        1 if longest(held_up).is_zero() => {
-            " holds up 1 session that asks again and again".to_owned()
-        }
-        _ if longest(held_up).is_zero() => {
-            format!(
-                " holds up {} that ask again and again",
-                plural(held_up.len(), "session")
-            )
-        }
         1 => format!(" holds up 1 session, for {time}"),
         count => format!(" holds up {count} sessions, the first for {time}"),
+    };
+    match tried {
+        None => waits,
+        Some(tried) if waits.is_empty() => format!(" has a lock that {tried}"),
+        Some(tried) => format!("{waits}, and has one that {tried}"),
     }
 }
 
@@ -278,7 +297,8 @@ fn session(
     }
     if can_cancel {
         command(text, "cancel", pid);
-        // The session has run another statement since it took the lock, so the server no longer shows how it did.
+        // The session has run another statement since it took the lock, so the server no longer
+        // shows how it did.
         let released = if scopes.contains(&None) {
             ", which releases a transaction-level lock. If the lock stays, `terminate` releases it"
                 .to_owned()

@@ -3,25 +3,26 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use advisory_runtime::Mode;
 use advisory_runtime::monitor::{
-    Activity, Backend, Certainty, ClaimedRow, Holder, HolderId, Lease, Locks, Name, Scope, State,
+    Activity, Backend, ClaimedRow, Holder, HolderId, Lease, Locks, Scope, State,
 };
-use advisory_runtime::{Key, Mode};
 
+use super::lock_name::{label, names};
 use super::renewal;
 use super::tree::{self, Content};
 use crate::display_width::cut;
 use crate::duration::short;
 use crate::screen::one_line;
 
-/// How much of a query is shown; `--format json` has all of it.
+/// The length of a query that is shown; `--format json` has all of it.
 pub(super) const LONGEST_QUERY: usize = 60;
 
 /// The time left of a row that never expires.
 const FOREVER: &str = "forever";
 /// The state of a lease that somebody holds.
 pub(crate) const HELD: &str = "held";
-/// The state of one whose holder has not renewed it in time.
+/// The state of a lease that was not renewed in time.
 pub(crate) const OVERDUE: &str = "overdue";
 /// The state of a key whose work is completed.
 pub(crate) const DONE: &str = "done";
@@ -141,10 +142,11 @@ fn backend(cells: &mut [String; 7], locks: &Locks, pid: i32) {
     }
 }
 
-/// What is said of a session whose state is [`State::Disabled`].
+/// The text for a session in [`State::Disabled`].
 pub(super) const UNTRACKED: &str = "what it does is not known: `track_activities` is off";
 
-/// Whether a session has a transaction open; `None` if this role does not see it, or if the server does not record it.
+/// Returns whether a session has a transaction open; `None` if this role does not see it, or if the
+/// server does not record it.
 pub(super) fn has_transaction(activity: &Activity) -> Option<bool> {
     match activity {
         Activity::Visible {
@@ -177,45 +179,6 @@ pub(crate) fn who(backend: &Backend) -> String {
     }
 }
 
-/// A lock's name and its number, which is what other tools show.
-pub(crate) fn label(key: Key, known: &[Name]) -> String {
-    let names = names(known);
-    match key {
-        _ if names.is_empty() => key.to_string(),
-        Key::BigInt(number) => format!("{names} ({number})"),
-        Key::IntInt(..) => format!("{names} {key}"),
-    }
-}
-
-/// The names of a lock, without its number; empty if it has none.
-pub(super) fn names(names: &[Name]) -> String {
-    let mut shown: Vec<String> = Vec::new();
-    for name in names {
-        let key = one_line(&name.key);
-        let text = match &name.name {
-            // A fixed key is a number, which is shown behind it anyway.
-            Some(name) if key.parse::<i64>().is_ok() || key.starts_with('(') => one_line(name),
-            Some(name) => format!("{}: {key}", one_line(name)),
-            None if key.parse::<i64>().is_ok() || key.starts_with('(') => continue,
-            None => key,
-        };
-        shown.push(text);
-    }
-    let shown = shown.join(" or ");
-    let is_only_possible = match names {
-        [name] => name.certainty == Certainty::Possible,
-        // A tool that takes a number that other programs may also use.
-        [name, ..] => {
-            name.certainty == Certainty::Possible && name.name.is_some() && name.sites.is_empty()
-        }
-        [] => false,
-    };
-    if is_only_possible {
-        return format!("perhaps {shown}");
-    }
-    shown
-}
-
 /// The scope and the mode, as in the table of the inventory.
 pub(crate) fn scope_and_mode(holder: &Holder) -> String {
     let scope = match holder.scope {
@@ -229,7 +192,8 @@ pub(crate) fn scope_and_mode(holder: &Holder) -> String {
     }
 }
 
-/// The cells of a lease: its name, holder, state, token, age, last renewal, and the time that it has left.
+/// The cells of a lease: its name, holder, state, token, age, last renewal, and the time that it
+/// has left.
 pub(crate) fn lease(lease: &Lease) -> [String; 7] {
     let row = &lease.row;
     let renewal = renewal::of(lease);
@@ -256,7 +220,8 @@ pub(crate) fn lease(lease: &Lease) -> [String; 7] {
     ]
 }
 
-/// The text of a lease's key if the table has it, else its name or pattern, else the start of its hash.
+/// The text of a lease's key if the table has it, else its name or pattern, else the start of its
+/// hash.
 pub(crate) fn lease_label(lease: &Lease) -> String {
     let row = &lease.row;
     let named = names(&lease.names);

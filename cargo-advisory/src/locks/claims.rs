@@ -19,7 +19,7 @@ pub(super) struct Claims {
     pub(super) unread: Option<Failure>,
     /// The inventory's tables that are not known, and why.
     pub(super) unfound: BTreeMap<String, String>,
-    /// Which of several tables of one name is shown.
+    /// The choice between several tables of one name.
     pub(super) chosen: BTreeSet<String>,
 }
 
@@ -139,7 +139,8 @@ fn add(tables: &mut Vec<ClaimTable>, table: ClaimTable) {
     }
 }
 
-/// Whether a table of `--claims`, with a schema or without, has the name of a claim's table.
+/// Returns whether a table of `--claims`, with a schema or without, has the name of a claim's
+/// table.
 fn is_on(claim: &ClaimSite, name: &str) -> bool {
     let schema = name.strip_suffix(claim.table_name());
     schema.is_some_and(|schema| schema.is_empty() || schema.ends_with('.'))

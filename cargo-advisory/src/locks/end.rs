@@ -6,16 +6,17 @@ use std::io::{self, BufRead, IsTerminal};
 use advisory_runtime::monitor::{self, Activity, Backend, HolderId, Locks, Signal, State};
 use clap::{Args, Subcommand, value_parser};
 
-use super::cells::{UNTRACKED, has_transaction, label, lock_kind, scope_and_mode, who};
+use super::cells::{UNTRACKED, has_transaction, lock_kind, scope_and_mode, who};
+use super::lock_name::label;
 use crate::database::{Session, failure, identifier, with_timeout};
 use crate::duration::short;
 use crate::failure::Failure;
 use crate::screen::{self, BOLD, one_line, plural};
 
-/// How many of the session's locks for which nobody waits are listed.
+/// The maximum number of the session's locks without a waiter that are listed.
 const ALONE: usize = 3;
 
-/// What to do with a backend.
+/// The action on a backend.
 #[derive(Subcommand)]
 pub(super) enum Action {
     /// Cancels the statement that a backend runs
@@ -47,7 +48,8 @@ impl Action {
         }
     }
 
-    /// Shows the session and what would be lost, asks, and sends the signal; `true` if it had its effect.
+    /// Shows the session and what would be lost, asks, and sends the signal; `true` if it had its
+    /// effect.
     pub(super) async fn run(&self, session: &mut Session, locks: &Locks) -> Result<bool, Failure> {
         let (Self::Cancel(target) | Self::Terminate(target)) = self;
         let Target { pid, yes } = *target;
@@ -175,7 +177,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
     text
 }
 
-/// What it holds, who waits for that, and what it waits for itself.
+/// Its locks, their waiters, and the lock for which it waits itself.
 fn describe_locks(text: &mut String, locks: &Locks, pid: i32) {
     let mut line = |line: String| {
         let _ = writeln!(text, "  {line}");
@@ -225,7 +227,7 @@ fn describe_locks(text: &mut String, locks: &Locks, pid: i32) {
     }
 }
 
-/// What the signal will do.
+/// The effect of the signal.
 fn consequences(activity: &Activity, action: &Action) -> String {
     let rolled_back = match has_transaction(activity) {
         Some(true) => "its transaction is rolled back",

@@ -1,14 +1,16 @@
 //! Sessions of a pooler that hold a lock and that this command has used too.
 //!
-//! A session-level lock that a program leaves on a pooler's session stays there, and the next program that gets the session is the one
-//! that PostgreSQL shows: this command, while it reads the locks through the pooler, and until another program gets the session.
+//! A session-level lock that a program leaves on a pooler's session stays there, and the next
+//! program that gets the session is the one that PostgreSQL shows: this command, while it reads the
+//! locks through the pooler, and until another program gets the session.
 
 use advisory_runtime::monitor::{Activity, Backend, HolderId, Locks, Scope, State};
 
 use crate::cli::NAME;
 
-/// Removes what this command did on sessions that hold locks, and returns their process ids. It acquires no lock itself, so each of
-/// these sessions is a pooler's, and each of its locks is session-level.
+/// Removes what this command did on sessions that hold locks, and returns their process ids. It
+/// acquires no lock itself, so each of these sessions is a pooler's, and each of its locks is
+/// session-level.
 pub(super) fn remove_traces(locks: &mut Locks) -> Vec<i32> {
     let reader = locks.reader;
     let is_used = |backend: &Backend| backend.pid == reader || is_own(&backend.application);
@@ -46,7 +48,8 @@ pub(super) fn remove_traces(locks: &mut Locks) -> Vec<i32> {
     pooled
 }
 
-/// Whether this command has this application name. pgbouncer can add the client's address, behind a hyphen.
+/// Returns whether this command has this application name. pgbouncer can add the client's address,
+/// behind a hyphen.
 fn is_own(application: &str) -> bool {
     let rest = application.strip_prefix(NAME);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" - "))

@@ -1,6 +1,7 @@
 //! When a lease was last renewed, and whether its next renewal is overdue.
 //!
-//! The table has only the time at which a lease expires. That is a ttl after the last renewal, and the ttl is known from its lock site.
+//! The table has only the time at which a lease expires. That is a ttl after the last renewal, and
+//! the ttl is known from its lock site.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,9 +13,10 @@ use crate::duration::parse;
 
 /// The last renewal of a lease.
 pub(crate) struct Renewal {
-    /// How long ago it was.
+    /// The time since then.
     pub(crate) ago: Duration,
-    /// Whether the next one should have been long ago: its holder is dead, stopped, or cannot reach the server.
+    /// True if the next one should have been long ago: its holder is dead, stopped, or cannot reach
+    /// the server.
     pub(crate) is_overdue: bool,
 }
 
@@ -48,7 +50,8 @@ pub(crate) fn of(lease: &Lease) -> Option<Renewal> {
     Some(Renewal { ago, is_overdue })
 }
 
-/// Whether a lease has not been renewed for that long, although it should have been; or never expires, and is that old.
+/// Returns whether a lease has not been renewed for that long, although it should have been; or
+/// never expires, and is that old.
 pub(crate) fn is_older(lease: &Lease, bound: Duration) -> bool {
     match of(lease) {
         Some(renewal) => renewal.is_overdue && renewal.ago >= bound,
@@ -75,7 +78,8 @@ pub(crate) fn unknowns<'l>(leases: impl IntoIterator<Item = &'l Lease>) -> BTree
     leases.into_iter().filter_map(unknown).collect()
 }
 
-/// Whether it is not known whether a lease is [older](is_older): its last renewal is later than its grant.
+/// Returns whether it is not known whether a lease is [older](is_older): its last renewal is later
+/// than its grant.
 pub(crate) fn can_be_older(lease: &Lease, bound: Duration) -> bool {
     unknown(lease).is_some() && lease.row.age() >= bound
 }

@@ -1,15 +1,16 @@
 //! The tree of locks: a lock, its waiters, and the locks that these hold in turn.
 //!
-//! The roots are the causes: locks whose holders wait for no other lock. The locks that a waiter holds are below it, and their waiters
-//! below them. Each lock is in the tree once, also if a deadlock makes a cycle. Locks of one session that differ in their numbers alone,
-//! and for which nobody waits, are one line.
+//! The roots are the causes: locks with holders that wait for no other lock. The locks that a
+//! waiter holds are below it, and their waiters below them. Each lock is in the tree once, also if
+//! a deadlock makes a cycle. Locks of one session that differ in their numbers alone, and for which
+//! nobody waits, are one line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use advisory_runtime::Mode;
 use advisory_runtime::monitor::{Holder, HolderId, Lock, Locks, Scope, Try, Waiter};
 
-use super::cells::names;
+use super::lock_name::names;
 
 /// One line of the tree.
 pub(crate) struct Line<'l> {
@@ -21,9 +22,10 @@ pub(crate) struct Line<'l> {
 pub(crate) enum Content<'l> {
     /// A lock and its first holder.
     Lock(&'l Lock, Option<&'l Holder>),
-    /// Several locks of one session that have the same name, or none: the first of them, and how many there are.
+    /// Several locks of one session that have one name, or none: the first of them, and their
+    /// number.
     Group(&'l Lock, usize),
-    /// Another holder of the same lock.
+    /// Another holder of the lock.
     OtherHolder(&'l Holder),
     /// A waiter for the lock above.
     Waiter(&'l Waiter),
@@ -33,7 +35,8 @@ pub(crate) enum Content<'l> {
     Blocker { pid: i32, kind: &'l str },
 }
 
-/// What locks of one session have in common that differ in their numbers alone: its process id, their name, scope and mode.
+/// The common part of locks of one session that differ only in their numbers: its process id, their
+/// name, scope and mode.
 type GroupKey = (i32, String, bool, bool);
 
 /// More locks than this that differ in their numbers alone are one line.
@@ -49,7 +52,8 @@ struct Tree<'l> {
     lines: Vec<Line<'l>>,
 }
 
-/// Orders the wanted locks: the one whose waiter has waited longest comes first, and those for which nobody waits by process.
+/// Orders the wanted locks: the one with the longest wait comes first, and those for which nobody
+/// waits by process.
 pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize], is_grouped: bool) -> Vec<Line<'l>> {
     let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
     for at in wanted.iter().filter(|_| is_grouped) {
@@ -153,7 +157,8 @@ impl<'l> Tree<'l> {
         }
     }
 
-    /// Adds the backends that block this one by other locks than advisory ones, and those that block them.
+    /// Adds the backends that block this one by other locks than advisory ones, and those that
+    /// block them.
     fn push_blockers(&mut self, pid: i32, before: &str) {
         let Some(backend) = self.locks.backend(pid) else {
             return;

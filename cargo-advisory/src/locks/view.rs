@@ -58,7 +58,7 @@ const SHORTEST: usize = 20;
 /// Neither is the name of a program, nor that of a lock.
 const SHORTEST_NAME: usize = 12;
 const SHORTEST_LABEL: usize = 24;
-/// How many leases of one pattern, and claims of one table, are shown.
+/// The maximum number of leases of one pattern, and of claims of one table, that are shown.
 const OF_ONE: usize = 3;
 
 /// Draws the locks, the leases and the notes.
@@ -72,7 +72,8 @@ pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
     text
 }
 
-/// Draws the same for `--watch`: what was counted comes first, and no more lines than the terminal has.
+/// Draws the same for `--watch`: what was counted comes first, and no more lines than the terminal
+/// has.
 pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<usize>) -> String {
     let mut text = notes([totals(snapshot)], width);
     text.push('\n');
@@ -132,7 +133,7 @@ fn by_first<const N: usize>(rows: impl Iterator<Item = [String; N]>) -> Vec<Vec<
     groups
 }
 
-/// How many more rows there are than are shown, by their state.
+/// The number of rows that are not shown, by their state.
 fn more<const N: usize>(state: usize, rest: &[(&str, u64)]) -> [String; N] {
     let all: u64 = rest.iter().map(|(_, count)| count).sum();
     let counts = rest.iter().filter(|(_, count)| *count > 0);
@@ -213,9 +214,9 @@ fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
     all
 }
 
-/// Makes the table as narrow as the screen, so that each row is one line: queries are shortened, then the ages of transactions and the
-/// queries are left out, and at last the names are shortened. The causes below the table have their queries. `None` if the screen is
-/// too narrow for that.
+/// Makes the table as narrow as the screen, so that each row is one line: queries are shortened,
+/// then the ages of transactions and the queries are left out, and at last the names are shortened.
+/// The causes below the table have their queries. `None` if the screen is too narrow for that.
 fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>> {
     let mut rows = rows.to_vec();
     let fits = |rows: &[[String; 7]]| width.is_none_or(|width| LOCKS.width(rows) <= width);
@@ -241,7 +242,7 @@ fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>
     narrowed(&LOCKS, &rows, width, &names)
 }
 
-/// The same for leases: names are shortened, then the tokens are left out.
+/// Fits the rows of leases: shortens names, then leaves the tokens out.
 fn fitted_leases(mut rows: Vec<[String; 7]>, width: Option<usize>) -> Vec<[String; 7]> {
     for (is_without, shortest) in [
         (false, SHORTEST_LABEL),
@@ -261,8 +262,8 @@ fn fitted_leases(mut rows: Vec<[String; 7]>, width: Option<usize>) -> Vec<[Strin
     rows
 }
 
-/// Makes a table as narrow as the screen by cutting columns, the first one first, each to its shortest width; `None` if that is not
-/// enough.
+/// Makes a table as narrow as the screen by cutting columns, the first one first, each to its
+/// shortest width; `None` if that is not enough.
 fn narrowed<const N: usize>(
     grid: &Columns<N>,
     rows: &[[String; N]],
@@ -319,7 +320,7 @@ fn paragraph<const N: usize>(text: &mut String, grid: &Columns<N>, row: &[String
     let _ = writeln!(text, "    {}", cells.join(", "));
 }
 
-/// How many locks and waiters there are.
+/// The number of locks and waiters.
 fn totals(snapshot: &Snapshot) -> String {
     let database = one_line(&snapshot.locks.database);
     let shown = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
@@ -366,7 +367,7 @@ fn totals(snapshot: &Snapshot) -> String {
     text
 }
 
-/// Of how many locks it is not known whether they are older, and why.
+/// The number of locks of unknown age, and the reason.
 pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     let bound = bound_text(snapshot.older_than?);
     let locks = &snapshot.locks;
@@ -407,7 +408,7 @@ pub(crate) fn unknown_leases(snapshot: &Snapshot) -> Vec<&Lease> {
         .collect()
 }
 
-/// What the states of the leases mean, and what frees their keys.
+/// The meaning of the leases' states, and the commands that free their keys.
 fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
     let Some(summary) = &snapshot.leases else {
         return Vec::new();
@@ -441,14 +442,15 @@ fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
     hints
 }
 
-/// What the states of the claimed rows mean and what ends them, and which claims are not shown.
+/// The meaning of the claimed rows' states, their ends, and the claims that are not shown.
 fn claim_hints(snapshot: &Snapshot) -> Vec<String> {
     let rows = || snapshot.claims.rows.iter().map(|(_, row)| row);
     let mut hints = Vec::new();
     if rows().any(|row| row.remaining.is_zero()) {
         hints.push(format!(
-            "{EXPIRED}: not renewed in time, so its worker is dead, stopped, or cannot reach the server; the next `claim::next` of any \
-             worker takes the row again, or fails it after its last attempt: start a worker, and write nothing by hand"
+            "{EXPIRED}: not renewed in time, so its worker is dead, stopped, or cannot reach the server; any worker \
+             takes the row again, after its `backoff` if it has one, or fails it after its last attempt: start a worker, and write \
+             nothing by hand"
         ));
     }
     if rows().any(|row| !row.remaining.is_zero()) {
@@ -461,14 +463,14 @@ fn claim_hints(snapshot: &Snapshot) -> Vec<String> {
     hints
 }
 
-/// What frees a key or a row, and what is not known, and why.
+/// The commands that free a key or a row, and the facts that are not known, with the reason.
 fn hints(snapshot: &Snapshot) -> impl Iterator<Item = String> {
     let hints = key_hint(snapshot).into_iter().chain(lease_hints(snapshot));
     let hints = hints.chain(claim_hints(snapshot));
     hints.chain(pooled_hint(snapshot)).chain(hint(snapshot))
 }
 
-/// What it means that a session is a pooler's.
+/// The meaning of a session of a pooler.
 fn pooled_hint(snapshot: &Snapshot) -> Option<String> {
     let is_pooled = snapshot
         .locks
@@ -480,7 +482,8 @@ fn pooled_hint(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-/// How the values in a key are found, for the lock that somebody waits for, or of which there is a number alone.
+/// How the values in a key are found, for the lock that somebody waits for, or of which there is a
+/// number alone.
 fn key_hint(snapshot: &Snapshot) -> Option<String> {
     let all = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
     let has_placeholder = |name: &&Name| name.key.contains('<');
@@ -521,7 +524,7 @@ pub(crate) fn find_hint() -> String {
     )
 }
 
-/// What the role does not see.
+/// The facts that the role does not see.
 fn hint(snapshot: &Snapshot) -> Option<String> {
     let locks = &snapshot.locks;
     let is_hidden = locks

@@ -1,10 +1,12 @@
-//! `csvlog`: records of comma-separated values, whose quoted values can contain line breaks.
+//! `csvlog`: records of comma-separated values; quoted ones can contain line breaks.
 
-use super::record::{Record, foreign, is_error};
+use super::record::Record;
+use super::severity::{foreign, is_error};
 use super::time::Time;
 
-/// Whether a line begins a record: a time, the user and the database in quotes or empty, and the process. Inside of a quoted value
-/// quotes are doubled, so text that quotes another log is not mistaken for a record.
+/// Returns whether a line begins a record: a time, the user and the database in quotes or empty,
+/// and the process. Inside of a quoted value quotes are doubled, so text that quotes another log is
+/// not mistaken for a record.
 pub(super) fn is_csv(line: &str) -> bool {
     let Some((time, rest)) = line.split_once(',') else {
         return false;
@@ -17,8 +19,9 @@ pub(super) fn is_csv(line: &str) -> bool {
     rest.starts_with(['"', ',']) && is_time() && behind_pid().is_some_and(opens_value)
 }
 
-/// Whether the first quotes open a value, as those of the message do. Inside of another value they would be an even number, and those
-/// that close it have a comma or the line's end behind them.
+/// Returns whether the first quotes open a value, as those of the message do. Inside of another
+/// value they would be an even number, and those that close it are followed by a comma or the
+/// line's end.
 fn opens_value(text: &str) -> bool {
     let quotes = text.trim_start_matches(|letter| letter != '"');
     let before = &text[..text.len() - quotes.len()];
@@ -28,13 +31,14 @@ fn opens_value(text: &str) -> bool {
     is_odd && is_first && !behind.is_empty() && !behind.starts_with(',')
 }
 
-/// What follows the first value and its comma, if the value is empty or in quotes.
+/// The text after the first value and its comma, if the value is empty or in quotes.
 fn value_end(text: &str) -> Option<&str> {
     let opening = text.len() - text.trim_start_matches('"').len();
     if opening == 0 {
         return text.strip_prefix(',');
     }
-    // Quotes at the start of a value are doubled behind the one that opens it. An even number is a quotation of a record.
+    // Quotes at the start of a value are doubled after the one that opens it. An even number is a
+    // quotation of a record.
     if opening.is_multiple_of(2) {
         return None;
     }
@@ -56,7 +60,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Whether the next line continues a value.
+    /// Returns whether the next line continues a value.
     pub(super) const fn is_inside(&self) -> bool {
         self.is_quoted
     }

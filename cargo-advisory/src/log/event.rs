@@ -29,7 +29,8 @@ pub(super) enum Event {
         lock: LockId,
         waited: Duration,
     },
-    /// Sessions waited for each other, and the server ended the statement of the one that logged this.
+    /// Sessions waited for each other, and the server ended the statement of the one that logged
+    /// this.
     Deadlock { waits: Vec<DeadlockWait> },
     /// A statement failed: if it was waiting, its wait has ended.
     Failed,
@@ -41,7 +42,7 @@ pub(super) struct DeadlockWait {
     pub(super) pid: i32,
     /// `None` for a lock of another kind.
     pub(super) lock: Option<LockId>,
-    /// What it waited for, as logged: `ShareLock on transaction 4711`.
+    /// The lock that it waited for, as logged: `ShareLock on transaction 4711`.
     pub(super) target: String,
     pub(super) blocked_by: i32,
     pub(super) statement: String,
@@ -61,10 +62,11 @@ pub(super) fn of(record: &Record) -> Option<Event> {
     record.is_error.then_some(Event::Failed)
 }
 
-/// How messages with a statement begin.
+/// The start of messages with a statement.
 const STATEMENTS: [&str; 5] = ["statement: ", "execute ", "duration: ", "parse ", "bind "];
 
-/// The beginning of a message on a wait for a lock that is not in English: it has the numbers of the lock and of the process.
+/// The beginning of a message on a wait for a lock that is not in English: it has the numbers of
+/// the lock and of the process.
 pub(super) fn foreign(record: &Record) -> Option<String> {
     let message = &record.message;
     // A statement can have such numbers too.

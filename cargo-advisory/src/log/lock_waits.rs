@@ -41,7 +41,8 @@ pub(super) struct OpenWait {
 }
 
 impl OpenWait {
-    /// Whether a message about this lock is about the same wait: no more time has passed than it has grown by.
+    /// Returns whether a message about this lock is about the same wait: no more time has passed
+    /// than it has grown by.
     pub(super) fn is_wait(&self, lock: LockId, waited: Duration, time: Option<&Time>) -> bool {
         if self.lock != lock || waited < self.waited {
             return false;
@@ -57,7 +58,7 @@ impl OpenWait {
         now.since(then).saturating_sub(grown) <= most
     }
 
-    /// How long the session had waited at this time.
+    /// The time that the session had waited at this moment.
     pub(super) fn until(&self, time: Option<&Time>) -> Duration {
         let passed = time
             .zip(self.at.as_ref())

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 
-use super::record::{Reader, Record};
+use super::reader::Reader;
+use super::record::Record;
 use crate::failure::Failure;
 
 /// The number of bytes that are read at once.
@@ -101,7 +102,8 @@ impl Source {
         }
     }
 
-    /// Reads what is available, and passes on each complete record; returns whether anything was read.
+    /// Reads what is available, and passes on each complete record; returns whether anything was
+    /// read.
     pub(super) fn read(&mut self, take: &mut impl FnMut(Record)) -> Result<bool, Failure> {
         let mut has_read = false;
         loop {
@@ -149,20 +151,21 @@ impl Source {
         self.pause(take);
     }
 
-    /// Passes on the record that could have been continued by another line. The server writes a message in one piece, so after a pause it
-    /// is complete.
+    /// Passes on the record that could have been continued by another line. The server writes a
+    /// message in one piece, so after a pause it is complete.
     pub(super) fn pause(&mut self, take: &mut impl FnMut(Record)) {
         if let (true, Some(record)) = (self.rest.is_empty(), self.reader.flush()) {
             take(record);
         }
     }
 
-    /// Whether the input has ended.
+    /// Returns whether the input has ended.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.input, Input::Ended)
     }
 
-    /// Continues with the file that is at the path now, if it is another one than is being read, or was truncated.
+    /// Continues with the file that is at the path now, if it is another one than is being read, or
+    /// was truncated.
     pub(super) fn rotate(&mut self, take: &mut impl FnMut(Record)) -> Result<(), Failure> {
         let Input::File(old) = &self.input else {
             return Ok(());
@@ -177,7 +180,7 @@ impl Source {
         let Ok(new) = File::open(&self.path) else {
             return Ok(());
         };
-        // What was written to the old file since it was last read.
+        // The rest of the old file, which was written after the last read.
         self.read(take)?;
         self.finish(take);
         *self = Self::new(Input::File(new), &self.path.clone());
@@ -185,7 +188,7 @@ impl Source {
     }
 }
 
-/// Whether both are of one file.
+/// Returns whether both belong to one file.
 #[cfg(unix)]
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;

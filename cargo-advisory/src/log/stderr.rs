@@ -1,4 +1,5 @@
-//! `stderr`, the plain-text format: one line for each part of a message, after the prefix that `log_line_prefix` sets.
+//! `stderr`, the plain-text format: one line for each part of a message, after the prefix that
+//! `log_line_prefix` sets.
 //!
 //! ```text
 //! 2026-11-22 07:06:19.026 UTC [13595] LOG:  process 13595 still waiting for ExclusiveLock on advisory lock [5,0,42,1] after 1003.570 ms
@@ -6,16 +7,13 @@
 //! 2026-11-22 07:06:19.026 UTC [13595] STATEMENT:  SELECT pg_advisory_lock(42)
 //! ```
 //!
-//! The user does not have to give the prefix: time, process, user, database and application are recognized in common forms. The server
-//! writes a message in one piece, so its parts are adjacent.
+//! The user does not have to give the prefix: time, process, user, database and application are
+//! recognized in common forms. The server writes a message in one piece, so its parts are adjacent.
 
-use super::record::{Record, is_error};
+use super::record::Record;
+use super::severity::{SEVERITIES, is_error};
 use super::time::Time;
 
-/// The server writes `DEBUG` for all five levels.
-pub(super) const SEVERITIES: [&str; 8] = [
-    "DEBUG", "LOG", "INFO", "NOTICE", "WARNING", "ERROR", "FATAL", "PANIC",
-];
 const PARTS: [&str; 7] = [
     "DETAIL",
     "HINT",
@@ -94,7 +92,8 @@ impl Reader {
     }
 }
 
-/// A message without the SQLSTATE that `log_error_verbosity = verbose` adds: `40P01: deadlock detected`.
+/// A message without the SQLSTATE that `log_error_verbosity = verbose` adds:
+/// `40P01: deadlock detected`.
 fn without_code(text: &str) -> &str {
     let is_code = |code: &&str| {
         code.len() == 5
@@ -125,8 +124,8 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
     })
 }
 
-/// The prefix of a line that has a tag in another language, and the tag: `FEHLER`, `ОШИБКА`, `文`. A prefix has a time, and no tag has a
-/// lower-case letter.
+/// The prefix of a line that has a tag in another language, and the tag: `FEHLER`, `ОШИБКА`, `文`. A
+/// prefix has a time, and no tag has a lower-case letter.
 fn foreign(line: &str) -> Option<(&str, &str)> {
     if line.starts_with('\t') {
         return None;
@@ -141,7 +140,8 @@ fn foreign(line: &str) -> Option<(&str, &str)> {
     (is_tag && Time::find(prefix).is_some()).then_some((prefix, tag))
 }
 
-/// The values in a prefix: `%m [%p] `, `%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h `, `%t:%r:%u@%d:[%p]:`, …
+/// The values in a prefix: `%m [%p] `, `%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h `,
+/// `%t:%r:%u@%d:[%p]:`, …
 fn of_prefix(prefix: &str) -> Record {
     let named = |names: &[&str]| {
         names.iter().find_map(|name| {
@@ -166,8 +166,9 @@ fn of_prefix(prefix: &str) -> Record {
     }
 }
 
-/// The value of `app=%a`, which can contain spaces and commas: it ends before another named value. Without one it ends at a comma or the
-/// like, and what looks as a process, an address or a user behind it is not a part of it.
+/// The value of `app=%a`, which can contain spaces and commas: it ends before another named value.
+/// Without one it ends at a comma or the like, and what looks like a process, an address or a user
+/// after it is not a part of it.
 fn application(prefix: &str, name: &str) -> Option<String> {
     let (before, rest) = prefix.split_once(name)?;
     if before.ends_with(|c: char| c.is_ascii_alphanumeric()) {

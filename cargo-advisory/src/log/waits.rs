@@ -11,7 +11,7 @@ use super::lock_waits::{LockWaits, OpenWait};
 use super::record::Record;
 use super::time::Time;
 
-/// What a log contains about advisory locks.
+/// The waits for advisory locks in a log.
 pub(super) struct Waits {
     names: Names,
     /// The records that were read.
@@ -33,7 +33,7 @@ pub(super) struct Waits {
 /// Sessions that waited for each other.
 pub(super) struct Deadlock {
     pub(super) time: Option<Time>,
-    /// The process whose statement the server ended.
+    /// The process of the statement that the server ended.
     pub(super) victim: Option<i32>,
     pub(super) waits: Vec<DeadlockWait>,
 }
@@ -139,7 +139,8 @@ impl Waits {
         entry
     }
 
-    /// Ends the wait of a process, if it is such a wait and nothing in the log says how it ended: it lasted at least as long as is known.
+    /// Ends the wait of a process, if it is such a wait and nothing in the log says how it ended:
+    /// it lasted at least as long as is known.
     fn end_unlogged(&mut self, pid: i32, is_over: impl Fn(&OpenWait) -> bool) {
         if self.open.get(&pid).is_some_and(is_over)
             && let Some(open) = self.open.remove(&pid)
@@ -209,7 +210,8 @@ impl Waits {
             let open = is_victim.then(|| self.open.remove(&wait.pid)).flatten();
             let entry = self.entry(lock, &wait.statement, &record);
             entry.deadlocks += 1;
-            // A wait shorter than `deadlock_timeout`, or any wait without `log_lock_waits`, is logged only here.
+            // A wait shorter than `deadlock_timeout`, or any wait without `log_lock_waits`, is
+            // logged only here.
             if !is_open {
                 entry.waits += 1;
             }
@@ -228,7 +230,8 @@ impl Waits {
         Incident::Deadlock
     }
 
-    /// A statement failed: it ended a long wait, or a short one that the log has only in this error.
+    /// A statement failed: it ended a long wait, or a short one that the log has only in this
+    /// error.
     fn failed(&mut self, record: &Record) -> Option<Incident> {
         let reason = record.message.clone();
         let ends_a_wait = [
@@ -276,7 +279,8 @@ impl Waits {
         })
     }
 
-    /// The number of a database, if another record has it. Without a name, the only number in the log, or 0.
+    /// The number of a database, if another record has it. Without a name, the only number in the
+    /// log, or 0.
     fn number_of(&self, name: Option<&str>) -> u32 {
         let Some(name) = name else {
             let mut numbers: Vec<u32> = self.locks.keys().map(|lock| lock.database).collect();
@@ -320,7 +324,7 @@ mod tests {
         }
     }
 
-    /// A wait whose end is not in the log: the next one is another.
+    /// The end of this wait is not in the log: the next one is another.
     #[test]
     fn each_wait_is_counted_also_if_the_end_of_another_is_missing() {
         let at = |millis: i64, message: &str, is_error: bool| Record {
@@ -343,7 +347,7 @@ mod tests {
         let cancelled = "canceling statement due to lock timeout".to_owned();
         let other = "duplicate key value violates unique constraint".to_owned();
         for (records, expected) in [
-            // The same wait is logged again, and ends.
+            // The first wait is logged again, and ends.
             (
                 vec![
                     at(1_000, &again, false),
@@ -453,7 +457,8 @@ mod tests {
         assert_eq!(waits.open(), 2);
     }
 
-    /// An error does not have the database's number, and the same key in another database is another lock.
+    /// An error does not have the database's number, and the same key in another database is
+    /// another lock.
     #[test]
     fn a_short_wait_is_counted_with_the_long_ones_of_its_database() {
         let short = "canceling statement due to lock timeout";

@@ -16,11 +16,12 @@ use crate::selection::Artifacts;
 
 /// A trigger that refuses writes to a table without the lock
 ///
-/// The trigger computes the lock's key from the row, by the lock's own pattern, and refuses the write unless the session
-/// holds the lock in exclusive mode. It applies to every program, and to `psql`.
+/// The trigger computes the lock's key from the row, by the lock's own pattern, and refuses the
+/// write unless the session holds the lock in exclusive mode. It applies to every program, and to
+/// `psql`.
 ///
-/// The lock is found by its name in the program that cargo builds, or given as a pattern. A placeholder is the column of the same name,
-/// unless `--column` says otherwise.
+/// The lock is found by its name in the program that cargo builds, or given as a pattern. A
+/// placeholder is the column of the same name, unless `--column` says otherwise.
 #[derive(Args)]
 pub(super) struct Arguments {
     /// The lock's name, or the path of its function or declared type

@@ -25,7 +25,7 @@ pub(super) fn code(text: &str) -> String {
     format!("<code>{}</code>", escaped(text))
 }
 
-/// A message, whose parts in backticks are code.
+/// A message; the parts in backticks are code.
 pub(super) fn with_code(message: &str) -> String {
     let mut text = String::new();
     for (at, part) in message.split('`').enumerate() {

@@ -1,20 +1,28 @@
-//! The order of locks as a drawing (SVG) and as a list.
+//! The order of locks as a drawing (SVG) and as a list; each cycle is drawn as a circle above it.
 //!
-//! A lock is in the column behind those that are held when it is asked for, so that arrows point to the right. Those of a cycle are red.
+//! A lock is in the column after those that are held when it is asked for, so that arrows point to
+//! the right. Those of a cycle are red.
 
 use std::fmt::Write;
 
 use advisory_pattern::order::Edge;
 
+use super::circle::{self, BOX, LETTERS};
 use super::html::{code, escaped, with_code};
 use crate::display_width::cut;
 use crate::graph::{Graph, LEGEND, messages};
 
 const COLUMN: usize = 300;
 const ROW: usize = 56;
-const BOX: (usize, usize) = (220, 34);
-/// How many letters of a name are in its box.
-const LETTERS: usize = 30;
+
+/// The tips of arrows. Not every browser takes the colour of the line for its tip, so each has its
+/// own.
+const TIPS: &str = "\
+<svg width=\"0\" height=\"0\" aria-hidden=\"true\" class=\"tips\"><defs>
+<marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/></marker>
+<marker id=\"red-tip\" class=\"red\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"5\" markerHeight=\"5\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/></marker>
+</defs></svg>
+";
 
 pub(super) fn section(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
     if edges.is_empty() {
@@ -24,21 +32,33 @@ pub(super) fn section(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
     }
     let graph = Graph::new(edges, cycles);
     let mut text = format!("<p>{}</p>\n", escaped(LEGEND));
-    for message in messages(edges, cycles) {
-        let _ = writeln!(text, "<p class=\"bad\">{}</p>", with_code(&message));
+    text.push_str(TIPS);
+    for (cycle, message) in cycles.iter().zip(messages(edges, cycles)) {
+        let _ = writeln!(
+            text,
+            "<article class=\"problem\">\n<p class=\"bad\">{}</p>",
+            with_code(&message)
+        );
+        circle::draw(&mut text, &graph, cycle);
+        text.push_str("</article>\n");
     }
     draw(&mut text, &graph);
     text.push_str("<ul>\n");
     let name = |number: usize| {
-        let found = graph.boxes.iter().find(|(other, _)| *other == number);
-        found.map_or_else(String::new, |(_, end)| code(&end.lock))
+        graph
+            .end(number)
+            .map_or_else(String::new, |end| code(&end.lock))
     };
     for arrow in &graph.arrows {
-        let class = if arrow.is_red { " class=\"bad\"" } else { "" };
+        let (class, part) = if arrow.is_red {
+            (" class=\"bad\"", ", part of a circle")
+        } else {
+            ("", "")
+        };
         let (from, to) = (name(arrow.from), name(arrow.to));
         let _ = writeln!(
             text,
-            "<li{class}>{from} → {to} <small>{}</small></li>",
+            "<li{class}>{from} → {to}{part} <small>{}</small></li>",
             escaped(&arrow.label)
         );
     }
@@ -46,7 +66,8 @@ pub(super) fn section(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
     text
 }
 
-/// The column of each lock: the length of the longest way to it. A cycle ends at the number of locks.
+/// The column of each lock: the length of the longest way to it. A cycle ends at the number of
+/// locks.
 fn columns(graph: &Graph<'_>) -> Vec<usize> {
     let mut columns = vec![0; graph.boxes.len()];
     for _ in 0..graph.boxes.len() {
@@ -78,13 +99,16 @@ fn draw(text: &mut String, graph: &Graph<'_>) {
     let height = 60 + used.iter().max().map_or(0, |most| most.saturating_sub(1)) * ROW + BOX.1;
     let _ = writeln!(
         text,
-        "<div class=\"graph\"><svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" \
-         aria-label=\"The order of locks\">\n<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" \
-         markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"context-stroke\"/></marker></defs>"
+        "<div class=\"graph\" tabindex=\"0\" role=\"region\" aria-label=\"The order of locks, drawn\"><svg viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"The order of locks\">"
     );
     for arrow in &graph.arrows {
         let ((from_x, from_y), (to_x, to_y)) = (places[arrow.from], places[arrow.to]);
-        let class = if arrow.is_red { "red" } else { "arrow" };
+        let (class, tip) = if arrow.is_red {
+            ("red", "red-tip")
+        } else {
+            ("arrow", "tip")
+        };
         let path = if to_x > from_x {
             let (y, to_y) = (from_y + BOX.1 / 2, to_y + BOX.1 / 2);
             let (x, middle) = (from_x + BOX.0, (from_x + BOX.0 + to_x) / 2);
@@ -99,7 +123,7 @@ fn draw(text: &mut String, graph: &Graph<'_>) {
         let label = escaped(&arrow.label);
         let _ = writeln!(
             text,
-            "<path class=\"{class}\" d=\"{path}\" marker-end=\"url(#tip)\"><title>{label}</title></path>"
+            "<path class=\"{class}\" d=\"{path}\" marker-end=\"url(#{tip})\"><title>{label}</title></path>"
         );
     }
     for (number, end) in &graph.boxes {

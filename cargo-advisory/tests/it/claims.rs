@@ -69,6 +69,7 @@ fn dump_has_each_derived_claim_with_its_columns() {
     ] {
         assert_eq!(claim[member], wanted, "{claim}");
     }
+    assert_eq!(claim["key"], serde_json::json!(["id"]), "{claim}");
     agrees("Claims", &["The inventory"], &[value]);
 }
 
@@ -127,6 +128,148 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
             assert!(said.out.contains("= + `ttl`: \"5m\""), "{}", said.out);
         }
     }
+}
+
+/// Each field of a claim, and whether old and new workers can run side by side after a change of it.
+#[test]
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
+fn a_claim_that_changes_for_a_running_fleet_is_found() {
+    let before = ClaimRecord {
+        limit: Some("1".to_owned()),
+        max_attempts: Some("5".to_owned()),
+        ttl: Some("1m".to_owned()),
+        key: vec!["id".to_owned()],
+        ..claim(
+            "mail",
+            &[
+                ("locked_until", "locked_until"),
+                ("locked_by", "locked_by"),
+                ("completed_at", "completed_at"),
+                ("failed_at", "failed_at"),
+                ("error_message", "error"),
+                ("run_at", "run_at"),
+                ("attempts", "attempts"),
+                ("per", "tenant"),
+            ],
+        )
+    };
+    let column = |argument: &str, name: &str| {
+        let mut claim = before.clone();
+        claim.columns.retain(|(known, _)| known != argument);
+        claim.columns.push((argument.to_owned(), name.to_owned()));
+        claim
+    };
+    let mut deletes = before.clone();
+    deletes
+        .columns
+        .retain(|(argument, _)| argument != "completed_at");
+    deletes.deletes = vec!["completed_at".to_owned()];
+    let order = ClaimRecord {
+        order: vec![
+            ("priority".to_owned(), "DESC".to_owned()),
+            ("id".to_owned(), String::new()),
+        ],
+        ..before.clone()
+    };
+    let changes = [
+        (
+            ClaimRecord {
+                table: "post".to_owned(),
+                ..before.clone()
+            },
+            "its table has changed from `mail` to `post`",
+            "own table only",
+        ),
+        (
+            column("locked_until", "until"),
+            "its `locked_until` has changed from `locked_until` to `until`",
+            "claims rows that the other's workers are running",
+        ),
+        (
+            column("locked_by", "by"),
+            "its `locked_by`",
+            "can still end it",
+        ),
+        (
+            column("completed_at", "done"),
+            "its `completed_at`",
+            "runs the rows again that the other has completed",
+        ),
+        (
+            deletes,
+            "its `completed_at` has changed from `completed_at` to the deletion of the row",
+            "runs the rows again",
+        ),
+        (
+            column("failed_at", "gone"),
+            "its `failed_at`",
+            "has given up",
+        ),
+        (
+            column("run_at", "due"),
+            "its `run_at`",
+            "has scheduled for later",
+        ),
+        (
+            column("attempts", "tries"),
+            "its `attempts`",
+            "twice as often",
+        ),
+        (
+            column("per", "house"),
+            "its `per` has changed from `tenant` to `house`",
+            "its own column",
+        ),
+        (
+            ClaimRecord {
+                limit: Some("3".to_owned()),
+                ..before.clone()
+            },
+            "its `limit` has changed from `1` to `3`",
+            "as the larger number allows",
+        ),
+        (
+            order,
+            "its order has changed from `run_at, id` to `priority DESC, id`",
+            "`cargo advisory migration claim`",
+        ),
+    ];
+    let check = |name: &str, now: &ClaimRecord| {
+        let old = program(&format!("claim-{name}-old.rmeta"), &before);
+        let dump = advisory(&["dump", "--format", "json", "--artifact", &old]);
+        let released = file(&format!("claim-{name}.json"), dump.out);
+        let new = program(&format!("claim-{name}-new.rmeta"), now);
+        advisory(&["check", "--artifact", &new, "--against", &released])
+    };
+    for (nth, (now, what, happens)) in changes.iter().enumerate() {
+        let said = check(&format!("change-{nth}"), now);
+        assert_eq!(said.code, Some(1), "{what}: {said:?}");
+        for part in [*what, happens, "`--allow-key-change post::Mail`"] {
+            assert!(said.out.contains(part), "{part}: {}", said.out);
+        }
+    }
+    let none = ClaimRecord {
+        ttl: Some("9m".to_owned()),
+        renew: Some("1m".to_owned()),
+        max_attempts: Some("9".to_owned()),
+        purpose: Some("Mails".to_owned()),
+        row: "Letter".to_owned(),
+        line: 9,
+        ..column("error_message", "why")
+    };
+    assert_eq!(check("change-none", &none).code, Some(0));
+    let allowed = program("claim-allowed.rmeta", &column("locked_by", "by"));
+    let released = crate::programs::scratch("claim-change-none.json");
+    let words = [
+        "check",
+        "--artifact",
+        &allowed,
+        "--against",
+        &released,
+        "--allow-key-change",
+        "post::Mail",
+    ];
+    assert_eq!(advisory(&words).code, Some(0));
 }
 
 #[test]

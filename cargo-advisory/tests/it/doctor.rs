@@ -416,3 +416,135 @@ async fn an_idle_holder_is_a_problem_and_the_shown_command_ends_it() {
     assert_eq!(level(&blind, "idle_sessions"), "unknown");
     role.drop(&db).await;
 }
+
+/// A queue of the program, as its record says.
+pub(crate) fn job_program(table: &str) -> String {
+    let column = |name: &str| (name.to_owned(), name.to_owned());
+    let names = [
+        "locked_until",
+        "locked_by",
+        "completed_at",
+        "failed_at",
+        "error_message",
+        "run_at",
+        "attempts",
+    ];
+    let record = advisory_pattern::ClaimRecord {
+        table: table.to_owned(),
+        columns: names.into_iter().map(column).collect(),
+        key: vec!["id".to_owned()],
+        module: "post".to_owned(),
+        row: "Mail".to_owned(),
+        krate: "post".to_owned(),
+        ..Default::default()
+    };
+    crate::programs::file(
+        &format!("doctor-{table}.rmeta"),
+        format!("rust{}", record.encode()),
+    )
+}
+
+/// What each finding advises makes it fine, and what was not looked at is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_table_is_looked_at_with_the_claims_of_the_program() {
+    let db = Database::create().await;
+    let names = ["job_tables", "time_zone", "row_security", "unlogged_tables"];
+    let none = findings(db.url(), &[]).await;
+    for name in names {
+        assert_eq!(
+            level(&none, name),
+            "fine",
+            "{name}: {}",
+            message(&none, name)
+        );
+    }
+    db.run(
+        "CREATE UNLOGGED TABLE mail (id int8 PRIMARY KEY, run_at timestamp NOT NULL DEFAULT now(), attempts int4 NOT NULL DEFAULT 0, \
+         locked_until timestamptz, locked_by varchar(30), completed_at timestamptz, failed_at timestamptz, error_message varchar(20)); \
+         CREATE INDEX mail_claim_0123abcd ON mail (run_at); \
+         CREATE INDEX other ON mail (run_at, id) WHERE attempts > 0",
+    )
+    .await;
+    let unseen = findings(db.url(), &[]).await;
+    assert_eq!(level(&unseen, "job_tables"), "unknown");
+    for name in names {
+        let said = message(&unseen, name);
+        assert!(
+            said.contains("not looked at: `mail`, which may be job tables"),
+            "{name}: {said}"
+        );
+    }
+    let role = Role::create(&db, "postman").await;
+    role.set(&db, &["TimeZone = 'Asia/Kolkata'"]).await;
+    db.run(&format!(
+        "GRANT ALL ON mail TO \"{0}\"; ALTER TABLE mail ENABLE ROW LEVEL SECURITY",
+        role.name
+    ))
+    .await;
+    let program = job_program("mail");
+    let words = ["--artifact", &program];
+    let before = findings(&role.url, &words).await;
+    let mut expected = problems(&before);
+    expected.sort_unstable();
+    assert_eq!(
+        expected,
+        ["job_tables", "row_security", "time_zone", "unlogged_tables"]
+    );
+    let said = message(&before, "job_tables");
+    for part in [
+        "`locked_by` of `mail` is character varying(30), too short",
+        "`error_message` of `mail` is character varying(20)",
+        "`mail` has no index that its claims can use, for `(\"run_at\", \"id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL`",
+        "the index `mail_claim_0123abcd` of `mail` is that of another form",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    for name in names {
+        for statement in fix(&before, name) {
+            db.run(&statement).await;
+        }
+    }
+    let after = findings(&role.url, &words).await;
+    for name in names {
+        assert_eq!(
+            level(&after, name),
+            "fine",
+            "{name}: {}",
+            message(&after, name)
+        );
+    }
+    assert!(
+        message(&after, "job_tables").starts_with("`mail`: claims find"),
+        "{after:#?}"
+    );
+    db.run("ALTER TABLE mail DROP COLUMN attempts").await;
+    let lacks = findings(&role.url, &words).await;
+    assert!(
+        message(&lacks, "job_tables").contains("lacks the column `attempts`"),
+        "{lacks:#?}"
+    );
+    db.run("DROP TABLE mail").await;
+    let gone = findings(&role.url, &words).await;
+    assert!(
+        message(&gone, "job_tables").starts_with("there is no table `mail`"),
+        "{gone:#?}"
+    );
+    role.drop(&db).await;
+}
+
+/// Only a transaction of minutes counts, so the test looks at the age that is shown of a prepared one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_does_not_see_snapshots_learns_that() {
+    let db = Database::create().await;
+    let name = "oldest_snapshot";
+    let seen = findings(db.url(), &[]).await;
+    assert_eq!(level(&seen, name), "fine", "{seen:#?}");
+    assert!(
+        message(&seen, name).contains("were not looked at"),
+        "{seen:#?}"
+    );
+    let role = Role::create(&db, "shortsighted").await;
+    let seen = findings(&role.url, &[]).await;
+    assert_eq!(level(&seen, name), "unknown", "{seen:#?}");
+    role.drop(&db).await;
+}

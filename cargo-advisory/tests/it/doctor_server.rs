@@ -3,8 +3,10 @@
 use advisory_tests::{Database, OwnServer, Standby, left_out, owns_server, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
-use crate::doctor::{findings, fix, level, message, problems};
+use crate::doctor::{doctor, findings, fix, level, message, problems};
 use crate::locks::{does, holder};
+use crate::programs::{program_of, site};
+use crate::situations::shows;
 
 /// A test's own server with room for few locks.
 #[tokio::test(flavor = "multi_thread")]
@@ -61,6 +63,23 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     );
     let said = message(&full, "lock_table");
     assert!(said.contains(&holder), "{said}");
+    shows(13, &doctor(server.url(), &young).await.out);
+    // A call with a slice takes more locks than there are places.
+    let slice = site(
+        "shop",
+        "book",
+        7,
+        &["room:<ids*>"],
+        &["pattern room:<ids: uint>"],
+    );
+    let program = program_of("lock-table.rmeta", &[slice]);
+    let called = [&young[..], &["--artifact", &program]].concat();
+    let called = findings(server.url(), &called).await;
+    let room = message(&called, "lock_table");
+    assert!(
+        room.contains("the remaining 0, and one call of `book` can take 64; without"),
+        "{room}"
+    );
     let prepared = "; prepared transaction 'invoice-1' in postgres: ";
     assert!(
         said.contains(prepared) && said.contains(", of them 20 advisory"),

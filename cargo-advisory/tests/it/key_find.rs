@@ -70,6 +70,98 @@ fn a_number_is_found_among_a_days_candidates() {
     );
 }
 
+/// Times in a range, and as a query or a file has them.
+#[test]
+fn a_time_is_found_however_it_is_given() {
+    let times = file(
+        "key-find-times.txt",
+        "2026-11-22 09:30:00.125+01\n2026-11-22 10:00:00+01\n",
+    );
+    for (pattern, text, values) in [
+        ("<at: time>", "093000", "08:00..18:00/15min"),
+        ("<at: time>", "093007", "08:00:00..18:00:00"),
+        (
+            "<at: datetime>",
+            "2026-11-22T093000",
+            "2026-11-22T00:00..2026-11-23T00:00",
+        ),
+        (
+            "<at: timestamp>",
+            "2026-11-22T083000Z",
+            "2026-11-22T09:00+01:00..2026-11-22T10:00+01:00",
+        ),
+        // As the live view shows it, without the shape.
+        (
+            "slot:<slot.at>",
+            "slot:2026-11-22T083000Z",
+            "at=2026-11-22T08:00..2026-11-22T09:00",
+        ),
+        ("slot:<at>", "slot:2026-11-22T083000.125Z", &times),
+        ("<at: timestamp>", "2026-11-22T090000Z", &times),
+        ("<flag: bool>:<at: time>", "true:180000", "at=18:00..18:00"),
+    ] {
+        let number = Derivation::Sha256.key(text);
+        let find = format!("--find={number}");
+        let said = advisory(&["key", &find, "--pattern", pattern, "--values", values]);
+        let line = format!("{number} is {text}  sha256\n");
+        assert_eq!(
+            (said.code, &*said.out),
+            (Some(0), &*line),
+            "{pattern}: {}",
+            said.err
+        );
+    }
+}
+
+#[test]
+fn a_shape_that_cannot_be_searched_says_why() {
+    let mixed = file("key-find-mixed.txt", "7\nseven\n");
+    let find = |pattern: &str, values: &str| {
+        advisory(&["key", "--find=5", "--pattern", pattern, "--values", values])
+    };
+    for (pattern, values, why) in [
+        ("<id: uuid>", "1..9", "too many UUIDs to try"),
+        (
+            "<at: timestamp>",
+            "2026-11-01..2026-11-30",
+            "write `2026-11-22T08:00Z..2026-11-22T18:00Z/15min`",
+        ),
+        ("<at: time>", "080000..180000", "write `08:00..18:00/15min`"),
+        ("<id: int>", "2026-11-01..2026-11-30", "write `1..1000`"),
+        ("<on: bool>", "0..1", "both values are tried"),
+        (
+            "<at: timestamp>",
+            &mixed,
+            "2 of the values for `<at>` are not of the shape timestamp, the first of them `7`",
+        ),
+        (
+            "<a: uuid>:<b>",
+            "b=1..9",
+            "no values for `<a>`: write `--values a=FILE` or `a=SELECT …`",
+        ),
+    ] {
+        let said = find(pattern, values);
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+        assert!(said.err.contains(why), "{pattern}: {}", said.err);
+        assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+    }
+    let said = find("<id: int>", &mixed);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(
+        said.err
+            .contains("1 of the values for `<id>` are not of the shape int"),
+        "{}",
+        said.err
+    );
+    let said = find("<at: time>", "08:00..18:00");
+    assert!(
+        said.out
+            .contains("times between the steps of a range were not tried"),
+        "{}",
+        said.out
+    );
+}
+
 /// The value is rendered by each placeholder in its own way, so one name can have two texts.
 #[test]
 fn a_placeholder_is_rendered_at_each_of_its_places() {

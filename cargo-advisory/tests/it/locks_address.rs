@@ -96,6 +96,56 @@ async fn the_database_is_found_as_diesels_command_finds_it() {
     }
 }
 
+/// The URL of a program, with what its pool and its libraries read from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_url_of_a_program_is_accepted_or_refused_by_the_name_of_its_option() {
+    let db = Database::create().await;
+    let sign = if db.url().contains('?') { '&' } else { '?' };
+    let with = |options: &str| format!("{}{sign}{options}", db.url());
+    let url = with(
+        "pgbouncer=true&connection_limit=1&gssencmode=disable&schema=shop&lock_timeout=7s&target_session_attrs=primary",
+    );
+    let said = crate::doctor::doctor(&url, &[]).await;
+    assert_eq!(said.err, "");
+    assert!(said.out.contains("7s: a wait ends"), "{}", said.out);
+    for (options, write) in [
+        (
+            "service=shop",
+            "`service` in the database URL is not supported: no such file is read",
+        ),
+        ("passfile=/x", "set `PGPASSWORD`"),
+        (
+            "sslmode=prefer&target_session_attrs=prefer-standby",
+            "write `standby` or `any`",
+        ),
+        ("secretword=x", "unknown option"),
+    ] {
+        let said = locks_at(&with(options), &[]).await;
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+        assert!(said.err.contains(write), "{}", said.err);
+        assert!(!said.err.contains("secretword"), "{}", said.err);
+        assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+    }
+    // The first of two hosts does not answer.
+    let config: tokio_postgres::Config = db.url().parse().unwrap();
+    let host = match &config.get_hosts()[0] {
+        tokio_postgres::config::Host::Tcp(name) => name.clone(),
+        tokio_postgres::config::Host::Unix(folder) => folder.display().to_string(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    let mut two = format!("host=127.0.0.1,{host} port=1,{port}");
+    for (name, value) in [("user", config.get_user()), ("dbname", config.get_dbname())] {
+        if let Some(value) = value {
+            two = format!("{two} {name}={value}");
+        }
+    }
+    if let Some(password) = config.get_password() {
+        two = format!("{two} password='{}'", String::from_utf8_lossy(password));
+    }
+    let said = locks_at(&two, &[]).await;
+    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+}
+
 /// An unencoded `@`, `/`, `?` or space ends the password for the parser.
 #[test]
 fn no_message_has_a_part_of_the_password() {

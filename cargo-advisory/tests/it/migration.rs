@@ -45,6 +45,26 @@ fn what_is_printed_is_the_crates_migration() {
     }
 }
 
+/// A shell leaves a pattern as it is if there is no such file.
+#[test]
+fn a_pattern_without_a_file_is_refused_as_the_output() {
+    let pattern = scratch("no-migrations/*_advisory_lease/up.sql");
+    for words in [&["migration", "lease"][..], &["key", "booking:42"]] {
+        let said = advisory(&[words, &["-o", &pattern]].concat());
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+        assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+        assert!(
+            said.err.contains("this pattern matches no file"),
+            "{}",
+            said.err
+        );
+    }
+    assert!(!std::path::Path::new(&scratch("no-migrations")).exists());
+    // A file can have such a name.
+    let named = crate::programs::file("which[1].sql", "");
+    assert_eq!(migration(&["keys", "-o", &named]).code, Some(0));
+}
+
 /// In an empty database, each migration creates the objects that it names, and its `down.sql` removes all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_migration_runs_up_and_down_and_up_again() {

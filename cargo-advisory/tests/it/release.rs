@@ -134,6 +134,96 @@ fn changed(said: &Said, identity: &str, was: &str, is: &str) {
     assert!(said.out.contains("error: 1 finding;"), "{}", said.out);
 }
 
+/// Without a name, nothing but its place in the program connects the two.
+#[test]
+fn a_function_that_is_renamed_together_with_its_key_is_found() {
+    let old = || function("book", "slot:<room: int>:<day: date>");
+    let other = function("cancel", "cancel:<id: int>");
+    for (name, new, code) in [
+        (
+            "renamed",
+            function("reserve", "place:<r: int>:<d: date>"),
+            1,
+        ),
+        (
+            "same-key",
+            function("reserve", "slot:<r: int>:<d: date>"),
+            0,
+        ),
+        ("other-values", function("reserve", "place:<id: int>"), 0),
+        (
+            "elsewhere",
+            Record {
+                module: "shop".into(),
+                ..function("reserve", "place:<r: int>:<d: date>")
+            },
+            0,
+        ),
+    ] {
+        let said = between(
+            &format!("against-both-{name}"),
+            &[old(), other.clone()],
+            &[new, other.clone()],
+        );
+        assert_eq!(said.code, Some(code), "{name}: {said:?}");
+        if code == 1 {
+            for part in [
+                "advisory lock `bookings::book` with the key `slot:<room: int>:<day: date>` by sha256 is gone",
+                "`bookings::reserve` with the key `place:<r: int>:<d: date>` by sha256 is new",
+                "do not exclude each other",
+                "`--allow-key-change bookings::reserve`",
+            ] {
+                assert!(said.out.contains(part), "{part}: {}", said.out);
+            }
+        }
+    }
+    // It can also be an addition.
+    let said = between(
+        "against-both-added",
+        &[old()],
+        &[old(), function("reserve", "place:<r: int>:<d: date>")],
+    );
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn the_type_of_a_field_is_said_to_be_unknown() {
+    let at = |written: &str, shape: &str| {
+        site(
+            "bookings",
+            "book",
+            7,
+            &[written],
+            &[&format!("pattern slot:<slot.at: {shape}>")],
+        )
+    };
+    let out = becomes(
+        "field",
+        at("slot:<slot.at>", "text"),
+        at("slot:<slot.at>", "text"),
+        0,
+    );
+    assert!(
+        out.contains("a change of the type of `<slot.at>` in `bookings::book` would not be found"),
+        "{out}"
+    );
+    assert!(
+        out.contains("write its shape, such as `<slot.at: timestamp>`"),
+        "{out}"
+    );
+    let [was, is] = [
+        at("slot:<slot.at: date>", "date"),
+        at("slot:<slot.at: timestamp>", "timestamp"),
+    ];
+    let out = becomes("field-shape", was.clone(), is, 1);
+    assert!(
+        out.contains("from `slot:<slot.at: date>` by sha256 to `slot:<slot.at: timestamp>`"),
+        "{out}"
+    );
+    let out = becomes("field-known", was.clone(), was, 0);
+    assert!(!out.contains("would not be found"), "{out}");
+}
+
 #[test]
 fn moving_a_function_to_another_lock_is_its_change() {
     let book = named("slot", function("book", "slot:<id: int>"));
@@ -393,6 +483,7 @@ fn one_key_of_several_that_is_dropped_is_found() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn what_decides_the_number_or_who_shares_it_is_compared() {
     let book = || function("book", "slot:<id: text>");
     let other = [
@@ -449,6 +540,34 @@ fn what_decides_the_number_or_who_shares_it_is_compared() {
             "the mode of advisory lock `bookings::book` has changed from exclusive to shared",
         ),
     ];
+    let nothing = Record {
+        wait: Some("5s".into()),
+        poll: Some("1s".into()),
+        max_hold: Some("1m".into()),
+        isolation: Some("serializable".into()),
+        purpose: Some("Books".into()),
+        component: Some("shop".into()),
+        guards: vec!["booking".into()],
+        file: "src/book.rs".into(),
+        line: 99,
+        version: "2.0.0".into(),
+        ..book()
+    };
+    becomes("decides-nothing", book(), nothing, 0);
+    let lease = |keep: Option<&str>| Record {
+        scope: "lease".into(),
+        keep: keep.map(str::to_owned),
+        ..book()
+    };
+    becomes(
+        "decides-keep-longer",
+        lease(Some("1h")),
+        lease(Some("2h")),
+        0,
+    );
+    let out = becomes("decides-keep", lease(Some("24h")), lease(None), 1);
+    let message = "the `keep` of advisory lock `bookings::book` has changed from `24h` to none";
+    assert!(out.contains(message), "{out}");
     for (name, new, message) in other {
         let out = becomes(&format!("decides-{name}"), book(), new, 1);
         assert!(out.contains(message), "{out}");

@@ -19,7 +19,10 @@ fn page(words: &[&str]) -> String {
         assert!(!text.contains(foreign), "{foreign}");
     }
     for parts in text.split("url(").skip(1) {
-        assert!(parts.starts_with("#tip)"), "{parts}");
+        assert!(
+            parts.starts_with("#tip)") || parts.starts_with("#red-tip)"),
+            "{parts}"
+        );
     }
     let mut open = Vec::new();
     for tag in text.split('<').skip(1).filter(|tag| !tag.starts_with('!')) {
@@ -44,7 +47,7 @@ fn page(words: &[&str]) -> String {
     text
 }
 
-fn end(lock: &str, place: &str) -> End {
+pub(crate) fn end(lock: &str, place: &str) -> End {
     End {
         lock: lock.to_owned(),
         is_lease: lock.starts_with("payout"),
@@ -67,7 +70,7 @@ fn a_page_has_the_locks_their_order_and_the_changes() {
         + &edge("account:<id>", "voucher:<code>")
         + &edge("voucher:<code>", "account:<id>");
     let order = file("report-order", order);
-    let old = inventory().replace("<tenant_id>:balance:", "<tenant_id>:payment:");
+    let old = inventory().replace(":balance:", ":payment:");
     let old = file("report-old.json", old);
     let artifact = booking_service();
     let text = page(&["--artifact", &artifact, "--from", &order, "--against", &old]);
@@ -77,7 +80,12 @@ fn a_page_has_the_locks_their_order_and_the_changes() {
         "BookingRepository",
         "<code>&lt;tenant_id&gt;:balance:&lt;booking_id&gt;</code>",
         "Balance payment coordination",
-        "<path class=\"red\"",
+        "<path class=\"red\" d=\"M",
+        "aria-label=\"A circle of locks\"",
+        "<p class=\"bad\"><a href=\"#order\">1 circle in the order of locks</a></p>",
+        "<p class=\"bad\"><a href=\"#changes\">1 change for which two releases cannot run side by side</a></p>",
+        "<p>No two locks can collide by accident.</p>",
+        "<dt>number</dt><dd>fixed</dd>",
         "<path class=\"arrow\"",
         "locks are taken in more than one order",
         "has changed",
@@ -100,6 +108,13 @@ fn a_page_shows_collisions_and_says_what_is_missing() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("id=\"changes\""), "{text}");
+    assert!(!text.contains("class=\"fine\""), "{text}");
+    // Green only where nothing is red.
+    let text = page(&["--artifact", &booking_service()]);
+    assert!(
+        text.contains("<p class=\"fine\">No two locks can collide by accident.</p>"),
+        "{text}"
+    );
 }
 
 /// A page that shows only the first site would hide that another holds the lock differently.
@@ -149,6 +164,8 @@ fn a_lock_of_two_components_is_one_card_with_all_its_values() {
     );
     for part in [
         "<dt>held</dt><dd>lease, xact shared</dd>",
+        "<dt>number</dt><dd>sha256</dd>",
+        "<dt>lease</dt><dd>a row, found by the text of its key</dd>",
         "<dt>ttl</dt><dd><code>30s</code>, <code>90s</code></dd>",
         "<code>svc::send</code> <small>src/lib.rs:7, Mail</small>",
         "<code>hook:&lt;id&gt;</code></a> of Billing</p>",

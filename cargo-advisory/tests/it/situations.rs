@@ -1,4 +1,5 @@
-//! The eleven situations of `docs/stuck-locks.md`, each made for real, with the screen that the page shows.
+//! The situations of `docs/stuck-locks.md`, each made for real, with the screen that the page shows. The full lock table is
+//! in `doctor_server.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ fn screens(number: usize) -> Vec<&'static str> {
 
 /// Whether the output has the screen, apart from numbers, times and names of users.
 #[track_caller]
-fn shows(number: usize, out: &str) {
+pub(crate) fn shows(number: usize, out: &str) {
     for part in screens(number) {
         let (wanted, printed) = (shape(part), shape(out));
         assert!(
@@ -171,6 +172,26 @@ async fn a_poolers_situations_look_as_on_the_page() {
     let wanted = screens(9)[0].split_once("` gives").unwrap().1;
     assert_eq!(shape(rest), shape(wanted));
     drop(conn);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_behind_a_pooler_looks_as_on_the_page() {
+    let db = Database::create().await;
+    let settings = "pool_mode = transaction\napplication_name_add_host = 1";
+    let bouncer = match Bouncer::start(&db, settings).await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out("pgbouncer", why),
+    };
+    let held = holder(&db, "booking-service", &format!("BEGIN; {LOCK}")).await;
+    let pooled = format!("{}?application_name=web", bouncer.url(&db));
+    let waiting = tokio::spawn(async move {
+        let mut conn = AsyncPgConnection::establish(&pooled).await.unwrap();
+        does(&mut conn, LOCK).await;
+    });
+    db.until_waiting(42).await;
+    shows(12, &locks(&db, &[]).await.out);
+    drop(held);
+    waiting.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

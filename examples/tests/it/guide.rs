@@ -14,11 +14,13 @@
 )]
 
 mod cancellation;
+mod choosing;
 mod claims;
 mod commits;
 mod connections;
 mod errors;
 mod expansion;
+mod guarantees;
 mod guarded_tables;
 mod holding;
 mod isolation;
@@ -28,11 +30,13 @@ mod migrations;
 mod moving_queues;
 mod nesting;
 mod owned_locks;
+mod periodic_jobs;
 mod scopes;
 mod several_servers;
 mod testing;
 mod waiting;
 mod watching;
+mod well_known_keys;
 mod when_not_to_lock;
 
 /// The code as the compiler reads it: no comments, no imports, and no trailing commas.
@@ -100,3 +104,34 @@ macro_rules! runs_the_page {
     };
 }
 use runs_the_page;
+
+/// A doctest compiles a block that is marked `no_run`, and runs the others.
+#[test]
+fn each_page_with_code_that_its_doctest_does_not_run_is_run_here() {
+    use std::fs;
+    use std::path::Path;
+
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut modules = String::new();
+    for entry in fs::read_dir(here.join("tests/it/guide")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            modules += &fs::read_to_string(path).unwrap();
+        }
+    }
+    let mut pages = 0;
+    for entry in fs::read_dir(here.join("../advisory-runtime/docs")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if fs::read_to_string(&path).unwrap().contains("```no_run") {
+            let module = format!("runs_the_page!(\"{name}\"");
+            let wrapped = format!("runs_the_page!(\n    \"{name}\"");
+            assert!(
+                modules.contains(&module) || modules.contains(&wrapped),
+                "{name}.md is not run"
+            );
+            pages += 1;
+        }
+    }
+    assert!(pages > 15, "only {pages} pages were found");
+}

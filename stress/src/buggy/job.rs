@@ -1,23 +1,108 @@
 //! Jobs that are claimed by hand.
 
+use crate::absence::TTL;
 use crate::bug::Bug;
+use crate::clock::pass;
 use crate::job::{ATTEMPTS, Job};
-use crate::leased_work::TTL;
 use crate::operation_kind::LIMIT;
 use diesel::prelude::*;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use tokio::task::JoinHandle;
 
 pub(crate) struct HandClaim {
     pub(crate) job: Job,
-    pub(crate) since: Instant,
+    until: Arc<Mutex<Instant>>,
+    renewal: Option<JoinHandle<()>>,
     bug: Bug,
 }
+
+/// What a process keeps with a bug.
+pub(crate) struct Hand {
+    url: String,
+    /// For renewals.
+    one: Arc<tokio::sync::Mutex<Option<AsyncPgConnection>>>,
+    /// For claims that are prepared once.
+    prepared: tokio::sync::Mutex<Option<AsyncPgConnection>>,
+}
+
+impl Hand {
+    pub(crate) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            one: Arc::default(),
+            prepared: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Claims with a statement that is prepared once, and never again.
+    async fn claim_prepared(&self, claim: &str) -> QueryResult<Option<Job>> {
+        let mut prepared = self.prepared.lock().await;
+        if prepared.is_none() {
+            let Ok(mut conn) = AsyncPgConnection::establish(&self.url).await else {
+                return Ok(None);
+            };
+            conn.batch_execute(&format!("PREPARE claim AS {claim}"))
+                .await?;
+            *prepared = Some(conn);
+        }
+        let Some(conn) = prepared.as_mut() else {
+            return Ok(None);
+        };
+        conn.transaction(async |conn| {
+            conn.batch_execute(LOCK).await?;
+            diesel::sql_query("EXECUTE claim")
+                .get_result(conn)
+                .await
+                .optional()
+        })
+        .await
+    }
+
+    /// Renews a claim on a task of the application's runtime: on a new connection each time, or on one for all.
+    fn renew(&self, bug: Bug, job: i64, until: &Arc<Mutex<Instant>>) -> JoinHandle<()> {
+        let (url, one, until) = (self.url.clone(), Arc::clone(&self.one), Arc::clone(until));
+        let ttl = TTL.as_millis();
+        let renew = format!(
+            "UPDATE stress.job SET locked_until = clock_timestamp() + interval '{ttl} ms' \
+             WHERE id = {job} AND locked_until > clock_timestamp()"
+        );
+        tokio::spawn(async move {
+            loop {
+                pass(TTL / 4).await;
+                let since = Instant::now();
+                let mut one = one.lock().await;
+                if one.is_none() || bug == Bug::TaskRenewal {
+                    *one = AsyncPgConnection::establish(&url).await.ok();
+                }
+                if let Some(conn) = one.as_mut() {
+                    let renewed = diesel::sql_query(&renew).execute(conn).await;
+                    if renewed == Ok(1) {
+                        *until.lock().unwrap_or_else(PoisonError::into_inner) = since + TTL;
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl Drop for HandClaim {
+    fn drop(&mut self) {
+        if let Some(renewal) = &self.renewal {
+            renewal.abort();
+        }
+    }
+}
+
+/// Makes claims follow each other, so that the limit is exact.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(9)";
 
 /// Claims the first job. With most bugs a lock makes the claims follow each other, so that the limit is exact.
 pub(crate) async fn claim_by_hand(
     bug: Bug,
     conn: &mut AsyncPgConnection,
+    hand: &Hand,
 ) -> QueryResult<Option<HandClaim>> {
     let since = Instant::now();
     let ttl = TTL.as_millis();
@@ -27,6 +112,10 @@ pub(crate) async fn claim_by_hand(
         _ => format!("(job.locked_until IS NULL OR job.locked_until <= {now})"),
     };
     let counted = i32::from(bug != Bug::UncountedAttempt);
+    let first = match bug {
+        Bug::SameNeighbours => "locked_until NULLS LAST, ",
+        _ => "",
+    };
     let end = format!(
         "UPDATE stress.job SET failed_at = {now}, locked_until = NULL, locked_by = NULL \
          WHERE completed_at IS NULL AND failed_at IS NULL AND attempts >= {ATTEMPTS} AND {is_free}"
@@ -35,24 +124,44 @@ pub(crate) async fn claim_by_hand(
         "WITH first AS (SELECT id FROM stress.job AS job WHERE completed_at IS NULL AND failed_at IS NULL AND run_at <= {now} \
          AND attempts < {ATTEMPTS} AND {is_free} AND (SELECT count(*) FROM stress.job AS other \
          WHERE other.tenant = job.tenant AND other.locked_until > {now}) < {LIMIT} \
-         ORDER BY run_at, id LIMIT 1 FOR UPDATE SKIP LOCKED) \
+         ORDER BY {first}run_at, id LIMIT 1 FOR UPDATE SKIP LOCKED) \
          UPDATE stress.job SET locked_until = {now} + interval '{ttl} ms', locked_by = gen_random_uuid()::text, \
-         attempts = attempts + {counted} FROM first WHERE job.id = first.id RETURNING job.id, tenant, fails, attempts"
+         attempts = attempts + {counted} FROM first WHERE job.id = first.id RETURNING job.id, tenant, fails, label, attempts"
     );
+    if bug == Bug::KeptPlan {
+        let job = hand.claim_prepared(&claim).await?;
+        return Ok(job.map(|job| HandClaim::new(bug, job, since, hand)));
+    }
     let job: QueryResult<Option<Job>> = conn
         .transaction(async |conn| {
             if bug != Bug::CountedLimit {
-                conn.batch_execute("SELECT pg_advisory_xact_lock(9)")
-                    .await?;
+                conn.batch_execute(LOCK).await?;
             }
             conn.batch_execute(&end).await?;
             diesel::sql_query(&claim).get_result(conn).await.optional()
         })
         .await;
-    Ok(job?.map(|job| HandClaim { job, since, bug }))
+    Ok(job?.map(|job| HandClaim::new(bug, job, since, hand)))
 }
 
 impl HandClaim {
+    fn new(bug: Bug, job: Job, since: Instant, hand: &Hand) -> Self {
+        let until = Arc::new(Mutex::new(since + TTL));
+        let is_renewed = matches!(bug, Bug::TaskRenewal | Bug::OneConnection);
+        let renewal = is_renewed.then(|| hand.renew(bug, job.id, &until));
+        Self {
+            job,
+            until,
+            renewal,
+            bug,
+        }
+    }
+
+    /// Whether the claim lasts, as far as its worker knows.
+    pub(crate) fn is_current(&self) -> bool {
+        Instant::now() < *self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether some works take longer than the claim lasts, which nobody renews.
     pub(crate) fn outlives(&self) -> bool {
         self.bug == Bug::LateCompletion
@@ -74,18 +183,23 @@ impl HandClaim {
 
     /// Ends the claim, unless its worker has died or has completed the job.
     pub(crate) async fn end(&self, conn: &mut AsyncPgConnection, is_done: bool) -> QueryResult<()> {
-        let Job { id, attempts, .. } = self.job;
+        let Job { id, attempts, .. } = &self.job;
+        let attempts = *attempts;
         // It dies once, so that the job can still end.
         if self.is_dead() && attempts == i32::from(self.bug != Bug::UncountedAttempt) && !is_done {
             return Ok(());
         }
         let counted = i32::from(self.bug == Bug::UncountedAttempt);
+        let text = match self.bug {
+            Bug::RefusedText => "error_message = 'planned', ",
+            _ => "",
+        };
         let end = if is_done {
             "completed_at = clock_timestamp()".to_owned()
         } else {
             format!(
                 "attempts = attempts + {counted}, run_at = clock_timestamp() + interval '20 ms', \
-                 failed_at = CASE WHEN attempts + {counted} >= {ATTEMPTS} THEN clock_timestamp() END"
+                 {text}failed_at = CASE WHEN attempts + {counted} >= {ATTEMPTS} THEN clock_timestamp() END"
             )
         };
         let end = format!(

@@ -1,9 +1,10 @@
 //! Leases by hand, and incorrect uses of our leases.
 
+use crate::absence::TTL;
 use crate::bug::Bug;
 use crate::clock::pass;
 use crate::critical_section::connection;
-use crate::leased_work::{LeasedWork, TTL};
+use crate::leased_work::LeasedWork;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
 use advisory_runtime::{Wait, advisory_lease};

@@ -34,6 +34,9 @@ impl Found {
             // The row was locked, so the ticks of its changes are in their order.
             events.sort_unstable_by_key(|event| event.tick);
             let tenures = self.tenures(events);
+            if records.is_reachable {
+                self.expiries(events);
+            }
             by_tenant
                 .entry(events[0].tenant)
                 .or_default()
@@ -46,7 +49,39 @@ impl Found {
             let events = by_job.get(&row.id).map_or(&[][..], Vec::as_slice);
             self.job(row, events);
         }
+        if records.has_one_cause {
+            let mut rows = records.jobs.iter();
+            while let Some(row) = rows.find(|row| row.fails == 0 && row.has_failed) {
+                self.add(Rule::Failed, format!("{row:?}"));
+            }
+        }
+        for (op, _) in records.history.absent.iter().filter(|(_, held)| !held) {
+            let told = records.history.told.get(op);
+            let kind = told.map_or("", |told| told.kind.name());
+            let what = format!("the row of operation {op} ({kind}), while its body ran");
+            self.add(Rule::Expired, what);
+        }
         self.works(records);
+    }
+
+    /// A job of which two attempts in a row have expired: nobody could end them. One can expire on a busy machine, or while a change of the
+    /// table waits for its lock.
+    fn expiries(&mut self, events: &[JobEvent]) {
+        let (mut until, mut count) = (None::<i64>, 0);
+        for event in events
+            .iter()
+            .filter(|event| event.change != Change::Renewed)
+        {
+            let expired = until.is_some_and(|until| event.at >= until);
+            count = if expired { count + 1 } else { 0 };
+            if count == 2 {
+                self.add(Rule::Expired, format!("two attempts before {event:?}"));
+            }
+            until = match event.change {
+                Change::Claimed => event.until,
+                _ => None,
+            };
+        }
     }
 
     /// The claims of one job. Two of them must not overlap, and none comes after the end.

@@ -277,6 +277,7 @@ fn ended(records: &mut Records, id: i64, change: Change, at: i64, attempts: i64)
     records.jobs.push(JobRow {
         id,
         attempts,
+        fails: 0,
         is_completed: change == Change::Completed,
         has_failed: change == Change::Failed,
     });
@@ -414,4 +415,33 @@ fn a_job_that_is_neither_done_nor_failed_is_starved() {
         .retain(|event| event.change != Change::Failed);
     records.jobs[1].has_failed = false;
     assert_eq!(broken(&records), [Rule::Starved]);
+}
+
+#[test]
+fn a_claim_that_expires_while_everybody_lives_is_found() {
+    let mut records = sound_jobs();
+    records.is_reachable = true;
+    assert_eq!(broken(&records), []);
+    // Nobody ends the attempts of job 2.
+    let is_end = |event: &JobEvent| event.job == 2 && event.change == Change::Retried;
+    records.job_events.retain(|event| !is_end(event));
+    let found = broken(&records);
+    assert!(
+        !found.is_empty() && found.iter().all(|rule| *rule == Rule::Expired),
+        "{found:?}"
+    );
+    records.is_reachable = false;
+    records.history.absent = vec![(41, true)];
+    assert_eq!(broken(&records), []);
+    records.history.absent.push((42, false));
+    assert_eq!(broken(&records), [Rule::Expired]);
+}
+
+#[test]
+fn a_job_that_fails_because_of_its_neighbour_is_found() {
+    let mut records = sound_jobs();
+    records.has_one_cause = true;
+    assert_eq!(broken(&records), [Rule::Failed]);
+    records.jobs[1].fails = 3;
+    assert_eq!(broken(&records), []);
 }

@@ -1,13 +1,13 @@
 //! Jobs: each process adds some, and works on them with a worker of ours, until all are done or have failed.
 
 use super::Load;
+use crate::absence::TTL;
 use crate::buggy::{self, HandClaim};
 use crate::chance::Chance;
 use crate::clock::pass;
 use crate::critical_section::{connection, tick};
 use crate::history::Claim;
-use crate::job::{Job, LONG};
-use crate::leased_work::TTL;
+use crate::job::{ABORTS, Job, LONG};
 use crate::operation_kind::OperationKind;
 use crate::outcome::{self, Outcome};
 use advisory_runtime::claim::{self, Claimed, Error};
@@ -15,6 +15,7 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::panic::resume_unwind;
+use std::process::abort;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -120,10 +121,19 @@ impl Load {
             0 => OperationKind::Job,
             _ => OperationKind::JobOnce,
         };
+        let op = self.begin(kind, job.tenant);
+        if job.fails == ABORTS {
+            // Its neighbours have begun.
+            pass(Duration::from_millis(10)).await;
+            abort();
+        }
+        if let Some(absence) = self.job_absence.take() {
+            absence.run(&self.log, op, || held.is_current()).await;
+        }
         let mut work = Work {
             load: self,
             kind,
-            op: self.begin(kind, job.tenant),
+            op,
             has_ended: false,
             is_recorded: false,
         };
@@ -156,7 +166,7 @@ impl Load {
         while !AtomicBool::load(is_over, Ordering::Relaxed) {
             let claimed = async {
                 let mut conn = connection(&self.pool).await?;
-                buggy::claim_by_hand(bug, &mut conn)
+                buggy::claim_by_hand(bug, &mut conn, &self.hand)
                     .await
                     .map_err(Error::from)
             };
@@ -195,7 +205,7 @@ impl Held<'_> {
     fn is_current(&self) -> bool {
         match self {
             Self::Claimed(claimed) => Instant::now() < claimed.deadline(),
-            Self::ByHand(claimed) => claimed.since.elapsed() < TTL,
+            Self::ByHand(claimed) => claimed.is_current(),
         }
     }
 

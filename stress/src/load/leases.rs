@@ -2,6 +2,8 @@
 
 use super::Load;
 use super::bookings::until;
+use crate::absence::Absence;
+use crate::absence::TTL;
 use crate::bug::Bug;
 use crate::buggy;
 use crate::chance::Chance;
@@ -34,7 +36,7 @@ impl Load {
         let mut work = self.leased_work(kind, number);
         work.pause = match (chance.below(20), self.told.bug) {
             // Long enough that the lease is renewed.
-            (0, None) | (0..5, Some(Bug::Now)) => leased_work::TTL / 2,
+            (0, None) | (0..5, Some(Bug::Now)) => TTL / 2,
             (_, Some(_)) => Duration::from_millis(5),
             (1..6, None) => Duration::from_millis(20),
             _ => Duration::ZERO,
@@ -42,6 +44,10 @@ impl Load {
         work.is_dropped = is_buggy && chance.below(4) == 0;
         let waits = chance.below(4) == 0;
         let drops = self.told.bug.is_none() && chance.below(12) == 0;
+        if !is_buggy && kind == OperationKind::Lease {
+            work.absence = self.lease_absence.take();
+        }
+        let drops = drops && work.absence.is_none();
         let limit = drops.then(|| Duration::from_millis(chance.below(30).into()));
         let (leases, pool) = (&self.leases, &self.pool);
         let call = async {
@@ -52,6 +58,9 @@ impl Load {
                 (Some(_), _) => buggy::once(leases, pool, number, &work).await?,
                 (None, OperationKind::Complete) => {
                     leased_work::once(leases, pool, number, &work).await?;
+                }
+                (None, _) if work.absence == Some(Absence::Lingers) => {
+                    leased_work::linger(leases, pool, number, &work).await?;
                 }
                 (None, _) if waits => leased_work::wait(leases, pool, number, &work).await?,
                 (None, _) => leased_work::never_wait(leases, pool, number, &work).await?,
@@ -70,6 +79,7 @@ impl Load {
             number,
             pause: Duration::from_millis(20),
             log: &self.log,
+            absence: None,
             is_dropped: false,
             hangs: Notify::new(),
             has_ended: AtomicBool::new(false),
@@ -126,7 +136,7 @@ impl Load {
                 pass(Duration::from_millis(20)).await;
             }
         };
-        let campaign = Request::text(format!("leased:{LEADER}")).ttl(leased_work::TTL);
+        let campaign = Request::text(format!("leased:{LEADER}")).ttl(TTL);
         let ended = lease::lead_until(&self.leases, campaign, over, async |term: Lease| {
             let mut writes = 0;
             while term.is_held() && writes < TERM {
@@ -153,7 +163,7 @@ impl Load {
                 continue;
             };
             let since = Instant::now();
-            while since.elapsed() < leased_work::TTL * 2 && !self.is_over() {
+            while since.elapsed() < TTL * 2 && !self.is_over() {
                 let work = self.leased_work(OperationKind::Lead, LEADER);
                 let written = buggy::write(&self.pool, &term, &work).await;
                 self.ended_work(OperationKind::Lead, &work, Some(&written));

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -40,11 +41,15 @@ pub(super) async fn accept(listener: TcpListener, server: Config, record: Arc<Re
         while connections.try_join_next().is_some() {}
         let (server, record) = (server.clone(), Arc::clone(&record));
         let mut cuts = record.cuts.subscribe();
+        let mut stalls = record.stalls.subscribe();
         connections.spawn(async move {
+            let mut serving = pin!(serve(client, &server, &record));
             // An error is a cut connection, which both sides see.
             tokio::select! {
-                _ = serve(client, &server, &record) => {}
+                _ = &mut serving => {}
                 _ = cuts.changed() => {}
+                // Its sockets stay open, and nobody reads them.
+                _ = stalls.changed() => drop(cuts.changed().await),
             }
         });
     }

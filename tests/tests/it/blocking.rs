@@ -2,7 +2,7 @@
 
 use crate::bookings::{committed, database, key_of};
 use advisory_runtime::blocking::{Connection, xact};
-use advisory_runtime::{Error, Request, Wait, advisory_lock};
+use advisory_runtime::{Error, Request, Wait, advisory_lock, testing};
 use advisory_tests::Proxy;
 use diesel::pg::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool};
@@ -267,4 +267,28 @@ async fn a_loss_under_a_savepoint_is_no_unknown_commit() {
     assert!(matches!(error, Error::Database(_)), "{error:?}");
     let error = outer.finish(Ok::<_, Error>(())).unwrap_err();
     assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+}
+
+/// Diesel takes an interrupted statement outside of a transaction for a repair of the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_replaces_a_closed_connection_whose_closing_was_cancelled() {
+    let db = database().await;
+    for cancels in 1..=4 {
+        let proxy = Proxy::start(&db).await;
+        let pool = Pool::builder()
+            .max_size(1)
+            .test_on_check_out(false)
+            .build(ConnectionManager::<PgConnection>::new(proxy.url()))
+            .unwrap();
+        for _ in 0..cancels {
+            proxy.cancel("advisory:abandoned");
+        }
+        let booked = spawn_blocking(move || {
+            testing::assert_r2d2_replaces_broken(&pool);
+            book(&mut pool.get().unwrap(), cancels, "Ada")
+        });
+        let booked = booked.await.unwrap();
+        assert_eq!(booked, Ok(true), "{cancels}");
+    }
+    db.until_quiet().await;
 }

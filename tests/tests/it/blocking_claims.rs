@@ -2,14 +2,14 @@
 
 use crate::claims::{SyncJob, assert_lost, database, expire, row};
 use advisory_runtime::blocking::claim;
-use advisory_runtime::claim::{Claim, Claimed, Error, OnErr, State};
+use advisory_runtime::claim::{Claim, Claimed, End, Error, State};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 
 type Conn = PgConnection;
 
 fn next(conn: &mut Conn) -> Claimed<SyncJob> {
-    let job = claim::next(conn, "worker").unwrap();
+    let job = claim::next("worker").first(conn).unwrap();
     job.expect("there is a job")
 }
 
@@ -35,17 +35,23 @@ async fn a_blocking_claim_ends_in_each_way() {
     let job = next(&mut conn);
     claim::release(&mut conn, &job).unwrap();
     assert_eq!(state_of(&mut conn, 2), State::Available);
-    let job = claim::by_key::<SyncJob, _>(&mut conn, "worker", 2).unwrap();
+    let job = claim::next::<SyncJob>("worker")
+        .key(2)
+        .first(&mut conn)
+        .unwrap();
     let priority = crate::claims::sync_jobs::priority;
-    claim::complete_with(&mut conn, &job.unwrap(), priority.eq(77)).unwrap();
+    claim::end(&job.unwrap())
+        .set(priority.eq(77))
+        .complete(&mut conn)
+        .unwrap();
     assert_eq!(
         db.count("SELECT priority::int8 FROM sync_jobs WHERE id = 2")
             .await,
         77
     );
-    let rest = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 9).unwrap();
+    let rest = claim::next::<SyncJob>("worker").load(&mut conn, 9).unwrap();
     assert_eq!(rest.len(), 1);
-    let none = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 0).unwrap();
+    let none = claim::next::<SyncJob>("worker").load(&mut conn, 0).unwrap();
     assert!(none.is_empty());
     let counts = claim::counts::<SyncJob, _>(&mut conn).unwrap();
     assert_eq!((counts.completed, counts.failed, counts.running), (2, 1, 1));
@@ -74,7 +80,7 @@ async fn a_lost_blocking_claim_changes_nothing() {
 
 /// The statements that a session has prepared for claims.
 const PREPARED: &str = "(SELECT string_agg(statement, ';' ORDER BY statement) FROM pg_prepared_statements \
-     WHERE statement LIKE 'WITH advisory_claim%')";
+     WHERE statement LIKE '/*advisory_claim*/%')";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn blocking_and_async_claims_send_the_same_statements() {
@@ -90,7 +96,7 @@ async fn blocking_and_async_claims_send_the_same_statements() {
     let sent_by_other: String = diesel_async::RunQueryDsl::get_result(prepared, &mut other)
         .await
         .unwrap();
-    assert_eq!(sent.matches("WITH advisory_claim").count(), 2, "{sent}");
+    assert_eq!(sent.matches("/*advisory_claim*/").count(), 2, "{sent}");
     assert_eq!(sent, sent_by_other);
 }
 
@@ -130,11 +136,11 @@ async fn a_thread_renews_a_blocking_claim_until_its_work_ends() {
     let db = database(1).await;
     let (mut conn, pool) = (db.establish(), db.r2d2(2));
     for (works, state) in [(true, State::Completed), (false, State::Failed)] {
-        let job = claim::next::<Brief, _>(&mut conn, "worker").unwrap();
+        let job = claim::next::<Brief>("worker").first(&mut conn).unwrap();
         let job = job.unwrap();
         db.run("CREATE TABLE since AS SELECT locked_until AS at FROM sync_jobs")
             .await;
-        let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, || {
+        let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, || {
             // Longer than the claim lasts without a renewal.
             until(&mut conn, "(SELECT at FROM since) < clock_timestamp()");
             if works {
@@ -180,12 +186,12 @@ async fn blocking_work_that_has_lost_its_claim_is_refused() {
     let (mut conn, pool) = (db.establish(), db.r2d2(2));
     let mut other = db.establish();
     for finishes in [true, false] {
-        let job = claim::next::<Brief, _>(&mut conn, "worker").unwrap();
+        let job = claim::next::<Brief>("worker").first(&mut conn).unwrap();
         let job = job.unwrap();
         let mut work =
             || diesel::sql_query("UPDATE sync_jobs SET locked_by = 'another#'").execute(&mut other);
         let error = if finishes {
-            let result: Result<usize, Error> = claim::run(&pool, &job, OnErr::Fail, || Ok(work()?));
+            let result: Result<usize, Error> = claim::run(&pool, &job, End::Fail, || Ok(work()?));
             result.unwrap_err()
         } else {
             claim::renew_while(&pool, &job, || {
@@ -209,10 +215,11 @@ async fn blocking_work_that_has_lost_its_claim_is_refused() {
 async fn a_blocking_completion_that_is_rolled_back_is_made_up_for() {
     let db = database(1).await;
     let (mut conn, pool) = (db.establish(), db.r2d2(2));
-    let job = claim::next::<Brief, _>(&mut conn, "worker")
+    let job = claim::next::<Brief>("worker")
+        .first(&mut conn)
         .unwrap()
         .unwrap();
-    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, || {
+    let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, || {
         let undone: Result<(), Error> = conn.transaction(|conn| {
             claim::complete(conn, &job)?;
             Err(Error::Database(diesel::result::Error::RollbackTransaction))
@@ -229,7 +236,7 @@ async fn threads_share_the_jobs_of_a_table() {
     let db = database(40).await;
     let worker = |mut conn: Conn| {
         let mut done = Vec::new();
-        while let Some(job) = claim::next::<SyncJob, _>(&mut conn, "worker").unwrap() {
+        while let Some(job) = claim::next::<SyncJob>("worker").first(&mut conn).unwrap() {
             claim::complete(&mut conn, &job).unwrap();
             done.push(job.id);
         }

@@ -260,7 +260,7 @@ async fn a_blocking_call_ends_although_the_server_does_not_answer() {
     let manager = ConnectionManager::<PgConnection>::new(proxy.url());
     let pool = r2d2::Pool::builder().max_size(2).build(manager).unwrap();
     let events = Arc::new(Mutex::new(Vec::new()));
-    let leases = Leases::new(pool).observed({
+    let leases = Leases::new(pool).observe({
         let events = Arc::clone(&events);
         move |event: Event<'_>| {
             let word = format!("{event:?}");
@@ -284,7 +284,7 @@ async fn a_blocking_call_ends_although_the_server_does_not_answer() {
         proxy.resume_forwarding();
     });
     let events = events.lock().unwrap();
-    for word in ["Acquired", "RenewalFailed", "ReleaseFailed"] {
+    for word in ["Acquired", "RenewalFailed", "EndFailed"] {
         assert!(events.iter().any(|event| event == word), "{events:?}");
     }
 }

@@ -51,7 +51,7 @@ pub(crate) async fn database(count: u32) -> Database {
 }
 
 pub(crate) async fn next(conn: &mut AsyncPgConnection) -> Claimed<SyncJob> {
-    let job = claim::next(conn, "worker").await.unwrap();
+    let job = claim::next("worker").first(conn).await.unwrap();
     job.expect("there is a job")
 }
 
@@ -93,7 +93,8 @@ async fn the_oldest_job_of_the_highest_priority_comes_first() {
     let db = database(7).await;
     let mut conn = db.connect().await;
     let mut ids = Vec::new();
-    while let Some(job) = claim::next::<SyncJob, _>(&mut conn, "worker")
+    while let Some(job) = claim::next::<SyncJob>("worker")
+        .first(&mut conn)
         .await
         .unwrap()
     {
@@ -138,7 +139,10 @@ async fn states_follow_from_the_columns() {
         .unwrap();
     assert_eq!(counted, 2);
     let worker = "sync\0worker";
-    let job = claim::next::<SyncJob, _>(&mut conn, worker).await.unwrap();
+    let job = claim::next::<SyncJob>(worker)
+        .first(&mut conn)
+        .await
+        .unwrap();
     assert!(job.unwrap().locked_by().starts_with("sync\u{FFFD}worker#"));
 }
 
@@ -159,15 +163,21 @@ async fn a_done_row_is_not_claimed() {
     let mut conn = db.connect().await;
     for end in ["completed_at", "failed_at"] {
         db.run(&format!("UPDATE sync_jobs SET {end} = now()")).await;
-        let job = claim::next::<SyncJob, _>(&mut conn, "worker").await;
+        let job = claim::next::<SyncJob>("worker").first(&mut conn).await;
         assert!(job.unwrap().is_none(), "{end}");
-        let jobs = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 5).await;
+        let jobs = claim::next::<SyncJob>("worker").load(&mut conn, 5).await;
         assert!(jobs.unwrap().is_empty(), "{end}");
-        let job = claim::by_key::<SyncJob, _>(&mut conn, "worker", 1).await;
+        let job = claim::next::<SyncJob>("worker")
+            .key(1)
+            .first(&mut conn)
+            .await;
         assert!(job.unwrap().is_none(), "{end}");
         db.run(&format!("UPDATE sync_jobs SET {end} = NULL")).await;
     }
-    let job = claim::by_key::<SyncJob, _>(&mut conn, "worker", 1).await;
+    let job = claim::next::<SyncJob>("worker")
+        .key(1)
+        .first(&mut conn)
+        .await;
     assert_eq!(job.unwrap().unwrap().id, 1);
 }
 
@@ -187,7 +197,12 @@ async fn a_zombie_can_do_nothing_to_the_next_ones_claim() {
         let before = row(&mut conn, 1).await;
         assert_lost(claim::renew(&mut conn, &zombie).await);
         assert_lost(claim::complete(&mut conn, &zombie).await);
-        assert_lost(claim::complete_with(&mut conn, &zombie, sync_jobs::priority.eq(5)).await);
+        assert_lost(
+            claim::end(&zombie)
+                .set(sync_jobs::priority.eq(5))
+                .complete(&mut conn)
+                .await,
+        );
         assert_lost(claim::fail(&mut conn, &zombie, "why").await);
         assert_lost(claim::release(&mut conn, &zombie).await);
         assert_eq!(row(&mut conn, 1).await, before);
@@ -222,9 +237,9 @@ async fn a_renewal_lasts_for_the_whole_ttl_again() {
 async fn a_batch_is_claimed_at_once_as_separate_claims() {
     let db = database(12).await;
     let mut conn = db.connect().await;
-    let none = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 0).await;
+    let none = claim::next::<SyncJob>("worker").load(&mut conn, 0).await;
     assert!(none.unwrap().is_empty());
-    let jobs = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 5).await;
+    let jobs = claim::next::<SyncJob>("worker").load(&mut conn, 5).await;
     let jobs = jobs.unwrap();
     let mut ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
     ids.sort_unstable();
@@ -236,7 +251,7 @@ async fn a_batch_is_claimed_at_once_as_separate_claims() {
     for job in &jobs {
         claim::complete(&mut conn, job).await.unwrap();
     }
-    let rest = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 50).await;
+    let rest = claim::next::<SyncJob>("worker").load(&mut conn, 50).await;
     assert_eq!(rest.unwrap().len(), 7);
 }
 
@@ -256,7 +271,7 @@ async fn a_job_is_completed_in_the_transaction_of_its_results() {
     claim::complete(held.conn(), &job).await.unwrap();
     // However late the commit is, a row that is being completed is not claimed.
     expire_by(&mut other).await;
-    let taken = claim::next::<SyncJob, _>(&mut other, "other").await;
+    let taken = claim::next::<SyncJob>("other").first(&mut other).await;
     assert!(taken.unwrap().is_none());
     held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await

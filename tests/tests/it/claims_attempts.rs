@@ -1,6 +1,6 @@
 //! Jobs that are scheduled, counted, retried with a pause, and fail for good.
 
-use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
+use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel::sql_types::Text;
@@ -35,6 +35,14 @@ struct Forever {
     id: i64,
 }
 
+/// A row that comes back when it is done.
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = job)]
+#[claim(run_at, attempts, max_attempts = 2, completed_at = "none")]
+struct Repeated {
+    id: i64,
+}
+
 #[derive(diesel::QueryableByName)]
 struct Line {
     #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
@@ -60,7 +68,7 @@ async fn jobs(count: u32) -> Database {
 }
 
 async fn next(conn: &mut AsyncPgConnection) -> Option<Claimed<Job>> {
-    claim::next(conn, "worker").await.unwrap()
+    claim::next("worker").first(conn).await.unwrap()
 }
 
 async fn state_of(conn: &mut AsyncPgConnection, id: i64) -> State {
@@ -74,8 +82,15 @@ async fn due(db: &Database) {
 }
 
 async fn die(db: &Database) {
-    db.run("UPDATE job SET locked_until = clock_timestamp() - interval '1 second' WHERE locked_until IS NOT NULL")
-        .await;
+    expire(db, "1 hour").await;
+}
+
+/// Makes all claims expire this long ago.
+async fn expire(db: &Database, since: &str) {
+    let expired = format!(
+        "UPDATE job SET locked_until = clock_timestamp() - interval '{since}' WHERE locked_until IS NOT NULL"
+    );
+    db.run(&expired).await;
 }
 
 /// The server's clock in microseconds since 1970.
@@ -99,7 +114,7 @@ impl From<Error> for Failed {
     }
 }
 
-const RETRY: OnErr = OnErr::Retry { after: None };
+const RETRY: End = End::Retry { after: None };
 
 #[tokio::test]
 async fn a_scheduled_job_is_claimed_when_it_is_due() {
@@ -112,7 +127,7 @@ async fn a_scheduled_job_is_claimed_when_it_is_due() {
     assert!(next(&mut conn).await.is_none(), "the other is not due");
     let counts = claim::counts::<Job, _>(&mut conn).await.unwrap();
     assert_eq!((counts.scheduled, counts.running), (1, 1));
-    let by_hand = claim::by_key::<Job, _>(&mut conn, "worker", 1).await;
+    let by_hand = claim::next::<Job>("worker").key(1).first(&mut conn).await;
     let by_hand = by_hand.unwrap().expect("it is there whenever it is due");
     claim::release(&mut conn, &by_hand).await.unwrap();
     due(&db).await;
@@ -141,7 +156,7 @@ async fn pauses_double_with_jitter_up_to_the_longest() {
     let db = jobs(40).await;
     let mut conn = db.connect().await;
     for (attempt, least, most) in [(1, 30, 60), (2, 45, 90)] {
-        let jobs = claim::next_batch::<Job, _>(&mut conn, "worker", 40).await;
+        let jobs = claim::next::<Job>("worker").load(&mut conn, 40).await;
         let jobs = jobs.unwrap();
         assert_eq!(jobs.len(), 40);
         let before = clock(&db).await;
@@ -197,7 +212,9 @@ async fn a_job_that_kills_its_worker_fails_and_lets_the_next_pass() {
     let mut blocking = db.establish();
     db.run("UPDATE job SET attempts = 3").await;
     die(&db).await;
-    let none = advisory_runtime::blocking::claim::by_key::<Job, _>(&mut blocking, "worker", 2);
+    let none = advisory_runtime::blocking::claim::next::<Job>("worker")
+        .key(2)
+        .first(&mut blocking);
     assert!(none.unwrap().is_none());
     assert_eq!(state_of(&mut conn, 2).await, State::Failed);
 }
@@ -212,7 +229,7 @@ async fn a_pause_can_be_given_and_a_release_counts_nothing() {
     assert_eq!(job.attempts, 1);
     let after = Some(Duration::from_secs(7200));
     let work = async { Err::<(), _>(Failed) };
-    let on_err = OnErr::Retry { after };
+    let on_err = End::Retry { after };
     claim::run(&pool, &job, on_err, work).await.unwrap_err();
     let later = "SELECT count(*) FROM job WHERE run_at BETWEEN now() + interval '119 minutes' AND now() + interval '121 minutes' \
          AND error_message = 'no such file' AND failed_at IS NULL";
@@ -229,13 +246,15 @@ async fn a_count_stops_at_its_columns_largest_value() {
     let db = jobs(1).await;
     let mut conn = db.connect().await;
     db.run("UPDATE job SET attempts = 32767").await;
-    let job = claim::next::<Forever, _>(&mut conn, "worker")
+    let job = claim::next::<Forever>("worker")
+        .first(&mut conn)
         .await
         .unwrap();
     assert_eq!(job.unwrap().id, 1);
     assert_eq!(db.count("SELECT attempts::int8 FROM job").await, 32767);
     die(&db).await;
-    let job = claim::next::<Forever, _>(&mut conn, "worker")
+    let job = claim::next::<Forever>("worker")
+        .first(&mut conn)
         .await
         .unwrap();
     let before = clock(&db).await;
@@ -259,19 +278,18 @@ async fn scheduled_rows_are_not_read() {
     .await;
     db.run("VACUUM ANALYZE job").await;
     let mut conn = db.connect().await;
-    let all = claim::next_batch::<Job, _>(&mut conn, "worker", 100).await;
+    let all = claim::next::<Job>("worker").load(&mut conn, 100).await;
     assert_eq!(all.unwrap().len(), 10);
     diesel::sql_query("SET plan_cache_mode = force_generic_plan")
         .execute(&mut conn)
         .await
         .unwrap();
-    let name =
-        "(SELECT name FROM pg_prepared_statements WHERE statement LIKE 'WITH advisory_claim%')";
+    let name = "(SELECT name FROM pg_prepared_statements WHERE statement LIKE '/*advisory_claim*/%SKIP LOCKED%')";
     let name: String = diesel::select(diesel::dsl::sql::<Text>(name))
         .get_result(&mut conn)
         .await
         .unwrap();
-    let explain = format!("EXPLAIN (ANALYZE, BUFFERS) EXECUTE {name}(1000, 'worker')");
+    let explain = format!("EXPLAIN (ANALYZE, BUFFERS) EXECUTE {name}(100, 'worker#')");
     let plan: Vec<Line> = diesel::sql_query(explain).load(&mut conn).await.unwrap();
     let plan: Vec<&str> = plan.iter().map(|line| &*line.text).collect();
     let plan = plan.join("\n");
@@ -290,4 +308,103 @@ fn a_state_knows_when_a_job_runs() {
     assert_eq!(state(None, 1), State::Available);
     let running = State::at(Some(3), None, None, &now).with_run_at(Some(3), 1, &now);
     assert_eq!(running, State::Running);
+}
+
+#[tokio::test]
+async fn an_expired_claim_waits_for_its_backoff() {
+    let db = jobs(1).await;
+    let mut conn = db.connect().await;
+    drop(next(&mut conn).await.unwrap());
+    // The backoff is between a half of a minute and the whole.
+    expire(&db, "20 seconds").await;
+    assert!(next(&mut conn).await.is_none());
+    let by_hand = claim::next::<Job>("worker").key(1).first(&mut conn).await;
+    claim::release(&mut conn, &by_hand.unwrap().unwrap())
+        .await
+        .unwrap();
+    drop(next(&mut conn).await.unwrap());
+    expire(&db, "91 seconds").await;
+    assert_eq!(next(&mut conn).await.unwrap().attempts, 3);
+}
+
+/// One of them may be the one that ended its process with the others.
+#[tokio::test]
+async fn at_most_one_expired_row_is_claimed_among_others() {
+    let db = jobs(6).await;
+    let mut conn = db.connect().await;
+    let first = claim::next::<Job>("worker").load(&mut conn, 4).await;
+    assert_eq!(first.unwrap().len(), 4);
+    die(&db).await;
+    let mut claimed = Vec::new();
+    for expected in [3, 1, 1, 1, 0] {
+        let jobs = claim::next::<Job>("worker").load(&mut conn, 6).await;
+        let jobs = jobs.unwrap();
+        assert_eq!(jobs.len(), expected, "{claimed:?}");
+        claimed.extend(jobs.iter().map(|job| job.id));
+    }
+    claimed.sort_unstable();
+    assert_eq!(claimed, [1, 2, 3, 4, 5, 6]);
+}
+
+#[tokio::test]
+async fn a_completed_row_that_comes_back_begins_at_no_attempt() {
+    let db = jobs(1).await;
+    let mut conn = db.connect().await;
+    for _ in 0..4 {
+        let job = claim::next::<Repeated>("worker").first(&mut conn).await;
+        let job = job.unwrap().expect("it comes back");
+        assert_eq!(job.id, 1);
+        claim::complete(&mut conn, &job).await.unwrap();
+        assert_eq!(db.count("SELECT attempts::int8 FROM job").await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_row_without_an_attempt_left_says_so_and_keeps_its_last_error() {
+    let db = jobs(2).await;
+    let mut conn = db.connect().await;
+    db.run("UPDATE job SET attempts = 7, error_message = 'disk full' WHERE id = 1")
+        .await;
+    assert_eq!(next(&mut conn).await.unwrap().id, 2);
+    let told = "SELECT count(*) FROM job WHERE id = 1 AND failed_at IS NOT NULL AND attempts = 7 \
+         AND error_message = 'no attempt is left: 7 of 3; the last error: disk full'";
+    assert_eq!(db.count(told).await, 1);
+}
+
+#[tokio::test]
+async fn rows_without_an_attempt_left_fail_together() {
+    let db = jobs(500).await;
+    db.run("UPDATE job SET attempts = 3 WHERE id < 500").await;
+    let proxy = advisory_tests::Proxy::start(&db).await;
+    let mut conn = <AsyncPgConnection as diesel_async::AsyncConnection>::establish(proxy.url())
+        .await
+        .unwrap();
+    proxy.reset();
+    assert_eq!(next(&mut conn).await.unwrap().id, 500);
+    let round_trips = proxy.round_trips();
+    assert!(round_trips < 10, "{round_trips}");
+    let failed = "SELECT count(*) FROM job WHERE failed_at IS NOT NULL";
+    assert_eq!(db.count(failed).await, 499);
+}
+
+/// Whatever a row refuses, the rows behind it are claimed.
+#[tokio::test]
+async fn a_row_that_cannot_fail_as_the_library_says_stops_no_queue() {
+    for (refusal, failed) in [
+        (
+            "ALTER TABLE job ALTER COLUMN error_message TYPE varchar(10)",
+            1,
+        ),
+        ("ALTER TABLE job ADD CHECK (error_message !~ 'expired')", 1),
+        ("ALTER TABLE job ADD CHECK (failed_at IS NULL)", 0),
+    ] {
+        let db = jobs(2).await;
+        db.run(refusal).await;
+        db.run("UPDATE job SET attempts = 3, locked_by = 'dead#', locked_until = now() - interval '1 hour' WHERE id = 1")
+            .await;
+        let mut conn = db.connect().await;
+        assert_eq!(next(&mut conn).await.expect(refusal).id, 2, "{refusal}");
+        let count = "SELECT count(*) FROM job WHERE id = 1 AND failed_at IS NOT NULL";
+        assert_eq!(db.count(count).await, failed, "{refusal}");
+    }
 }

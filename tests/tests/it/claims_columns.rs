@@ -1,6 +1,6 @@
 //! Claims on tables as they are: a UUID instead of a name, times without a time zone, rows that are deleted when they are done.
 
-use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
+use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -40,7 +40,7 @@ async fn exports() -> Database {
 }
 
 async fn next(conn: &mut AsyncPgConnection) -> Option<Claimed<Export>> {
-    claim::next(conn, "worker").await.unwrap()
+    claim::next("worker").first(conn).await.unwrap()
 }
 
 #[tokio::test]
@@ -58,7 +58,10 @@ async fn a_uuid_says_which_claim_holds_a_row() {
         .await;
     let lost = claim::complete(&mut conn, &zombie).await.unwrap_err();
     assert!(matches!(lost, Error::Lost { .. }), "{lost:?}");
-    let found = claim::by_key::<Export, _>(&mut conn, "worker", zombie.id).await;
+    let found = claim::next::<Export>("worker")
+        .key(zombie.id)
+        .first(&mut conn)
+        .await;
     assert!(found.unwrap().is_none(), "held");
 }
 
@@ -83,7 +86,11 @@ async fn times_without_a_zone_are_in_utc() {
     assert!(first.deadline() > std::time::Instant::now() + first.ttl() / 2);
     claim::renew(&mut west, &first).await.unwrap();
     let seen = export::seen_at.eq(claim::now());
-    claim::complete_with(&mut west, &first, seen).await.unwrap();
+    claim::end(&first)
+        .set(seen)
+        .complete(&mut west)
+        .await
+        .unwrap();
     let done = "SELECT count(*) FROM export WHERE done_at - (now() AT TIME ZONE 'UTC') < interval '1 minute' \
          AND seen_at - (now() AT TIME ZONE 'UTC') BETWEEN interval '-1 minute' AND interval '1 minute'";
     assert_eq!(db.count(done).await, 1);
@@ -131,15 +138,24 @@ const LEFT: &str = "SELECT count(*) FROM outbox";
 async fn a_done_row_is_deleted_while_it_is_claimed() {
     let db = outbox().await;
     let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
-    let row = claim::next::<Outbox, _>(&mut conn, "worker").await.unwrap();
+    let row = claim::next::<Outbox>("worker")
+        .first(&mut conn)
+        .await
+        .unwrap();
     claim::complete(&mut conn, &row.unwrap()).await.unwrap();
     assert_eq!(db.count(LEFT).await, 2);
-    let row = claim::next::<Outbox, _>(&mut conn, "worker").await.unwrap();
+    let row = claim::next::<Outbox>("worker")
+        .first(&mut conn)
+        .await
+        .unwrap();
     let row = row.unwrap();
-    let result: Result<(), Error> = claim::run(&pool, &row, OnErr::Fail, async { Ok(()) }).await;
+    let result: Result<(), Error> = claim::run(&pool, &row, End::Fail, async { Ok(()) }).await;
     result.unwrap();
     assert_eq!(db.count(LEFT).await, 1);
-    let row = claim::next::<Outbox, _>(&mut conn, "worker").await.unwrap();
+    let row = claim::next::<Outbox>("worker")
+        .first(&mut conn)
+        .await
+        .unwrap();
     let row = row.unwrap();
     db.run("UPDATE outbox SET locked_by = 'another#'").await;
     for lost in [
@@ -156,9 +172,12 @@ async fn a_deletion_that_is_rolled_back_is_made_up_for() {
     let db = outbox().await;
     let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
     let mut own = db.connect().await;
-    let row = claim::by_key::<Outbox, _>(&mut conn, "worker", 2).await;
+    let row = claim::next::<Outbox>("worker")
+        .key(2)
+        .first(&mut conn)
+        .await;
     let row = row.unwrap().unwrap();
-    let result: Result<(), Error> = claim::run(&pool, &row, OnErr::Fail, async {
+    let result: Result<(), Error> = claim::run(&pool, &row, End::Fail, async {
         let undone: Result<(), Error> = crate::bookings::in_transaction(&mut own, async |conn| {
             claim::delete(conn, &row).await?;
             Err(Error::Database(diesel::result::Error::RollbackTransaction))

@@ -25,10 +25,15 @@ async fn work(mut conn: AsyncPgConnection, settings: &'static str, batch: u32) -
     let mut done = Vec::new();
     loop {
         let jobs = match batch {
-            1 => claim::next::<SyncJob, _>(&mut conn, "worker")
+            1 => claim::next::<SyncJob>("worker")
+                .first(&mut conn)
                 .await
                 .map(|job| job.into_iter().collect()),
-            _ => claim::next_batch::<SyncJob, _>(&mut conn, "worker", batch).await,
+            _ => {
+                claim::next::<SyncJob>("worker")
+                    .load(&mut conn, batch)
+                    .await
+            }
         };
         let jobs: Vec<_> = jobs.unwrap();
         if jobs.is_empty() {
@@ -84,7 +89,7 @@ async fn a_row_that_somebody_has_locked_is_passed_over() {
     )
     .await;
     assert_eq!(next(&mut conn).await.id, 1);
-    let none = claim::next::<SyncJob, _>(&mut conn, "worker").await;
+    let none = claim::next::<SyncJob>("worker").first(&mut conn).await;
     assert!(none.unwrap().is_none());
     execute(&mut other, "ROLLBACK").await;
     assert_eq!(next(&mut conn).await.id, 2);
@@ -137,7 +142,9 @@ async fn a_claim_lasts_for_its_ttl_from_when_its_wait_was_over() {
     let meanwhile = "CREATE TABLE released AS SELECT clock_timestamp() AS at FROM pg_sleep(3.1)";
     let called = Instant::now();
     let job = behind_a_lock(&db, LOCK, meanwhile, async |mut conn| {
-        claim::by_key::<Brief, _>(&mut conn, "worker", 1)
+        claim::next::<Brief>("worker")
+            .key(1)
+            .first(&mut conn)
             .await
             .unwrap()
             .unwrap()
@@ -162,7 +169,7 @@ async fn who_waits_while_another_claims_the_row_does_not_get_it() {
             async |mut conn| {
                 let set = format!("SET default_transaction_isolation = '{level}'");
                 execute(&mut conn, &set).await;
-                claim::by_key::<SyncJob, _>(&mut conn, "worker", 1).await.unwrap()
+                claim::next::<SyncJob>("worker").key(1).first(&mut conn).await.unwrap()
             },
         )
         .await;
@@ -177,7 +184,9 @@ async fn a_claim_that_expires_in_a_wait_cannot_be_renewed_or_ended() {
     let db = database(4).await;
     let expires = async |id: i64, way: &str| {
         let mut conn = db.connect().await;
-        let job = claim::by_key::<Brief, _>(&mut conn, "worker", id)
+        let job = claim::next::<Brief>("worker")
+            .key(id)
+            .first(&mut conn)
             .await
             .unwrap()
             .unwrap();
@@ -228,7 +237,9 @@ async fn lock_timeout_bounds_the_wait_for_a_row() {
     let mut other = db.connect().await;
     execute(&mut other, "BEGIN").await;
     execute(&mut other, LOCK).await;
-    let error = claim::by_key::<SyncJob, _>(&mut conn, "worker", 1)
+    let error = claim::next::<SyncJob>("worker")
+        .key(1)
+        .first(&mut conn)
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Database(_)), "{error:?}");
@@ -257,7 +268,9 @@ async fn a_claim_waits_for_the_disk_where_its_session_would_not() {
         for step in 0..4 {
             let job = match step {
                 0 => None,
-                _ => claim::by_key::<SyncJob, _>(&mut conn, "worker", 1)
+                _ => claim::next::<SyncJob>("worker")
+                    .key(1)
+                    .first(&mut conn)
                     .await
                     .unwrap(),
             };
@@ -317,19 +330,24 @@ async fn hostile_twins_first_on_the_search_path_change_nothing() {
     );
     claim::renew(&mut conn, &first).await.unwrap();
     claim::complete(&mut conn, &first).await.unwrap();
-    let batch = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 2)
+    let batch = claim::next::<SyncJob>("worker")
+        .load(&mut conn, 2)
         .await
         .unwrap();
     assert_eq!(batch.len(), 2);
     claim::fail(&mut conn, &batch[0], "why").await.unwrap();
     claim::release(&mut conn, &batch[1]).await.unwrap();
     let id = batch[1].id;
-    let again = claim::by_key::<SyncJob, _>(&mut conn, "worker", id)
+    let again = claim::next::<SyncJob>("worker")
+        .key(id)
+        .first(&mut conn)
         .await
         .unwrap()
         .unwrap();
     assert!(
-        claim::by_key::<SyncJob, _>(&mut conn, "worker", id)
+        claim::next::<SyncJob>("worker")
+            .key(id)
+            .first(&mut conn)
             .await
             .unwrap()
             .is_none()

@@ -70,11 +70,11 @@ pub(crate) async fn jobs(tenants: &[(&str, u32)]) -> Database {
 }
 
 pub(crate) async fn next(conn: &mut AsyncPgConnection) -> Option<Claimed<One>> {
-    claim::next(conn, "worker").await.unwrap()
+    claim::next("worker").first(conn).await.unwrap()
 }
 
 pub(crate) async fn by_key(conn: &mut AsyncPgConnection, id: i64) -> Option<Claimed<One>> {
-    claim::by_key(conn, "worker", id).await.unwrap()
+    claim::next("worker").key(id).first(conn).await.unwrap()
 }
 
 async fn ids<T: Claim>(
@@ -82,9 +82,7 @@ async fn ids<T: Claim>(
     limit: u32,
     id: impl Fn(&T) -> i64,
 ) -> Vec<i64> {
-    let jobs = claim::next_batch::<T, _>(conn, "worker", limit)
-        .await
-        .unwrap();
+    let jobs = claim::next::<T>("worker").load(conn, limit).await.unwrap();
     let mut ids: Vec<_> = jobs.iter().map(|job| id(job)).collect();
     ids.sort_unstable();
     ids
@@ -135,7 +133,7 @@ async fn an_expired_claim_counts_no_more_and_its_row_comes_first() {
         let job = next(&mut conn).await.unwrap();
         assert_eq!(job.id, 1, "{attempt}");
         assert!(next(&mut conn).await.is_none());
-        db.run("UPDATE job SET locked_until = clock_timestamp() - interval '1 second'")
+        db.run("UPDATE job SET locked_until = clock_timestamp() - interval '1 hour'")
             .await;
         db.run("UPDATE job SET locked_until = NULL WHERE locked_by IS NULL")
             .await;
@@ -171,18 +169,27 @@ async fn conditions_and_changes_apply_to_limited_rows() {
     let mut conn = db.connect().await;
     let wanted = job::tenant_id.eq("b");
     for found in [true, false] {
-        let claimed = claim::next_where::<One, _>(&mut conn, "worker", wanted).await;
+        let claimed = claim::next::<One>("worker")
+            .filter(wanted)
+            .first(&mut conn)
+            .await;
         assert_eq!(claimed.unwrap().is_some(), found);
     }
     // Diesel does not keep this one prepared.
     let text = diesel::dsl::sql::<diesel::sql_types::Bool>("tenant_id = 'b'");
-    let claimed = claim::next_where::<One, _>(&mut conn, "worker", text).await;
+    let claimed = claim::next::<One>("worker")
+        .filter(text)
+        .first(&mut conn)
+        .await;
     assert!(claimed.unwrap().is_none());
     let text = diesel::dsl::sql::<diesel::sql_types::Bool>("job.tenant_id = 'a'");
-    let claimed = claim::next_where::<Two, _>(&mut conn, "worker", text).await;
+    let claimed = claim::next::<Two>("worker")
+        .filter(text)
+        .first(&mut conn)
+        .await;
     assert_eq!(claimed.unwrap().unwrap().id, 1);
     let set = job::attempts.eq(7);
-    let claimed = claim::next_with::<Two, _, _>(&mut conn, "worker", set).await;
+    let claimed = claim::next::<Two>("worker").set(set).first(&mut conn).await;
     assert_eq!(claimed.unwrap().unwrap().id, 2);
     assert_eq!(db.count("SELECT sum(attempts) FROM job").await, 8);
 }
@@ -191,7 +198,10 @@ async fn conditions_and_changes_apply_to_limited_rows() {
 async fn a_wanted_row_need_not_be_the_first_of_its_value() {
     let db = jobs(&[("a", 3)]).await;
     let mut conn = db.connect().await;
-    let claimed = claim::next_where::<One, _>(&mut conn, "worker", job::id.eq(2)).await;
+    let claimed = claim::next::<One>("worker")
+        .filter(job::id.eq(2))
+        .first(&mut conn)
+        .await;
     assert_eq!(claimed.unwrap().unwrap().id, 2);
 }
 
@@ -207,14 +217,14 @@ async fn levels_of_a_role_change_nothing_and_an_open_one_is_refused() {
         assert!(next(&mut conn).await.is_none());
         claim::release(&mut conn, &job).await.unwrap();
         let refused: Result<_, Error> = conn
-            .transaction(async |conn| claim::next::<One, _>(conn, "worker").await)
+            .transaction(async |conn| claim::next::<One>("worker").first(conn).await)
             .await;
         assert!(
             matches!(refused, Err(Error::StaleSnapshot { .. })),
             "{refused:?}"
         );
         let refused: Result<_, Error> = conn
-            .transaction(async |conn| claim::by_key::<One, _>(conn, "worker", 2).await)
+            .transaction(async |conn| claim::next::<One>("worker").key(2).first(conn).await)
             .await;
         assert!(
             matches!(refused, Err(Error::StaleSnapshot { .. })),
@@ -246,15 +256,20 @@ async fn a_claim_in_a_transaction_takes_its_place_until_its_end() {
 async fn blocking_claims_have_the_limits_too() {
     let db = jobs(&[("a", 2), ("b", 1)]).await;
     let (mut conn, mut other) = (db.establish(), db.connect().await);
-    let next = |conn: &mut PgConnection| blocking::claim::next::<One, _>(conn, "worker").unwrap();
+    let next =
+        |conn: &mut PgConnection| blocking::claim::next::<One>("worker").first(conn).unwrap();
     let job = next(&mut conn).unwrap();
     assert_eq!((job.id, next(&mut conn).unwrap().id), (1, 3));
     assert!(next(&mut conn).is_none());
     assert!(crate::claims_per::next(&mut other).await.is_none());
-    let by_key = blocking::claim::by_key::<One, _>(&mut conn, "worker", 2);
+    let by_key = blocking::claim::next::<One>("worker")
+        .key(2)
+        .first(&mut conn);
     assert!(by_key.unwrap().is_none());
     blocking::claim::complete(&mut conn, &job).unwrap();
-    let by_key = blocking::claim::by_key::<One, _>(&mut conn, "worker", 2);
+    let by_key = blocking::claim::next::<One>("worker")
+        .key(2)
+        .first(&mut conn);
     assert_eq!(by_key.unwrap().unwrap().id, 2);
 }
 
@@ -279,7 +294,10 @@ async fn a_prepared_claim_with_a_limit_is_one_round_trip() {
         proxy.reset();
         // Only values with a wanted row are locked.
         let wanted = job::tenant_id.eq("b");
-        let job = claim::next_where::<One, _>(&mut conn, "worker", wanted).await;
+        let job = claim::next::<One>("worker")
+            .filter(wanted)
+            .first(&mut conn)
+            .await;
         let job = job.unwrap().unwrap();
         if is_prepared {
             assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
@@ -321,7 +339,7 @@ async fn a_backlog_of_one_value_is_not_read() {
     let first = next(&mut conn).await.unwrap();
     assert_eq!(first.id, 1);
     assert_eq!(next(&mut conn).await.unwrap().id, 50_001);
-    let statements = "SELECT name, statement FROM pg_prepared_statements WHERE statement LIKE 'WITH%advisory.claim%'";
+    let statements = "SELECT name, statement FROM pg_prepared_statements WHERE statement LIKE '/*advisory_claim*/%advisory.claim%'";
     let prepared: Vec<Prepared> = diesel::sql_query(statements).load(&mut conn).await.unwrap();
     assert_eq!(prepared.len(), 2);
     conn.batch_execute("BEGIN").await.unwrap();
@@ -329,7 +347,7 @@ async fn a_backlog_of_one_value_is_not_read() {
     prepared.sort_by_key(|prepared| prepared.statement.contains("UPDATE \"job\""));
     for Prepared { name, statement } in prepared {
         let values = if statement.contains("UPDATE \"job\"") {
-            "(300000, 'worker')"
+            "('worker#')"
         } else {
             "('{}', '{}')"
         };
@@ -403,7 +421,7 @@ async fn the_wait_for_the_lock_of_a_value_does_not_count() {
     let db = jobs(&[("a", 1)]).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     // Prepared, so that both statements are sent at once.
-    let job = claim::by_key::<Brief, _>(&mut conn, "worker", 1).await;
+    let job = claim::next::<Brief>("worker").key(1).first(&mut conn).await;
     claim::release(&mut conn, &job.unwrap().unwrap())
         .await
         .unwrap();
@@ -418,7 +436,7 @@ async fn the_wait_for_the_lock_of_a_value_does_not_count() {
         let unlock = "SELECT pg_advisory_unlock_all()";
         other.batch_execute(unlock).await.unwrap();
     };
-    let (job, ()) = tokio::join!(claim::by_key(&mut conn, "worker", 1_i64), freed);
+    let (job, ()) = tokio::join!(claim::next("worker").key(1_i64).first(&mut conn), freed);
     let job: Claimed<Brief> = job.unwrap().unwrap();
     assert_eq!(job.id, 1);
     assert!(job.deadline() > Instant::now(), "a whole ttl from here");
@@ -464,10 +482,10 @@ async fn an_unreadable_row_takes_no_other_with_it() {
         db.run("TRUNCATE parcel; INSERT INTO parcel (id) VALUES (1), (2), (3); UPDATE parcel SET weight = NULL WHERE id = 2")
             .await;
         let mut ids: Vec<i64> = if is_limited {
-            let claimed = claim::next_batch::<Limited, _>(&mut conn, "worker", 3).await;
+            let claimed = claim::next::<Limited>("worker").load(&mut conn, 3).await;
             claimed.unwrap().iter().map(|job| job.id).collect()
         } else {
-            let claimed = claim::next_batch::<Any, _>(&mut conn, "worker", 3).await;
+            let claimed = claim::next::<Any>("worker").load(&mut conn, 3).await;
             claimed.unwrap().iter().map(|job| job.id).collect()
         };
         ids.sort_unstable();
@@ -480,7 +498,7 @@ async fn an_unreadable_row_takes_no_other_with_it() {
         );
         db.run("DELETE FROM parcel WHERE id <> 2; UPDATE parcel SET locked_until = NULL, locked_by = NULL")
             .await;
-        let alone = claim::next::<Any, _>(&mut conn, "worker").await;
+        let alone = claim::next::<Any>("worker").first(&mut conn).await;
         assert!(matches!(alone, Err(Error::Database(_))));
     }
 }
@@ -491,8 +509,8 @@ async fn an_error_of_the_statements_is_reported_at_once() {
     let mut conn = db.connect().await;
     db.run("ALTER TABLE job DROP COLUMN attempts").await;
     let refused = [
-        claim::next::<One, _>(&mut conn, "worker").await,
-        claim::by_key::<One, _>(&mut conn, "worker", 1).await,
+        claim::next::<One>("worker").first(&mut conn).await,
+        claim::next::<One>("worker").key(1).first(&mut conn).await,
     ];
     for refused in refused {
         assert!(matches!(refused, Err(Error::Database(_))), "{refused:?}");

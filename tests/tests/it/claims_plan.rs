@@ -24,10 +24,13 @@ async fn claims_use_the_printed_index_under_a_generic_plan() {
     db.run("ANALYZE sync_jobs").await;
     let mut conn = db.connect().await;
     drop(next(&mut conn).await);
-    claim::next_batch::<SyncJob, _>(&mut conn, "worker", 10)
+    claim::next::<SyncJob>("worker")
+        .load(&mut conn, 10)
         .await
         .unwrap();
-    let job = claim::by_key::<SyncJob, _>(&mut conn, "worker", 7)
+    let job = claim::next::<SyncJob>("worker")
+        .key(7)
+        .first(&mut conn)
         .await
         .unwrap()
         .unwrap();
@@ -36,15 +39,16 @@ async fn claims_use_the_printed_index_under_a_generic_plan() {
     conn.batch_execute("SET plan_cache_mode = force_generic_plan")
         .await
         .unwrap();
-    let statements = "SELECT name FROM pg_prepared_statements WHERE statement LIKE 'WITH advisory_claim%' ORDER BY prepare_time";
+    let statements = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%sync_jobs%' \
+         AND statement NOT LIKE '%pg_trigger%' ORDER BY prepare_time";
     let prepared: Vec<Prepared> = diesel::sql_query(statements).load(&mut conn).await.unwrap();
     assert_eq!(prepared.len(), 5);
     let values = [
-        "1000,'worker'",
-        "1000,'worker'",
-        "7,1000,'worker'",
-        "7,'worker',1000",
-        "7,'worker'",
+        "'worker#'",
+        "10, 'worker#'",
+        "'worker#', 7",
+        "7, 'worker'",
+        "7, 'worker'",
     ];
     for (nth, (prepared, values)) in prepared.iter().zip(values).enumerate() {
         let explain = format!("EXPLAIN EXECUTE {}({values})", prepared.name);
@@ -82,10 +86,13 @@ async fn each_is_one_round_trip_once_it_is_prepared() {
         let job = next(&mut conn).await;
         claim::release(&mut conn, &job).await.unwrap();
         let id = job.id;
-        claim::by_key::<SyncJob, _>(&mut conn, "worker", id)
+        claim::next::<SyncJob>("worker")
+            .key(id)
+            .first(&mut conn)
             .await
             .unwrap();
-        claim::next_batch::<SyncJob, _>(&mut conn, "worker", 2)
+        claim::next::<SyncJob>("worker")
+            .load(&mut conn, 2)
             .await
             .unwrap();
         if is_prepared {

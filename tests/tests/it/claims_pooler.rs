@@ -2,7 +2,7 @@
 
 use crate::claims::{SyncJob, database, next, state_of};
 use advisory_runtime::Pool as _;
-use advisory_runtime::claim::{self, Error, OnErr, State};
+use advisory_runtime::claim::{self, End, Error, State};
 use advisory_tests::{Bouncer, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -26,14 +26,15 @@ async fn claims_work_behind_a_pooler_that_tracks_statements() {
         tokio::spawn(async move {
             let mut done = 0;
             loop {
-                let job =
-                    claim::next::<SyncJob, _>(&mut pool.connection().await?, "worker").await?;
+                let job = claim::next::<SyncJob>("worker")
+                    .first(&mut pool.connection().await?)
+                    .await?;
                 let Some(job) = job else {
                     return Ok::<_, Error>(done);
                 };
                 let renewed = claim::renew(&mut pool.connection().await?, &job).await;
                 renewed?;
-                claim::run(&pool, &job, OnErr::Fail, async { Ok::<_, Error>(()) }).await?;
+                claim::run(&pool, &job, End::Fail, async { Ok::<_, Error>(()) }).await?;
                 done += 1;
             }
         })

@@ -2,7 +2,7 @@
 
 use crate::claims::{SCHEMA, SyncJob, database, jobs, state_of};
 use advisory_runtime::Pool;
-use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
+use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_tests::{Database, OwnServer, Proxy, left_out, owns_server};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
@@ -22,7 +22,7 @@ struct Brief {
 }
 
 async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
-    let job: Claimed<Brief> = claim::next(conn, "worker").await.unwrap().unwrap();
+    let job: Claimed<Brief> = claim::next("worker").first(conn).await.unwrap().unwrap();
     assert_eq!(job.id, 1);
     job
 }
@@ -118,7 +118,7 @@ async fn ended_late(commits: bool, is_nested: bool, is_released: bool) -> Result
         db.connect().await,
     );
     let job = brief(&mut conn).await;
-    let work = claim::run(&pool, &job, OnErr::Fail, async {
+    let work = claim::run(&pool, &job, End::Fail, async {
         let release = async |conn: &mut AsyncPgConnection| {
             claim::release(conn, &job).await?;
             proxy.stop_forwarding();
@@ -187,7 +187,7 @@ async fn a_transaction_that_a_crash_has_lost_is_rolled_back() {
     let job = crate::claims::next(&mut conn).await;
     let pool = pool(server.url()).await;
     let mut earlier = connect().await;
-    let done = claim::run(&pool, &job, OnErr::Fail, async {
+    let done = claim::run(&pool, &job, End::Fail, async {
         // Another number that the crash loses.
         earlier
             .batch_execute("BEGIN; SELECT pg_current_xact_id()")
@@ -216,7 +216,7 @@ async fn an_end_in_a_tests_transaction_counts_after_the_expiry() {
         conn.begin_test_transaction().await.unwrap();
     }
     let job = brief(&mut Pool::connection(&pool).await.unwrap()).await;
-    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
+    let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
         let mut conn = Pool::connection(&pool).await?;
         let ended = conn.transaction(async |conn| {
             claim::complete(conn, &job).await?;

@@ -3,7 +3,7 @@
 
 use crate::cancel::caught;
 use crate::claims::{SyncJob, database, row, state_of};
-use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
+use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_runtime::{Pool, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
@@ -24,7 +24,7 @@ struct Brief {
 }
 
 async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
-    claim::next(conn, "worker").await.unwrap().unwrap()
+    claim::next("worker").first(conn).await.unwrap().unwrap()
 }
 
 /// Records when it was dropped.
@@ -55,7 +55,7 @@ async fn it_is_renewed_for_longer_than_its_ttl_and_then_completed() {
     let before = row(&mut conn, 1).await;
     db.run("CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
         .await;
-    let result: Result<i64, Error> = claim::run(&pool, &job, OnErr::Fail, async {
+    let result: Result<i64, Error> = claim::run(&pool, &job, End::Fail, async {
         until(
             &db,
             "a renewal past the first ttl",
@@ -76,10 +76,7 @@ async fn it_is_renewed_for_longer_than_its_ttl_and_then_completed() {
 async fn an_err_fails_the_job_with_its_text_or_gives_it_back() {
     let db = database(1).await;
     let (pool, mut conn) = (db.deadpool(1), db.connect().await);
-    for (on_err, state) in [
-        (OnErr::Release, State::Available),
-        (OnErr::Fail, State::Failed),
-    ] {
+    for (on_err, state) in [(End::Release, State::Available), (End::Fail, State::Failed)] {
         let job = brief(&mut conn).await;
         let result: Result<(), Error> = claim::run(&pool, &job, on_err, async {
             Err(Error::Pool(PoolError::new("no more")))
@@ -103,7 +100,7 @@ async fn an_err_fails_the_job_with_its_text_or_gives_it_back() {
 async fn a_lost_claims_work_is_dropped_and_the_next_claim_kept() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
-    for on_err in [OnErr::Fail, OnErr::Release] {
+    for on_err in [End::Fail, End::Release] {
         let job = brief(&mut conn).await;
         let dropped = OnceLock::new();
         let (result, ()) = tokio::join!(
@@ -111,7 +108,10 @@ async fn a_lost_claims_work_is_dropped_and_the_next_claim_kept() {
             db.run("UPDATE sync_jobs SET locked_by = 'another', locked_until = clock_timestamp() + interval '1 hour'")
         );
         let error = result.unwrap_err();
-        assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+        assert!(
+            matches!(error, Error::Lost { source: None, .. }),
+            "{error:?}"
+        );
         assert!(dropped.get().is_some());
         until(
             &db,
@@ -129,7 +129,7 @@ async fn work_that_returns_after_losing_its_claim_gets_an_error() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
     let job = brief(&mut conn).await;
-    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
+    let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
         db.run("UPDATE sync_jobs SET locked_by = 'another'").await;
         Ok(())
     })
@@ -171,10 +171,17 @@ async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
         sleep_until(alarm.into()).await;
         Instant::now()
     };
-    let work = claim::run(&pool, &job, OnErr::Fail, never(Dropped(&dropped)));
+    let work = claim::run(&pool, &job, End::Fail, never(Dropped(&dropped)));
     let (result, rung) = tokio::join!(work, rings);
     let error = result.unwrap_err();
-    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+    let Error::Lost {
+        source: Some(reason),
+        ..
+    } = &error
+    else {
+        panic!("no renewal has failed: {error:?}");
+    };
+    assert!(reason.to_string().contains("connection"), "{reason}");
     let held = *dropped.get().unwrap() - claimed;
     assert!(held > Duration::from_millis(3500), "{held:?}, too soon");
     // Nothing is dropped while the machine is suspended: the delay of another timer on this thread shows for how long.
@@ -207,7 +214,7 @@ async fn a_connection_that_answers_nothing_is_given_up_for_another() {
     )
     .await
     .unwrap();
-    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
+    let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
         db.until_active("advisory_claim").await;
         drop(other);
         until(
@@ -228,7 +235,7 @@ async fn a_panic_leaves_the_job_to_expire() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(1).await, db.connect().await);
     let job = brief(&mut conn).await;
-    let panicked = caught(claim::run(&pool, &job, OnErr::Fail, async {
+    let panicked = caught(claim::run(&pool, &job, End::Fail, async {
         std::future::ready(()).await;
         assert!(job.is_finished(), "the work's own panic");
         Ok::<_, Error>(())
@@ -244,10 +251,14 @@ async fn a_panic_leaves_the_job_to_expire() {
 async fn dropped_work_is_given_back_at_once() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
-    let job: Claimed<SyncJob> = claim::next(&mut conn, "worker").await.unwrap().unwrap();
+    let job: Claimed<SyncJob> = claim::next("worker")
+        .first(&mut conn)
+        .await
+        .unwrap()
+        .unwrap();
     let (begin, reached) = oneshot::channel();
     let task = tokio::spawn(async move {
-        claim::run(&pool, &job, OnErr::Fail, async {
+        claim::run(&pool, &job, End::Fail, async {
             begin.send(()).unwrap();
             pending::<Result<(), Error>>().await
         })
@@ -320,7 +331,7 @@ async fn work_that_ends_its_job_itself_decides_how_it_ends() {
             for is_inside in [false, true] {
                 let case = format!("{way}, ok: {is_ok}, in a transaction: {is_inside}");
                 let job = brief(&mut conn).await;
-                let result: Result<i64, Error> = claim::run(&pool, &job, OnErr::Fail, async {
+                let result: Result<i64, Error> = claim::run(&pool, &job, End::Fail, async {
                     if is_inside {
                         own.transaction(async |conn| end_itself(conn, &job, way).await)
                             .await?;
@@ -352,7 +363,7 @@ async fn work_that_ends_its_job_itself_decides_how_it_ends() {
 async fn a_job_that_its_work_released_is_left_to_the_next_worker() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
-    for on_err in [OnErr::Fail, OnErr::Release] {
+    for on_err in [End::Fail, End::Release] {
         for is_ok in [true, false] {
             let job = brief(&mut conn).await;
             let mut next = None;
@@ -381,8 +392,8 @@ async fn work_whose_own_end_was_rolled_back_ends_as_it_returns() {
     let db = database(1).await;
     let (pool, mut conn, mut own) = (db.bb8(2).await, db.connect().await, db.connect().await);
     for (on_err, is_ok, state) in [
-        (OnErr::Release, false, State::Available),
-        (OnErr::Fail, true, State::Completed),
+        (End::Release, false, State::Available),
+        (End::Fail, true, State::Completed),
     ] {
         let job = brief(&mut conn).await;
         let result: Result<(), Error> = claim::run(&pool, &job, on_err, async {
@@ -408,7 +419,7 @@ async fn dropped_work_that_has_completed_its_job_gives_nothing_back() {
     let (begin, reached) = oneshot::channel();
     let mut own = db.connect().await;
     let task = tokio::spawn(async move {
-        claim::run(&pool, &job, OnErr::Fail, async {
+        claim::run(&pool, &job, End::Fail, async {
             own.transaction(async |conn| claim::complete(conn, &job).await)
                 .await?;
             begin.send(()).unwrap();

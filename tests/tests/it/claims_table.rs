@@ -42,7 +42,9 @@ async fn a_checkpoint_is_claimed_by_its_whole_key_and_updated() {
     .await;
     let mut conn = db.connect().await;
     let take = async |conn: &mut AsyncPgConnection, matrix: i64, chunk: &str| {
-        claim::by_key::<Checkpoint, _>(conn, "worker", (matrix, chunk))
+        claim::next::<Checkpoint>("worker")
+            .key((matrix, chunk))
+            .first(conn)
             .await
             .unwrap()
     };
@@ -57,7 +59,11 @@ async fn a_checkpoint_is_claimed_by_its_whole_key_and_updated() {
         sync_checkpoints::row_count.eq(7),
         sync_checkpoints::last_synced_at.eq(claim::now()),
     );
-    claim::complete_with(&mut conn, &one, found).await.unwrap();
+    claim::end(&one)
+        .set(found)
+        .complete(&mut conn)
+        .await
+        .unwrap();
     let done = "SELECT count(*) FROM sync_checkpoints WHERE (matrix_id, chunk_hash, row_count) = (1, 'a', 7) \
          AND last_synced_at > clock_timestamp() - interval '1 minute' AND locked_until IS NULL AND locked_by IS NULL";
     assert_eq!(db.count(done).await, 1);
@@ -68,18 +74,23 @@ async fn a_checkpoint_is_claimed_by_its_whole_key_and_updated() {
     let again = take(&mut conn, 1, "a").await.unwrap();
     assert_eq!(again.row_count, Some(7));
     let nothing = Found { row_count: None };
-    claim::complete_with(&mut conn, &again, nothing)
+    claim::end(&again)
+        .set(nothing)
+        .complete(&mut conn)
         .await
         .unwrap();
     let found = Found { row_count: Some(9) };
-    claim::complete_with(&mut conn, &other, found)
+    claim::end(&other)
+        .set(found)
+        .complete(&mut conn)
         .await
         .unwrap();
     let counts = "SELECT sum(row_count)::int8 FROM sync_checkpoints";
     assert_eq!(db.count(counts).await, 16);
     assert!(claim::indexes::<Checkpoint>().is_empty(), "its key's does");
     let mut left = Vec::new();
-    while let Some(one) = claim::next::<Checkpoint, _>(&mut conn, "worker")
+    while let Some(one) = claim::next::<Checkpoint>("worker")
+        .first(&mut conn)
         .await
         .unwrap()
     {
@@ -144,14 +155,21 @@ async fn columns_and_tables_can_have_any_names() {
     db.run(&indexes[0]).await;
     let mut conn = db.connect().await;
     let mut seen = Vec::new();
-    while let Some(letter) = claim::next::<Letter, _>(&mut conn, "worker").await.unwrap() {
+    while let Some(letter) = claim::next::<Letter>("worker")
+        .first(&mut conn)
+        .await
+        .unwrap()
+    {
         claim::renew(&mut conn, &letter).await.unwrap();
         assert_eq!(letter.ttl().as_secs(), 60);
         claim::complete(&mut conn, &letter).await.unwrap();
         seen.push(letter.address.clone());
     }
     assert_eq!(seen, ["no' -- \"", "new", "old", "never"]);
-    let taken = claim::by_key::<Letter, _>(&mut conn, "worker", "old").await;
+    let taken = claim::next::<Letter>("worker")
+        .key("old")
+        .first(&mut conn)
+        .await;
     assert!(taken.unwrap().is_none(), "sent");
     let states: Vec<State> = schema::outbox::table
         .select(claim::state::<Letter>())

@@ -1,7 +1,7 @@
 //! A claim that has waited for its row counts from the end of the wait.
 
 use crate::claims::{database, state_of};
-use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
+use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use diesel::prelude::*;
 use diesel_async::SimpleAsyncConnection;
 use std::time::{Duration, Instant};
@@ -33,14 +33,13 @@ async fn a_claim_lasts_its_whole_ttl_after_a_long_wait() {
             .await;
         other.batch_execute("ROLLBACK").await.unwrap();
     };
-    let (job, ()) = tokio::join!(claim::by_key(&mut conn, "worker", 1_i64), freed);
+    let (job, ()) = tokio::join!(claim::next("worker").key(1_i64).first(&mut conn), freed);
     let job: Claimed<Brief> = job.unwrap().unwrap();
     let left = "SELECT (extract(epoch FROM locked_until - clock_timestamp()) * 1000000)::int8 FROM sync_jobs";
     let left = Duration::from_micros(db.count(left).await.try_into().unwrap());
     let local = job.deadline().saturating_duration_since(Instant::now()) + MARGIN;
     assert!(local <= left, "{local:?} here, {left:?} at the server");
-    let result: Result<i64, Error> =
-        claim::run(&pool, &job, OnErr::Fail, async { Ok(job.id) }).await;
+    let result: Result<i64, Error> = claim::run(&pool, &job, End::Fail, async { Ok(job.id) }).await;
     assert_eq!(result.unwrap(), 1);
     assert_eq!(state_of(&mut conn, 1).await, State::Completed);
 }

@@ -1,6 +1,6 @@
 //! A worker: several rows at a time, every way in which work ends, and a graceful stop.
 
-use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, Schema, Worker};
+use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Schema, Worker};
 use advisory_runtime::{Pool, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
@@ -63,7 +63,7 @@ pub(crate) async fn mails(count: u32) -> Database {
 
 pub(crate) async fn until_empty(db: &Database, what: &str, left: &str) {
     let sql = format!("SELECT id::text FROM mail WHERE {left}");
-    db.until_empty(Duration::from_secs(30), what, &sql).await;
+    db.until_empty(Duration::from_secs(120), what, &sql).await;
 }
 
 const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
@@ -216,7 +216,7 @@ async fn an_error_whose_text_panics_ends_only_its_row() {
     }
     let db = mails(2).await;
     let pool = db.bb8(2).await;
-    let worker = Worker::new(&pool, "worker").on_err(OnErr::Fail);
+    let worker = Worker::new(&pool, "worker").on_err(End::Fail);
     let worker = worker.until(until_empty(&db, "both mails", OPEN));
     let ran = worker.run(async |job: Claimed<Mail>| if job.id == 1 { Err(Mute) } else { Ok(()) });
     ran.await.unwrap();
@@ -229,7 +229,7 @@ async fn an_error_whose_text_panics_ends_only_its_row() {
 async fn a_released_row_is_not_claimed_again_at_once() {
     let db = mails(1).await;
     let pool = db.bb8(2).await;
-    let worker = Worker::new(&pool, "worker").on_err(OnErr::Release);
+    let worker = Worker::new(&pool, "worker").on_err(End::Release);
     let worker = worker.poll(Duration::from_secs(3600));
     let ran = worker.run(async |_: Claimed<Mail>| Err::<(), _>("no"));
     let stays = async {
@@ -253,7 +253,7 @@ async fn a_released_row_is_not_claimed_again_at_once() {
 async fn a_worker_ends_failed_jobs_as_it_was_told() {
     let db = mails(1).await;
     let pool = db.bb8(2).await;
-    let worker = Worker::new(&pool, "worker").on_err(OnErr::Fail);
+    let worker = Worker::new(&pool, "worker").on_err(End::Fail);
     let worker = worker.until(until_empty(&db, "the failure", "failed_at IS NULL"));
     let ran = worker.run(async |_: Claimed<Mail>| Err::<(), _>("no"));
     ran.await.unwrap();
@@ -277,7 +277,7 @@ async fn a_work_ends_its_own_claim_and_only_rows_that_fit_are_claimed() {
     let ran = worker.run(async |job: Claimed<Mail>| {
         let mut conn = pool.connection().await?;
         let set = mail::error_message.eq("by hand");
-        claim::complete_with(&mut conn, &job, set).await
+        claim::end(&job).set(set).complete(&mut conn).await
     });
     ran.await.unwrap();
     assert_eq!(
@@ -453,7 +453,7 @@ async fn a_stopped_worker_does_not_wait_for_its_pause() {
     let db = mails(1).await;
     let pool = db.bb8(2).await;
     let failed = Notify::new();
-    let worker = Worker::new(&pool, "worker").on_err(OnErr::Release);
+    let worker = Worker::new(&pool, "worker").on_err(End::Release);
     let worker = worker.poll(Duration::MAX).until(failed.notified());
     let ran = worker.run(async |_: Claimed<Mail>| {
         failed.notify_one();
@@ -524,5 +524,67 @@ async fn lost_work_is_dropped_and_the_next_begins() {
         db.count("SELECT count(*) FROM mail WHERE locked_by = 'another'")
             .await,
         1
+    );
+}
+
+/// What happens is seen without `tracing`: one event for each claim, each end and each refusal.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_observer_sees_what_happens_to_each_row_and_each_claim() {
+    let db = mails(2).await;
+    let pool = db.bb8(3).await;
+    let (told, stopped) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
+    let (events, stop) = (Arc::clone(&told), Arc::clone(&stopped));
+    let observer = move |event: claim::Event<'_, Mail>| {
+        let word = match event {
+            claim::Event::Acquired(job) => format!("acquired {}", job.id),
+            claim::Event::Ended { row, end, held, .. } => {
+                assert!(held < Duration::from_secs(300), "{held:?}");
+                format!("{end:?} {}", row.id)
+            }
+            claim::Event::Refused(Error::Database(_)) => "refused".to_owned(),
+            claim::Event::Reconnected => {
+                stop.notify_one();
+                "reconnected".to_owned()
+            }
+            _ => return,
+        };
+        events.lock().unwrap().push(word);
+    };
+    let worker = Worker::new(&pool, "worker-7")
+        .poll(Duration::from_millis(20))
+        .poll_only()
+        .prefetch(0)
+        .observe(observer)
+        .until(stopped.notified());
+    let seen = async |word: &str| {
+        let mut tick = tokio::time::interval(Duration::from_millis(5));
+        while !told.lock().unwrap().iter().any(|told| told == word) {
+            tick.tick().await;
+        }
+    };
+    let renamed = async {
+        seen("Retry { after: None } 2").await;
+        db.run("ALTER TABLE mail RENAME TO post").await;
+        seen("refused").await;
+        db.run("ALTER TABLE post RENAME TO mail").await;
+    };
+    let body = async |job: Claimed<Mail>| match job.id {
+        1 => Ok(()),
+        _ => Err(PoolError::new("no")),
+    };
+    let (ran, ()) = tokio::join!(worker.run(body), renamed);
+    ran.unwrap();
+    let mut told = told.lock().unwrap().clone();
+    told.dedup();
+    assert_eq!(
+        told,
+        [
+            "acquired 1",
+            "Complete 1",
+            "acquired 2",
+            "Retry { after: None } 2",
+            "refused",
+            "reconnected"
+        ]
     );
 }

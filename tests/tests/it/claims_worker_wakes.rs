@@ -7,7 +7,10 @@ use advisory_tests::{Bouncer, Database, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 const NEVER: Duration = Duration::from_secs(3600);
 const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
@@ -48,6 +51,42 @@ async fn a_notification_wakes_an_idle_worker() {
     let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
     ran.await.unwrap();
     assert_eq!(done, 4);
+}
+
+/// One connection listens for all workers of a pool, and when its worker stops, the next one listens.
+#[tokio::test]
+async fn the_workers_of_a_pool_share_one_listener() {
+    let db = mails(0).await;
+    let pool = db.deadpool(4);
+    let listeners = "SELECT pid::text FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN advisory_claim' \
+         AND pid <> pg_backend_pid()";
+    let exactly = async |count: usize, what: &str| {
+        let sql =
+            format!("SELECT 'not so' WHERE (SELECT count(*) FROM ({listeners}) AS l) <> {count}");
+        db.until_empty(Duration::from_secs(30), what, &sql).await;
+    };
+    let (stop_first, first_stops) = oneshot::channel::<()>();
+    let first = Worker::new(&pool, "first").poll(NEVER).until(async {
+        drop(first_stops.await);
+    });
+    let second = Worker::new(&pool, "second").poll(NEVER).until(async {
+        exactly(1, "one listener").await;
+        db.run("INSERT INTO mail (id) VALUES (1)").await;
+        until_empty(&db, "the first mail", OPEN).await;
+        exactly(1, "one listener").await;
+        drop(stop_first);
+        // The connection of the first one closes, and the second one opens its own.
+        for id in 2..=3 {
+            db.run(&format!("INSERT INTO mail (id) VALUES ({id})"))
+                .await;
+            until_empty(&db, "the next mail", OPEN).await;
+        }
+        exactly(1, "the second one's").await;
+    });
+    let done = async |_: Claimed<Mail>| Ok::<_, Error>(());
+    let (first, second) = tokio::join!(first.run(done), second.run(done));
+    first.unwrap();
+    second.unwrap();
 }
 
 /// The end of another worker's claim makes room, also if it deletes the row.
@@ -130,12 +169,19 @@ async fn behind_a_pooler_it_polls_and_says_so() {
     let stop = async {
         db.run("INSERT INTO mail (id) VALUES (1), (2)").await;
         until_empty(&db, "the mails", OPEN).await;
+        // It may still be opening the connection that would listen.
+        let mut tick = tokio::time::interval(Duration::from_millis(5));
+        while !heard.has("polls without notifications: a pooler in transaction mode") {
+            tick.tick().await;
+        }
     };
     let ran = worker
         .until(stop)
         .run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
-    ran.await.unwrap();
-    assert!(heard.has("polls without notifications: a pooler in transaction mode"));
+    timeout(Duration::from_secs(60), ran)
+        .await
+        .expect("it says so")
+        .unwrap();
 }
 
 #[tokio::test]
@@ -143,10 +189,11 @@ async fn works_are_spans_and_counters_of_their_table() {
     if !is_alone() {
         return;
     }
-    let counted = Counted::default();
-    let _recorder = metrics::set_default_local_recorder(&counted);
+    // Of the whole process: what ends a row late reports on the keeper's thread.
+    let counted = Arc::new(Counted::default());
+    assert!(metrics::set_global_recorder(Arc::clone(&counted)).is_ok());
     let heard = Heard::default();
-    let _guard = tracing::subscriber::set_default(heard.clone());
+    tracing::subscriber::set_global_default(heard.clone()).unwrap();
     let db = mails(3).await;
     let pool = db.bb8(2).await;
     let left = "completed_at IS NULL AND error_message IS NULL";

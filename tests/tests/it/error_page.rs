@@ -96,7 +96,7 @@ fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
     match Error::find(error).as_deref() {
         Some(Error::NotAvailable { .. }) => 409, // Conflict: held
         Some(Error::TimedOut { .. } | Error::HoldExceeded { .. }) => 504, // Gateway Timeout
-        Some(Error::QueueFull { .. }) => 503,    // Service Unavailable: too many calls wait
+        Some(Error::QueueFull { .. } | Error::Pool { .. }) => 503, // Service Unavailable
         _ => 500,
     }
 }
@@ -107,7 +107,7 @@ fn the_pages_statuses() {
         let expected = match name(&format!("{error:?}")).as_str() {
             "NotAvailable" => 409,
             "TimedOut" | "HoldExceeded" => 504,
-            "QueueFull" => 503,
+            "QueueFull" | "Pool" => 503,
             _ => 500,
         };
         assert_eq!(status(&error), expected, "{error:?}");
@@ -144,5 +144,5 @@ fn the_page_of_waiting_says_which_errors_are_busy() {
             assert!(!error.is_busy(), "{error:?} has no row");
         }
     }
-    assert_eq!(rows, 7);
+    assert_eq!(rows, 8);
 }

@@ -1,11 +1,11 @@
 //! A call on a pool's connection, dropped after each of its polls: the pool hands out a working connection at once.
 
-use crate::bookings::database;
+use crate::bookings::{committed, database, execute, insert};
 use crate::dropped_call::{
     Bystanders, SCOPES, SOON, Scope, ask_for_the_pooler, call, goes_on, is_ready_within,
 };
 use crate::every_poll::DROPS;
-use advisory_runtime::{Connection, Wait};
+use advisory_runtime::{Connection, Wait, session};
 use advisory_tests::{Database, Proxy, debug_checks_are_on};
 use diesel::ConnectionResult;
 use diesel_async::pooled_connection::{
@@ -189,4 +189,31 @@ async fn a_pool_works_at_once_after_a_drop_at_any_poll() {
     }
     bystanders.were_left_alone().await;
     db.until_quiet().await;
+}
+
+/// A connection with an open transaction would answer `Ok` to this insert, and never commit it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_dropped_at_any_poll_leaves_no_transaction_in_the_pool() {
+    let db = database().await;
+    let pool = db.deadpool(2);
+    for polls in 1.. {
+        // Connected before, so that each poll is one of `verify` itself.
+        let mut conns = [pool.get().await.unwrap(), pool.get().await.unwrap()];
+        for conn in &mut conns {
+            execute(conn, "SELECT 1").await.unwrap();
+        }
+        drop(conns);
+        let is_ready = is_ready_within(polls, session::verify(&pool)).await;
+        let mut conns = [pool.get().await.unwrap(), pool.get().await.unwrap()];
+        for conn in &mut conns {
+            insert(conn, 7, "Ada").await.unwrap();
+        }
+        let kept = committed(&db, 7).await;
+        assert_eq!(kept, 2, "dropped after poll {polls}");
+        db.run("DELETE FROM booking").await;
+        db.until_no_locks().await;
+        if is_ready {
+            break;
+        }
+    }
 }

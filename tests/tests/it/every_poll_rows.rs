@@ -3,7 +3,7 @@
 
 use crate::claims::{SyncJob, state_of};
 use crate::dropped_call::is_ready_within;
-use advisory_runtime::claim::{self, OnErr, State};
+use advisory_runtime::claim::{self, End, State};
 use advisory_runtime::lease;
 use advisory_runtime::{PoolError, advisory_lease};
 use advisory_tests::Database;
@@ -75,9 +75,12 @@ async fn claimed_within(
     fails: bool,
 ) -> bool {
     let (mut conn, mut own) = (db.connect().await, db.connect().await);
-    let job = claim::by_key::<SyncJob, _>(&mut conn, "worker", 1).await;
+    let job = claim::next::<SyncJob>("worker")
+        .key(1)
+        .first(&mut conn)
+        .await;
     let job = job.unwrap().expect("it is available");
-    let run = claim::run(pool, &job, OnErr::Release, work(&mut own, fails));
+    let run = claim::run(pool, &job, End::Release, work(&mut own, fails));
     is_ready_within(polls, run).await
 }
 

@@ -2,15 +2,23 @@
 //! usable, wherever the body was dropped.
 
 use crate::bookings::{committed, database, in_transaction, insert};
-use advisory_runtime::{Connection, Error, advisory_lock, xact};
+use crate::hold_settings::settings;
+use advisory_runtime::{Connection, Error, Isolation, Request, advisory_lock, session, xact};
 use advisory_tests::{Database, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
-use diesel_async::{AnsiTransactionManager, AsyncPgConnection, TransactionManager};
+use diesel_async::{
+    AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnection as _, TransactionManager,
+};
 use std::future::pending;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const BRIEF: Duration = Duration::from_millis(15);
+
+/// A call that takes longer may have been closed, since its rollback was not answered in time: the
+/// machine is busy, and the round begins again.
+const IN_TIME: Duration = Duration::from_millis(90);
 
 /// The state of the body when it is dropped.
 #[derive(Clone, Copy, Debug)]
@@ -21,9 +29,28 @@ enum Body {
     BeginsAndEndsInside,
     /// Between two statements of its own transaction.
     Idles,
+    /// The same, inside another locked call.
+    IdlesUnderLock,
+    /// The same, inside two.
+    IdlesUnderLocks,
 }
 
-const BODIES: [Body; 3] = [Body::BeginsAndEnds, Body::BeginsAndEndsInside, Body::Idles];
+const BODIES: [Body; 5] = [
+    Body::BeginsAndEnds,
+    Body::BeginsAndEndsInside,
+    Body::Idles,
+    Body::IdlesUnderLock,
+    Body::IdlesUnderLocks,
+];
+
+#[advisory_lock(key = "room:<room>", name = "room")]
+async fn inner(conn: &mut AsyncPgConnection, room: i64, depth: u8) -> QueryResult<()> {
+    insert(conn, room, "of the inner body").await?;
+    match depth {
+        0 => pending().await,
+        depth => Box::pin(inner(conn, room, depth - 1)).await,
+    }
+}
 
 #[advisory_lock(key = "room:<room>", name = "room", max_hold = BRIEF)]
 async fn bounded(conn: &mut AsyncPgConnection, room: i64, does: Body) -> QueryResult<()> {
@@ -37,6 +64,8 @@ async fn bounded(conn: &mut AsyncPgConnection, room: i64, does: Body) -> QueryRe
     match does {
         Body::BeginsAndEnds => begin_and_end(conn).await,
         Body::BeginsAndEndsInside => in_transaction(conn, begin_and_end).await,
+        Body::IdlesUnderLock => inner(conn, room, 0).await,
+        Body::IdlesUnderLocks => inner(conn, room, 1).await,
         Body::Idles => {
             in_transaction(conn, async |conn| {
                 insert(conn, room, "of the body's transaction").await?;
@@ -75,7 +104,12 @@ const AROUND: [Around; 4] = [
 /// The caller writes before and after the bounded call; it ends its transactions through Diesel.
 async fn call(conn: &mut AsyncPgConnection, does: Body, what: &str) -> QueryResult<()> {
     insert(conn, 1, "before").await?;
-    assert_exceeded(bounded(conn, 7, does).await, what);
+    let started = Instant::now();
+    let end = bounded(conn, 7, does).await;
+    if started.elapsed() > IN_TIME {
+        return Err(DieselError::RollbackTransaction);
+    }
+    assert_exceeded(end, what);
     // Diesel's own begin and end, at the same depth as the body's.
     in_transaction(conn, async |conn| insert(conn, 2, "behind").await).await?;
     let undone: QueryResult<()> = in_transaction(conn, async |conn| {
@@ -90,33 +124,39 @@ async fn call(conn: &mut AsyncPgConnection, does: Body, what: &str) -> QueryResu
     Ok(())
 }
 
-async fn round(conn: &mut AsyncPgConnection, around: Around, does: Body, what: &str) {
-    match around {
+/// Returns whether the call ended in time.
+async fn round(conn: &mut AsyncPgConnection, around: Around, does: Body, what: &str) -> bool {
+    let end = match around {
         Around::Transaction => {
-            in_transaction(conn, async |conn| call(conn, does, what).await)
-                .await
-                .unwrap();
+            in_transaction(conn, async |conn| call(conn, does, what).await).await
         }
         Around::TransactionInTransaction => {
             in_transaction(conn, async |conn| {
                 in_transaction(conn, async |conn| call(conn, does, what).await).await
             })
             .await
-            .unwrap();
         }
         Around::LockedCall => {
             let mut held = xact::begin(conn, 99).await.unwrap();
-            call(held.conn(), does, what).await.unwrap();
-            held.finish(Ok::<_, Error>(())).await.unwrap();
+            let end = call(held.conn(), does, what).await;
+            held.finish(end).await
         }
         Around::TestTransaction => {
             use diesel_async::AsyncConnection;
             conn.begin_test_transaction().await.unwrap();
-            call(conn, does, what).await.unwrap();
-            AnsiTransactionManager::commit_transaction(conn)
-                .await
-                .unwrap();
+            match call(conn, does, what).await {
+                Ok(()) => AnsiTransactionManager::commit_transaction(conn).await,
+                late => {
+                    drop(AnsiTransactionManager::rollback_transaction(conn).await);
+                    late
+                }
+            }
         }
+    };
+    match end {
+        Ok(()) => true,
+        Err(DieselError::RollbackTransaction) => false,
+        Err(error) => panic!("{what}: {error:?}"),
     }
 }
 
@@ -139,14 +179,19 @@ async fn a_body_dropped_in_a_transaction_keeps_diesels_count_right() {
             for does in BODIES {
                 let what = format!("{around:?}, {does:?}, round {number}");
                 for is_bb8 in [true, false] {
-                    let pid = if is_bb8 {
-                        let mut conn = bb8.get().await.unwrap();
-                        round(conn.pg(), around, does, &what).await;
-                        pid_of(&mut conn).await
-                    } else {
-                        let mut conn = deadpool.get().await.unwrap();
-                        round(conn.pg(), around, does, &what).await;
-                        pid_of(&mut conn).await
+                    let pid = loop {
+                        if is_bb8 {
+                            let mut conn = bb8.get().await.unwrap();
+                            if round(conn.pg(), around, does, &what).await {
+                                break pid_of(&mut conn).await;
+                            }
+                        } else {
+                            let mut conn = deadpool.get().await.unwrap();
+                            if round(conn.pg(), around, does, &what).await {
+                                break pid_of(&mut conn).await;
+                            }
+                        }
+                        db.until_no_locks().await;
                     };
                     assert_kept(&db, &what).await;
                     let next = if is_bb8 {
@@ -160,4 +205,91 @@ async fn a_body_dropped_in_a_transaction_keeps_diesels_count_right() {
         }
     }
     db.until_quiet().await;
+}
+
+/// What the body of a session-level call calls.
+#[derive(Clone, Copy, Debug)]
+enum Inner {
+    Session,
+    BoundedSession,
+    Xact,
+    Strict,
+}
+
+const AROUND_LIMIT: Duration = Duration::from_millis(200);
+
+#[advisory_lock(key = "hold-around:<room>", scope = "session", max_hold = AROUND_LIMIT)]
+async fn bounded_session(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    inner: Inner,
+    is_held: &AtomicBool,
+) -> Result<(), Error> {
+    let request = Request::all([room, room + 1]);
+    let _held = match inner {
+        Inner::Session => session::acquire(conn, request).await?,
+        Inner::BoundedSession => {
+            let request = request.max_hold(Duration::from_secs(3600));
+            session::acquire(conn, request).await?
+        }
+        Inner::Xact => xact::begin(conn, request).await?,
+        Inner::Strict => xact::begin(conn, request.isolation(Isolation::Serializable)).await?,
+    };
+    is_held.store(true, Ordering::Relaxed);
+    pending().await
+}
+
+/// The limit ends the inner call too: its locks are released, and the session's settings are as
+/// before.
+#[tokio::test]
+async fn a_call_inside_a_session_level_one_ends_with_its_limit() {
+    let db = database().await;
+    for inner in [
+        Inner::Session,
+        Inner::BoundedSession,
+        Inner::Xact,
+        Inner::Strict,
+    ] {
+        // On a busy machine the limit can come before the inner call holds its locks, and the
+        // release can be answered too late: both close the connection.
+        let (mut conn, before) = loop {
+            let (mut conn, is_held) = (db.connect().await, AtomicBool::new(false));
+            let before = settings(&mut conn).await;
+            let started = Instant::now();
+            let error = bounded_session(&mut conn, 7, inner, &is_held).await;
+            let error = error.unwrap_err();
+            assert!(
+                matches!(error, Error::HoldExceeded { .. }),
+                "{inner:?}: {error:?}"
+            );
+            if is_held.into_inner() && started.elapsed() < AROUND_LIMIT + IN_TIME {
+                break (conn, before);
+            }
+        };
+        assert_eq!(db.locks().await, [], "{inner:?}");
+        assert_eq!(settings(&mut conn).await, before, "{inner:?}");
+        insert(&mut conn, 7, "after").await.unwrap();
+    }
+    assert_eq!(committed(&db, 7).await, 4);
+    db.until_quiet().await;
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", max_hold = BRIEF)]
+async fn sleeps(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+    conn.batch_execute("SELECT pg_sleep(60)").await
+}
+
+/// As the guide's page on nesting says.
+#[tokio::test]
+async fn a_transaction_keeps_the_error_that_a_transaction_builder_loses() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let kept = in_transaction(&mut conn, async |conn| sleeps(conn, 7).await).await;
+    assert_exceeded(kept, "transaction");
+    let mut conn = db.connect().await;
+    let mut builder = conn.build_transaction();
+    let lost = builder.run(async |conn| sleeps(conn, 7).await).await;
+    let lost = lost.unwrap_err();
+    assert!(Error::find(&lost).is_none(), "{lost:?}");
+    db.until_no_locks().await;
 }

@@ -201,16 +201,12 @@ async fn complete_needs_keep_a_transaction_and_a_current_lease() {
     assert!(!lease.is_held());
 }
 
-/// A renewal that waits for the row while `complete` is open learns that the lease has ended: the body continues.
+/// The keeper asks how the transaction of `complete` has ended, and the body continues meanwhile.
 #[tokio::test]
 async fn a_body_that_has_completed_is_not_dropped_by_a_renewal() {
     let db = stage().await;
     let leases = Leases::new(db.deadpool(3));
     let request = || key("k").keep(GENEROUS).renew(Duration::from_millis(20));
-    let waits = "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
-                 WHERE datname = current_database() AND wait_event_type = 'Lock')";
-    let renews = "SELECT 'no' FROM pg_stat_activity \
-                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
     for commits in [true, false] {
         let mut held = leases.acquire(request()).await.unwrap();
         let lease = held.lease().clone();
@@ -218,7 +214,14 @@ async fn a_body_that_has_completed_is_not_dropped_by_a_renewal() {
         let body = async {
             let ended = conn.transaction(async |conn| {
                 lease.complete(conn).await?;
-                db.until_empty(GENEROUS, "a renewal that waits", waits)
+                let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
+                let since = db.count(now).await;
+                let asks = format!(
+                    "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
+                     AND query LIKE '%pg_xact_status%' AND pid <> pg_backend_pid() \
+                     AND (extract(epoch FROM query_start) * 1000000)::int8 > {since})"
+                );
+                db.until_empty(GENEROUS, "a question of the keeper", &asks)
                     .await;
                 if commits {
                     return Ok(());
@@ -226,9 +229,6 @@ async fn a_body_that_has_completed_is_not_dropped_by_a_renewal() {
                 Err(Error::Database(diesel::result::Error::RollbackTransaction))
             });
             assert_eq!(ended.await.is_ok(), commits);
-            // The renewal gets its answer.
-            db.until_empty(GENEROUS, "its answer", renews).await;
-            tokio::task::yield_now().await;
         };
         held.run(body).await.unwrap();
         let finished = held.finish(Ok::<_, Error>(())).await;
@@ -244,6 +244,66 @@ async fn a_body_that_has_completed_is_not_dropped_by_a_renewal() {
         }
         db.run("DELETE FROM advisory_lease").await;
     }
+}
+
+/// The answer does not depend on whether the row is still there: the transaction's number tells how it has ended.
+#[tokio::test]
+async fn ok_is_refused_after_a_rollback_of_complete_however_short_the_keep() {
+    let db = stage().await;
+    let leases = Leases::new(db.deadpool(2));
+    for is_row_gone in [false, true] {
+        let brief = Duration::from_millis(1);
+        let request = key("k").keep(brief).renew(Duration::from_secs(20));
+        let mut held = leases.acquire(request).await.unwrap();
+        let lease = held.lease().clone();
+        let mut conn = db.connect().await;
+        let body = async {
+            let ended = conn.transaction(async |conn| {
+                lease.complete(conn).await?;
+                Err::<(), _>(rolled_back())
+            });
+            ended.await.unwrap_err();
+            db.run(
+                "DROP TABLE IF EXISTS ended; CREATE TABLE ended AS SELECT clock_timestamp() AS at",
+            )
+            .await;
+            let over = "SELECT 'no' FROM ended WHERE clock_timestamp() < at + interval '2 ms'";
+            db.until_empty(GENEROUS, "a time longer than the keep", over)
+                .await;
+            if is_row_gone {
+                db.run("DELETE FROM advisory_lease").await;
+            }
+        };
+        held.run(body).await.unwrap();
+        let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
+        let is_clear = match error {
+            Error::RolledBack { .. } => !is_row_gone,
+            Error::Lost { .. } => is_row_gone,
+            _ => false,
+        };
+        assert!(is_clear, "{error:?}");
+    }
+}
+
+/// The same for a commit.
+#[tokio::test]
+async fn ok_stays_ok_after_a_commit_of_complete_whose_row_is_gone() {
+    let db = stage().await;
+    let leases = Leases::new(db.deadpool(2));
+    let request = key("k")
+        .keep(Duration::from_millis(1))
+        .renew(Duration::from_secs(20));
+    let mut held = leases.acquire(request).await.unwrap();
+    let lease = held.lease().clone();
+    let mut conn = db.connect().await;
+    let body = async {
+        conn.transaction(async |conn| lease.complete(conn).await)
+            .await
+            .unwrap();
+        db.run("DELETE FROM advisory_lease").await;
+    };
+    held.run(body).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 /// A transaction that is rolled back undoes `complete` too, and an error releases the lease.
@@ -317,9 +377,9 @@ async fn ok_is_refused_after_a_rolled_back_complete() {
                 });
                 assert_eq!(ended.await.is_ok(), number == 2);
                 let seen = if number == 2 {
-                    "end: Done"
+                    "phase: Ended"
                 } else {
-                    "end: RolledBack"
+                    "phase: RolledBack"
                 };
                 while is_noticed && !format!("{lease:?}").contains(seen) {
                     db.run("SELECT 1").await;
@@ -362,7 +422,7 @@ async fn ok_is_unknown_if_the_commit_of_complete_is_unknown() {
             });
             assert_eq!(ended.await.is_ok(), commits);
             // Until a renewal has seen the commit.
-            while is_settled && !format!("{lease:?}").contains("end: Done") {
+            while is_settled && !format!("{lease:?}").contains("phase: Ended") {
                 db.run("SELECT 1").await;
             }
         };
@@ -381,9 +441,9 @@ async fn ok_is_unknown_if_the_commit_of_complete_is_unknown() {
     }
 }
 
-/// Nobody can tell any more whether the key was done.
+/// The key is free again either way, and the server cannot be asked.
 #[tokio::test]
-async fn ok_stays_ok_if_the_keep_of_complete_is_over() {
+async fn ok_is_unknown_without_the_server_also_once_the_keep_of_complete_is_over() {
     let db = stage().await;
     let proxy = Proxy::start(&db).await;
     let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
@@ -403,7 +463,8 @@ async fn ok_stays_ok_if_the_keep_of_complete_is_over() {
     held.run(body).await.unwrap().unwrap();
     proxy.refuse_connections().await;
     proxy.cut_all();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
+    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
 }
 
 /// A transaction that outlives the lease excludes others, since it has locked the row; its rollback lets them in.

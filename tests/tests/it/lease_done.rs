@@ -66,7 +66,7 @@ async fn a_call_that_waits_is_done_when_the_holder_completes() {
         Arc::new(Mutex::new(Vec::new())),
     );
     let told = Arc::clone(&events);
-    let leases = leases.observed(move |event| {
+    let leases = leases.observe(move |event| {
         if let Event::Done { remaining, .. } = event {
             assert!(remaining > HOUR / 2);
             told.lock().unwrap().push("done");

@@ -13,6 +13,7 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::{interval, timeout};
 
 type DeadpoolLeases = Leases<Pool<AsyncPgConnection>>;
 
@@ -34,7 +35,7 @@ async fn until_held(db: &Database, count: i64) {
 /// The reported events, as text.
 fn told(leases: DeadpoolLeases) -> (DeadpoolLeases, Arc<Mutex<Vec<String>>>) {
     let events = Arc::new(Mutex::new(Vec::new()));
-    let leases = leases.observed({
+    let leases = leases.observe({
         let events = Arc::clone(&events);
         move |event: Event<'_>| {
             let word = format!("{event:?}");
@@ -59,7 +60,7 @@ async fn a_finished_lease_is_free_when_finish_returns() {
     assert_eq!(found[0].token, token);
     held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(leases.list().await.unwrap(), []);
-    assert_eq!(*events.lock().unwrap(), ["Acquired", "Released"]);
+    assert_eq!(*events.lock().unwrap(), ["Acquired", "Ended"]);
 }
 
 #[tokio::test]
@@ -131,7 +132,15 @@ async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
     db.until_empty(Duration::from_secs(30), "a grant", missing)
         .await;
     until_held(&db, 0).await;
-    assert_eq!(*events.lock().unwrap(), ["Acquired", "Released"]);
+    // The observer is called when the answer is here, which is after the row is free.
+    let expected = ["Acquired", "Ended"];
+    let told = timeout(Duration::from_secs(30), async {
+        let mut poll = interval(Duration::from_millis(5));
+        while *events.lock().unwrap() != expected {
+            poll.tick().await;
+        }
+    });
+    told.await.expect("the release is observed");
 }
 
 #[tokio::test]
@@ -190,7 +199,10 @@ async fn a_lease_that_was_taken_away_drops_its_body() {
     assert!(!held.lease().is_held());
     let ended = held.finish(Ok::<_, Error>(())).await;
     assert!(matches!(ended, Err(Error::Lost { .. })), "{ended:?}");
-    assert_eq!(events.lock().unwrap().last().unwrap(), "Lost");
+    // Its release may be tried all the same, and on a busy machine without an answer.
+    let mut events = std::mem::take(&mut *events.lock().unwrap());
+    events.retain(|event| event != "EndFailed");
+    assert_eq!(events.last().unwrap(), "Lost", "{events:?}");
 }
 
 #[tokio::test]
@@ -226,7 +238,7 @@ pub(crate) const NEAR: Duration = Duration::from_millis(50);
 pub(crate) async fn run_while_held(db: &Database, lease: &Lease) -> ! {
     let held =
         "SELECT count(*) FROM advisory_lease WHERE expires_at > pg_catalog.clock_timestamp()";
-    let mut pause = tokio::time::interval(Duration::from_millis(10));
+    let mut pause = interval(Duration::from_millis(10));
     loop {
         pause.tick().await;
         assert!(lease.remaining() > NEAR, "the body runs at the expiry");
@@ -254,7 +266,7 @@ async fn a_grant_without_a_caller_is_released() {
     let leases = leases(&db, 1);
     let other = leases.acquire(key("k")).await.unwrap();
     // Dropped while it waits.
-    let waiting = tokio::time::timeout(
+    let waiting = timeout(
         Duration::from_millis(30),
         leases.acquire(Request::text("k")),
     );

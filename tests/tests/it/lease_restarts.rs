@@ -193,7 +193,7 @@ async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
     let proxy = Arc::new(Proxy::start(&db).await);
     let (renewed, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     // After each renewal that succeeded the connection is cut, before or after the server has executed the next one.
-    let leases = Leases::new(pool(proxy.url(), 2)).observed({
+    let leases = Leases::new(pool(proxy.url(), 2)).observe({
         let (renewed, failed) = (Arc::clone(&renewed), Arc::clone(&failed));
         let proxy = Arc::clone(&proxy);
         move |event: Event<'_>| match event {

@@ -6,6 +6,7 @@ use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Table};
 use advisory_tests::Proxy;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::task::JoinSet;
@@ -46,8 +47,8 @@ async fn an_insertion_keeps_rows_that_the_sequence_has_not_reached() {
     let old = format!("SELECT count(*) FROM advisory_lease WHERE token > {FIRST} + 10000");
     assert_eq!(db.count(&old).await, 20);
     // The key of one of them.
-    assert_eq!(grant(&mut conn, "7").await, FIRST + 10_008);
-    assert_eq!(grant(&mut conn, "another").await, FIRST + 10_021);
+    assert_eq!(grant(&mut conn, "7").await, FIRST + 10_021);
+    assert_eq!(grant(&mut conn, "another").await, FIRST + 10_022);
     Table::new().sweep(&mut conn).await.unwrap();
     assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
 }
@@ -153,8 +154,7 @@ async fn a_role_that_may_not_move_the_sequence_learns_what_to_grant() {
     let statement = "GRANT USAGE, UPDATE ON SEQUENCE public.advisory_lease_token TO";
     assert!(said.contains(statement), "{said}");
     db.run(&format!("{statement} {worker}")).await;
-    // The refused grant was released.
-    assert_eq!(grant(&mut conn, "k").await, FIRST + 72);
+    assert_eq!(grant(&mut conn, "k").await, FIRST + 71);
     for right in ["SELECT", "DELETE", "UPDATE"] {
         db.run(&format!("REVOKE {right} ON advisory_lease FROM {worker}"))
             .await;
@@ -233,7 +233,7 @@ async fn a_small_sequence_is_moved_to_the_timeline_once() {
     )
     .await;
     let token = grant(&mut conn, "k").await;
-    assert_eq!(token, FIRST + 1);
+    assert_eq!(token, FIRST + 71);
     // What a program from before draws.
     let drawn = db.count("SELECT nextval('advisory_lease_token')").await;
     assert_eq!(drawn, token + 1);
@@ -249,8 +249,60 @@ async fn a_timeline_that_starts_again_moves_the_sequence_up() {
     db.run(&format!("SELECT setval('advisory_lease_token', {last})"))
         .await;
     let token = grant(&mut conn, "k").await;
-    assert_eq!(token, (4097_i64 << 40) + 1);
+    assert_eq!(token, (4097_i64 << 40) + 8);
     assert_eq!(grant(&mut conn, "k").await, token + 1);
+}
+
+/// A grant whose connection is lost before the sequence is moved.
+#[tokio::test]
+async fn nothing_is_granted_before_the_sequence_is_in_the_timeline() {
+    let db = database().await;
+    db.run("ALTER SEQUENCE advisory_lease_token RESTART").await;
+    let (proxy, table) = (Proxy::start(&db).await, Table::new());
+    for text in ["a", "b", "c"] {
+        let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+        proxy.cut_before("LOCK TABLE");
+        table.acquire(&mut conn, key(text)).await.unwrap_err();
+    }
+    assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
+    let mut conn = db.connect().await;
+    let first = grant(&mut conn, "d").await;
+    assert!(first > FIRST, "{first}");
+    assert_eq!(grant(&mut conn, "e").await, first + 1);
+}
+
+/// Storage that has both keys' effects in one place would take the writes of one for those of the other.
+#[tokio::test]
+async fn two_keys_never_have_the_same_token() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    // The rows of a server whose sequence was not copied. Each has the token that is one more than another's.
+    db.run(&format!(
+        "INSERT INTO advisory_lease (key_hash, token, grant_id, holder, acquired_at, expires_at)
+             SELECT sha256(n::text::bytea), {FIRST} + 100 + n, 0, 'h', now(), now() FROM generate_series(1, 5) AS n",
+    ))
+    .await;
+    let mut tokens = HashSet::new();
+    for number in 1..=5 {
+        let tried = Table::new()
+            .acquire(&mut conn, key(&number.to_string()))
+            .await;
+        let token = tried.unwrap().token().get();
+        let rows = format!("SELECT count(*) FROM advisory_lease WHERE token = {token}");
+        assert_eq!(db.count(&rows).await, 1, "{token}");
+        assert!(tokens.insert(token) && token > FIRST + 105, "{token}");
+    }
+    // A take-over too.
+    let mut rows = Table::new().list(&mut conn).await.unwrap();
+    rows.sort_by_key(|row| row.token);
+    let seen = rows[3].token;
+    db.run(&format!(
+        "SELECT setval('advisory_lease_token', {seen} - 1); UPDATE advisory_lease SET key_hash = sha256('seen') WHERE token = {seen}"
+    ))
+    .await;
+    let lease = Table::new().take_over(&mut conn, key("seen"), seen).await;
+    let token = lease.unwrap().unwrap().token().get();
+    assert!(tokens.insert(token), "{token}");
 }
 
 /// After a failover all programs find the sequence behind at once.
@@ -267,14 +319,17 @@ async fn many_first_grants_move_the_sequence_together() {
             [grant(&mut conn, &text).await, grant(&mut conn, &text).await]
         });
     }
-    // Each has drawn twice, and those that were replaced share the first number.
-    for [first, second] in tasks.join_all().await {
-        assert!(FIRST < first && first < second, "{first} {second}");
+    let granted = tasks.join_all().await;
+    for [first, second] in &granted {
+        assert!(FIRST < *first && first < second, "{first} {second}");
     }
+    let tokens: HashSet<_> = granted.as_flattened().iter().collect();
+    assert_eq!(tokens.len(), 32, "{granted:?}");
     let last = db
         .count("SELECT last_value FROM advisory_lease_token")
         .await;
-    assert!(last <= FIRST + 33, "{last}");
+    // Some were drawn in vain.
+    assert!(last <= FIRST + 64, "{last}");
 }
 
 /// A role that may not ask for the timeline gets the numbers of the sequence.

@@ -1,4 +1,5 @@
-//! Migrations of several sources under one lock, code that runs before them, and the connection afterwards.
+//! Migrations of several sources under one lock, code that runs before and after them, a part of
+//! them, and the connection afterwards.
 
 use crate::migrations::{MIGRATIONS, NAMES};
 use crate::written_migrations::Written;
@@ -86,6 +87,9 @@ fn mark(conn: &mut dyn BoxableConnection<Pg>) -> diesel::migration::Result<()> {
     Ok(())
 }
 
+/// What a hook runs.
+const HOOKED: &str = "INSERT INTO hooked VALUES (2)";
+
 #[tokio::test]
 async fn what_runs_before_them_is_under_the_lock_and_can_mark_them() {
     for is_blocking in [false, true] {
@@ -111,10 +115,66 @@ async fn what_runs_before_them_is_under_the_lock_and_can_mark_them() {
         let report = run(Migrator::new(source()).before(mark)).await.unwrap();
         assert_eq!(report.applied, ["2"]);
         assert_eq!(db.count("SELECT count(*) FROM hooked").await, 1);
-        // It does not run if nothing is pending.
+        // Neither runs if nothing is pending.
         let idle = Migrator::new(source()).before(|_| panic!("nothing is pending"));
+        let idle = idle.after(|_| panic!("nothing is pending"));
         assert_eq!(run(idle).await.unwrap(), Report::default());
+        let always = || Migrator::new(source()).always();
+        let report = run(always().before(|conn| Ok(conn.batch_execute(HOOKED)?))).await;
+        assert_eq!(report.unwrap().applied, [""; 0]);
+        assert_eq!(db.count("SELECT count(*) FROM hooked").await, 2);
+        run(always().after(mark_after)).await.unwrap();
+        assert_eq!(db.count("SELECT count(*) FROM hooked").await, 3);
+        db.until_no_locks().await;
     }
+}
+
+/// Fails unless `b` exists and the lock is held.
+fn mark_after(conn: &mut dyn BoxableConnection<Pg>) -> diesel::migration::Result<()> {
+    const HELD: &str = "INSERT INTO hooked SELECT 1 / count(*) + (SELECT count(*) FROM b) FROM pg_locks \
+                        WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()";
+    Ok(conn.batch_execute(HELD)?)
+}
+
+#[tokio::test]
+async fn what_runs_after_them_is_under_the_lock_and_its_failure_keeps_them() {
+    let db = Database::create().await;
+    let source = || {
+        Written(vec![
+            ("1", "CREATE TABLE hooked (id int8)"),
+            ("2", "CREATE TABLE b ()"),
+        ])
+    };
+    let failing = Migrator::new(source()).after(|conn| Ok(conn.batch_execute("SELECT 1 / 0")?));
+    let error = failing.run(db.url()).await.unwrap_err();
+    assert!(matches!(error, Error::After { .. }), "{error:?}");
+    assert_eq!(error.applied(), ["1", "2"]);
+    let text = error.to_string();
+    assert!(
+        text.contains("division by zero") && text.ends_with("applied before: `1`, `2`"),
+        "{text}"
+    );
+    db.until_no_locks().await;
+    let again = Migrator::new(source()).always().after(mark_after);
+    assert_eq!(again.run(db.url()).await.unwrap().applied, [""; 0]);
+    assert_eq!(db.count("SELECT id FROM hooked").await, 1);
+    // It does not run after a migration that fails.
+    let fails = Written(vec![("3", "SELECT 1 / 0")]);
+    let failing = Migrator::new(fails).after(|_| panic!("a migration has failed"));
+    let error = failing.run(db.url()).await.unwrap_err();
+    assert!(matches!(error, Error::Migration { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_part_of_the_pending_migrations_is_applied() {
+    let db = Database::create().await;
+    let next = |count| Migrator::new(MIGRATIONS).apply_next(count);
+    assert_eq!(next(0).run(db.url()).await.unwrap(), Report::default());
+    assert_eq!(next(2).run(db.url()).await.unwrap().applied, NAMES[..2]);
+    let url = db.url().to_owned();
+    let last = spawn_blocking(move || blocking::migrations::run(&url, next(2))).await;
+    assert_eq!(last.unwrap().unwrap().applied, NAMES[2..]);
+    db.until_no_locks().await;
 }
 
 #[tokio::test]

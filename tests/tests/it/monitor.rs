@@ -313,3 +313,43 @@ async fn a_look_takes_no_lock_and_waits_for_none() {
     assert_eq!(db.locks().await.len(), 1);
     drop(held);
 }
+
+/// Citus takes advisory locks with each write, and its numbers can be those of a pair. Here pairs are shown as such locks.
+#[tokio::test]
+async fn an_advisory_lock_of_an_extension_is_not_of_the_program() {
+    let db = database().await;
+    db.run(
+        "SET allow_system_table_mods = on; CREATE OR REPLACE VIEW pg_catalog.pg_locks AS \
+         SELECT locktype, database, relation, page, tuple, virtualxid, transactionid, classid, objid, \
+         CASE WHEN locktype = 'advisory' AND objsubid = 2 THEN '8'::int2 ELSE objsubid END AS objsubid, \
+         virtualtransaction, pid, mode, granted, fastpath, waitstart FROM pg_catalog.pg_lock_status()",
+    )
+    .await;
+    let (mut extension, mut holder, mut bystander) =
+        (db.connect().await, db.connect().await, db.connect().await);
+    let pids = [pid_of(&mut extension).await, pid_of(&mut holder).await];
+    for (conn, statement) in [
+        (&mut extension, "BEGIN; SELECT pg_advisory_xact_lock(1, 2)"),
+        (&mut holder, "BEGIN; SELECT pg_advisory_xact_lock(5)"),
+        (&mut bystander, "BEGIN; SELECT pg_advisory_xact_lock(3, 4)"),
+    ] {
+        conn.batch_execute(statement).await.unwrap();
+    }
+    let held = waits(holder, "SELECT pg_advisory_xact_lock(1, 2)");
+    until_waiters(&db, 1).await;
+
+    let seen = look(&db).await;
+    let keys: Vec<Key> = seen.locks.iter().map(|lock| lock.key).collect();
+    assert_eq!(keys, [Key::BigInt(5)]);
+    let stuck = backend(&seen, pids[1]);
+    assert_eq!(stuck.waits_for.as_deref(), Some("foreign advisory"));
+    assert_eq!(stuck.blocked_by, pids[..1]);
+    let mut shown: Vec<i32> = seen.backends.iter().map(|one| one.pid).collect();
+    shown.sort_unstable();
+    let mut involved = pids;
+    involved.sort_unstable();
+    assert_eq!(shown, involved);
+
+    drop((extension, bystander));
+    drop(held.await.unwrap());
+}

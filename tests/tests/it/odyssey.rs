@@ -3,7 +3,7 @@
 use crate::bookings::{book, committed};
 use crate::claims::SyncJob;
 use crate::{claims, lease};
-use advisory_runtime::claim::{self, OnErr};
+use advisory_runtime::claim::{self, End};
 use advisory_runtime::lease::Leases;
 use advisory_runtime::{Error, Pool as _, Request, Wait, xact};
 use advisory_tests::{Database, Odyssey, left_out};
@@ -87,13 +87,12 @@ async fn leases_and_claims_work_behind_odyssey() {
         workers.spawn(async move {
             while let Some(job) = {
                 let mut conn = pool.connection().await.unwrap();
-                claim::next::<SyncJob, _>(&mut conn, "worker")
+                claim::next::<SyncJob>("worker")
+                    .first(&mut conn)
                     .await
                     .unwrap()
             } {
-                let ended = claim::run(&pool, &job, OnErr::Fail, async {
-                    Ok::<_, claim::Error>(())
-                });
+                let ended = claim::run(&pool, &job, End::Fail, async { Ok::<_, claim::Error>(()) });
                 ended.await.unwrap();
             }
         });

@@ -3,7 +3,7 @@
 
 use crate::bookings::{book, committed, database, key_of};
 use crate::{claims, lease};
-use advisory_runtime::claim::{self, OnErr, State};
+use advisory_runtime::claim::{self, End, State};
 use advisory_runtime::lease::{Leases, Table};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::{Database, OwnServer, Pgpool, Standby, left_out, owns_server};
@@ -176,7 +176,7 @@ async fn a_claim_is_on_the_primary_where_reads_are_balanced() {
         match state {
             State::Completed => {
                 let work = async { Ok::<_, claim::Error>(()) };
-                claim::run(&pool, &job, OnErr::Fail, work).await.unwrap();
+                claim::run(&pool, &job, End::Fail, work).await.unwrap();
             }
             State::Failed => claim::fail(&mut conn, &job, "no").await.unwrap(),
             _ => claim::release(&mut conn, &job).await.unwrap(),

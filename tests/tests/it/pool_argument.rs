@@ -1,13 +1,15 @@
 //! `pool = <expression>`: the call gets its connection from a pool, and the pool's error is one of the lock's.
 
 use crate::bookings::{committed, database, insert};
-use advisory_runtime::{Connection as _, Error, Pool, PoolError, advisory_lock, blocking};
-use advisory_tests::Database;
+use advisory_runtime::{
+    Connection as _, Error, Pool, PoolError, Request, Wait, advisory_lock, blocking, session,
+};
+use advisory_tests::{Database, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use diesel::r2d2::{self, ConnectionManager};
 use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -192,11 +194,8 @@ fn blocking_runs_and_fails<P: blocking::Pool>(pool: P, room: i64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocking_pool_gives_the_connection_or_its_error() {
     let db = database().await;
-    let pool = || {
-        let pool = r2d2::Pool::builder().max_size(1).connection_timeout(LIMIT);
-        pool.build(ConnectionManager::new(db.url())).unwrap()
-    };
-    let (r2d2, own): (R2d2, _) = (pool(), Arc::new(BlockingPrimary(pool())));
+    let r2d2: R2d2 = db.impatient_r2d2(LIMIT).await;
+    let own = Arc::new(BlockingPrimary(db.impatient_r2d2(LIMIT).await));
     let calls = spawn_blocking(move || {
         blocking_runs_and_fails(r2d2, 7);
         blocking_runs_and_fails(own, 8);
@@ -213,13 +212,9 @@ async fn a_blocking_pool_gives_the_connection_or_its_error() {
 async fn a_pool_of_bb8_says_why_it_has_no_connection() {
     let db = Database::create().await;
     let (server, _) = db.url().rsplit_once('/').unwrap();
-    let of = |url: String| {
-        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
-        let pool = bb8::Pool::builder().max_size(1);
-        pool.connection_timeout(Duration::from_millis(200))
-            .build(manager)
-    };
-    let pool: Bb8 = of(format!("{server}/misspelt")).await.unwrap();
+    let manager = AsyncDieselConnectionManager::new(format!("{server}/misspelt"));
+    let pool = Bb8::builder().max_size(1).connection_timeout(LIMIT);
+    let pool = pool.build(manager).await.unwrap();
     for taken in [
         Pool::connection(&pool).await.map(drop),
         pool.owned_connection().await.map(drop),
@@ -227,9 +222,53 @@ async fn a_pool_of_bb8_says_why_it_has_no_connection() {
         let error = taken.unwrap_err();
         assert!(error.to_string().contains("misspelt"), "{error}");
     }
-    let pool: Bb8 = of(db.url().to_owned()).await.unwrap();
+    let pool = impatient_bb8(&db).await;
     let first = Pool::connection(&pool).await.unwrap();
     let error = Pool::connection(&pool).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("in use: 1"), "{error}");
     drop(first);
+}
+
+/// A task that holds the pool's only connection asks for another one.
+#[tokio::test]
+async fn a_nested_call_that_gets_no_connection_says_to_pass_the_outer_one() {
+    #[advisory_lock(key = "around:<room>", pool = pool)]
+    async fn around(pool: &Bb8, room: i64) -> Result<usize, OwnError> {
+        conn.pg();
+        Repository::new(pool.clone()).with_own_error(room).await
+    }
+    if !debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    let pool = impatient_bb8(&db).await;
+    let OwnError(error) = around(&pool, 7).await.unwrap_err();
+    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert!(error.to_string().contains("`conn = conn`"), "{error}");
+    // Outside of a body the pool's own words are enough.
+    let _only = pool.get().await.unwrap();
+    let OwnError(error) = around(&pool, 7).await.unwrap_err();
+    assert!(!error.to_string().contains("`conn = conn`"), "{error}");
+}
+
+/// The pool itself has no time-out.
+#[tokio::test]
+async fn a_call_that_does_not_wait_bounds_its_wait_for_the_pool() {
+    #[advisory_lock(key = "at-once", pool = pool, wait = "never", on_held = Ok(0))]
+    async fn at_once(pool: &deadpool::Pool<AsyncPgConnection>) -> Result<usize, OwnError> {
+        conn.pg();
+        Ok(1)
+    }
+    let db = database().await;
+    let pool = db.deadpool(1);
+    let only = pool.get().await.unwrap();
+    let never = Request::new(7).wait(Wait::Never);
+    let (attribute, owned) = tokio::join!(at_once(&pool), session::acquire_from(&pool, never));
+    let OwnError(error) = attribute.unwrap_err();
+    for error in [error, owned.unwrap_err()] {
+        assert!(matches!(error, Error::Pool(_)), "{error:?}");
+        assert!(error.to_string().contains("within 5s"), "{error}");
+    }
+    drop(only);
+    assert_eq!(at_once(&pool).await.unwrap(), 1);
 }

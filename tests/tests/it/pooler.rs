@@ -2,7 +2,7 @@
 
 use crate::bookings::database;
 use advisory_runtime::cancel::told_process_id;
-use advisory_runtime::{Error, Pool, blocking, session};
+use advisory_runtime::{Error, Pool, PoolError, blocking, session};
 use advisory_tests::{Bouncer, left_out};
 use diesel::{Connection as _, PgConnection};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
@@ -48,13 +48,20 @@ async fn verified<P: Pool>(pool: &P) -> Result<(), Error> {
 }
 
 async fn verify_blocking(url: &str) -> Result<(), Error> {
-    let url = url.to_owned();
-    let verified = tokio::task::spawn_blocking(move || {
-        let mut first = PgConnection::establish(&url).unwrap();
-        let mut second = PgConnection::establish(&url).unwrap();
-        blocking::session::verify(&mut first, &mut second)
-    });
+    let pool = Direct(url.to_owned());
+    let verified = tokio::task::spawn_blocking(move || blocking::session::verify(&pool));
     verified.await.unwrap()
+}
+
+/// Opens a connection for each call. Unlike r2d2, it runs no prepared statement of its own, which fails on another backend.
+struct Direct(String);
+
+impl blocking::Pool for Direct {
+    type Connection = PgConnection;
+
+    fn connection(&self) -> Result<PgConnection, PoolError> {
+        PgConnection::establish(&self.0).map_err(PoolError::new)
+    }
 }
 
 /// Repeated: diesel-async sets a connection up with prepared statements, which can reach another backend than the later query. And of a

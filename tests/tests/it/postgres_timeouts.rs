@@ -128,6 +128,31 @@ async fn transaction_timeout_exists_since_17_and_counts_from_its_set() {
     assert!(after < Duration::from_secs(50), "{after:?}");
 }
 
+/// The guide's page on waiting says so.
+#[tokio::test]
+async fn transaction_timeout_ends_a_session_that_waits_for_a_lock() {
+    let db = Database::create().await;
+    let (holder, session) = (Session::open(&db).await, Session::open(&db).await);
+    if major(&session).await < 17 {
+        return;
+    }
+    holder.run("SELECT pg_advisory_lock(42)").await;
+    session.run("SET transaction_timeout = '100ms'").await;
+    let lock = "SELECT pg_advisory_lock(42)";
+    assert_eq!(session.refused(lock).await, "25P04");
+    let mut conn = db.connect().await;
+    crate::bookings::execute(&mut conn, "SET transaction_timeout = '100ms'")
+        .await
+        .unwrap();
+    let error = advisory_runtime::xact::begin(&mut conn, 42)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, advisory_runtime::Error::Database(_)),
+        "{error:?}"
+    );
+}
+
 /// So it is first switched off if a longer one may be running.
 #[tokio::test]
 async fn a_running_transaction_timeout_is_shortened_only_via_zero() {

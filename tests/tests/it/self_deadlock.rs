@@ -1,13 +1,16 @@
 //! A call that waits for a lock that its own task holds: debug builds refuse it, unless the wait has a limit.
 
 use crate::arguments::{AppError, book_or_busy};
-use crate::bookings::{committed, database, execute, insert};
+use crate::bookings::{committed, database, execute, insert, key_of};
 use crate::mid_transaction::RoomLock;
 use crate::polls::book_patiently;
 use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::debug_checks_are_on;
 use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::deadpool;
+use std::pin::pin;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 #[advisory_lock(key = "room:<room>", name = "room")]
 async fn book_at_last(conn: &mut AsyncPgConnection, room: i64) -> Result<usize, AppError> {
@@ -76,6 +79,73 @@ async fn a_call_that_waits_for_its_own_task_is_reported() {
     let mut far = elsewhere.connect().await;
     assert_eq!(twice(&mut one, &mut far, 7, None).await, Ok(1));
     db.until_quiet().await;
+}
+
+/// A third session holds the number in the other database, and releases it.
+#[tokio::test]
+async fn a_wait_for_a_third_session_of_another_database_is_no_deadlock() {
+    let (db, elsewhere) = (database().await, database().await);
+    let (mut one, mut far) = (db.connect().await, elsewhere.connect().await);
+    let mut third = elsewhere.connect().await;
+    let held = xact::begin(&mut third, key_of(7)).await.unwrap();
+    let (end, ()) = tokio::join!(twice(&mut one, &mut far, 7, None), async {
+        elsewhere.until_waiting(key_of(7)).await;
+        held.finish(Ok::<_, Error>(())).await.unwrap();
+    });
+    assert_eq!(end, Ok(1));
+    elsewhere.until_quiet().await;
+}
+
+/// The queue of a number is one for all databases: its turn comes when the call that has it ends.
+#[tokio::test]
+async fn a_queued_call_for_another_database_waits_for_its_turn() {
+    #[advisory_lock(key = "turn:<room>", name = "turn")]
+    async fn outer(
+        conn: &mut AsyncPgConnection,
+        elsewhere: &deadpool::Pool<AsyncPgConnection>,
+        room: i64,
+        begun: &Notify,
+    ) -> Result<(), Error> {
+        execute(conn, "SELECT 1").await?;
+        begun.notify_one();
+        inner(elsewhere, room, &Notify::new(), &ended()).await
+    }
+    #[advisory_lock(key = "turn:<room>", name = "turn", pool = pool, queue = 5)]
+    async fn inner(
+        pool: &deadpool::Pool<AsyncPgConnection>,
+        room: i64,
+        begun: &Notify,
+        end: &Notify,
+    ) -> Result<(), Error> {
+        execute(conn, "SELECT 1").await?;
+        begun.notify_one();
+        end.notified().await;
+        Ok(())
+    }
+    /// Ends a body at once.
+    fn ended() -> Notify {
+        let end = Notify::new();
+        end.notify_one();
+        end
+    }
+    let (db, elsewhere) = (database().await, database().await);
+    let (mut one, pool) = (db.connect().await, elsewhere.deadpool(2));
+    let (begun, end) = (Notify::new(), Notify::new());
+    let mut third = pin!(inner(&pool, 7, &begun, &end));
+    tokio::select! {
+        end = &mut third => panic!("it has ended: {end:?}"),
+        () = begun.notified() => {}
+    }
+    // It asks for its turn in the poll that says so.
+    let mut nested = pin!(outer(&mut one, &pool, 7, &begun));
+    tokio::select! {
+        end = &mut nested => panic!("it has not waited: {end:?}"),
+        () = begun.notified() => {}
+    }
+    end.notify_one();
+    let (third, nested) = tokio::join!(third, nested);
+    third.unwrap();
+    nested.unwrap();
 }
 
 #[tokio::test]

@@ -4,8 +4,7 @@ use crate::bookings::execute;
 use crate::cancel::dropped;
 use crate::written_migrations::Written;
 use advisory_runtime::{Error, advisory_lock, blocking, session, xact};
-use advisory_tests::{OwnServer, left_out, owns_server};
-use diesel::{Connection as _, PgConnection};
+use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
@@ -125,8 +124,7 @@ async fn verify_and_a_blocking_run_write_nothing_into_the_servers_log() {
     session::verify(&pool).await.unwrap();
     let url = server.url().to_owned();
     let ran = spawn_blocking(move || {
-        let connect = || PgConnection::establish(&url).unwrap();
-        blocking::session::verify(&mut connect(), &mut connect()).unwrap();
+        blocking::session::verify(&Database::r2d2_at(&url, 2)).unwrap();
         [(); 2].map(|()| {
             let source = Written(vec![("1", "CREATE TABLE a (id int8)")]);
             blocking::migrations::run(&url, source).unwrap().applied

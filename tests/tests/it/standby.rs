@@ -4,7 +4,7 @@ use crate::bookings::{book, execute};
 use advisory_runtime::{
     Error, Isolation, Mode, Request, Wait, advisory_lock, blocking, session, xact,
 };
-use advisory_tests::{Standby, debug_checks_are_on, left_out, owns_server};
+use advisory_tests::{Database, Standby, debug_checks_are_on, left_out, owns_server};
 use diesel::{Connection as _, PgConnection, QueryResult};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
@@ -97,8 +97,8 @@ async fn a_standby_is_refused_on_blocking_connections() {
         }
     }
     // The result of `verify` is about the server: it names no lock.
-    let mut second = PgConnection::establish(standby.url()).unwrap();
-    let error = blocking::session::verify(conn, &mut second).unwrap_err();
+    let pool = Database::r2d2_at(standby.url(), 2);
+    let error = blocking::session::verify(&pool).unwrap_err();
     let text = error.to_string();
     assert!(text.starts_with("the server is a standby"), "{text}");
 }

@@ -139,7 +139,7 @@ async fn a_run_of_migrations_tells_its_steps() {
     migrator.run(db.url()).await.unwrap();
     for text in [
         "message=waiting for process ",
-        "INFO in 0 message=the lock is held: 1 migration is pending pending=1",
+        "INFO in 0 message=the lock is held: 1 migration is pending pending=1 reverts=0",
         "INFO in 0 message=running `1` (1 of 1) migration=\"1\"",
         "INFO in 0 message=`1` done in",
     ] {

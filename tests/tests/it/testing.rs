@@ -15,7 +15,7 @@ async fn observer(db: &Database) -> Observer<AsyncPgConnection> {
     Observer::new(db.connect().await)
 }
 
-/// The message of a future's panic.
+/// The message of a future's panic, after the line of this file that has called the assertion.
 async fn panic_of<F: Future>(future: F) -> String {
     let mut future = pin!(future);
     let caught = std::future::poll_fn(|context| {
@@ -27,7 +27,10 @@ async fn panic_of<F: Future>(future: F) -> String {
         }
     });
     let panic = caught.await.expect("it panics");
-    *panic.downcast::<String>().unwrap()
+    let message = *panic.downcast::<String>().unwrap();
+    let (at, told) = message.split_once(": ").unwrap();
+    assert!(at.contains("testing.rs:"), "{message}");
+    told.to_owned()
 }
 
 /// Like [`book`], without the lock.
@@ -103,6 +106,31 @@ async fn a_call_that_gives_up_does_not_wait() {
     assert!(told.contains("was not seen to wait for"), "{told}");
     db.until_no_locks().await;
     assert!(try_book(&mut conn, 7).await.unwrap());
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", wait = "never")]
+async fn book_now(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
+    insert(conn, room, "Ada").await
+}
+
+#[tokio::test]
+async fn a_refused_call_is_distinguished_from_one_that_works_and_one_that_fails() {
+    let db = database().await;
+    let (mut conn, room) = (db.connect().await, 7);
+    let key = lock_key!("room:<room: int>", name = "room");
+    let mut first = observer(&db).await;
+    first.assert_refused(key, book_now(&mut conn, room)).await;
+    assert_eq!(committed(&db, 7).await, 0);
+    assert_eq!(book_now(&mut conn, room).await, Ok(1));
+    let told = panic_of(first.assert_refused(key, book_unlocked(&mut conn, 8, "Ada"))).await;
+    assert!(told.contains("has returned `Ok(true)`"), "{told}");
+    let failed = async { Err::<(), _>(diesel::result::Error::NotFound) };
+    let told = panic_of(observer(&db).await.assert_refused(key, failed)).await;
+    assert!(told.contains("Record not found"), "{told}");
+    let mut brief = observer(&db).await.timeout(Duration::from_millis(20));
+    let told = panic_of(brief.assert_refused(key, book(&mut conn, room, "Ada"))).await;
+    assert!(told.contains("was not refused"), "{told}");
+    db.until_quiet().await;
 }
 
 #[tokio::test]

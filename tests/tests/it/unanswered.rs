@@ -41,11 +41,15 @@ async fn an_unanswered_session_ends_even_if_its_pool_keeps_it() {
     let pool = bb8::Pool::builder().max_size(1);
     let pool: bb8::Pool<Trusting> = pool.build(Trusting(db.url().to_owned())).await.unwrap();
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let job: Claimed<Brief> = claim::next(&mut conn, "worker").await.unwrap().unwrap();
+    let job: Claimed<Brief> = claim::next("worker")
+        .first(&mut conn)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(job.id, 1);
     let pid = pid_of(&mut pool.get().await.unwrap()).await;
     other
-        .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
+        .batch_execute("BEGIN; LOCK TABLE sync_jobs")
         .await
         .unwrap();
     let kept = claim::renew_while(&pool, &job, pending::<()>()).await;

@@ -3,7 +3,6 @@
 use crate::bookings::database;
 use advisory_runtime::{Error, blocking, session};
 use advisory_tests::{Database, Proxy, pid_of};
-use diesel::{Connection as _, PgConnection};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -23,11 +22,8 @@ async fn is_refused(db: &Database) {
     let error = session::verify(&db.deadpool(2)).await.unwrap_err();
     assert!(matches!(error, Error::UnsupportedServer), "{error:?}");
     let url = db.url().to_owned();
-    let verified = tokio::task::spawn_blocking(move || {
-        let mut first = PgConnection::establish(&url).unwrap();
-        let mut second = PgConnection::establish(&url).unwrap();
-        blocking::session::verify(&mut first, &mut second)
-    });
+    let verified =
+        tokio::task::spawn_blocking(move || blocking::session::verify(&Database::r2d2_at(&url, 2)));
     let error = verified.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::UnsupportedServer), "{error:?}");
     db.until_no_locks().await;
@@ -91,4 +87,35 @@ async fn a_statement_that_fails_is_reported_as_it_is() {
     let error = session::verify(&pool).await.unwrap_err();
     assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
     assert!(pids().await.iter().all(|pid| !before.contains(pid)));
+}
+
+/// A node of a Citus cluster, by the catalog of that extension.
+async fn node(group: i32) -> Database {
+    let db = database().await;
+    db.run(&format!(
+        "SET allow_system_table_mods = on; CREATE TABLE pg_catalog.pg_dist_local_group (groupid int NOT NULL); \
+         INSERT INTO pg_catalog.pg_dist_local_group VALUES ({group})"
+    ))
+    .await;
+    db
+}
+
+/// Its locks exclude its own sessions, so only the number of its group shows it.
+#[tokio::test]
+async fn a_worker_node_of_citus_is_refused() {
+    let db = node(1).await;
+    let error = session::verify(&db.deadpool(2)).await.unwrap_err();
+    assert!(matches!(error, Error::NotCoordinator), "{error:?}");
+    let url = db.url().to_owned();
+    let verified =
+        tokio::task::spawn_blocking(move || blocking::session::verify(&Database::r2d2_at(&url, 2)));
+    let error = verified.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::NotCoordinator), "{error:?}");
+    db.until_no_locks().await;
+}
+
+#[tokio::test]
+async fn the_coordinator_of_citus_is_verified() {
+    let db = node(0).await;
+    session::verify(&db.deadpool(2)).await.unwrap();
 }

@@ -162,18 +162,24 @@ fn the_runtimes_modules_use_those_below_them() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+const CRATES: [&str; 7] = [
+    "advisory-pattern",
+    "advisory-derive",
+    "advisory-runtime",
+    "cargo-advisory",
+    "stress",
+    "model",
+    "benches",
+];
+
+/// The runtime's modules have an order of their own.
 #[test]
 fn no_module_needs_itself() {
-    let crates = [
-        "advisory-pattern",
-        "advisory-derive",
-        "cargo-advisory",
-        "stress",
-        "model",
-        "benches",
-    ];
     let mut circles = Vec::new();
-    for name in crates {
+    for name in CRATES
+        .into_iter()
+        .filter(|name| *name != "advisory-runtime")
+    {
         let uses = Uses::of(&root().join(name).join("src"));
         for module in uses
             .0
@@ -181,6 +187,73 @@ fn no_module_needs_itself() {
             .filter(|module| uses.below(module).contains(&***module))
         {
             circles.push(format!("{name}: {module}"));
+        }
+    }
+    assert!(circles.is_empty(), "in a circle:\n{}", circles.join("\n"));
+}
+
+/// The path of a file's module: `lock/way/session.rs` is `lock`, `way`, `session`.
+fn module_of(source: &Path, file: &Path) -> Vec<String> {
+    let path = file.strip_prefix(source).expect("a file of the crate");
+    let parts = path.with_extension("");
+    let parts = parts.iter().filter_map(|part| part.to_str());
+    let parts = parts.filter(|part| !matches!(*part, "lib" | "main"));
+    parts.map(str::to_owned).collect()
+}
+
+/// The modules of files that each file's module names by `super::` or `crate::`. A module may name those that contain it, and they it.
+fn files_used(source: &Path) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
+    let mut files = Vec::new();
+    collect(source, &mut files);
+    let modules: BTreeMap<_, _> = files
+        .iter()
+        .map(|file| (module_of(source, file), code(file)))
+        .collect();
+    let mut used = BTreeMap::new();
+    for (module, code) in &modules {
+        let parent = &module[..module.len().saturating_sub(1)];
+        let mut named = BTreeSet::new();
+        for (start, base) in [("crate::", &[][..]), ("super::", parent)] {
+            let starts = code.match_indices(start).filter(|(at, _)| {
+                !code[..*at]
+                    .ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '$'))
+            });
+            for path in starts.flat_map(|(at, _)| paths_of(&code[at + start.len()..])) {
+                let mut full = base.to_vec();
+                for part in path.split("::").filter(|part| !part.is_empty()) {
+                    if part == "super" {
+                        full.pop();
+                    } else {
+                        full.push(part.to_owned());
+                    }
+                }
+                while !full.is_empty() && !modules.contains_key(&full) {
+                    full.pop();
+                }
+                if !module.starts_with(&full) && !full.starts_with(module) {
+                    named.insert(full);
+                }
+            }
+        }
+        used.insert(module.clone(), named);
+    }
+    used
+}
+
+#[test]
+fn no_file_needs_itself() {
+    let mut circles = Vec::new();
+    for name in CRATES {
+        let used = files_used(&root().join(name).join("src"));
+        assert!(used.values().any(|used| !used.is_empty()), "{name}");
+        for file in used.keys() {
+            let (mut found, mut left) = (BTreeSet::new(), vec![file]);
+            while let Some(next) = left.pop() {
+                left.extend(used[next].iter().filter(|used| found.insert(*used)));
+            }
+            if found.contains(file) {
+                circles.push(format!("{name}: {}", file.join("::")));
+            }
         }
     }
     assert!(circles.is_empty(), "in a circle:\n{}", circles.join("\n"));

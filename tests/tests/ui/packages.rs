@@ -149,6 +149,7 @@ fn a_package_contains_what_builds_and_documents_it_only() {
         for (folder, kind) in [
             ("src", "rs"),
             ("src", "css"),
+            ("src", "sql"),
             ("docs", "md"),
             ("migrations", "sql"),
         ] {

@@ -1,7 +1,6 @@
 //! A program compiles once the help of its message is followed.
 //!
-//! For each `ui/collision_*.rs` the help is read from its `.stderr`, and each suggestion is applied to the source;
-//! for each `ui/scope_is_lease*.rs` the attribute that the message names.
+//! For each `ui/collision_*.rs` the help is read from its `.stderr`, and each suggestion is applied to the source.
 //! `advisory-pattern` tests random locks in the same way, without a compiler.
 
 use std::path::{Path, PathBuf};
@@ -120,17 +119,11 @@ pub(crate) fn write() -> PathBuf {
     let folder = crate::compiles::target().join("suggestions");
     let _none_yet = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("the target folder is ours");
-    let (mut count, mut leases) = (0, 0);
+    let mut count = 0;
     let ui = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
     for entry in std::fs::read_dir(ui).expect("the messages") {
         let file = entry.expect("an entry").path();
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("scope_is_lease") && name.ends_with(".rs") {
-            let program = as_lease(&file);
-            std::fs::write(folder.join(&*name), program).expect("the target folder is ours");
-            leases += 1;
-            continue;
-        }
         // Two functions with one literal cannot get different keys.
         if !name.starts_with("collision_") || !name.ends_with(".rs") || name.contains("made_by") {
             continue;
@@ -142,19 +135,6 @@ pub(crate) fn write() -> PathBuf {
             count += 1;
         }
     }
-    assert!(count >= 14 && leases >= 3, "{count} and {leases}");
+    assert!(count >= 14, "only {count} suggestions were found");
     folder
-}
-
-/// The source with the attribute that the message names, and its import.
-fn as_lease(file: &Path) -> String {
-    let source = std::fs::read_to_string(file).expect("a test");
-    let message = std::fs::read_to_string(file.with_extension("stderr")).expect("beside it");
-    let (import, attribute) = (quoted(&message, "write `"), quoted(&message, ";` and `"));
-    let import = format!("{import}\nuse advisory_runtime::advisory_lock;");
-    let start = source.find("#[advisory_lock(").expect("the attribute");
-    let end = start + source[start..].find(")]\n").expect("its end") + 2;
-    let followed = format!("{}{attribute}{}", &source[..start], &source[end..]);
-    assert_ne!(followed, source);
-    followed.replacen("use advisory_runtime::advisory_lock;", &import, 1)
 }

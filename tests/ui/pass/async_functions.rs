@@ -277,6 +277,17 @@ impl Books for Rooms {
     }
 }
 
+fn pool() -> deadpool::Pool<AsyncPgConnection> {
+    unimplemented!() // Only compiled, never called.
+}
+
+/// What the message for `#[tokio::main]` and `#[tokio::test]` above the attribute recommends.
+#[advisory_lock(key = "main", pool = pool())]
+#[tokio::main]
+async fn above_tokio_main() -> QueryResult<usize> {
+    insert(conn, 7).await
+}
+
 /// What the message for an `Option` recommends.
 #[advisory_lock(key = "optional:<is_known>:<owner>", with(is_known = owner.is_some(), owner = owner.unwrap_or_default()))]
 async fn optional(conn: &mut AsyncPgConnection, owner: Option<i64>) -> QueryResult<usize> {

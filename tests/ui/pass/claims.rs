@@ -3,7 +3,7 @@
 #![deny(warnings, unused, missing_docs, rust_2018_idioms, nonstandard_style)]
 #![allow(dead_code, reason = "what is tested here is that it compiles")]
 
-use advisory_runtime::claim::{Error, self, Claim, OnErr};
+use advisory_runtime::claim::{Error, self, Claim, End};
 use advisory_runtime::Pool;
 use diesel::prelude::*;
 use std::time::Duration;
@@ -39,10 +39,10 @@ async fn work(job: &Job) -> Result<i64, Error> {
 /// Spawned, by any pool.
 pub fn spawned<P: Pool + Clone + Send + Sync + 'static>(pool: P) {
     tokio::spawn(async move {
-        let job = claim::next::<Job, _>(&mut pool.connection().await?, "worker").await?;
+        let job = claim::next::<Job>("worker").first(&mut pool.connection().await?).await?;
         if let Some(job) = job {
-            claim::run(&pool, &job, OnErr::Release, work(&job)).await?;
-            claim::by_key::<Job, _>(&mut pool.connection().await?, "worker", job.id).await?;
+            claim::run(&pool, &job, End::Release, work(&job)).await?;
+            claim::next::<Job>("worker").key(job.id).first(&mut pool.connection().await?).await?;
         }
         Ok::<_, Error>(())
     });

@@ -28,6 +28,13 @@ pub async fn by_let(pool: &Pool) -> Result<usize, Error> {
     update(&mut conn).await
 }
 
+/// What the message for a body that lacks its connection recommends.
+#[advisory_lease(key = "recommended", pool = db.conn)]
+pub async fn as_recommended(db: &Db) -> diesel::QueryResult<usize> {
+    let conn = &mut advisory_runtime::Pool::connection(&db.conn).await?;
+    diesel::sql_query("UPDATE").execute(conn).await
+}
+
 #[advisory_lease(key = "let-in-a-tuple", pool = pool)]
 pub async fn by_let_in_a_tuple(pool: &Pool) -> Result<usize, Error> {
     let (mut conn, _more) = (pool.connection().await?, 7);

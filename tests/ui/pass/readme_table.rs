@@ -94,7 +94,7 @@ struct Job {
 }
 
 async fn work(pool: &Pool<AsyncPgConnection>) -> Result<(), claim::Error> {
-    let job = claim::next::<Job, _>(&mut pool.connection().await?, "worker-7").await?;
+    let job = claim::next::<Job>("worker-7").first(&mut pool.connection().await?).await?;
     drop(job);
     let worker = claim::Worker::new(pool, "worker-7");
     worker

@@ -120,6 +120,7 @@ impl Actor {
         work(self.last.get()).await;
         drop(pool.clone());
         let number = work(self.last.get()).await;
+        _ = conn;
         Ok((self.scale)(number))
     }
 }

@@ -1,4 +1,4 @@
-//! Mistakes in the site of a lease whose parts are each well-formed.
+//! Mistakes in the combination of a lease site's arguments.
 
 use crate::args::SiteArgs;
 use crate::args::call::CallArgs;
@@ -6,9 +6,8 @@ use crate::args::duration::Duration;
 use crate::args::lease::LeaseArgs;
 use crate::errors::Errors;
 use crate::function::Function;
-use crate::site::connection::pool_of;
 use crate::site::keys::SiteKeys;
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::Span;
 
 /// The runtime's default `ttl`, in milliseconds.
 const DEFAULT_TTL: u64 = 60_000;
@@ -26,7 +25,8 @@ pub(crate) fn slice(keys: &SiteKeys, errors: &mut Errors) {
     }
 }
 
-/// Checks that work that is done and work that somebody does are answered apart, and that work can be done at all.
+/// Checks that work that is done and work that somebody does are answered apart, and that work can
+/// be done at all.
 pub(crate) fn outcomes(site: &SiteArgs, errors: &mut Errors) {
     if site.has("keep")
         && !site.has("on_done")
@@ -71,56 +71,33 @@ pub(crate) fn times(site: &SiteArgs, args: &LeaseArgs, errors: &mut Errors) {
 /// Checks that the body can be dropped when the lease is lost.
 pub(crate) fn is_async(function: &Function, errors: &mut Errors) {
     if function.is_blocking() {
-        errors.at(function.name.span(), needs_async(function));
+        let name = &function.name;
+        let wanted = format_args!(
+            "a lease needs an `async fn`, because a blocking body cannot be dropped when its lease is lost: write `async fn {name}`, or acquire the lease in the body with `advisory_runtime::blocking::lease::acquire`, \
+             which refuses the result of a body that returns too late"
+        );
+        errors.at(name.span(), wanted);
     }
-}
-
-/// What to write instead of a lease on a plain `fn`.
-pub(crate) fn needs_async(function: &Function) -> String {
-    let name = &function.name;
-    format!(
-        "a lease needs an `async fn`, because a blocking body cannot be dropped when its lease is lost: write `async fn {name}`, or acquire the lease in the body with `advisory_runtime::blocking::lease::acquire`, \
-         which refuses the result of a body that returns too late"
-    )
 }
 
 /// Checks that the lease has a pool for its connections, and no connection.
 pub(crate) fn pool(site: &SiteArgs, call: &CallArgs, function: &Function, errors: &mut Errors) {
-    let conn = site.written("conn");
-    let pool = suggestion(conn, function);
+    let pool = function.pool_example();
     if let Some(span) = site.span("conn") {
-        let wanted = match pool {
-            _ if site.has("pool") => "leave `conn` out".to_owned(),
-            Some(pool) => format!("write `pool = {pool}` instead of `conn`"),
-            None => format!("{PARAMETER} instead of `conn`"),
+        let wanted = if site.has("pool") {
+            "leave `conn` out".to_owned()
+        } else {
+            format!("write `pool = {pool}` instead of `conn`")
         };
-        let wanted = format_args!("a lease takes its connections from `pool`: {wanted}");
+        let wanted = format_args!("a lease takes its connections from a pool: {wanted}");
         errors.at(span, wanted);
     } else if call.pool.is_none() && !site.has("pool") {
-        let wanted = pool.map_or_else(
-            || PARAMETER.to_owned(),
-            |pool| format!("write `pool = {pool}`"),
+        let wanted = format_args!(
+            "a lease needs a pool for its connections: write `pool = {pool}`, or another expression that gives one"
         );
-        let wanted = format_args!("a lease needs a `pool` for its connections: {wanted}");
         errors.at(site.span("key").unwrap_or_else(Span::call_site), wanted);
     }
 }
-
-/// A suggestion for `pool`: what `conn` takes a connection from, a parameter, or a field.
-pub(crate) fn suggestion(conn: Option<&TokenStream>, function: &Function) -> Option<String> {
-    if let Some(pool) = conn.and_then(|conn| pool_of(&conn.to_string())) {
-        return Some(pool);
-    }
-    let param = function.params.iter().find(|param| param.is_pool());
-    let param = param
-        .and_then(|param| param.names.first())
-        .map(ToString::to_string);
-    param.or_else(|| function.receiver.map(|_| "self.pool".to_owned()))
-}
-
-/// What to write in a function that has no pool.
-pub(crate) const PARAMETER: &str =
-    "add a parameter `pool: &Pool<AsyncPgConnection>` and write `pool = pool`";
 
 /// A time as an argument writes it.
 fn written(milliseconds: u64) -> String {
@@ -139,19 +116,6 @@ mod tests {
         messages(&format!(
             "#[advisory_lease(key = \"job\", {args})] async fn run(db: &Pool) -> Result<(), E> {{ Ok(()) }}"
         ))
-    }
-
-    #[test]
-    fn the_pool_is_suggested_that_conn_takes_a_connection_from() {
-        for (conn, wanted) in [
-            ("self.db.get().await?", "self.db"),
-            ("connect().await?", "db"),
-        ] {
-            let written = format!(
-                "a lease takes its connections from `pool`: write `pool = {wanted}` instead of `conn`"
-            );
-            assert_eq!(lease(&format!("conn = {conn}")), [written]);
-        }
     }
 
     #[test]
@@ -184,7 +148,9 @@ mod tests {
         assert_eq!(lease("ttl = \"60s\", pool"), ["write `pool = …`"]);
         assert_eq!(
             lease("ttl = \"60s\""),
-            ["a lease needs a `pool` for its connections: write `pool = db`"]
+            [
+                "a lease needs a pool for its connections: write `pool = pool`, or another expression that gives one"
+            ]
         );
     }
 }

@@ -4,7 +4,7 @@ use super::{Advisor, Edit, Guess};
 use crate::pattern::shape::Shape;
 
 impl Advisor<'_> {
-    /// What to write for placeholders that are taken for text, if that makes the locks different.
+    /// The shapes for placeholders that are taken for text, if they make the locks different.
     pub(super) fn shapes(&self, options: &mut Vec<Vec<Edit>>) -> Option<String> {
         for is_here in [true, false] {
             let side = self.side(is_here);
@@ -68,7 +68,8 @@ impl Guess {
         key.replace(&format!("<{}>", self.source), &self.with(shape))
     }
 
-    /// ``the macro does not know `TenantId` and takes `<tenant>` for text: write its shape, `<tenant: uuid>` ``
+    /// ``the macro does not know `TenantId` and takes `<tenant>` for text: write its shape,
+    /// `<tenant: uuid>` ``
     fn advice(&self, at: &str, offered: &str) -> String {
         let source = &self.source;
         match (&self.ty, self.shape) {
@@ -85,7 +86,7 @@ impl Guess {
     }
 }
 
-/// What a value is likely to be, by the names of the placeholder and its type.
+/// The likely shapes of a value, by the names of the placeholder and its type.
 fn likely_shapes(guess: &Guess) -> &'static [Shape] {
     let ty = guess.ty.as_deref().unwrap_or_default();
     let names = format!("{} {ty}", guess.source).to_lowercase();

@@ -1,4 +1,4 @@
-//! What a message tells the user to write when two keys have one name.
+//! The help of a message about two keys with one name.
 
 use super::{Advice, Advisor, Edit, Guess, Side, patterns};
 use crate::pattern::shape::Shape;
@@ -93,7 +93,8 @@ fn common_shape(
 impl Side<'_> {
     fn is_guess(&self, placeholder: &Placeholder) -> bool {
         let name = placeholder.name();
-        // Without the type's name it can be a text that has no other shape; a lock's values have one type, whichever macro renders them.
+        // Without the type's name it can be a text that has no other shape; a lock's values have
+        // one type, whichever macro renders them.
         let is_open = |guess: &&Guess| guess.ty.is_some() || self.word.is_none();
         let mut guesses = self.guesses.iter().filter(is_open);
         guesses.any(|guess| guess.source.trim().trim_end_matches('*') == name)

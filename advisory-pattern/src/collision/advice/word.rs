@@ -57,7 +57,8 @@ pub(super) fn names(side: &Side<'_>) -> Vec<String> {
     names.into_iter().chain(more).collect()
 }
 
-/// A function's name, or a type's without `Lock` in lower case: `AccountTransferLock` gives `account-transfer`.
+/// A function's name, or a type's without `Lock` in lower case: `AccountTransferLock` gives
+/// `account-transfer`.
 fn word_of(name: &str) -> String {
     let name = name.trim_start_matches("r#");
     let bare = name.strip_suffix("Lock").filter(|bare| !bare.is_empty());

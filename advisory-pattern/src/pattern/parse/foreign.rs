@@ -1,11 +1,13 @@
 //! Detection of another language's placeholders.
 //!
-//! `{name}` of `format!`, `$name` and `${name}` of a shell, `$1` and `?` of SQL, `%s` of `printf`, `:name` of a route. In a key pattern
-//! they are text, so each key would be one lock for all values.
+//! `{name}` of `format!`, `$name` and `${name}` of a shell, `$1` and `?` of SQL, `%s` of `printf`,
+//! `:name` of a route. In a key pattern they are text, so each key would be one lock for all
+//! values.
 
 use super::path;
 
-/// The placeholder at the start of `from`, and the name of its value if it says one; `before` is the text in front of it.
+/// The placeholder at the start of `from`, and the name of its value if it says one; `before` is
+/// the text in front of it.
 pub(super) fn read<'a>(from: &'a str, before: &str) -> Option<(&'a str, Option<&'a str>)> {
     let rest = from.get(1..)?;
     match from.as_bytes().first()? {

@@ -1,6 +1,7 @@
 //! A path from a parameter: a name, then `.name` or `.0`.
 //!
-//! Accepts Rust's names as far as the standard library's tables define them; the compiler checks them when the macro emits them.
+//! Accepts Rust's names as far as the standard library's tables define them; the compiler checks
+//! them when the macro emits them.
 
 /// The keywords of every edition that can be written as raw identifiers.
 const KEYWORDS: [&str; 46] = [

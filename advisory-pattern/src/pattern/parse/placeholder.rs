@@ -1,7 +1,7 @@
 //! Parsing of the text between `<` and `>` into a placeholder.
 //!
-//! A path, then `*` for a slice, then `: shape`, then `|filter`s. Each piece is read independently, so that a mistake in one does not
-//! hide a mistake in another.
+//! A path, then `*` for a slice, then `: shape`, then `|filter`s. Each piece is read independently,
+//! so that a mistake in one does not hide a mistake in another.
 
 use super::error::{Errors, short, unknown};
 use super::path;

@@ -6,7 +6,8 @@ use crate::driver::block_on;
 use crate::lease;
 use std::ops::Deref;
 
-/// A granted lease, as [`lease::Lease`](crate::lease::Lease): its token, and the [`fence`](Self::fence) for blocking connections.
+/// A granted lease, as [`lease::Lease`](crate::lease::Lease): its token, and the
+/// [`fence`](Self::fence) for blocking connections.
 ///
 /// A clone is the same lease.
 ///
@@ -28,7 +29,8 @@ use std::ops::Deref;
 pub struct Lease(pub(super) lease::Lease);
 
 impl Lease {
-    /// Checks in the open transaction that the token is current; as [`lease::Lease::fence`](crate::lease::Lease::fence).
+    /// Checks in the open transaction that the token is current; as
+    /// [`lease::Lease::fence`](crate::lease::Lease::fence).
     ///
     /// # Locking
     ///

@@ -8,10 +8,12 @@ use std::time::Duration;
 /// How long a drop waits for the release. After it the release goes on in the background.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// A lease that is renewed until it is finished or dropped; as [`lease::LeaseGuard`](crate::lease::LeaseGuard).
+/// A lease that is renewed until it is finished or dropped; as
+/// [`lease::LeaseGuard`](crate::lease::LeaseGuard).
 ///
-/// It borrows nothing, so it can be stored in a struct or moved to a thread. Dropping it, also by a panic, releases the lease, and waits
-/// at most a second for that. If the process dies, the lease expires.
+/// It borrows nothing, so it can be stored in a struct or moved to a thread. Dropping it, also by a
+/// panic, releases the lease, and waits at most a second for that. If the process dies, the lease
+/// expires.
 ///
 /// # Examples
 ///
@@ -47,9 +49,10 @@ impl LeaseGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lease was lost before the body returned, or is about to expire before the body is called.
-    /// [`Error::HoldExceeded`] if the body returned after the request's `max_hold`: then the lease is released. In both cases the body's
-    /// result is dropped, and what it committed stays committed.
+    /// [`Error::Lost`] if the lease was lost before the body returned, or is about to expire before
+    /// the body is called. [`Error::HoldExceeded`] if the body returned after the request's
+    /// `max_hold`: then the lease is released. In both cases the body's result is dropped, and what
+    /// it committed stays committed.
     ///
     /// # Examples
     ///
@@ -63,7 +66,8 @@ impl LeaseGuard {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does not run.
+    /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does
+    /// not run.
     pub fn run_holding<'h, K: DeclaredLock, T>(
         &'h mut self,
         key: &'h K,
@@ -75,8 +79,8 @@ impl LeaseGuard {
         )
     }
 
-    /// Releases the lease or, if the result is `Ok` and the request has a `keep`, marks the key as done for that time; as
-    /// [`lease::LeaseGuard::finish`](crate::lease::LeaseGuard::finish).
+    /// Releases the lease or, if the result is `Ok` and the request has a `keep`, marks the key as
+    /// done for that time; as [`lease::LeaseGuard::finish`](crate::lease::LeaseGuard::finish).
     ///
     /// # Locking
     ///
@@ -92,6 +96,6 @@ impl LeaseGuard {
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        let _: Option<()> = wait_at_most(RELEASE, self.inner.release());
+        let _: Option<_> = wait_at_most(RELEASE, self.inner.release_later());
     }
 }

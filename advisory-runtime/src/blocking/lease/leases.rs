@@ -6,7 +6,8 @@ use crate::blocking::Pool;
 use crate::driver::wait;
 use crate::lease;
 
-/// Acquires a lease in `public.advisory_lease`, and renews it in the background until it is finished or dropped: [`Leases::acquire`].
+/// Acquires a lease in `public.advisory_lease`, and renews it in the background until it is
+/// finished or dropped: [`Leases::acquire`].
 ///
 /// # Locking
 ///
@@ -39,7 +40,8 @@ pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
     Leases::new(pool.clone()).acquire(request)
 }
 
-/// A lease table, and the blocking pool whose connections reach it; as [`lease::Leases`](crate::lease::Leases).
+/// A lease table, and the blocking pool whose connections reach it; as
+/// [`lease::Leases`](crate::lease::Leases).
 ///
 /// # Examples
 ///
@@ -77,24 +79,24 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
         Self(self.0.table(table.into()))
     }
 
-    /// Calls this for each event, on the thread that renews every lease of the process, so it must not block. A panic is caught and
-    /// discarded.
+    /// Calls this for each event, on the thread that renews every lease of the process, so it must
+    /// not block. A panic is caught and discarded.
     #[must_use]
-    pub fn observed(self, observer: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
-        Self(self.0.observed(observer))
+    pub fn observe(self, observer: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+        Self(self.0.observe(observer))
     }
 
     /// Acquires a lease, and renews it in the background until it is finished or dropped.
     ///
     /// # Locking
     ///
-    /// As [`lease::Leases::acquire`](crate::lease::Leases::acquire), on a connection of the pool. A call that waits holds none between two
-    /// tries.
+    /// As [`lease::Leases::acquire`](crate::lease::Leases::acquire), on a connection of the pool. A
+    /// call that waits holds none between two tries.
     ///
     /// # Errors
     ///
-    /// As [`lease::Leases::acquire`](crate::lease::Leases::acquire). [`Error::NoRuntime`] if the thread for the renewals could not be
-    /// started.
+    /// As [`lease::Leases::acquire`](crate::lease::Leases::acquire). [`Error::NoRuntime`] if the
+    /// thread for the renewals could not be started.
     ///
     /// # Examples
     ///
@@ -107,7 +109,8 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
         )?))
     }
 
-    /// Asks the server whether the lease is held; as [`lease::Leases::holds`](crate::lease::Leases::holds).
+    /// Asks the server whether the lease is held; as
+    /// [`lease::Leases::holds`](crate::lease::Leases::holds).
     ///
     /// # Errors
     ///
@@ -116,7 +119,8 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
         wait(self.0.holds(lease))
     }
 
-    /// Lists the leases of the table on a connection of the pool; as [`lease::Leases::list`](crate::lease::Leases::list).
+    /// Lists the leases of the table on a connection of the pool; as
+    /// [`lease::Leases::list`](crate::lease::Leases::list).
     ///
     /// # Errors
     ///

@@ -6,7 +6,8 @@ use crate::driver::block_on;
 use crate::lease;
 use std::ops::Deref;
 
-/// A lease table on blocking connections, as [`lease::Table`](crate::lease::Table); from that one for another name or holder.
+/// A lease table on blocking connections, as [`lease::Table`](crate::lease::Table); from that one
+/// for another name or holder.
 ///
 /// ```
 /// use advisory_runtime::{blocking, lease::Table};
@@ -25,7 +26,8 @@ impl Table {
         Self::default()
     }
 
-    /// Creates the table if it does not exist; as [`lease::Table::set_up`](crate::lease::Table::set_up).
+    /// Creates the table if it does not exist; as
+    /// [`lease::Table::set_up`](crate::lease::Table::set_up).
     ///
     /// # Locking
     ///
@@ -38,7 +40,8 @@ impl Table {
         block_on(self.0.set_up_on(conn.pg()))
     }
 
-    /// Returns the row of a key that is held or done; as [`lease::Table::find`](crate::lease::Table::find).
+    /// Returns the row of a key that is held or done; as
+    /// [`lease::Table::find`](crate::lease::Table::find).
     ///
     /// # Errors
     ///
@@ -73,7 +76,8 @@ impl Table {
         block_on(self.0.sweep_on(conn.pg()))
     }
 
-    /// Takes over a lease whose token one has seen; as [`lease::Table::take_over`](crate::lease::Table::take_over).
+    /// Takes over a lease whose token one has seen; as
+    /// [`lease::Table::take_over`](crate::lease::Table::take_over).
     ///
     /// # Locking
     ///
@@ -92,7 +96,8 @@ impl Table {
         Ok(lease?.map(Lease))
     }
 
-    /// Frees the key of a row that has been shown; as [`lease::Table::free`](crate::lease::Table::free).
+    /// Frees the key of a row that has been shown; as
+    /// [`lease::Table::free`](crate::lease::Table::free).
     ///
     /// # Locking
     ///
@@ -105,7 +110,8 @@ impl Table {
         block_on(self.0.free_on(conn.pg(), row))
     }
 
-    /// Sets the holder's data, or erases it; as [`lease::Table::set_data`](crate::lease::Table::set_data).
+    /// Sets the holder's data, or erases it; as
+    /// [`lease::Table::set_data`](crate::lease::Table::set_data).
     ///
     /// # Locking
     ///

@@ -1,145 +1,112 @@
-//! How a claim ends: completed, failed, to be tried again, released, or deleted with its row.
+//! What an end sets, and which end it is for a table.
 
-use super::{Changes, Form, NOW, Names, Statement, around, cached, is_last, quoted, set_until};
-use crate::claim::table::{
-    Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, TimeColumn, ttl,
-};
-use crate::renewal::grace;
+use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, has_last_attempt};
+use crate::claim::table::{Claim, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, ttl};
+use crate::rows::{End, grace};
 use crate::sql::{IDLE_IN_TRANSACTION, at_most};
-use diesel::Column;
 use std::time::Duration;
 
-/// The longest pause before another attempt.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
-/// How a claim ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum How<'a> {
-    Complete,
-    Fail(&'a str),
-    /// After this pause, or after the one that follows from the attempts.
-    Retry(&'a str, Option<Duration>),
-    Release,
-    Delete,
+/// How a claim of this type ends, which depends on the columns that its table has.
+pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
+    match end {
+        End::Complete if T::CompletedAt::DELETES => End::Delete,
+        End::Fail if T::FailedAt::COLUMN.is_none() => End::Release,
+        end => end,
+    }
 }
 
-/// What the text of a statement that ends a claim depends on.
+/// How an end waits for its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum EndForm {
-    Complete,
-    Fail,
-    Retry,
-    /// With a pause of the caller's.
-    RetryAfter,
-    Release,
-    Delete,
+pub(in crate::claim) enum How {
+    /// It is refused if it had to wait, or if the claim is about to expire.
+    AtOnce,
+    Waiting,
+    /// In a transaction of the caller's.
+    Inside,
 }
 
-impl<'a, T: Claim, K> Statement<'a, T, K> {
-    /// Ends a claim. Inside an open transaction it returns the transaction's id, if the claim was held, and bounds its idle time.
-    pub(in crate::claim) fn finish(
-        locked_by: &'a str,
-        key: K,
-        how: How<'a>,
-        changes: Option<Changes<'a>>,
-        is_inside: bool,
-    ) -> Self {
-        let (by, message, pause) = match how {
-            How::Complete if T::CompletedAt::DELETES => (EndForm::Delete, "", None),
-            How::Complete => (EndForm::Complete, "", None),
-            How::Fail(why) => (EndForm::Fail, why, None),
-            How::Retry(why, Some(pause)) => (EndForm::RetryAfter, why, Some(pause)),
-            How::Retry(why, None) => (EndForm::Retry, why, None),
-            How::Release => (EndForm::Release, "", None),
-            How::Delete => (EndForm::Delete, "", None),
-        };
-        let text = cached::<T>(Form::Ended { by, is_inside }, || {
-            let ended = Names::of::<T>().ended::<T>(by);
-            if is_inside {
-                return ended + &returning_transaction::<T>();
-            }
-            ended
+/// The pause before another attempt, of which only the value differs between two statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::claim) enum Pause {
+    /// That of the backoff.
+    Backoff,
+    Bound,
+}
+
+/// Where the values of an end come from: one bound value, or one of each row's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    message: &'static str,
+    /// In milliseconds.
+    pause: &'static str,
+}
+
+pub(super) const ONE: Source = Source {
+    message: ":message",
+    pause: "CAST(:pause AS float8)",
+};
+/// Of rows that the file calls `advisory_claim`.
+pub(super) const MANY: Source = Source {
+    message: "advisory_claim.message",
+    pause: "COALESCE(CAST(advisory_claim.pause AS float8), {backoff})",
+};
+
+impl Fragments {
+    /// What an end sets. A retry of the last attempt fails the row instead.
+    pub(super) fn ended<T: Claim>(&self, end: End, pause: Pause, source: Source) -> String {
+        let mut set = vec![
+            "{until_column} = NULL".to_owned(),
+            "{by_column} = NULL".to_owned(),
+        ];
+        let message = T::ErrorMessage::COLUMN.map(|_| {
+            let message = source.message;
+            format!("{{error_column}} = COALESCE({message}, {{error}})")
         });
-        let pause = pause.unwrap_or_default().min(LONGEST_PAUSE).as_millis();
-        Self {
-            message,
-            pause: i64::try_from(pause).unwrap_or(i64::MAX),
-            changes,
-            ..Self::new(text, key, locked_by.into())
+        match end {
+            End::Delete => {}
+            End::Complete if T::CompletedAt::COLUMN.is_some() => set.push(COMPLETED_NOW.to_owned()),
+            // The row comes back, and its next attempt is the first.
+            End::Complete => {
+                set.extend(T::Attempts::COLUMN.map(|_| "{attempts_column} = 0".to_owned()));
+            }
+            End::Fail => {
+                set.push(FAILED_NOW.to_owned());
+                set.extend(message);
+            }
+            End::Retry { .. } => {
+                let pause = match pause {
+                    Pause::Backoff => "{backoff}",
+                    Pause::Bound => source.pause,
+                };
+                let later = format!(
+                    "{{run_at_open}}clock_timestamp() + ({pause} * CAST('1 ms' AS interval)){{run_at_close}}"
+                );
+                let has_last = has_last_attempt::<T>();
+                set.extend(has_last.then(|| {
+                    let (column, now) = FAILED_NOW.split_once(" = ").unwrap_or_default();
+                    format!("{column} = CASE WHEN {{is_spent}} THEN {now} END")
+                }));
+                set.extend(T::RunAt::COLUMN.map(|_| {
+                    if has_last {
+                        format!("{{run_at_column}} = CASE WHEN {{is_spent}} THEN {{run_at}} ELSE {later} END")
+                    } else {
+                        format!("{{run_at_column}} = {later}")
+                    }
+                }));
+                set.extend(message);
+            }
+            End::Release => set.extend(
+                T::Attempts::COLUMN
+                    .map(|_| "{attempts_column} = GREATEST({attempts} - 1, 0)".to_owned()),
+            ),
         }
+        self.fill_set(set.into_iter())
     }
 }
 
-impl Names {
-    /// What a failed attempt sets: the time of the next one, or the time of the failure if there is none.
-    fn later<T: Claim>(&self, is_given: bool) -> String {
-        let is_last = is_last::<T>();
-        let at_last = T::FailedAt::COLUMN.zip(is_last.as_ref());
-        let failed = at_last.map(|(column, is_last)| {
-            let now = around(column.around, NOW);
-            format!(
-                ", {} = CASE WHEN {is_last} THEN {now} END",
-                quoted(column.name)
-            )
-        });
-        let pause = if is_given {
-            "CAST(\0p AS pg_catalog.float8)".to_owned()
-        } else {
-            backoff::<T>()
-        };
-        let run = T::RunAt::COLUMN.map(|column| {
-            let time = format!(
-                "{NOW} OPERATOR(pg_catalog.+) ({pause} OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))"
-            );
-            let (time, name) = (around(column.around, &time), quoted(column.name));
-            match &is_last {
-                Some(is_last) => {
-                    let unchanged = self.column(column.name);
-                    format!(", {name} = CASE WHEN {is_last} THEN {unchanged} ELSE {time} END")
-                }
-                None => format!(", {name} = {time}"),
-            }
-        });
-        failed.unwrap_or_default() + &run.unwrap_or_default()
-    }
-
-    /// Ends a held claim.
-    fn ended<T: Claim>(&self, by: EndForm) -> String {
-        let to_now = |column: Option<TimeColumn>| column.map(TimeColumn::set_to_now);
-        let ending = match by {
-            EndForm::Delete => return self.delete::<T>(),
-            EndForm::Complete => to_now(T::CompletedAt::COLUMN),
-            EndForm::Fail => to_now(T::FailedAt::COLUMN),
-            EndForm::Retry => Some(self.later::<T>(false)),
-            EndForm::RetryAfter => Some(self.later::<T>(true)),
-            EndForm::Release => Some(uncounted::<T>()),
-        };
-        let why = match (by, T::ErrorMessage::COLUMN) {
-            (EndForm::Fail | EndForm::Retry | EndForm::RetryAfter, Some(column)) => {
-                format!(", {} = \0m", quoted(column))
-            }
-            _ => String::new(),
-        };
-        let (by, ending) = (quoted(T::LockedBy::NAME), ending.unwrap_or_default());
-        let set = set_until::<T>("NULL");
-        self.change::<T>(&format!("{set}, {by} = NULL{ending}{why}\0c"))
-    }
-
-    /// Deletes the row of a held claim.
-    fn delete<T: Claim>(&self) -> String {
-        let keys = (0..T::Key::NAMES.len()).map(|nth| format!("advisory_claim.key_{nth}"));
-        format!(
-            "{}) DELETE FROM {} USING advisory_claim WHERE {}{}",
-            self.held::<T>("UPDATE"),
-            self.table,
-            self.is_key::<T>(&keys.collect::<Vec<_>>().join(",")),
-            Self::still_held::<T>()
-        )
-    }
-}
-
-/// The open transaction, and a bound for its idle time: a worker that has stopped in it would keep the row from the others.
-fn returning_transaction<T: Claim>() -> String {
+/// The open transaction, and a bound for its idle time: a worker that has stopped in it would keep
+/// the row from the others.
+pub(super) fn transaction<T: Claim>() -> String {
     let millis = grace(ttl::<T>()).as_millis();
     let bound = at_most(
         IDLE_IN_TRANSACTION,
@@ -147,33 +114,12 @@ fn returning_transaction<T: Claim>() -> String {
         &format!("CAST({millis} AS pg_catalog.int8)"),
     );
     format!(
-        " RETURNING CAST(CAST(pg_catalog.pg_current_xact_id() AS pg_catalog.text) AS pg_catalog.int8), {bound}"
+        "CAST(CAST(pg_catalog.pg_current_xact_id() AS pg_catalog.text) AS pg_catalog.int8), {bound}"
     )
 }
 
-/// Takes back the attempt that the claim has counted.
-fn uncounted<T: Claim>() -> String {
-    let counted = T::Attempts::COLUMN.map(|(column, _)| {
-        format!(
-            ", {} = GREATEST(advisory_claim.attempts OPERATOR(pg_catalog.-) 1,0)",
-            quoted(column)
-        )
-    });
-    counted.unwrap_or_default()
-}
-
-/// The pause after a failed attempt in milliseconds: it doubles, and then a random half of it is taken off, so that jobs which failed
-/// together do not return together. All operators that are written `OPERATOR(…)` have one precedence.
-fn backoff<T: Claim>() -> String {
-    let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE).as_millis());
-    let doubled = if T::Attempts::COLUMN.is_some() {
-        "pg_catalog.power(2,LEAST(GREATEST(advisory_claim.attempts OPERATOR(pg_catalog.-) 1,0),40))"
-    } else {
-        "1"
-    };
-    format!(
-        "LEAST(CAST({first} AS pg_catalog.float8) OPERATOR(pg_catalog.*) {doubled},CAST({longest} AS pg_catalog.float8)) \
-         OPERATOR(pg_catalog.*) (CAST(1 AS pg_catalog.float8) OPERATOR(pg_catalog.-) \
-         (pg_catalog.random() OPERATOR(pg_catalog./) CAST(2 AS pg_catalog.float8)))"
-    )
+/// A pause in milliseconds, as it is bound.
+pub(super) fn millis(pause: Duration) -> i64 {
+    let pause = pause.min(super::fragments::LONGEST_PAUSE).as_millis();
+    i64::try_from(pause).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,7 @@
 //! What claims need in the database: columns, indexes and triggers.
 
 use super::limit::indexes_of;
-use super::{only, quoted};
+use super::{literal, only, quoted};
 
 /// The columns of `#[claim(run_at, attempts)]`, with their types in SQL.
 const COLUMNS: [(&str, &str); 7] = [
@@ -14,7 +14,8 @@ const COLUMNS: [(&str, &str); 7] = [
     ("error_message", "text"),
 ];
 
-/// The number of a table's root, if it is a partition: a trigger on each row runs for the partition.
+/// The number of a table's root, if it is a partition: a trigger on each row runs for the
+/// partition.
 const NOTIFY: &str = "\
 CREATE OR REPLACE FUNCTION advisory_claim_notify() RETURNS trigger
 LANGUAGE plpgsql SET search_path TO pg_catalog, pg_temp AS $$
@@ -50,8 +51,8 @@ pub(in crate::claim) fn indexes(order: &[(String, &str)], per: Option<&str>) -> 
     indexes
 }
 
-/// The triggers that wake workers up: for rows that come in, and for rows that can be claimed again. With a limit for each value, the
-/// end of any claim makes room for another one.
+/// The triggers that wake workers up: for rows that come in, and for rows that can be claimed
+/// again. With a limit for each value, the end of any claim makes room for another one.
 pub(in crate::claim) fn create_triggers(table: &str, has_limit: bool) -> String {
     let open = if has_limit {
         ""
@@ -68,11 +69,15 @@ pub(in crate::claim) fn create_triggers(table: &str, has_limit: bool) -> String 
     };
     format!(
         "{NOTIFY}\
-         CREATE OR REPLACE TRIGGER advisory_claim_inserted AFTER INSERT ON {table}\n    \
-         FOR EACH STATEMENT EXECUTE FUNCTION advisory_claim_notify();\n\
+         DO $$ BEGIN -- A partition runs the triggers of its parent for rows only.\n    \
+         EXECUTE format('CREATE OR REPLACE TRIGGER advisory_claim_inserted AFTER INSERT ON %s\n        \
+         FOR EACH %s EXECUTE FUNCTION advisory_claim_notify()', {name}::regclass,\n        \
+         CASE WHEN (SELECT relkind FROM pg_class WHERE oid = {name}::regclass) = 'p' THEN 'ROW' ELSE 'STATEMENT' END);\n\
+         END $$;\n\
          CREATE OR REPLACE TRIGGER advisory_claim_released AFTER UPDATE OF locked_by ON {table}\n    \
          FOR EACH ROW WHEN (OLD.locked_by IS NOT NULL AND NEW.locked_by IS NULL{open})\n    \
-         EXECUTE FUNCTION advisory_claim_notify();\n{deleted}"
+         EXECUTE FUNCTION advisory_claim_notify();\n{deleted}",
+        name = literal(table)
     )
 }
 

@@ -1,42 +1,45 @@
 //! The state of a row, and how many rows are in each.
 
-use super::{NOW, Names, around, now_of_until, table};
+use super::fragments::Fragments;
 use crate::claim::table::{Claim, MaybeCount, MaybeRunAt, MaybeTime};
 
 /// How many rows of the table are in each state.
 pub(in crate::claim) fn counts<T: Claim>() -> String {
-    format!(
-        "SELECT state, pg_catalog.count(*) FROM (SELECT {} AS state FROM {}) AS advisory_claim GROUP BY state",
-        state::<T>(),
-        table::<T>()
+    let mut fragments = Fragments::of::<T>();
+    fragments.add("state", state::<T>());
+    fragments.fill(
+        "SELECT state, count(*) FROM (SELECT {state} AS state FROM {table}) AS advisory_claim GROUP BY state",
     )
 }
 
 /// The name of a row's state.
 pub(in crate::claim) fn state<T: Claim>() -> String {
-    let names = Names::of::<T>();
-    let terminal = [
-        (T::CompletedAt::COLUMN, "completed"),
-        (T::FailedAt::COLUMN, "failed"),
-    ];
-    let terminal = terminal.into_iter().filter_map(|(column, state)| {
-        let column = names.column(column?.name);
-        Some(format!(" WHEN {column} IS NOT NULL THEN '{state}'"))
-    });
-    let waiting = T::RunAt::COLUMN.map(|column| {
-        let (run_at, now) = (names.column(column.name), around(column.around, NOW));
-        let is_later = format!("{run_at} OPERATOR(pg_catalog.>) {now}");
-        let is_retried = T::Attempts::COLUMN.map(|(attempts, _)| {
-            let attempts = names.column(attempts);
-            format!(" WHEN {is_later} AND {attempts} OPERATOR(pg_catalog.>) 0 THEN 'retrying'")
-        });
-        is_retried.unwrap_or_default() + &format!(" WHEN {is_later} THEN 'scheduled'")
-    });
-    format!(
-        "CASE{} WHEN {until} OPERATOR(pg_catalog.>) {now} THEN 'running' WHEN {until} IS NOT NULL THEN 'expired'{} ELSE 'available' END",
-        terminal.collect::<String>(),
-        waiting.unwrap_or_default(),
-        until = names.until,
-        now = now_of_until::<T>()
-    )
+    const IS_LATER: &str = "{run_at} > {run_at_open}clock_timestamp(){run_at_close}";
+    let has_run_at = T::RunAt::COLUMN.is_some();
+    let mut cases = Vec::new();
+    let mut case = |is_wanted: bool, condition: &str, state: &str| {
+        if is_wanted {
+            cases.push(format!("WHEN {condition} THEN '{state}'"));
+        }
+    };
+    case(
+        T::CompletedAt::COLUMN.is_some(),
+        "{completed} IS NOT NULL",
+        "completed",
+    );
+    case(
+        T::FailedAt::COLUMN.is_some(),
+        "{failed_at} IS NOT NULL",
+        "failed",
+    );
+    case(true, "{until} > {clock}", "running");
+    case(true, "{until} IS NOT NULL", "expired");
+    let is_retried = format!("{IS_LATER} AND {{attempts_value}} > 0");
+    case(
+        has_run_at && T::Attempts::COLUMN.is_some(),
+        &is_retried,
+        "retrying",
+    );
+    case(has_run_at, IS_LATER, "scheduled");
+    Fragments::of::<T>().fill(&format!("CASE {} ELSE 'available' END", cases.join(" ")))
 }

@@ -1,96 +1,102 @@
-//! Claims as many rows as the worker has slots for, and waits if there are none.
+//! Claims as many rows as the worker has room for, waits if there are none, and gives back what
+//! waits for too long.
 
-use super::{Settings, Shared};
-use crate::claim::ending::end;
-use crate::claim::sql::How;
-use crate::claim::table::{Claim, MaybePer};
-use crate::claim::take::take_batch;
-use crate::claim::{Claimed, Error};
-use crate::error::{is_connection_lost, may_pass};
-use crate::renewal::{Borrowed, UNANSWERED};
-use crate::{Pool, PoolError};
+use super::job::LAST_END;
+use super::room::Suspect;
+use super::{Settings, Shared, Waiting};
+use crate::claim::rows::keep_all;
+use crate::claim::run::ReleaseOnDrop;
+use crate::claim::table::{Claim, MaybePer, ttl};
+use crate::claim::take::take;
+use crate::claim::{Claimed, Error, Event};
+use crate::driver::Driver as _;
+use crate::error::{is_connection_lost, is_refused_by_citus, may_pass};
+use crate::rows::{Borrowed, Pooled, UNANSWERED, may_stick};
+use crate::{Connection, Pool, PoolError};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel_async::AsyncPgConnection;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// The first pause after a failed claim, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
-/// How long a connection, and a claim, may take: it waits for no row.
-const ANSWER: Duration = Duration::from_secs(30);
+/// How long a connection, and a claim, may take at first: it waits for no row. The limit doubles
+/// with each claim that had no answer.
+const ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
+
+/// How long a row waits for a slot at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 type Stop<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
 
 /// Claims until `stop` is ready.
-pub(super) async fn feed<'s, T: Claim, P>(
+pub(super) async fn feed<T: Claim, P>(
     settings: &Settings<'_, T, P>,
     mut stop: Stop<'_>,
-    slots: &'s Semaphore,
-    shared: &Shared<'s, T>,
+    shared: &Shared<T, P>,
 ) -> Result<(), Error>
 where
     P: Pool + Clone + Send + 'static,
 {
     let (mut is_first, mut pause) = (true, PAUSES[0]);
-    let mut refused = None;
+    let (mut is_fresh, mut answer) = (false, ANSWER[0]);
+    let (mut refused, mut is_reached) = (None, true);
     loop {
-        let Some(slot) = unless(&mut stop, slots.acquire()).await else {
+        let Some(limit) = unless(&mut stop, until_room(settings, shared)).await else {
             return Ok(());
         };
-        // The semaphore is never closed.
-        let mut free: Vec<_> = slot.into_iter().collect();
-        while let Ok(slot) = slots.try_acquire() {
-            free.push(slot);
-        }
-        // Each number is a statement of its own on each connection, so a few numbers have to do.
-        let limit = 1 << free.len().checked_ilog2().unwrap_or(0);
-        // A connection is not waited for any more when the worker stops. A claim on its way is.
-        let conn = timeout(ANSWER, settings.pool.connection());
+        // A connection is not waited for any more when the worker stops. A claim on its way is, for
+        // some seconds.
+        let conn = timeout(answer, connection(settings.pool, is_fresh));
         let conn = match unless(&mut stop, conn).await {
             None => return Ok(()),
             Some(Ok(conn)) => conn.map_err(Error::Pool),
             Some(Err(late)) => Err(Error::Pool(PoolError::new(late))),
         };
+        let is_alone = shared.room.held() == 0;
+        let suspect = Suspect::try_new::<T>();
+        let passes_over = suspect.is_none();
         let taken = match conn {
-            Ok(conn) => {
-                let mut borrowed = Borrowed::new(conn);
-                let claim = take_batch(borrowed.pg(), &settings.name, limit, settings.wanted());
-                match timeout(ANSWER, claim).await {
-                    Ok(taken) => {
-                        borrowed.record_answer();
-                        taken
-                    }
-                    Err(late) => Err(Error::Pool(PoolError::new(late))),
-                }
-            }
+            Ok(conn) => claim(settings, conn, limit, passes_over, answer, shared).await,
             Err(error) => Err(error),
         };
-        let is_stopped = is_ready(&mut stop).await;
-        let wait = match taken {
-            Ok(claimed) if is_stopped => {
-                release(settings, &claimed).await;
-                return Ok(());
-            }
-            Ok(claimed) => {
+        let taken = taken.and_then(|claimed| wait(settings, claimed, suspect, shared));
+        // The pool may hand out another connection that is gone or that refuses the statement each
+        // time.
+        is_fresh = matches!(&taken, Err(Error::Pool(_) | Error::Database(_))) && !is_fresh;
+        answer = match &taken {
+            Err(Error::Pool(_)) => (answer * 2).min(ANSWER[1]),
+            _ => ANSWER[0],
+        };
+        // What has come then is released.
+        if is_ready(&mut stop).await && taken.is_ok() {
+            return Ok(());
+        }
+        match taken {
+            Ok(has_come) => {
+                if !std::mem::replace(&mut is_reached, true) {
+                    settings.tell(Event::Reconnected);
+                }
                 (is_first, pause) = (false, PAUSES[0]);
-                let is_empty = claimed.is_empty();
-                shared.claimed().extend(claimed.into_iter().zip(free));
-                is_empty.then_some(settings.poll)
+                if has_come {
+                    continue;
+                }
+                if settings.is_until_empty && is_alone && !passes_over {
+                    return Ok(());
+                }
             }
             Err(Error::Database(error)) if is_first && is_final(&error, &mut refused) => {
                 return Err(Error::Database(error));
             }
             Err(error) => {
-                super::job::warn(
-                    settings.table,
-                    &format_args!(
-                        "the worker could not claim, and tries again after {pause:?}: {error}"
-                    ),
-                );
-                drop(free);
+                settings.tell(match &error {
+                    Error::Pool(_) => Event::NoConnection(&error),
+                    _ => Event::Refused(&error),
+                });
+                is_reached = false;
                 let now = pause;
                 pause = (pause * 2).min(PAUSES[1]);
                 if unless(&mut stop, sleep_until(Instant::now() + now))
@@ -101,22 +107,125 @@ where
                 }
                 continue;
             }
-        };
-        if let Some(wait) = wait
-            && unless(&mut stop, until_woken(shared, wait)).await.is_none()
+        }
+        if unless(&mut stop, until_woken(settings, shared))
+            .await
+            .is_none()
         {
             return Ok(());
         }
     }
 }
 
-/// Whether the server has refused the statement, and not a row been unreadable, the connection lost, or the server read only for a
-/// while. For another reason that may pass it must have refused it for some seconds, but a mistake in its text is told at once.
+/// Waits until rows are wanted, and returns how many.
+async fn until_room<T, P>(settings: &Settings<'_, T, P>, shared: &Shared<T, P>) -> u32
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+{
+    loop {
+        let mut ended = pin!(shared.room.ended.notified());
+        // The worker's future polls this one too when a body has returned or begins.
+        let wanted = poll_fn(|context| match shared.wanted(settings) {
+            0 => ended.as_mut().poll(context).map(|()| None),
+            wanted => Poll::Ready(Some(wanted)),
+        })
+        .await;
+        let Some(wanted) = wanted else {
+            continue;
+        };
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        if T::Per::COLUMN.is_some() {
+            // Each number is a statement of its own on each connection, so a few numbers have to
+            // do.
+            return 1 << wanted.checked_ilog2().unwrap_or(0);
+        }
+        return wanted;
+    }
+}
+
+/// Lets claimed rows wait for a free slot, and has them renewed; whether there were any.
+fn wait<T, P>(
+    settings: &Settings<'_, T, P>,
+    claimed: Vec<Claimed<T>>,
+    mut suspect: Option<Suspect>,
+    shared: &Shared<T, P>,
+) -> Result<bool, Error>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+{
+    if claimed.is_empty() {
+        return Ok(false);
+    }
+    let reach = || Pooled::new(settings.pool.clone());
+    for claimed in &claimed {
+        if let Some(observer) = &settings.observer {
+            claimed.set_observer(observer);
+        }
+        settings.tell(Event::Acquired(claimed));
+    }
+    let kept = keep_all(settings.pool.identity(), reach, claimed.clone())?;
+    let since = Instant::now();
+    let mut last = None;
+    let mut waiting = shared.waiting();
+    for (claimed, kept) in claimed.into_iter().zip(kept) {
+        // It begins when all others have begun.
+        let is_suspect = claimed.has_expired_before() && last.is_none();
+        let place = shared.place(if is_suspect { suspect.take() } else { None });
+        let row = Waiting {
+            claimed,
+            kept: ReleaseOnDrop::new(kept, place),
+            since,
+        };
+        if is_suspect {
+            last = Some(row);
+        } else {
+            waiting.push_back(row);
+        }
+    }
+    waiting.extend(last);
+    drop(waiting);
+    shared.has_come.notify_one();
+    Ok(true)
+}
+
+/// Gives rows back that have waited for too long: another worker may have nothing to do.
+pub(super) async fn give_back<T, P>(shared: &Shared<T, P>)
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+{
+    let longest = (ttl::<T>() / 4).min(LONGEST_WAIT);
+    loop {
+        let first = shared.waiting().front().map(|row| row.since);
+        let Some(since) = first else {
+            shared.has_come.notified().await;
+            continue;
+        };
+        sleep_until(since + longest).await;
+        let mut waiting = shared.waiting();
+        let late = waiting.iter().take_while(|row| row.since <= since).count();
+        let late: Vec<_> = waiting.drain(..late).collect();
+        drop(waiting);
+        if !late.is_empty() {
+            shared.pace().block();
+        }
+        // Which releases them in the background.
+        drop(late);
+    }
+}
+
+/// Whether the server has refused the statement, and not a row been unreadable, the connection
+/// lost, or the server read only for a while. For another reason that may pass it must have refused
+/// it for some seconds, but a mistake in its text, or a kind of table that Citus refuses, is told
+/// at once.
 fn is_final(error: &DieselError, refused: &mut Option<Instant>) -> bool {
     match error {
         DieselError::DeserializationError(_)
         | DieselError::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _) => false,
         DieselError::DatabaseError(_, answer) if answer.statement_position().is_some() => true,
+        error if is_refused_by_citus(error) => true,
         error if may_pass(error) => {
             refused.get_or_insert_with(Instant::now).elapsed() >= UNANSWERED
         }
@@ -124,27 +233,101 @@ fn is_final(error: &DieselError, refused: &mut Option<Instant>) -> bool {
     }
 }
 
-/// Waits until there may be a row: for a notification, the end of a work whose value has a limit, or this time.
-async fn until_woken<T: Claim>(shared: &Shared<'_, T>, wait: Duration) {
-    let mut woken = std::pin::pin!(shared.wake.notified());
-    let mut ended = std::pin::pin!(shared.ended.notified());
-    let waiting = poll_fn(|context| {
-        let is_freed = T::Per::COLUMN.is_some() && ended.as_mut().poll(context).is_ready();
-        if is_freed || woken.as_mut().poll(context).is_ready() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
+/// Waits until there may be a row: for a notification, the end of a row whose value has a limit, or
+/// the time of the next look.
+async fn until_woken<T, P>(settings: &Settings<'_, T, P>, shared: &Shared<T, P>)
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+{
+    let mut woken = pin!(shared.wake.notified());
+    let waiting = async {
+        loop {
+            let mut ended = pin!(shared.room.ended.notified());
+            let is_woken = poll_fn(|context| {
+                if woken.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(true);
+                }
+                ended.as_mut().poll(context).map(|()| false)
+            });
+            if is_woken.await
+                || T::Per::COLUMN.is_some()
+                || (settings.is_until_empty && shared.room.held() == 0)
+            {
+                return;
+            }
         }
-    });
-    drop(timeout(wait, waiting).await);
+    };
+    drop(timeout(settings.poll, waiting).await);
 }
 
-/// Releases rows that were claimed while the worker was being stopped.
-async fn release<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, claimed: &[Claimed<T>]) {
-    for job in claimed {
-        // Otherwise it expires.
-        drop(end(settings.pool, job, How::Release).await);
+/// A connection of the pool, or a fresh one outside of it.
+enum Claiming<C> {
+    Pooled(C),
+    Fresh(Box<AsyncPgConnection>),
+}
+
+async fn connection<P: Pool>(
+    pool: &P,
+    is_fresh: bool,
+) -> Result<Claiming<P::Connection<'_>>, PoolError> {
+    if is_fresh && let Ok(conn) = pool.dedicated().await {
+        return Ok(Claiming::Fresh(Box::new(conn)));
     }
+    Ok(Claiming::Pooled(pool.connection().await?))
+}
+
+/// Claims up to so many rows.
+async fn claim<T, P, C>(
+    settings: &Settings<'_, T, P>,
+    conn: Claiming<C>,
+    limit: u32,
+    passes_over: bool,
+    answer: Duration,
+    shared: &Shared<T, P>,
+) -> Result<Vec<Claimed<T>>, Error>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+    C: Connection,
+{
+    match conn {
+        Claiming::Pooled(conn) => {
+            claim_on(settings, conn, limit, passes_over, answer, shared).await
+        }
+        Claiming::Fresh(conn) => {
+            claim_on(settings, *conn, limit, passes_over, answer, shared).await
+        }
+    }
+}
+
+async fn claim_on<T, P, C>(
+    settings: &Settings<'_, T, P>,
+    conn: C,
+    limit: u32,
+    passes_over: bool,
+    answer: Duration,
+    shared: &Shared<T, P>,
+) -> Result<Vec<Claimed<T>>, Error>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+    C: Connection,
+{
+    let mut borrowed = Borrowed::new(conn);
+    let wanted = settings.wanted(passes_over);
+    let claim = take(borrowed.pg(), &settings.name, limit, wanted);
+    let claim = shared.unless_stopped_for(LAST_END, timeout(answer, claim));
+    let Some(Ok(taken)) = claim.await else {
+        return Err(Error::Pool(PoolError::new("the server did not answer")));
+    };
+    if let Err(Error::Database(error)) = &taken
+        && may_stick(error)
+    {
+        borrowed.pg().close(false);
+    }
+    borrowed.record_answer();
+    taken
 }
 
 async fn is_ready(stop: &mut Stop<'_>) -> bool {
@@ -161,7 +344,7 @@ async fn is_ready(stop: &mut Stop<'_>) -> bool {
 
 /// The future's output, or `None` if the worker is stopped first.
 async fn unless<F: Future>(stop: &mut Stop<'_>, future: F) -> Option<F::Output> {
-    let mut future = std::pin::pin!(future);
+    let mut future = pin!(future);
     poll_fn(|context| {
         if stop.as_mut().poll(context).is_ready() {
             *stop = Box::pin(std::future::ready(()));

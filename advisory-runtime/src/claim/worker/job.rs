@@ -1,33 +1,28 @@
 //! The work on one row: caught if it panics, observed, and ended.
 
-use super::{Settings, Shared};
+use super::{Settings, Shared, Waiting};
 use crate::Pool;
-use crate::claim::run::run;
-use crate::claim::sql::How;
+use crate::claim::rows::{ClaimEnd, ended};
+use crate::claim::run::watch;
+use crate::claim::sql::end_of;
 use crate::claim::table::{Claim, MaybeRunAt};
-use crate::claim::{Claimed, Error, OnErr};
+use crate::claim::{Claimed, Error};
 use crate::observe::{Outcome, Telemetry};
+use crate::rows::End;
 use std::any::Any;
 use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::SemaphorePermit;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// How the work on a row went wrong.
 enum Failure {
     Work(String),
     Panicked(String),
     Claim(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Claim(error)
-    }
 }
 
 impl Display for Failure {
@@ -67,50 +62,97 @@ impl crate::observe::Observed for Failure {
     }
 }
 
-/// Works on a row, and ends its claim. The slot is free again when this future is dropped.
+/// Runs the body of a row, and has its claim ended.
 pub(super) async fn job<T, P, E, F>(
     settings: &Settings<'_, T, P>,
-    shared: &Shared<'_, T>,
-    work: &impl Fn(Claimed<T>) -> F,
-    claimed: Claimed<T>,
-    _slot: SemaphorePermit<'_>,
+    shared: &Shared<T, P>,
+    body: &impl Fn(Claimed<T>) -> F,
+    row: Waiting<T, P>,
 ) where
     T: Claim,
     P: Pool + Clone + Send + 'static,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
+    let Waiting {
+        claimed, mut kept, ..
+    } = row;
     let mut telemetry = Telemetry::new(settings.table, "claim", "exclusive", false);
     telemetry.record_acquired(Duration::ZERO);
-    let caught = async {
-        // The text is made here, because that can panic too.
-        let called = async {
-            let worked = work(claimed.share()).await;
-            worked.map_err(|error| error.to_string())
-        };
-        let entered = Entered {
-            #[cfg(feature = "tracing")]
-            span: telemetry.span(),
-        };
-        let result = match caught(called, entered).await {
-            Ok(result) => result.map_err(Failure::Work),
-            Err(message) => Err(Failure::Panicked(message)),
-        };
-        if result.is_err() && is_released::<T>(settings.on_err) {
-            drop(timeout(settings.poll, shared.stopping.acquire()).await);
+    let since = Instant::now();
+    let result = watch(
+        &claimed,
+        caught_body(settings, shared, body, &claimed, &telemetry),
+    );
+    let result = result.await;
+    shared.pace().record(since.elapsed());
+    let result = match result {
+        Ok(result) => result,
+        Err(lost) => {
+            return telemetry.record_end(Err::<Outcome, _>(&Failure::Claim(lost)));
         }
-        result
     };
-    let ended = run(settings.pool, &claimed, settings.on_err, caught).await;
-    telemetry.record_end(ended.as_ref().map(|()| Outcome::Done));
+    let Some((kept, place)) = kept.take() else {
+        return;
+    };
+    let end = match &result {
+        Ok(()) => ClaimEnd::new(End::Complete),
+        Err(failure) => ClaimEnd::failed(settings.on_err, &failure.to_string()),
+    };
+    // The slot is free again: the end goes together with others.
+    kept.end_then(
+        end,
+        Box::new(move |done| {
+            let done = ended(&claimed, done).map_err(Failure::Claim);
+            telemetry.record_end(result.and(done).as_ref().map(|()| Outcome::Done));
+            drop(place);
+        }),
+    );
+}
+
+/// How long a worker that stops waits for the end of a row.
+pub(super) const LAST_END: Duration = Duration::from_secs(5);
+
+/// The body, whose panics are failures.
+async fn caught_body<T, P, E, F>(
+    settings: &Settings<'_, T, P>,
+    shared: &Shared<T, P>,
+    body: &impl Fn(Claimed<T>) -> F,
+    claimed: &Claimed<T>,
+    telemetry: &Telemetry,
+) -> Result<(), Failure>
+where
+    T: Claim,
+    P: Pool + Clone + Send + 'static,
+    F: Future<Output = Result<(), E>>,
+    E: Display,
+{
+    // The text is made here, because that can panic too.
+    let called = async {
+        let result = body(claimed.clone()).await;
+        result.map_err(|error| error.to_string())
+    };
+    #[cfg(not(feature = "tracing"))]
+    let _: &Telemetry = telemetry;
+    let entered = Entered {
+        #[cfg(feature = "tracing")]
+        span: telemetry.span(),
+    };
+    let result = match caught(called, entered).await {
+        Ok(result) => result.map_err(Failure::Work),
+        Err(message) => Err(Failure::Panicked(message)),
+    };
+    if result.is_err() && is_released::<T>(settings.on_err) {
+        drop(timeout(settings.poll, shared.stopping.acquire()).await);
+    }
+    result
 }
 
 /// Whether the row of a failed work can be claimed again at once.
-const fn is_released<T: Claim>(on_err: OnErr) -> bool {
-    match on_err.how::<T>("") {
-        How::Retry(..) => T::RunAt::COLUMN.is_none(),
-        How::Release => true,
-        _ => false,
+fn is_released<T: Claim>(on_err: End) -> bool {
+    match end_of::<T>(on_err) {
+        End::Retry { .. } => T::RunAt::COLUMN.is_none(),
+        end => end == End::Release,
     }
 }
 
@@ -120,27 +162,46 @@ struct Entered {
     span: tracing::Span,
 }
 
-/// The future's output, or the message of its panic.
+/// The future's output, or the message of its panic, also of one in the destructor of what it
+/// holds.
 async fn caught<F: Future>(future: F, entered: Entered) -> Result<F::Output, String> {
-    let mut future = pin!(future);
+    let mut future = DropCaught(Some(Box::pin(future)));
     std::future::poll_fn(move |context| {
         #[cfg(feature = "tracing")]
         let _entered = entered.span.enter();
         #[cfg(not(feature = "tracing"))]
         let _: &Entered = &entered;
-        poll_caught(future.as_mut(), context)
+        let Some(running) = &mut future.0 else {
+            return Poll::Pending;
+        };
+        let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+        let result = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(output)) => Ok(output),
+            Err(panic) => Err(message(&*panic)),
+        };
+        // After a panic it is not polled again.
+        let dropped = future.drop_caught();
+        Poll::Ready(result.and_then(|output| dropped.map(|()| output)))
     })
     .await
 }
 
-/// After a panic the future is dropped and not polled again.
-fn poll_caught<F: Future>(
-    future: Pin<&mut F>,
-    context: &mut Context<'_>,
-) -> Poll<Result<F::Output, String>> {
-    match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
-        Ok(polled) => polled.map(Ok),
-        Err(panic) => Poll::Ready(Err(message(&*panic))),
+/// Catches a panic in the destructor of a future.
+struct DropCaught<F>(Option<Pin<Box<F>>>);
+
+impl<F> DropCaught<F> {
+    fn drop_caught(&mut self) -> Result<(), String> {
+        let future = self.0.take();
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(future)));
+        dropped.map_err(|panic| message(&*panic))
+    }
+}
+
+impl<F> Drop for DropCaught<F> {
+    fn drop(&mut self) {
+        // Nobody is there to hear of it.
+        drop(self.drop_caught());
     }
 }
 
@@ -160,12 +221,4 @@ pub(super) fn label(table: &str) -> &'static str {
     let label: &'static str = table.to_owned().leak();
     labels.push(label);
     label
-}
-
-/// Logs a warning about a table's claims.
-pub(super) fn warn(table: &'static str, message: &fmt::Arguments<'_>) {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(pattern = table, scope = "claim", "{message}");
-    #[cfg(not(feature = "tracing"))]
-    let _: (&str, &fmt::Arguments<'_>) = (table, message);
 }

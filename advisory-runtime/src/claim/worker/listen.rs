@@ -1,17 +1,20 @@
-//! Listens for notifications about a table, on a connection of its own beside the pool.
+//! Listens for notifications about tables, on one connection outside the pool for all workers of a
+//! pool in this process.
 
-use super::Settings;
-use super::job::warn;
-use crate::claim::Error;
+use super::{Settings, locked};
 use crate::claim::sql::listen::{LISTEN, number};
 use crate::claim::table::Claim;
+use crate::claim::{Error, Event};
 use crate::driver::Driver;
 use crate::{Pool, PoolError};
 use diesel_async::AsyncPgConnection;
 use futures_core::Stream as _;
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -24,26 +27,112 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// How long the server may take to answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// The workers of a pool in this process, which share one connection that listens.
+#[derive(Default)]
+struct Listener {
+    /// Held by the worker that listens for all. If it ends, the next one does.
+    turn: tokio::sync::Mutex<()>,
+    workers: Mutex<Vec<Arc<Listening>>>,
+    has_come: Notify,
+}
+
+/// A worker that wants to be woken up.
+struct Listening {
+    /// Asks for the number of its table.
+    number_of: fn(u32) -> String,
+    number: OnceLock<String>,
+    wake: Arc<Notify>,
+}
+
+impl Listener {
+    /// That of the pool. A pool that cannot be told apart from others has one for each worker.
+    fn of(pool: Option<usize>) -> Arc<Self> {
+        static LISTENERS: LazyLock<Mutex<HashMap<usize, Weak<Listener>>>> =
+            LazyLock::new(Mutex::default);
+        let Some(pool) = pool else {
+            return Arc::default();
+        };
+        let mut listeners = locked(&LISTENERS);
+        listeners.retain(|_, listener| listener.strong_count() > 0);
+        let known = listeners.get(&pool).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let listener = Arc::default();
+            listeners.insert(pool, Arc::downgrade(&listener));
+            listener
+        })
+    }
+
+    fn workers(&self) -> Vec<Arc<Listening>> {
+        locked(&self.workers).clone()
+    }
+
+    fn wake(&self, number: &str) {
+        for worker in self.workers() {
+            if worker.number.get().is_some_and(|own| own == number) {
+                worker.wake.notify_one();
+            }
+        }
+    }
+
+    /// Finds out the numbers of tables that are not known yet, listens, and wakes their workers for
+    /// what came before. `false` behind a pooler.
+    async fn prepare(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
+        let told = conn.told_process_id().unwrap_or(0);
+        let mut workers = self.workers();
+        workers.retain(|worker| worker.number.get().is_none());
+        if workers.is_empty() {
+            return Ok(true);
+        }
+        for worker in &workers {
+            let Some(number) = conn.query_text(&(worker.number_of)(told)).await? else {
+                return Ok(false);
+            };
+            // Nobody else asks meanwhile.
+            drop(worker.number.set(number));
+        }
+        Driver::execute(conn, LISTEN).await?;
+        for worker in workers {
+            worker.wake.notify_one();
+        }
+        Ok(true)
+    }
+}
+
+/// Takes the worker off the list.
+struct Registered<'l>(&'l Listener, Arc<Listening>);
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        locked(&self.0.workers).retain(|worker| !Arc::ptr_eq(worker, &self.1));
+    }
+}
+
 /// Wakes the worker up at each notification about its table. Returns if there can be none.
-pub(super) async fn listen<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, wake: &Notify) {
+pub(super) async fn listen<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, wake: &Arc<Notify>) {
     let mut has_warned = false;
     let mut warn_once = |why: &dyn Display| {
         if !has_warned {
-            warn(
-                settings.table,
-                &format_args!("the worker polls without notifications: {why}"),
-            );
+            let why = format!("the worker polls without notifications: {why}");
+            settings.tell(Event::NoConnection(&Error::Pool(PoolError::new(why))));
         }
         has_warned = true;
     };
+    let listener = Listener::of(settings.pool.identity());
+    let own = Arc::new(Listening {
+        number_of: number::<T>,
+        number: OnceLock::new(),
+        wake: Arc::clone(wake),
+    });
+    locked(&listener.workers).push(Arc::clone(&own));
+    let _registered = Registered(&listener, own);
+    listener.has_come.notify_one();
+    let _turn = listener.turn.lock().await;
     loop {
-        let opened = timeout(ANSWER, open::<T, P>(settings.pool));
+        let opened = timeout(ANSWER, open(settings.pool, &listener));
         let opened = opened.await.map_err(PoolError::new);
         match opened.map_err(Error::Pool).flatten() {
-            Ok(Some((mut conn, number))) => {
-                // For what came before.
-                wake.notify_one();
-                if !wake_until_lost(&mut conn, &number, wake).await {
+            Ok(Some(mut conn)) => {
+                if !wake_until_lost(&mut conn, &listener).await {
                     return warn_once(&"this kind of connection does not receive them");
                 }
                 warn_once(&"the connection that listens was lost");
@@ -59,19 +148,22 @@ pub(super) async fn listen<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, wak
     }
 }
 
-/// A connection that listens, and the table's number; `None` behind a pooler.
-async fn open<T: Claim, P: Pool>(pool: &P) -> Result<Option<(AsyncPgConnection, String)>, Error> {
+/// A connection that listens; `None` behind a pooler.
+async fn open<P: Pool>(pool: &P, listener: &Listener) -> Result<Option<AsyncPgConnection>, Error> {
     let mut conn = pool.dedicated().await?;
-    let told = conn.told_process_id().unwrap_or(0);
-    let Some(number) = conn.query_text(&number::<T>(told)).await? else {
+    if !listener.prepare(&mut conn).await? {
         return Ok(None);
-    };
+    }
+    // Their numbers can be known from a connection before this one.
     Driver::execute(&mut conn, LISTEN).await?;
-    Ok(Some((conn, number)))
+    for worker in listener.workers() {
+        worker.wake.notify_one();
+    }
+    Ok(Some(conn))
 }
 
 /// Returns `true` when the connection is lost, and `false` if it never receives notifications.
-async fn wake_until_lost(conn: &mut AsyncPgConnection, number: &str, wake: &Notify) -> bool {
+async fn wake_until_lost(conn: &mut AsyncPgConnection, listener: &Listener) -> bool {
     let notifications = conn.notifications_stream();
     // The stream of a connection without a task of its own.
     if notifications.size_hint().1 == Some(0) {
@@ -81,14 +173,24 @@ async fn wake_until_lost(conn: &mut AsyncPgConnection, number: &str, wake: &Noti
     loop {
         let next = {
             let mut notifications = pin!(conn.notifications_stream());
-            let next = poll_fn(|context| notifications.as_mut().poll_next(context));
+            let mut has_come = pin!(listener.has_come.notified());
+            let next = poll_fn(|context| {
+                if let Poll::Ready(next) = notifications.as_mut().poll_next(context) {
+                    return Poll::Ready(Some(next));
+                }
+                has_come.as_mut().poll(context).map(|()| None)
+            });
             timeout(SILENCE, next).await
         };
         match next {
-            Ok(Some(Ok(notification))) if notification.payload == number => wake.notify_one(),
-            Ok(Some(Ok(_))) => {}
-            Ok(Some(Err(_)) | None) => return true,
-            // Without this, a server that vanished without closing the connection is noticed after hours, by TCP.
+            Ok(Some(Some(Ok(notification)))) => listener.wake(&notification.payload),
+            Ok(Some(Some(Err(_)) | None)) => return true,
+            Ok(None) => match timeout(ANSWER, listener.prepare(conn)).await {
+                Ok(Ok(true)) => {}
+                _ => return true,
+            },
+            // Without this, a server that vanished without closing the connection is noticed after
+            // hours, by TCP.
             Err(_) => match timeout(ANSWER, Driver::execute(conn, "SELECT")).await {
                 Ok(Ok(())) => {}
                 _ => return true,

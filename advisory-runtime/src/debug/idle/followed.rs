@@ -14,7 +14,8 @@ use tokio::task::Id;
 /// The longest time between two statements of a body without a warning.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The statements of a call's connection, from when its lock was held; none where they are not followed.
+/// The statements of a call's connection, from when its lock was held; none where they are not
+/// followed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Statements(Option<Followed>);
 
@@ -23,7 +24,7 @@ struct Followed {
     clock: StatementClock,
     /// Since when the call holds its lock.
     since: Instant,
-    /// Whether its body runs under the attribute, so that its wake-ups are seen.
+    /// True if its body runs under the attribute, so that its wake-ups are seen.
     has_body: bool,
 }
 
@@ -161,7 +162,8 @@ impl Statements {
         }
     }
 
-    /// The longest time without a statement, if it was long. Each time is reported once, for the innermost call.
+    /// The longest time without a statement, if it was long. Each time is reported once, for the
+    /// innermost call.
     fn longest(&self) -> Option<Duration> {
         let Followed { clock, since, .. } = self.0.as_ref().filter(|it| it.has_body)?;
         let mut seen = clock.seen();

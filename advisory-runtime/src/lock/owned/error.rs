@@ -6,10 +6,11 @@ use std::fmt;
 
 /// The error of [`session::acquire_owned`](crate::session::acquire_owned), with the connection.
 ///
-/// It converts into [`Error`] and into [`diesel::result::Error`], so that `?` works where the connection is not needed again.
+/// It converts into [`Error`] and into [`diesel::result::Error`], so that `?` works where the
+/// connection is not needed again.
 ///
-/// The connection is usable unless the error says otherwise. After [`Error::NotAvailable`], [`Error::TimedOut`] and
-/// [`Error::PooledSession`] it is unchanged.
+/// The connection is usable unless the error says otherwise. After [`Error::NotAvailable`],
+/// [`Error::TimedOut`] and [`Error::PooledSession`] it is unchanged.
 ///
 /// ```
 /// use advisory_runtime::{Error, OwnedLockError};
@@ -24,9 +25,10 @@ use std::fmt;
 /// ```
 #[non_exhaustive]
 pub struct OwnedLockError<C> {
-    /// What happened.
+    /// The error.
     pub error: Error,
-    /// The connection, without the lock. In a box, so that a `Result` with this error is not as large as a connection.
+    /// The connection, without the lock. In a box, so that a `Result` with this error is not as
+    /// large as a connection.
     pub connection: Box<C>,
 }
 

@@ -1,16 +1,17 @@
-//! What acquires locks: a message, and for a try a query behind it; how they are sent, and whether they took the locks.
+//! The SQL that acquires locks: a message, and for a try a query after it. Sends them, and reads
+//! from the answer whether the locks were taken.
 
 use super::mark::Mark;
 use super::message::Message;
 use crate::driver::{Driver, can_be_of_a_process};
-use crate::error::{Marker, is_interrupted};
+use crate::error::{Marker, has_only_message};
 use crate::lock::call::{Call, Phase};
 use crate::sql::try_lock::{TryLock, other_statement};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 
-/// What acquires locks: a message, and for a try a query.
+/// The SQL that acquires locks: a message, and for a try a query.
 #[derive(Debug)]
 pub(super) struct AcquireSql {
     /// Waits for the locks, or prepares for the query; can be empty.
@@ -19,17 +20,18 @@ pub(super) struct AcquireSql {
     pub(super) try_query: Option<TryQuery>,
 }
 
-/// A query that takes locks without waiting, as a prepared statement, so that a miss does not write an error into the server's log.
+/// A query that takes locks without waiting, as a prepared statement, so that a miss does not write
+/// an error into the server's log.
 #[derive(Debug)]
 pub(super) enum TryQuery {
     /// For the open transaction.
     Xact {
-        /// Asks for one key at READ COMMITTED with a text that is the same for each key, so that it is prepared once.
+        /// Asks for one key at READ COMMITTED. Every key has one text, so that it is prepared once.
         one_key: Option<TryLock>,
         /// Undoes the message in front of it.
         undo: Cow<'static, str>,
     },
-    /// For the session, whose own process it compares with the backend.
+    /// For the session. It compares the session's process with the backend.
     Session { process: Option<i32> },
 }
 
@@ -43,8 +45,9 @@ impl TryText {
         self.0.split_at(behind_comment)
     }
 
-    /// The message and the query as one text, which fails with [`Marker::NotAvailable`] if a key is held. For a server that
-    /// could not prepare the query: behind a pooler that does not track prepared statements, its name can be taken.
+    /// The message and the query as one text, which fails with [`Marker::NotAvailable`] if a key is
+    /// held. For a server that could not prepare the query: behind a pooler that does not track
+    /// prepared statements, its name can be taken.
     fn by_text(&self, message: &str) -> String {
         let (comment, select) = self.split();
         let missed = Marker::NotAvailable.text();
@@ -53,8 +56,8 @@ impl TryText {
         )
     }
 
-    /// Undoes the message after a miss. Comments repeat the lock's name and its first keys: as the session's last query they show what a
-    /// call that polls waits for.
+    /// Undoes the message after a miss. Comments repeat the lock's name and its first keys: as the
+    /// session's last query they show what a call that polls waits for.
     fn undo_miss(&self, undo: &str) -> String {
         let (comment, select) = self.split();
         let mut ends = select.match_indices(')').map(|(end, _)| end);
@@ -64,12 +67,12 @@ impl TryText {
     }
 }
 
-/// How many keys a missed try shows at most.
+/// The maximum number of keys that a missed try shows.
 const KEYS_SHOWN: usize = 8;
 
 impl AcquireSql {
-    /// Asks for the locks, and measures the wait. Returns whether they were taken. The outer error is the message's, the inner one the
-    /// query's.
+    /// Asks for the locks, and measures the wait. Returns whether they were taken. The outer error
+    /// is the message's, the inner one the query's.
     pub(super) async fn send<D: Driver>(
         self,
         conn: &mut D,
@@ -136,13 +139,14 @@ async fn try_xact<D: Driver>(
         }
         Err(source) => source,
     };
-    // Behind a pooler that does not track prepared statements, the statement's name can be taken (42P05), the statement can be gone
-    // before it is executed (26000), or another client's can answer.
+    // Behind a pooler that does not track prepared statements, the statement's name can be taken
+    // (42P05), the statement can be gone before it is executed (26000), or another client's can
+    // answer.
     let is_foreign = matches!(
         source,
         DieselError::DeserializationError(_) | DieselError::NotFound
     );
-    if (is_foreign || is_interrupted(&source)) && conn.execute(undo).await.is_ok() {
+    if (is_foreign || has_only_message(&source)) && conn.execute(undo).await.is_ok() {
         let text = text(call).by_text(message);
         let asked = conn.execute(&text).await;
         return Ok(asked.map(|()| true));
@@ -163,7 +167,7 @@ async fn try_session<D: Driver>(
     Ok(took(call, rows))
 }
 
-/// Whether the locks were taken, by the number of rows.
+/// Returns whether the locks were taken, by the number of rows.
 fn took(call: &mut Call, rows: usize) -> bool {
     // With permits, it is the position of the one taken.
     let last = rows.checked_sub(1);

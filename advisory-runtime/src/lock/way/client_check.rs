@@ -1,25 +1,26 @@
-//! The setting by which the server notices the death of a client while a statement runs, and servers that refuse it.
+//! The setting by which the server notices the death of a client while a statement runs, and
+//! servers that refuse it.
 
 use crate::Error;
-use crate::lock::call::Call;
-use crate::lock::way::Way;
+use crate::lock::call::{Call, Way};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How often the server checks that its client is alive while a statement runs.
+/// The interval at which the server checks that its client is alive while a statement runs.
 pub(super) const CLIENT_CHECK: &str = "client_connection_check_interval";
 
-/// For the open transaction. A server on Windows refuses it, and one before 15 on any system other than Linux.
+/// For the open transaction. A server on Windows refuses it, and one before 15 on any system other
+/// than Linux.
 pub(super) const SET: &str = "SET LOCAL client_connection_check_interval=1000";
 
-/// Whether no server has refused it. To ask each time would cost as much as the lock.
+/// True if no server has refused it. To ask each time would cost as much as the lock.
 static IS_KNOWN: AtomicBool = AtomicBool::new(true);
 
 pub(super) fn is_known() -> bool {
     IS_KNOWN.load(Ordering::Relaxed)
 }
 
-/// Whether the error is a server's refusal of [`SET`], which this process does not send any more from then on. Every translation of such
-/// an error has the setting's name.
+/// Returns whether the error is a server's refusal of [`SET`], which this process no longer sends
+/// from then on. Every translation of such an error has the setting's name.
 pub(super) fn is_refused(call: &Call, error: &Error) -> bool {
     let (Error::Database(source) | Error::Cancelled { source, .. }) = error else {
         return false;

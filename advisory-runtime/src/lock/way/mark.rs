@@ -1,7 +1,7 @@
-//! A query outside of a transaction, whose answer shows that it is its own.
+//! A query outside of a transaction, with an answer that shows that it is its own.
 //!
-//! A pooler that does not track prepared statements can let one backend prepare a query and another one execute it. There another
-//! client's statement can have its name, and answers.
+//! A pooler that does not track prepared statements can let one backend prepare a query and another
+//! one execute it. There another client's statement can have its name, and answers.
 
 use crate::sql::try_lock::other_statement;
 use diesel::QueryResult;
@@ -27,7 +27,7 @@ impl Mark {
         }
     }
 
-    /// What is behind the mark.
+    /// The value after the mark.
     pub(super) fn read(&self, answer: Option<String>) -> QueryResult<String> {
         let mark = self.to_string();
         let read = answer.and_then(|answer| Some(answer.strip_prefix(&mark)?.to_owned()));

@@ -13,15 +13,18 @@ use std::time::Duration;
 /// A target list has at most 1,664 entries, and a key with its budget takes two.
 pub(super) const KEYS_PER_STATEMENT: usize = 500;
 
-/// How long after the client's own bound the server ends the session. A client that has not stopped needs that time to roll back.
+/// The time after the client's own bound at which the server ends the session. A client that has
+/// not stopped needs that time to roll back.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A condition: the session is not the client's own. A setting that does not exist is NULL, and so is its comparison.
+/// A condition: the session is not the client's own. A setting that does not exist is NULL, and so
+/// is its comparison.
 #[derive(Clone, Copy)]
 pub(super) enum IsPooled {
     /// Another process than this one is the backend.
     Backend(i32),
-    /// The same where the process is known, or the setting `advisory.pooler` is `transaction`.
+    /// Like `Backend`, where the process is known or the setting `advisory.pooler` is
+    /// `transaction`.
     Setting(Option<i32>),
 }
 
@@ -45,11 +48,13 @@ impl fmt::Display for IsPooled {
     }
 }
 
-/// The arguments of a lock function for the first key that a statement takes for the session. If that is not the client's own, the
-/// statement fails with [`Marker::PooledSession`] while it computes the argument, so the function is not called.
+/// The arguments of a lock function for the first key that a statement takes for the session. If
+/// that is not the client's own, the statement fails with [`Marker::PooledSession`] while it
+/// computes the argument, so the function is not called.
 ///
-/// The key is a text here because only a text can be either a number or the marker. It is converted when the statement runs, where
-/// `pg_backend_pid()` is known; a constant that cannot be converted would fail in every plan.
+/// The key is a text here because only a text can be either a number or the marker. It is converted
+/// when the statement runs, where `pg_backend_pid()` is known; a constant that cannot be converted
+/// would fail in every plan.
 struct OwnArguments(Key, Option<IsPooled>);
 
 impl fmt::Display for OwnArguments {
@@ -70,14 +75,16 @@ impl fmt::Display for OwnArguments {
     }
 }
 
-/// Whether the session's own `lock_timeout` is restored after the last key, or by the end of the transaction.
+/// The moment at which the session's own `lock_timeout` is restored: after the last key, or at the
+/// end of the transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LockTimeout {
     Restore,
     Leave,
 }
 
-/// A boolean expression that takes the keys in order, and is true if it took all of them. It stops at the first key that is held.
+/// A boolean expression that takes the keys in order, and is true if it took all of them. It stops
+/// at the first key that is held.
 struct TryLocks<'r>(&'r Request, Scope, Option<i32>);
 
 impl fmt::Display for TryLocks<'_> {
@@ -99,7 +106,8 @@ impl fmt::Display for TryLocks<'_> {
     }
 }
 
-/// An integer expression that takes the first free permit and returns its position, from 1; 0 if none is free.
+/// An integer expression that takes the first free permit and returns its position, from 1; 0 if
+/// none is free.
 struct TryPermits<'r>(&'r Request, Scope, Option<i32>);
 
 impl fmt::Display for TryPermits<'_> {
@@ -116,11 +124,11 @@ impl fmt::Display for TryPermits<'_> {
     }
 }
 
-/// The timeouts that bound the holder of a transaction-level lock whose client has stopped.
+/// The timeouts that bound the holder of a transaction-level lock after its client has stopped.
 pub(super) const XACT_TIMEOUTS: [&str; 2] =
     ["idle_in_transaction_session_timeout", "transaction_timeout"];
 
-/// How long a setting that `max_hold` changes lasts.
+/// The duration of a setting that `max_hold` changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lasts {
     /// To the end of the transaction.
@@ -151,8 +159,9 @@ impl Message {
         message
     }
 
-    /// Begins with the comment that names the lock. A `;` makes the comment an empty statement of its own: otherwise it would be part
-    /// of the next utility statement, and of its entry in `pg_stat_statements`.
+    /// Begins with the comment that names the lock. A `;` makes the comment an empty statement of
+    /// its own: otherwise it would be part of the next utility statement, and of its entry in
+    /// `pg_stat_statements`.
     fn named(request: &Request) -> Self {
         // With a budget there are three more columns.
         let mut text = String::with_capacity(match request.wait {
@@ -177,8 +186,9 @@ impl Message {
         }
     }
 
-    /// Asks for the keys of the open transaction without waiting. It returns a row if it took them; with permits, the number of rows is
-    /// the position of the one that it took. It has no trace: each text is prepared.
+    /// Asks for the keys of the open transaction without waiting. It returns a row if it took them;
+    /// with permits, the number of rows is the position of the one that it took. It has no trace:
+    /// each text is prepared.
     pub(super) fn try_query(request: &Request) -> String {
         let mut message = Self::named(request);
         message.select();
@@ -195,8 +205,8 @@ impl Message {
         message.finish()
     }
 
-    /// The same for session-level locks: it returns one text, `mark` and behind it the number of rows. It fails if `process` is not the
-    /// backend.
+    /// Like [`try_query`](Self::try_query), for session-level locks. It returns one text: `mark`,
+    /// then the number of rows. It fails if `process` is not the backend.
     pub(super) fn try_session(request: &Request, process: Option<i32>, mark: &Mark) -> String {
         let mut message = Self::named(request);
         message.select();
@@ -205,7 +215,8 @@ impl Message {
             let position = TryPermits(request, scope, process);
             message.column(format_args!("pg_catalog.concat('{mark}',{position})"));
         } else if request.keys.len() > 1 {
-            // For the transaction first, so that after a miss the session holds none of several keys.
+            // For the transaction first, so that after a miss the session holds none of several
+            // keys.
             let xact = TryLocks(request, Scope::Xact, process);
             let session = TryLocks(request, scope, None);
             message.column(format_args!(
@@ -250,8 +261,8 @@ impl Message {
         let _: fmt::Result = self.text.write_fmt(column);
     }
 
-    /// Adds a `SELECT` that takes the keys in their order and waits for each, within the request's budget. It fails if
-    /// `is_pooled` is true.
+    /// Adds a `SELECT` that takes the keys in their order and waits for each, within the request's
+    /// budget. It fails if `is_pooled` is true.
     pub(super) fn select_locks(
         &mut self,
         request: &Request,
@@ -298,8 +309,8 @@ impl Message {
         }
     }
 
-    /// Calls a function for each key, none of which waits, in columns of the `SELECT` that is open if all keys fit in. It fails if
-    /// `process` is not the backend.
+    /// Calls a function for each key, none of which waits, in columns of the `SELECT` that is open
+    /// if all keys fit in. It fails if `process` is not the backend.
     pub(super) fn call_each(&mut self, request: &Request, function: &str, process: Option<i32>) {
         for (index, key) in request.keys.iter().enumerate() {
             if request.keys.len() <= KEYS_PER_STATEMENT {
@@ -313,8 +324,8 @@ impl Message {
         }
     }
 
-    /// A column that sets `lock_timeout` to what is left of the budget, which counts from the arrival of the message, by the server's
-    /// clock.
+    /// A column that sets `lock_timeout` to what is left of the budget, which counts from the
+    /// arrival of the message, by the server's clock.
     fn push_remaining(&mut self, budget: i32) {
         self.column(format_args!(
             "pg_catalog.set_config('lock_timeout',CAST(CAST(GREATEST(CAST(1 AS pg_catalog.float8),\
@@ -330,8 +341,9 @@ impl Message {
         self.push_client_check(lasts);
     }
 
-    /// A column that makes the server notice the death of the client while a later statement runs. It does nothing if the session has a
-    /// value already, and on platforms other than Linux, not all of which support it.
+    /// A column that makes the server notice the death of the client while a later statement runs.
+    /// It does nothing if the session has a value already, and on platforms other than Linux, not
+    /// all of which support it.
     pub(super) fn push_client_check(&mut self, lasts: Lasts) {
         let local = lasts.is_local();
         self.column(format_args!(
@@ -341,8 +353,9 @@ impl Message {
         ));
     }
 
-    /// A column that sets a timeout to `max_hold` and [`GRACE`], unless the session has a shorter one or the server does not know the
-    /// setting. It sets it to zero first, since a `transaction_timeout` that is already running does not change otherwise.
+    /// A column that sets a timeout to `max_hold` and [`GRACE`], unless the session has a shorter
+    /// one or the server does not know the setting. It sets it to zero first, since a
+    /// `transaction_timeout` that is already running does not change otherwise.
     pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, lasts: Lasts) {
         let local = lasts.is_local();
         let bound = milliseconds(max_hold.saturating_add(GRACE));
@@ -356,7 +369,8 @@ impl Message {
         ));
     }
 
-    /// As [`push_client_check`](Self::push_client_check) for a transaction of the call's own, whatever value the session has.
+    /// Like [`push_client_check`](Self::push_client_check), for a transaction of the call's own,
+    /// whatever value the session has.
     pub(super) fn select_own_client_check(&mut self, request: &Request) {
         if request.max_hold.is_some() {
             self.select();
@@ -367,7 +381,8 @@ impl Message {
         }
     }
 
-    /// The same for a third of the price, in a message whose refusal leaves nothing behind.
+    /// Like [`select_own_client_check`](Self::select_own_client_check), at a third of the cost, for
+    /// a message that leaves nothing at the server if it is refused.
     pub(super) fn set_client_check(&mut self, request: &Request) {
         if request.max_hold.is_some() && client_check::is_known() {
             self.statement(client_check::SET);
@@ -376,9 +391,10 @@ impl Message {
         }
     }
 
-    /// Bounds the holder of a transaction-level lock, for a transaction of the call's own. It comes after the lock, so the wait does
-    /// not count. A statement costs a third of what a function does, which is left to the setting that servers before 17 do not know.
-    /// A `transaction_timeout` that is already running would not change.
+    /// Bounds the holder of a transaction-level lock, for a transaction of the call's own. It comes
+    /// after the lock, so the wait does not count. A statement costs a third of what a function
+    /// does, which is left to the setting that servers before 17 do not know. A
+    /// `transaction_timeout` that is already running would not change.
     pub(super) fn set_xact_timeouts(&mut self, request: &Request) {
         if let Some(max_hold) = request.max_hold {
             let bound = milliseconds(max_hold.saturating_add(GRACE));

@@ -1,10 +1,13 @@
 //! Finds out why the server refused an acquisition.
 //!
-//! Diesel hides the SQLSTATE, and messages are translated. So the reason is derived from the form of the error, the state of the
-//! session, and the time.
+//! Diesel hides the SQLSTATE, and messages are translated. So the reason is derived from the form
+//! of the error, the state of the session, and the time.
 
 use crate::driver::Driver;
-use crate::error::{is_connection_lost, is_deadlock, is_interrupted};
+use crate::error::{
+    is_connection_lost, is_deadlock, is_interrupted, is_lock_table_full, is_lock_timeout,
+    is_of_savepoint, is_outside_transaction, is_same_answer,
+};
 use crate::lock::call::{Call, Phase};
 use crate::{Error, Wait, sql};
 use diesel::QueryResult;
@@ -16,31 +19,51 @@ use std::time::Duration;
 pub(in crate::lock) enum State {
     /// It runs statements.
     Alive,
-    /// A failed transaction is open.
+    /// A transaction is open that the error has failed.
     Aborted,
-    /// The connection is lost, and is marked as broken.
+    /// A transaction is open that had failed before: the error is the one that refuses every
+    /// statement in it (25P02).
+    HadFailed,
+    /// The connection is lost, or its state cannot be found out. It is marked as broken.
     Lost,
 }
 
+/// Finds out the state of the session after an error. Each answer but [`State::Lost`] is one that
+/// the server gives in no other state: a cancel request or a timeout can interrupt the questions
+/// too, and says nothing.
 pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError) -> State {
-    let mut probed = Ok(());
-    if !is_connection_lost(source) {
-        probed = conn.execute(sql::probe::ALIVE).await;
-        if probed.is_err() {
-            // The server reports the end of a session (57P01) before it closes the connection. The second probe tells that from a failed
-            // transaction.
-            probed = conn.execute(sql::probe::ALIVE).await;
+    for _ in 0..TRIES {
+        if is_connection_lost(source) {
+            break;
+        }
+        let Err(refused) = conn.execute(sql::probe::ALIVE).await else {
+            return State::Alive;
+        };
+        // The server reports the end of a session (57P01) before it closes the connection, so the
+        // question after that finds it closed.
+        match conn.execute(sql::probe::NO_SAVEPOINT).await {
+            Err(error) if is_of_savepoint(&error, "advisory_none") => {
+                return if is_same_answer(&refused, source) {
+                    State::HadFailed
+                } else {
+                    State::Aborted
+                };
+            }
+            Err(error) if is_outside_transaction(&error) => return State::Alive,
+            Err(error) if is_connection_lost(&error) => break,
+            _ => {}
         }
     }
-    match probed {
-        Ok(()) if !is_connection_lost(source) => State::Alive,
-        Err(error) if !is_connection_lost(&error) => State::Aborted,
-        _ => {
-            conn.status().set_in_error();
-            State::Lost
-        }
+    if is_connection_lost(source) {
+        conn.status().set_in_error();
+    } else {
+        conn.close(false);
     }
+    State::Lost
 }
+
+/// The maximum number of questions. Each cancel request interrupts one.
+const TRIES: usize = 16;
 
 /// The error of a try that found the lock held and was undone.
 pub(in crate::lock) fn missed<D: Driver>(
@@ -60,10 +83,21 @@ pub(in crate::lock) fn missed<D: Driver>(
     }
 }
 
-/// Classifies the error of a wait whose session goes on.
+/// The error of an acquisition that was not a wait, or that ended for another reason than its wait.
+pub(super) fn database(call: &Call, source: DieselError) -> Error {
+    if is_lock_table_full(&source) {
+        let lock = call.lock();
+        return Error::LockTableFull { lock, source };
+    }
+    Error::Database(source)
+}
+
+/// Classifies the error of a wait that leaves the session usable.
 ///
-/// A wait that lasted as long as its budget has timed out. Other interruptions are one variant, since Diesel does not distinguish a
-/// cancel request from `statement_timeout`.
+/// The server's text says that a wait has timed out, if that text is in English. In another
+/// language it has timed out if it lasted as long as its budget by this process's clock, with a
+/// tolerance. Other interruptions are one variant, since Diesel does not distinguish a cancel
+/// request from `statement_timeout`.
 pub(in crate::lock) async fn classify<D: Driver>(
     conn: &mut D,
     call: &mut Call,
@@ -74,21 +108,21 @@ pub(in crate::lock) async fn classify<D: Driver>(
         return Error::Deadlock { lock, source };
     }
     let budget = match call.budget() {
-        _ if !is_interrupted(&source) => return Error::Database(source),
+        _ if !is_interrupted(&source) => return database(call, source),
         Wait::Never => return Error::Database(source),
-        Wait::For(budget) => Some(budget),
-        Wait::Session => lock_timeout(conn).await,
-        Wait::Forever => None,
+        wait => wait,
     };
-    let waited = call.waited();
-    if budget.is_some_and(|budget| call.has_waited(budget)) {
-        let source = Some(source);
-        return Error::TimedOut {
-            lock,
-            busy: call.busy(),
-            waited,
-            source,
-        };
+    let has_timed_out = match (is_lock_timeout(&source), budget) {
+        (Some(has_timed_out), _) => has_timed_out,
+        (None, Wait::For(budget)) => call.has_waited(budget),
+        (None, Wait::Session) => {
+            let lock_timeout = lock_timeout(conn).await;
+            lock_timeout.is_some_and(|budget| call.has_waited(budget))
+        }
+        (None, _) => false,
+    };
+    if has_timed_out {
+        return call.timed_out(Some(source));
     }
     Error::Cancelled { lock, source }
 }

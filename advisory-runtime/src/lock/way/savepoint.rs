@@ -1,13 +1,17 @@
-//! Transaction-level locks inside an open transaction: under a savepoint, or without a body in the transaction itself.
+//! Transaction-level locks inside an open transaction: under a savepoint, or without a body in the
+//! transaction itself.
 //!
-//! The savepoint has its own name. Diesel's savepoints stay behind when it rolls back to them, so rolling back to a name of Diesel's
-//! could silently undo the caller's work.
+//! The savepoint has its own name. Diesel's savepoints remain when it rolls back to them, so
+//! rolling back to a name of Diesel's could silently undo the caller's work.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::message::{Lasts, LockTimeout, Message, XACT_TIMEOUTS};
 use super::refusal;
 use crate::driver::{Driver, can_be_of_a_process, mark_transaction_closed};
-use crate::error::{Marker, is_connection_lost};
+use crate::error::{
+    Marker, is_connection_lost, is_interrupted, is_of_savepoint, is_outside_transaction,
+    may_be_outside_transaction,
+};
 use crate::lock::call::{Call, Phase};
 use crate::request::Scope;
 use crate::sql::own_locks::push_count;
@@ -18,14 +22,15 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 
-/// What is required of the outer transaction's snapshot.
+/// The requirement on the outer transaction's snapshot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Snapshot {
-    /// The transaction must be READ COMMITTED. `SET TRANSACTION` does nothing there, and is refused at other levels (25001),
-    /// whose snapshot is older than the lock: the body would not see what earlier holders wrote.
+    /// The transaction must be READ COMMITTED. `SET TRANSACTION` does nothing there, and is refused
+    /// at other levels (25001), whose snapshot is older than the lock: the body would not see what
+    /// earlier holders wrote.
     Fresh,
-    /// At another level, this transaction has held the keys since before its snapshot, or the level is READ UNCOMMITTED, which
-    /// PostgreSQL treats as READ COMMITTED.
+    /// At another level, this transaction has held the keys since before its snapshot, or the level
+    /// is READ UNCOMMITTED, which PostgreSQL treats as READ COMMITTED.
     HeldBefore,
 }
 
@@ -51,8 +56,8 @@ fn acquire_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acqu
     }
 }
 
-/// As [`acquire_sql`] for a lock without a body. A message that waits also releases the savepoint, so that the outer transaction holds the
-/// keys.
+/// Like [`acquire_sql`], for a lock without a body. A message that waits also releases the
+/// savepoint, so that the outer transaction holds the keys.
 fn lock_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
     let mut acquisition = acquire_sql(outer, request, snapshot);
     if acquisition.try_query.is_none() {
@@ -65,7 +70,7 @@ fn lock_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquire
 
 fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
     let mut message = Message::new(request);
-    message.statement(&format!("SAVEPOINT advisory_savepoint_{outer}"));
+    message.statement(&format!("SAVEPOINT {}", sql::savepoint(outer)));
     match snapshot {
         Snapshot::Fresh => message.statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
         Snapshot::HeldBefore => {
@@ -101,19 +106,21 @@ fn push_idle_timeout(message: &mut Message, request: &Request) {
     }
 }
 
-/// Keeps what the body did; the keys stay locked until the end of the outer transaction. The savepoint is released last, so that it can
-/// still be rolled back if a setting cannot be restored.
+/// Keeps what the body did; the keys stay locked until the end of the outer transaction. The
+/// savepoint is released last, so that it can still be rolled back if a setting cannot be restored.
+/// After `RESET ALL` in the body there is nothing to restore.
 fn release_message(outer: NonZeroU32, is_bounded: bool) -> String {
     let mut sql = String::new();
     if is_bounded {
         for setting in BOUNDING {
             put!(
                 sql,
-                "SELECT pg_catalog.set_config('{setting}',pg_catalog.current_setting('advisory.{setting}_{outer}'),true);"
+                "SELECT CASE WHEN pg_catalog.current_setting('advisory.{setting}_{outer}') OPERATOR(pg_catalog.<>) '' \
+                 THEN pg_catalog.set_config('{setting}',pg_catalog.current_setting('advisory.{setting}_{outer}'),true) END;"
             );
         }
     }
-    put!(sql, "RELEASE SAVEPOINT advisory_savepoint_{outer}");
+    put!(sql, "RELEASE SAVEPOINT {}", sql::savepoint(outer));
     sql
 }
 
@@ -141,10 +148,12 @@ pub(super) async fn lock<D: Driver>(
     Ok(())
 }
 
-/// As [`lock`] for a request that does not wait: one key is asked for by a query alone, which has nothing to undo after a miss.
+/// Like [`lock`], for a request that does not wait: one key is asked for by a query alone, which
+/// has nothing to undo after a miss.
 ///
-/// A pooler may not track the query's prepared statement, so where there is one for certain it goes through [`lock`], and so does what
-/// the query does not take. Where there is one all the same, an error, or the answer of another statement, fails the transaction.
+/// A pooler may not track the query's prepared statement, so where there is one for certain it goes
+/// through [`lock`], and so does what the query does not take. Where there is one all the same, an
+/// error, or the answer of another statement, fails the transaction.
 pub(super) async fn try_lock<D: Driver>(
     conn: &mut D,
     call: &mut Call,
@@ -180,19 +189,17 @@ async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselErro
     // A drop in the middle closes the connection, as in `refused`.
     call.phase = Phase::Finishing;
     let state = refusal::probe(conn, &source).await;
-    // A failed transaction answers every statement with the same error.
-    let had_failed = state == refusal::State::Aborted
-        && matches!(conn.execute(sql::probe::ALIVE).await, Err(error) if error.to_string() == source.to_string());
     if state == refusal::State::Alive {
-        // Diesel counts a transaction that the server does not have, or another statement has run in it.
+        // Diesel counts a transaction that the server does not have, or another statement has run
+        // in it.
         conn.close(false);
     }
     call.phase = Phase::Idle;
-    if had_failed {
+    if state == refusal::State::HadFailed {
         let lock = call.lock();
         return Error::InFailedTransaction { lock, source };
     }
-    Error::Database(source)
+    refusal::database(call, source)
 }
 
 /// The message that asks for the keys under a savepoint.
@@ -237,7 +244,8 @@ async fn refused<D: Driver>(
         Ok(Ok(_)) => return refusal::missed(conn, call, Ok(())),
         Ok(Err(source)) | Err(source) => source,
     };
-    // A drop in the middle closes the connection, so that nobody takes the open transaction for its own.
+    // A drop in the middle closes the connection, so that nobody takes the open transaction for its
+    // own.
     call.phase = Phase::Finishing;
     let error = undo(conn, call, outer, source).await;
     call.phase = Phase::Idle;
@@ -250,18 +258,21 @@ async fn undo<D: Driver>(
     outer: NonZeroU32,
     source: DieselError,
 ) -> Error {
-    let undo = sql::rollback_to_savepoint(outer);
-    if is_connection_lost(&source) || conn.execute(&undo).await.is_err() {
-        // The transaction had already failed, and Diesel's own ROLLBACK ends it; or there is none, though Diesel counts one.
-        match refusal::probe(conn, &source).await {
-            refusal::State::Aborted => {
+    if is_connection_lost(&source) || roll_back(conn, outer).await.is_err() {
+        return match refusal::probe(conn, &source).await {
+            // Diesel's own ROLLBACK ends it.
+            refusal::State::HadFailed => {
                 let lock = call.lock();
-                return Error::InFailedTransaction { lock, source };
+                Error::InFailedTransaction { lock, source }
             }
-            refusal::State::Alive => conn.close(false),
-            refusal::State::Lost => {}
-        }
-        return Error::Database(source);
+            refusal::State::Aborted => refusal::classify(conn, call, source).await,
+            // There is no transaction, though Diesel counts one.
+            refusal::State::Alive => {
+                conn.close(false);
+                Error::Database(source)
+            }
+            refusal::State::Lost => Error::Database(source),
+        };
     }
     let lock = call.lock();
     match Marker::of(&source) {
@@ -301,24 +312,50 @@ async fn release_refused<D: Driver>(
     source: DieselError,
     is_ended: bool,
 ) -> Error {
-    let lock = call.lock();
-    match conn.execute(&sql::rollback_to_savepoint(outer)).await {
-        Ok(()) => {
-            mark_transaction_closed(conn, Some(outer));
-            if is_ended {
-                Error::TransactionEnded { lock }
-            } else {
-                Error::RolledBack { lock, source }
-            }
-        }
+    let (lock, name) = (call.lock(), sql::savepoint(outer));
+    let is_body =
+        is_ended || is_of_savepoint(&source, &name) || may_be_outside_transaction(&source);
+    match roll_back(conn, outer).await {
+        Ok(()) => mark_transaction_closed(conn, Some(outer)),
         Err(undone) if is_connection_lost(&undone) => {
             conn.status().set_in_error();
-            Error::Database(source)
+            return Error::Database(source);
         }
-        // The savepoint is gone, and so is the transaction that Diesel counts.
-        Err(_) => {
+        Err(undone) => {
+            // The savepoint is gone, and so may be the transaction that Diesel counts.
             conn.close(false);
-            Error::TransactionEnded { lock }
+            if is_outside_transaction(&undone) || is_body && is_of_savepoint(&undone, &name) {
+                return Error::TransactionEnded { lock };
+            }
+            if !is_of_savepoint(&undone, &name) {
+                return Error::CommitUnknown { lock, source };
+            }
+            // The server has released it, and was interrupted after that: the closed transaction
+            // had it.
         }
     }
+    if is_ended {
+        Error::TransactionEnded { lock }
+    } else {
+        Error::RolledBack { lock, source }
+    }
 }
+
+/// Rolls back to the savepoint of the call. A cancel request or a timeout interrupts one message,
+/// and says nothing of the savepoint.
+async fn roll_back<D: Driver>(conn: &mut D, outer: NonZeroU32) -> QueryResult<()> {
+    let message = sql::rollback_to_savepoint(outer);
+    let mut undone = conn.execute(&message).await;
+    for _ in 0..TRIES {
+        match &undone {
+            Err(error) if is_interrupted(error) && !is_outside_transaction(error) => {
+                undone = conn.execute(&message).await;
+            }
+            _ => break,
+        }
+    }
+    undone
+}
+
+/// The number of repetitions of an interrupted rollback.
+const TRIES: usize = 16;

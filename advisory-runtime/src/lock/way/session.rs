@@ -5,21 +5,20 @@ use super::client_check::CLIENT_CHECK;
 use super::mark::Mark;
 use super::message::{IsPooled, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message};
 use super::refusal::{self, State};
-use crate::driver::Driver;
-use crate::error::{Marker, is_connection_lost, is_interrupted};
+use crate::driver::{CloseOnDrop, Driver};
+use crate::error::{Marker, has_only_message, is_connection_lost};
 use crate::lock::call::{Call, Phase};
-use crate::lock::verify;
 use crate::request::Scope;
 use crate::sql::own_locks::{push_count, push_is_held};
 use crate::sql::unlock::Unlock;
-use crate::sql::{self, Arguments, IsBackend, lock_function, put, unlock_function};
-use crate::{Error, Key, Mode, Request, Wait, debug};
+use crate::sql::{self, Arguments, lock_function, put, unlock_function};
+use crate::{Error, Key, Mode, Request, Wait, debug, pooler};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Whether an acquisition is inside the transaction that a test began.
+/// The place of an acquisition: inside the transaction that a test began, or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Around {
     Nothing,
@@ -35,9 +34,11 @@ const fn around(call: &Call) -> Around {
 
 /// Takes session-level locks, in one message.
 ///
-/// One key is one statement. Several keys are first taken for the message's own transaction, which can wait, and then for the
-/// session: if the wait is refused, none is left. Inside a test's transaction a savepoint takes the place of that transaction; rolling
-/// back to it releases no session-level lock. It also undoes settings: there, [`bound_message`] follows in a message of its own.
+/// One key is one statement. Several keys are first taken for the message's own transaction, which
+/// can wait, and then for the session: if the wait is refused, none is left. Inside a test's
+/// transaction a savepoint takes the place of that transaction; rolling back to it releases no
+/// session-level lock. It also undoes settings: there, [`bound_message`] follows in a message of
+/// its own.
 ///
 /// It fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the backend.
 fn acquire_sql(request: &Request, around: Around, process: Option<i32>) -> AcquireSql {
@@ -78,12 +79,8 @@ const SAVEPOINT: &str = "SAVEPOINT advisory_acquire";
 const UNDO_SAVEPOINT: &str =
     "ROLLBACK TO SAVEPOINT advisory_acquire;RELEASE SAVEPOINT advisory_acquire";
 
-/// Sends a check, whose failure does not abort a test's transaction.
-pub(in crate::lock) async fn check<D: Driver>(
-    conn: &mut D,
-    call: &Call,
-    check: &str,
-) -> QueryResult<()> {
+/// Sends a check. Its failure does not abort a test's transaction.
+async fn check<D: Driver>(conn: &mut D, call: &Call, check: &str) -> QueryResult<()> {
     match around(call) {
         Around::Nothing => conn.execute(check).await,
         Around::TestTransaction => {
@@ -105,7 +102,7 @@ fn bound_message(max_hold: Duration) -> String {
     sql.finish()
 }
 
-/// The timeouts that bound the holder of a session-level lock whose client has stopped.
+/// The timeouts that bound the holder of a session-level lock after its client has stopped.
 const TIMEOUTS: [&str; 3] = [
     "idle_in_transaction_session_timeout",
     "idle_session_timeout",
@@ -118,8 +115,8 @@ fn push_timeouts(message: &mut Message, max_hold: Duration) {
     }
 }
 
-/// A query that returns the settings that `max_hold` changes as SQL that restores them, behind a mark: another client's answer must not
-/// be executed.
+/// A query that returns the settings that `max_hold` changes as SQL that restores them, after a
+/// mark: another client's answer must not be executed.
 fn saved_timeouts(mark: &Mark) -> String {
     let mut sql = format!(
         "SELECT pg_catalog.concat('{mark}',pg_catalog.string_agg(\
@@ -132,37 +129,8 @@ fn saved_timeouts(mark: &Mark) -> String {
     sql
 }
 
-/// Releases session-level locks, and fails with [`Marker::LockLost`] if one of them was no longer held. Each is released before the
-/// answers are compared. If `process` is not the backend, it fails and releases none: they would be another client's.
-pub(in crate::lock) fn release_keys(keys: &[Key], mode: Mode, process: Option<i32>) -> String {
-    let unlock = unlock_function(mode);
-    let mut sql = String::with_capacity(192);
-    sql.push_str("SELECT CAST(CASE WHEN ");
-    if let Some(process) = process {
-        put!(sql, "{} AND ", IsBackend(process));
-    }
-    if let [key] = *keys {
-        put!(sql, "{unlock}({})", Arguments(key));
-    } else {
-        // A list and not a sum, which would be an expression as deep as there are keys: the server's stack has room for some
-        // thousand.
-        sql.push_str("true OPERATOR(pg_catalog.=) ALL(ARRAY[");
-        for (index, key) in keys.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            put!(sql, "{comma}{unlock}({})", Arguments(*key));
-        }
-        sql.push_str("])");
-    }
-    put!(
-        sql,
-        " THEN '1' ELSE '{}' END AS pg_catalog.int4)",
-        Marker::LockLost.text()
-    );
-    sql
-}
-
-/// Releases a key after a wait that timed out, if the session holds it: the server can grant a session-level lock and still report
-/// the timeout.
+/// Releases a key after a wait that timed out, if the session holds it: the server can grant a
+/// session-level lock and still report the timeout.
 fn release_if_held(key: Key, mode: Mode) -> String {
     let mut sql = String::from("SELECT CASE WHEN ");
     push_is_held(&mut sql, key, mode);
@@ -177,8 +145,9 @@ fn release_if_held(key: Key, mode: Mode) -> String {
 
 /// Fails if a refused acquisition can have left session-level locks.
 ///
-/// They are taken, and handed over, in statements of [`KEYS_PER_STATEMENT`] keys, each of which takes or releases all of its keys. So if
-/// the session does not hold all keys of a statement, it holds none of them by this acquisition: the others are the caller's own.
+/// They are taken, and handed over, in statements of [`KEYS_PER_STATEMENT`] keys, each of which
+/// takes or releases all of its keys. So if the session does not hold all keys of a statement, it
+/// holds none of them by this acquisition: the others are the caller's own.
 pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
     let mut sql = String::from("SELECT CAST(CASE WHEN false");
     for keys in keys.chunks(KEYS_PER_STATEMENT) {
@@ -189,20 +158,12 @@ pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
     sql
 }
 
-/// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`, or if `process` is not the backend.
-pub(in crate::lock) fn check_pooler(process: Option<i32>) -> String {
+/// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`, or if
+/// `process` is not the backend.
+fn check_pooler(process: Option<i32>) -> String {
     let mut message = Message::empty();
     select_pooler_check(&mut message, process);
     message.finish()
-}
-
-/// Fails with [`Marker::PooledSession`] unless the setting `advisory.pooler` is `session`.
-pub(in crate::lock) fn check_session_mode() -> String {
-    format!(
-        "SELECT CAST(CASE WHEN COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.=) 'session' \
-         THEN '1' ELSE '{}' END AS pg_catalog.int4)",
-        Marker::PooledSession.text()
-    )
 }
 
 pub(super) fn select_pooler_check(message: &mut Message, process: Option<i32>) {
@@ -215,14 +176,37 @@ pub(super) fn select_pooler_check(message: &mut Message, process: Option<i32>) {
 }
 
 pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    call.process = verify::own_process(conn);
+    call.process = pooler::own_process(conn);
     let mut acquired = acquire_once(conn, call).await;
     if let Err(error) = &acquired
-        && verify::may_repeat(conn, call, error).await
+        && may_repeat(conn, call, error).await
     {
         acquired = Box::pin(acquire_once(conn, call)).await;
     }
     acquired
+}
+
+/// Whether a call that was refused because of its pooler can be repeated: the setting
+/// `advisory.pooler` says that the pooler is in session mode. Finding out otherwise takes two
+/// connections, and a call has one.
+pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused: &Error) -> bool {
+    if call.process.is_none() || !matches!(refused, Error::PooledSession { .. }) {
+        return false;
+    }
+    // A check inside a test's transaction sets a savepoint.
+    let mut conn = CloseOnDrop::new(conn);
+    if call.outer.is_none() {
+        // Pgpool-II with load balancing lets the session that answers reads fail with the refused
+        // statement, until a transaction ends.
+        drop(conn.execute(sql::ROLLBACK).await);
+    }
+    let declared = check(&mut *conn, call, &pooler::check_session_mode()).await;
+    let is_declared = pooler::remember(declared).is_ok();
+    conn.disarm();
+    if is_declared {
+        call.process = None;
+    }
+    is_declared
 }
 
 async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
@@ -244,8 +228,8 @@ async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
     }
 }
 
-/// Prepares the rare calls. The first one of the process reads the setting `advisory.pooler`, and one with `max_hold` saves the timeouts
-/// that it changes.
+/// Prepares the rare calls. The first one of the process reads the setting `advisory.pooler`, and
+/// one with `max_hold` saves the timeouts that it changes.
 async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     static IS_CHECKED: AtomicBool = AtomicBool::new(false);
     let is_checked = IS_CHECKED.load(Ordering::Relaxed);
@@ -275,15 +259,29 @@ async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> 
 
 /// No lock has been asked for yet.
 async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
-    let is_alive = refusal::probe(conn, &source).await == State::Alive;
+    let state = refusal::probe(conn, &source).await;
     call.phase = Phase::Idle;
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
-        || is_alive && verify::is_pooled(conn, call).await;
+        || state == State::Alive && pooler::is_pooled(conn, call.process).await;
     if is_pooled {
         let lock = call.lock();
         return Error::PooledSession { lock };
     }
-    Error::Database(source)
+    if state == State::HadFailed {
+        return had_failed(conn, call, source).await;
+    }
+    refusal::database(call, source)
+}
+
+/// A transaction around the call had failed before: one that Diesel does not know of, or the
+/// test's. It does not tell what the session holds.
+async fn had_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
+    call.close(conn).await;
+    let lock = call.lock();
+    match around(call) {
+        Around::Nothing => Error::ForeignTransaction { lock },
+        Around::TestTransaction => Error::InFailedTransaction { lock, source },
+    }
 }
 
 async fn finish_try<D: Driver>(conn: &mut D, call: &mut Call, is_taken: bool) -> Result<(), Error> {
@@ -310,8 +308,8 @@ async fn bound<D: Driver>(conn: &mut D, call: &mut Call, max_hold: Duration) -> 
     Ok(())
 }
 
-/// The connection stays usable after a refused wait that is known to have left no lock. Any other error may have come after the keys
-/// were taken, and closes it.
+/// The connection stays usable after a refused wait that is known to have left no lock. Any other
+/// error may have come after the keys were taken, and closes it.
 async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     let is_test = around(call) == Around::TestTransaction;
     let undone = if is_test && !is_connection_lost(&source) {
@@ -324,13 +322,14 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
             call.phase = Phase::Idle;
             return Error::Database(source);
         }
-        // A transaction around the call has failed: one that Diesel does not know of, or the test's. It refuses to say what the
-        // session holds.
+        State::HadFailed => return had_failed(conn, call, source).await,
+        // The error has failed a transaction around the call: one that Diesel does not know of, or
+        // the test's.
         State::Aborted => {
             call.close(conn).await;
             let lock = call.lock();
             return if is_test {
-                Error::Database(source)
+                refusal::database(call, source)
             } else {
                 Error::ForeignTransaction { lock }
             };
@@ -338,7 +337,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         State::Alive => {}
     }
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
-        || call.budget() == Wait::Never && verify::is_pooled(conn, call).await;
+        || call.budget() == Wait::Never && pooler::is_pooled(conn, call.process).await;
     if is_pooled && undone.is_ok() {
         call.phase = Phase::Idle;
         let lock = call.lock();
@@ -354,8 +353,8 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     error
 }
 
-/// Whether the session is known to hold none of the keys by this acquisition. A single key, which can have been granted all the same,
-/// is released.
+/// Returns whether the session is known to hold none of the keys by this acquisition. A single key,
+/// which can have been granted all the same, is released.
 async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
     let message = match *call.request.keys {
         [key] => release_if_held(key, call.request.mode),
@@ -380,8 +379,8 @@ pub(super) async fn release<D: Driver>(conn: &mut D, call: &mut Call) -> Result<
     }
 }
 
-/// The query that releases one key, on a backend that was compared when it took the lock: elsewhere a prepared statement can be another
-/// client's.
+/// The query that releases one key, on a backend that was compared when it took the lock: elsewhere
+/// a prepared statement can be another client's.
 fn unlock_query(call: &Call) -> Option<Unlock> {
     let process = call.process?;
     let key = match (call.permit, &*call.request.keys) {
@@ -396,8 +395,8 @@ fn unlock_query(call: &Call) -> Option<Unlock> {
     })
 }
 
-/// Releases one key by the query, and by the message if the query has not released it: the message's error says why. A prepared
-/// statement is gone after `DISCARD ALL` and `DEALLOCATE`.
+/// Releases one key by the query, and by the message if the query has not released it: the
+/// message's error says why. A prepared statement is gone after `DISCARD ALL` and `DEALLOCATE`.
 async fn release_prepared<D: Driver>(conn: &mut D, call: &Call, query: Unlock) -> QueryResult<()> {
     match conn.unlock(query).await {
         Ok(1) => Ok(()),
@@ -411,7 +410,7 @@ async fn release_again<D: Driver>(
     source: Option<DieselError>,
 ) -> QueryResult<()> {
     match source {
-        Some(source) if !is_interrupted(&source) => Err(source),
+        Some(source) if !has_only_message(&source) => Err(source),
         source => match (conn.execute(&call.release_message()).await, source) {
             (Err(again), Some(source)) if Marker::of(&again) != Some(Marker::LockLost) => {
                 Err(source)
@@ -445,15 +444,23 @@ async fn release_refused<D: Driver>(
     };
     match state {
         State::Lost => {}
-        // The release itself was interrupted, by a cancel request or a timeout. If that came a moment after the locks were released,
-        // the second release does not find them, and whether they were held is not known.
-        State::Alive => {
-            if conn.execute(message).await.is_ok() {
-                return Ok(());
+        // The release itself was interrupted, by a cancel request or a timeout. If that came a
+        // moment after the locks were released, the second release does not find them, and whether
+        // they were held is not known.
+        State::Alive => match conn.execute(message).await {
+            Ok(()) => return Ok(()),
+            Err(again)
+                if Marker::of(&again) == Some(Marker::LockLost) || is_connection_lost(&again) => {}
+            // The server refuses the release, such as to a role without the right. The locks were
+            // held until then, and end with the session.
+            Err(_) => {
+                call.close(conn).await;
+                return Err(Error::Database(source));
             }
-        }
-        // The body left a transaction open that Diesel does not know of, or the test's transaction has failed. The lock outlives it.
-        State::Aborted => {
+        },
+        // The body left a transaction open that Diesel does not know of, or the test's transaction
+        // has failed. The lock outlives it.
+        State::Aborted | State::HadFailed => {
             if conn.execute(sql::ROLLBACK).await.is_ok() {
                 let released = conn.execute(message).await;
                 if call.outer.is_some() {

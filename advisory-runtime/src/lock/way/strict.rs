@@ -1,27 +1,29 @@
 //! Transaction-level locks at REPEATABLE READ and SERIALIZABLE, outside of a transaction.
 //!
-//! The snapshot of such a transaction is that of its first statement, taken before that statement waits. So the wait comes before
-//! the transaction: the session takes the keys, and hands them over to the transaction that follows, which ends as any other.
+//! The snapshot of such a transaction is that of its first statement, taken before that statement
+//! waits. So the wait comes before the transaction: the session takes the keys, and hands them over
+//! to the transaction that follows, which ends as any other.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::message::{IsPooled, LockTimeout, Message};
 use super::refusal::{self, State};
-use super::session::{check_none, select_pooler_check};
+use super::session::{check_none, may_repeat, select_pooler_check};
 use super::transaction::BEGIN;
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
 use crate::lock::call::{Call, Phase};
-use crate::lock::verify;
+use crate::pooler;
 use crate::request::Scope;
 use crate::sql::{self, lock_function, unlock_function};
 use crate::{Error, Isolation, Request, Wait};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 
-/// Takes the keys and opens the transaction, in one message. In the first transaction the keys are taken twice, for it and for the
-/// session: if the wait is refused, the session holds none of them.
+/// Takes the keys and opens the transaction, in one message. In the first transaction the keys are
+/// taken twice, for it and for the session: if the wait is refused, the session holds none of them.
 ///
-/// It fails with [`Marker::PooledSession`](crate::error::Marker::PooledSession), and takes nothing, if `process` is not the backend.
+/// It fails with [`Marker::PooledSession`](crate::error::Marker::PooledSession), and takes nothing,
+/// if `process` is not the backend.
 fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     if request.budget() == Wait::Never {
         return AcquireSql {
@@ -41,8 +43,8 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     message.finish().into()
 }
 
-/// Precedes a try: fails as the setting `advisory.pooler` says, if `process` is not the backend, and inside a transaction that Diesel
-/// does not know of and that has run a query.
+/// Precedes a try: fails as the setting `advisory.pooler` says, if `process` is not the backend,
+/// and inside a transaction that Diesel does not know of and that has run a query.
 fn try_check(process: Option<i32>) -> String {
     let mut message = Message::empty();
     message.statement("SET TRANSACTION NOT DEFERRABLE");
@@ -50,16 +52,16 @@ fn try_check(process: Option<i32>) -> String {
     message.finish()
 }
 
-/// Opens the transaction after a try that took the keys for the session. It fails if `process` is not the backend, which holds none of
-/// them: it would wait for the one that does.
+/// Opens the transaction after a try that took the keys for the session. It fails if `process` is
+/// not the backend, which holds none of them: it would wait for the one that does.
 fn open_message(request: &Request, process: Option<i32>) -> String {
     let mut message = Message::new(request);
     push_transaction(&mut message, request, process);
     message.finish()
 }
 
-/// A role's defaults can make a SERIALIZABLE transaction wait for a safe snapshot: read only and deferrable. The session holds the
-/// keys by then, and `lock_timeout` does not bound that wait.
+/// A role's defaults can make a SERIALIZABLE transaction wait for a safe snapshot: read only and
+/// deferrable. The session holds the keys by then, and `lock_timeout` does not bound that wait.
 fn push_transaction(message: &mut Message, request: &Request, process: Option<i32>) {
     message.statement(match request.isolation {
         Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE",
@@ -75,10 +77,10 @@ fn push_transaction(message: &mut Message, request: &Request, process: Option<i3
 }
 
 pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    call.process = verify::own_process(conn);
+    call.process = pooler::own_process(conn);
     let mut begun = begin_once(conn, call).await;
     if let Err(error) = &begun
-        && verify::may_repeat(conn, call, error).await
+        && may_repeat(conn, call, error).await
     {
         begun = Box::pin(begin_once(conn, call)).await;
     }
@@ -99,8 +101,8 @@ async fn begin_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Erro
     }
 }
 
-/// The try is a message of its own, so that a miss is not an error. Its session-level lock must be on the session that then opens the
-/// transaction.
+/// The try is a message of its own, so that a miss is not an error. Its session-level lock must be
+/// on the session that then opens the transaction.
 async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     let check = try_check(call.process);
     if let Err(source) = conn.execute(&check).await {
@@ -126,7 +128,7 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
     Err(match Marker::of(&source) {
         Some(Marker::IsolationLevel) => Error::ForeignTransaction { lock },
         Some(Marker::PooledSession) => Error::PooledSession { lock },
-        _ => Error::Database(source),
+        _ => refusal::database(call, source),
     })
 }
 
@@ -139,8 +141,9 @@ async fn open<D: Driver>(conn: &mut D, call: &mut Call) -> QueryResult<()> {
     conn.execute(&message).await
 }
 
-/// The connection stays usable after a refused wait that is known to have left no lock. Any other error may have come between the two
-/// halves of the message, while the session holds the keys, and closes it.
+/// The connection stays usable after a refused wait that is known to have left no lock. Any other
+/// error may have come between the two halves of the message, while the session holds the keys, and
+/// closes it.
 async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     let lock = call.lock();
     let marker = Marker::of(&source);
@@ -148,12 +151,18 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         call.phase = Phase::Idle;
         return Error::ForeignTransaction { lock };
     }
-    let is_lost = is_connection_lost(&source);
-    let is_undone = !is_lost && conn.execute(sql::ROLLBACK).await.is_ok();
-    if !is_undone && refusal::probe(conn, &source).await == State::Lost {
-        call.phase = Phase::Idle;
-        return Error::Database(source);
+    match refusal::probe(conn, &source).await {
+        State::Lost => {
+            call.phase = Phase::Idle;
+            return Error::Database(source);
+        }
+        State::HadFailed => {
+            call.close(conn).await;
+            return Error::ForeignTransaction { lock };
+        }
+        State::Alive | State::Aborted => {}
     }
+    let is_undone = conn.execute(sql::ROLLBACK).await.is_ok();
     let error = match marker {
         Some(Marker::PooledSession) => Error::PooledSession { lock },
         _ => refusal::classify(conn, call, source).await,
@@ -174,7 +183,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     error
 }
 
-/// Whether the session is known to hold none of the keys by this acquisition.
+/// Returns whether the session is known to hold none of the keys by this acquisition.
 async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
     let message = check_none(&call.request.keys, call.request.mode);
     conn.execute(&message).await.is_ok()

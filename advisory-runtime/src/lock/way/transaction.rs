@@ -1,11 +1,12 @@
-//! Transaction-level locks outside of a transaction, at READ COMMITTED: the SQL, how a refusal is read, and the commit.
+//! Transaction-level locks outside of a transaction, at READ COMMITTED: the SQL, how a refusal is
+//! read, and the commit.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::message::{LockTimeout, Message};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{
-    Marker, is_connection_lost, is_interrupted, is_same_answer, may_be_outside_transaction,
+    Marker, is_conflict, is_interrupted, is_rollback, is_same_answer, may_be_outside_transaction,
 };
 use crate::lock::call::{Call, Phase};
 use crate::request::Scope;
@@ -15,18 +16,20 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 
-/// Names the level, since a role can have another default. `NOT DEFERRABLE` is refused (25001) inside a transaction that has run a
-/// query. Diesel does not know of that transaction, and this message must not become part of it.
+/// Names the level, since a role can have another default. `NOT DEFERRABLE` is refused (25001)
+/// inside a transaction that has run a query. Diesel does not know of that transaction, and this
+/// message must not become part of it.
 const SET_LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
 
-/// The same for a transaction that begins before its lock.
+/// Begins a transaction at that level, before its lock.
 pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
 
 /// Opens a transaction that holds the keys, in one message.
 ///
-/// A message of several statements is one implicit transaction, and the `BEGIN` at its end makes that an explicit one with its
-/// locks. So an error on the way leaves the session idle, with nothing to roll back. The lock has a statement of its own, because
-/// anything else in that statement would read from a snapshot taken before the wait.
+/// A message of several statements is one implicit transaction, and the `BEGIN` at its end makes
+/// that an explicit one with its locks. So an error on the way leaves the session idle, with
+/// nothing to roll back. The lock has a statement of its own, because anything else in that
+/// statement would read from a snapshot taken before the wait.
 ///
 /// A try asks inside the transaction, so that a miss is not an error.
 fn acquire_sql(request: &Request) -> AcquireSql {
@@ -48,8 +51,8 @@ fn acquire_sql(request: &Request) -> AcquireSql {
     message.finish().into()
 }
 
-/// Commits. The savepoint makes it fail in an aborted transaction (25P02), where `COMMIT` alone would roll back without an error, and
-/// outside of a transaction (25P01).
+/// Commits. The savepoint makes it fail in an aborted transaction (25P02), where `COMMIT` alone
+/// would roll back without an error, and outside of a transaction (25P01).
 const COMMIT: &str = "SAVEPOINT advisory_alive;COMMIT";
 
 /// The statement of [`COMMIT`] that fails outside of a transaction.
@@ -84,11 +87,16 @@ async fn refused<D: Driver>(
         Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
         _ => match refusal::probe(conn, &source).await {
             refusal::State::Lost => Error::Database(source),
-            // A transaction that had already failed refuses everything; or the message was interrupted behind its `BEGIN`. Closed, so
-            // that no pool keeps it, and no later statement runs as if there had been no transaction.
-            refusal::State::Aborted => {
+            // Closed, so that no pool keeps it, and no later statement runs as if there had been no
+            // transaction.
+            refusal::State::HadFailed => {
                 conn.close(false);
                 Error::ForeignTransaction { lock }
+            }
+            // The message was refused after its `BEGIN`.
+            refusal::State::Aborted => {
+                conn.close(false);
+                refusal::classify(conn, call, source).await
             }
             refusal::State::Alive => refusal::classify(conn, call, source).await,
         },
@@ -118,30 +126,48 @@ async fn commit_refused<D: Driver>(
     is_ended: bool,
 ) -> Error {
     let lock = call.lock();
-    let is_aborted = is_connection_lost(&source) || conn.execute(sql::probe::ALIVE).await.is_err();
-    if is_aborted && conn.execute(ROLLBACK).await.is_err() {
-        conn.status().set_in_error();
-        return Error::CommitUnknown { lock, source };
+    match refusal::probe(conn, &source).await {
+        refusal::State::Lost => return Error::CommitUnknown { lock, source },
+        refusal::State::Aborted | refusal::State::HadFailed => {
+            if conn.execute(ROLLBACK).await.is_ok() {
+                mark_transaction_closed(conn, None);
+            } else {
+                conn.close(false);
+            }
+            return if is_ended {
+                Error::TransactionEnded { lock }
+            } else {
+                Error::RolledBack { lock, source }
+            };
+        }
+        refusal::State::Alive => mark_transaction_closed(conn, None),
     }
-    mark_transaction_closed(conn, None);
     if is_ended {
         return Error::TransactionEnded { lock };
     }
-    if is_aborted {
-        return Error::RolledBack { lock, source };
-    }
-    // An error aborts an open transaction, so none is open now. Either none was before, or a deferred trigger has failed, whose text can
-    // be anything. The server's answer to a savepoint outside of a transaction, in the session's language, shows which.
+    // An error aborts an open transaction, so none is open now. Either none was before, or a
+    // deferred trigger has failed, whose text can be anything. The server's answer to a savepoint
+    // outside of a transaction, in the session's language, shows which.
     if may_be_outside_transaction(&source)
         && let Err(outside) = conn.execute(SAVEPOINT).await
         && is_same_answer(&source, &outside)
     {
         return Error::TransactionEnded { lock };
     }
-    if is_interrupted(&source) && conn.execute(sql::probe::LOGS_NO_COMMITS).await.is_err() {
-        return Error::CommitUnknown { lock, source };
+    // The commit was refused, or it happened and then failed.
+    let is_rollback = if is_conflict(&source) {
+        conn.execute(sql::probe::COMMITS_ALONE).await.is_ok()
+    } else {
+        is_rollback(&source) || {
+            let is_rollback = sql::probe::is_rollback(is_interrupted(&source));
+            conn.execute(&is_rollback).await.is_ok()
+        }
+    };
+    if is_rollback {
+        Error::Database(source)
+    } else {
+        Error::CommitUnknown { lock, source }
     }
-    Error::Database(source)
 }
 
 #[cfg(test)]

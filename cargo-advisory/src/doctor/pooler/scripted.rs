@@ -13,18 +13,19 @@ use crate::database::block_on;
 /// Connections are counted from 0, in the order in which they come.
 #[derive(Clone, Copy)]
 pub(super) struct Server {
-    /// How many it accepts, at most.
+    /// The maximum number of connections that it accepts.
     pub(super) connections: usize,
-    /// The process ids that they are told at their start.
+    /// The process ids that the server tells them at their start.
     pub(super) told: [i32; 3],
     /// The processes that serve them, and those that do while the last one has a transaction open.
     pub(super) pids: [i32; 3],
     pub(super) in_transaction: [i32; 3],
-    /// Whether their processes are older than the first of them.
+    /// True if their processes are older than the first of them.
     pub(super) is_older: bool,
     /// Why it refuses a transaction, if it does.
     pub(super) refusal: &'static str,
-    /// Whether the second and the third get a lock, and whether it is theirs to release.
+    /// The answers to the second and the third connection: whether they get a lock, and whether it
+    /// is theirs to release.
     pub(super) locked: [bool; 2],
     pub(super) is_released: bool,
 }
@@ -46,7 +47,7 @@ impl Default for Server {
 }
 
 impl Server {
-    /// What is found, the processes that served it, and the queries with their connections.
+    /// The finding, the processes that served it, and the queries with their connections.
     pub(super) fn find(&self) -> (Pooler, BTreeSet<i32>, Vec<(usize, String)>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -124,7 +125,7 @@ impl Server {
     }
 }
 
-/// The rest of a message behind its tag, without its length.
+/// The rest of a message after its tag, without its length.
 fn packet(socket: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     socket.read_exact(&mut length)?;

@@ -1,4 +1,4 @@
-use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, Schema};
+use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Schema};
 use advisory_runtime::{Pool as _, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
@@ -30,9 +30,11 @@ struct Job {
 async fn work(pool: &Pool<AsyncPgConnection>, worker: &str) -> Result<(), Error> {
     loop {
         // The connection is returned here, before the work begins.
-        let taken = claim::next::<Job, _>(&mut pool.connection().await?, worker).await?;
+        let taken = claim::next::<Job>(worker)
+            .first(&mut pool.connection().await?)
+            .await?;
         let Some(job) = taken else { return Ok(()) };
-        if let Err(error) = claim::run(pool, &job, OnErr::Fail, export(job.id)).await {
+        if let Err(error) = claim::run(pool, &job, End::Fail, export(job.id)).await {
             eprintln!("job {}: {error}", job.id); // and on to the next one
         }
     }
@@ -75,46 +77,6 @@ async fn export(id: i64) -> Result<(), Error> {
 }
 
 diesel::table! {
-    sync_checkpoints (matrix_id, chunk_hash) {
-        matrix_id -> BigInt,
-        chunk_hash -> Text,
-        row_count -> Nullable<BigInt>,
-        last_synced_at -> Nullable<Timestamptz>,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-    }
-}
-
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = sync_checkpoints)]
-#[claim(key = (matrix_id, chunk_hash), ttl = "2m", renew = "30s")]
-struct Checkpoint {
-    matrix_id: i64,
-    chunk_hash: String,
-}
-
-async fn sync(conn: &mut AsyncPgConnection, matrix: i64, chunk: &str) -> Result<bool, Error> {
-    let Some(checkpoint) =
-        claim::by_key::<Checkpoint, _>(conn, "worker-7", (matrix, chunk)).await?
-    else {
-        return Ok(false); // Another worker syncs it.
-    };
-    let rows = read(&checkpoint).await;
-    use sync_checkpoints::{last_synced_at, row_count};
-    claim::complete_with(
-        conn,
-        &checkpoint,
-        (row_count.eq(rows), last_synced_at.eq(claim::now())),
-    )
-    .await?;
-    Ok(true)
-}
-
-async fn read(checkpoint: &Checkpoint) -> i64 {
-    checkpoint.matrix_id + i64::try_from(checkpoint.chunk_hash.len()).unwrap()
-}
-
-diesel::table! {
     mail (id) {
         id -> BigInt,
         run_at -> Timestamptz,
@@ -135,7 +97,7 @@ struct Mail {
 }
 
 async fn deliver(pool: &Pool<AsyncPgConnection>, job: &Claimed<Mail>) -> Result<(), Error> {
-    claim::run(pool, job, OnErr::Retry { after: None }, send(job.id)).await
+    claim::run(pool, job, End::Retry { after: None }, send(job.id)).await
 }
 
 /// The second fails.
@@ -156,7 +118,7 @@ async fn failed_mail_waits_with_the_pages_columns() {
     db.run("INSERT INTO mail (id) SELECT generate_series(1, 3)")
         .await;
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
-    while let Some(job) = claim::next::<Mail, _>(&mut conn, "one").await.unwrap() {
+    while let Some(job) = claim::next::<Mail>("one").first(&mut conn).await.unwrap() {
         assert_eq!(deliver(&pool, &job).await.is_err(), job.id == 2);
     }
     let counts = claim::counts::<Mail, _>(&mut conn).await.unwrap();
@@ -183,25 +145,6 @@ async fn workers_share_jobs_with_the_pages_columns_and_index() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_is_claimed_and_given_back() {
-    let db = Database::create().await;
-    db.run(
-        "CREATE TABLE sync_checkpoints (matrix_id int8, chunk_hash text, row_count int8, last_synced_at timestamptz,
-             locked_until timestamptz, locked_by text, PRIMARY KEY (matrix_id, chunk_hash));
-         INSERT INTO sync_checkpoints VALUES (7, 'abc')",
-    )
-    .await;
-    let mut conn = db.connect().await;
-    for _ in 0..2 {
-        assert!(sync(&mut conn, 7, "abc").await.unwrap());
-    }
-    assert!(!sync(&mut conn, 8, "abc").await.unwrap());
-    assert_eq!(db.count("SELECT row_count FROM sync_checkpoints").await, 10);
-    let given_back = "SELECT count(*) FROM sync_checkpoints WHERE locked_by IS NULL AND last_synced_at IS NOT NULL";
-    assert_eq!(db.count(given_back).await, 1);
-}
-
-#[tokio::test]
 async fn a_worker_does_each_job_until_it_is_told_to_stop() {
     let db = Database::create().await;
     db.run("CREATE TABLE job (id bigserial PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT clock_timestamp())")
@@ -225,8 +168,65 @@ async fn each_tenant_has_one_running_row() {
     db.run("INSERT INTO export (tenant_id) VALUES (1), (1), (2)")
         .await;
     let mut conn = db.connect().await;
-    let claimed = claim::next_batch::<Export, _>(&mut conn, "one", 9).await;
+    let claimed = claim::next::<Export>("one").load(&mut conn, 9).await;
     let mut claimed: Vec<i64> = claimed.unwrap().iter().map(|row| row.id).collect();
     claimed.sort_unstable();
     assert_eq!(claimed, [1, 3]);
+}
+
+/// Rows of some kinds, and a status of the user's.
+mod status {
+    use advisory_runtime::claim::{self, Claim, Error};
+    use advisory_tests::Database;
+    use diesel::prelude::*;
+    use diesel_async::AsyncPgConnection;
+
+    diesel::table! {
+        job (id) {
+            id -> BigInt,
+            kind -> Text,
+            status -> Text,
+            locked_until -> Nullable<Timestamptz>,
+            locked_by -> Nullable<Text>,
+            completed_at -> Nullable<Timestamptz>,
+        }
+    }
+
+    #[derive(Queryable, Selectable, Claim)]
+    #[diesel(table_name = job)]
+    struct Job {
+        id: i64,
+    }
+
+    async fn mail(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+        let next = claim::next::<Job>("worker-7")
+            .filter(job::kind.eq_any(["mail", "sms"]))
+            .set(job::status.eq("running"));
+        if let Some(job) = next.first(conn).await? {
+            send(job.id).await;
+            claim::end(&job)
+                .set(job::status.eq("sent"))
+                .complete(conn)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn send(id: i64) {
+        assert_eq!(id, 2);
+    }
+
+    #[tokio::test]
+    async fn a_row_of_a_kind_is_sent_and_says_so() {
+        let db = Database::create().await;
+        db.run(
+            "CREATE TABLE job (id int8 PRIMARY KEY, kind text NOT NULL, status text NOT NULL DEFAULT 'new', \
+                 locked_until timestamptz, locked_by text, completed_at timestamptz); \
+             INSERT INTO job (id, kind) VALUES (1, 'fax'), (2, 'sms')",
+        )
+        .await;
+        mail(&mut db.connect().await).await.unwrap();
+        let sent = "SELECT count(*) FROM job WHERE status = 'sent' AND completed_at IS NOT NULL";
+        assert_eq!(db.count(sent).await, 1);
+    }
 }

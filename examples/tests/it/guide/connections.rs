@@ -8,14 +8,17 @@ use std::ops::{Deref, DerefMut};
 
 mod blocking;
 mod calls;
+mod hooks;
 mod manager;
 mod own_pool;
+mod prepared;
 
 crate::guide::runs_the_page!(
     "connections",
     "connections.rs",
     "connections/blocking.rs",
     "connections/calls.rs",
+    "connections/hooks.rs",
     "connections/manager.rs",
     "connections/own_pool.rs"
 );

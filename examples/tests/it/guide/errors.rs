@@ -9,9 +9,47 @@ fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
     match Error::find(error).as_deref() {
         Some(Error::NotAvailable { .. }) => 409, // Conflict: held
         Some(Error::TimedOut { .. } | Error::HoldExceeded { .. }) => 504, // Gateway Timeout
-        Some(Error::QueueFull { .. }) => 503,    // Service Unavailable: too many calls wait
+        Some(Error::QueueFull { .. } | Error::Pool { .. }) => 503, // Service Unavailable
         _ => 500,
     }
+}
+
+/// An error as `#[error(transparent)]` makes it, or `#[error("{0}")]`.
+#[derive(Debug)]
+enum AppError {
+    Transparent(Error),
+    Printed(Error),
+}
+
+impl std::fmt::Display for AppError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::Transparent(error) | Self::Printed(error)) = self;
+        error.fmt(f)
+    }
+}
+
+impl std::error::Error for AppError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Transparent(error) => error.source(),
+            Self::Printed(error) => Some(error),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_a_variant_of_the_users_own_is_found_if_it_is_a_source() {
+    let db = Database::create().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, DESK_7).await.unwrap();
+    for (wrap, expected) in [
+        (AppError::Printed as fn(Error) -> AppError, 504),
+        (AppError::Transparent, 500),
+    ] {
+        let error = book(&mut conn, 7).await.unwrap_err();
+        assert_eq!(status(&wrap(error)), expected);
+    }
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[advisory_lock(key = "desk:<desk>", wait = "2s")]

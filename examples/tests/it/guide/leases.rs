@@ -42,12 +42,6 @@ async fn handle(pool: &Pool<AsyncPgConnection>, id: &str) -> Result<(), Error> {
     .await
 }
 
-/// Sends the reports of a day once, whichever instance comes first or last.
-#[advisory_lease(key = "reports:<day>", pool = pool, keep = "48h", on_done = Ok(()))]
-async fn send_reports(pool: &Pool<AsyncPgConnection>, day: &str) -> Result<(), Error> {
-    Ok(())
-}
-
 #[tokio::test]
 async fn a_payout_is_fenced_and_a_webhook_handled_once() {
     let db = Database::create().await;
@@ -66,10 +60,4 @@ async fn a_payout_is_fenced_and_a_webhook_handled_once() {
         handle(&pool, "evt-1").await.unwrap();
     }
     assert_eq!(db.count("SELECT balance FROM account").await, 1);
-    let instances = [(); 3].map(|()| send_reports(&pool, "2026-11-23"));
-    let [first, second, third] = instances;
-    let (first, second, third) = tokio::join!(first, second, third);
-    assert!(first.is_ok() && second.is_ok() && third.is_ok());
-    let row = "SELECT count(*) FROM advisory_lease WHERE pattern = 'reports:<day>' AND is_kept AND token <= (1::int8 << 40) + 5";
-    assert_eq!(db.count(row).await, 1);
 }

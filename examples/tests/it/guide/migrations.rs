@@ -43,10 +43,14 @@ mod several {
     const MARK: &str = "INSERT INTO __diesel_schema_migrations (version) \
     SELECT '20260101000000' WHERE to_regclass('booking') IS NOT NULL ON CONFLICT DO NOTHING";
 
+    /// What the roles may do, whatever tables there are.
+    const GRANT: &str = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO pg_monitor";
+
     async fn migrate_all(conn: AsyncPgConnection) -> Result<AsyncPgConnection, Error> {
         let migrator = Migrator::new(MIGRATIONS)
             .and(billing::MIGRATIONS)
-            .before(|conn| Ok(conn.batch_execute(MARK)?));
+            .before(|conn| Ok(conn.batch_execute(MARK)?))
+            .after(|conn| Ok(conn.batch_execute(GRANT)?));
         let (_report, conn) = migrator.run_on(conn).await?;
         Ok(conn)
     }
@@ -61,6 +65,8 @@ mod several {
         drop(conn);
         let applied = "SELECT count(*) FROM __diesel_schema_migrations";
         assert_eq!(db.count(applied).await, 4);
+        let may = "SELECT count(*) FROM pg_roles WHERE rolname = 'pg_monitor' AND has_table_privilege(oid, 'booking', 'SELECT')";
+        assert_eq!(db.count(may).await, 1);
         db.until_no_locks().await;
     }
 }

@@ -115,11 +115,11 @@ async fn an_old_worker_takes_a_claimed_row_unless_it_looks() {
     let works = format!("BEGIN; {old_query} {skips}");
     old.batch_execute(&works).await.unwrap();
     assert_eq!(rows(&mut conn, holders).await, 1);
-    let none = claim::next::<Job, _>(&mut conn, "new").await.unwrap();
+    let none = claim::next::<Job>("new").first(&mut conn).await.unwrap();
     assert!(none.is_none());
     old.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(rows(&mut conn, holders).await, 0);
-    let claimed = claim::next::<Job, _>(&mut conn, "new").await.unwrap();
+    let claimed = claim::next::<Job>("new").first(&mut conn).await.unwrap();
     let claimed = claimed.expect("the row is free");
     // The other way round only if the old query looks at the claim.
     let taken = async |condition: &str| {
@@ -218,10 +218,10 @@ async fn has_the_status_of_the_claim(db: &Database, moves: &str) {
         let query = format!("SELECT count(*) FROM task WHERE id = {id} AND status = '{wanted}'");
         assert_eq!(db.count(&query).await, 1, "{id} is {wanted}");
     };
-    let taken = claim::next::<Task, _>(&mut conn, "new").await.unwrap();
+    let taken = claim::next::<Task>("new").first(&mut conn).await.unwrap();
     let taken = taken.expect("the row of a stopped worker");
     assert_eq!(taken.id, 3);
-    let none = claim::next::<Task, _>(&mut conn, "new").await.unwrap();
+    let none = claim::next::<Task>("new").first(&mut conn).await.unwrap();
     assert!(none.is_none());
     db.run(moves).await;
     assert_eq!(db.count(done).await, 1, "again");
@@ -235,14 +235,14 @@ async fn has_the_status_of_the_claim(db: &Database, moves: &str) {
     assert!(refused.contains("\"status\""), "{refused}");
     claim::release(&mut conn, &taken).await.unwrap();
     status(3, "pending").await;
-    let again = claim::next::<Task, _>(&mut conn, "new").await.unwrap();
+    let again = claim::next::<Task>("new").first(&mut conn).await.unwrap();
     let again = again.expect("a released row");
     status(3, "running").await;
     claim::complete(&mut conn, &again).await.unwrap();
     status(3, "done").await;
     // A new producer.
     db.run("INSERT INTO task (queued_at) VALUES (now())").await;
-    let new = claim::next::<Task, _>(&mut conn, "new").await.unwrap();
+    let new = claim::next::<Task>("new").first(&mut conn).await.unwrap();
     let new = new.expect("a new row");
     status(new.id, "running").await;
     claim::fail(&mut conn, &new, "refused").await.unwrap();
@@ -329,9 +329,7 @@ async fn jobs_of_graphile_worker_go_on_as_claims() {
         let query = format!("SELECT ascii(payload ->> 'to') FROM mail WHERE id = {id}");
         char::from(u8::try_from(db.count(&query).await).unwrap())
     };
-    let first = claim::next_batch::<Mail, _>(&mut conn, "new", 9)
-        .await
-        .unwrap();
+    let first = claim::next::<Mail>("new").load(&mut conn, 9).await.unwrap();
     let mut sent = String::new();
     for mail in &first {
         sent.push(to(mail.id).await);
@@ -342,7 +340,7 @@ async fn jobs_of_graphile_worker_go_on_as_claims() {
     for mail in &first {
         claim::complete(&mut conn, mail).await.unwrap();
     }
-    let next = claim::next::<Mail, _>(&mut conn, "new").await.unwrap();
+    let next = claim::next::<Mail>("new").first(&mut conn).await.unwrap();
     assert_eq!(to(next.unwrap().id).await, 'b');
     let counts = claim::counts::<Mail, _>(&mut conn).await.unwrap();
     assert_eq!((counts.failed, counts.retrying, counts.running), (1, 2, 1));
@@ -425,7 +423,8 @@ async fn jobs_of_good_job_go_on_as_claims() {
         3,
         "done, of another class, and performed"
     );
-    let first = claim::next_batch::<Export, _>(&mut conn, "new", 9)
+    let first = claim::next::<Export>("new")
+        .load(&mut conn, 9)
         .await
         .unwrap();
     let numbers: Vec<_> = first.iter().map(|export| &export.id[35..]).collect();
@@ -440,4 +439,39 @@ async fn jobs_of_good_job_go_on_as_claims() {
         .unwrap();
     conn.batch_execute(moves).await.unwrap();
     assert_eq!(db.count(left).await, 2);
+}
+
+/// crates.io adds a job in this way, unless an equal one waits.
+#[tokio::test]
+async fn a_job_is_added_unless_an_equal_one_waits() {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE job (id int8 GENERATED ALWAYS AS IDENTITY, payload text, done_at timestamptz, \
+         locked_until timestamptz, locked_by text)",
+    )
+    .await;
+    let count = async || db.count("SELECT count(*) FROM job").await;
+    let add = async |sql: &str| db.connect().await.batch_execute(sql).await.unwrap();
+    let sql = crate::guide::sql(PAGE, "INSERT INTO job").replace("$1", "'index'");
+    add(&sql).await;
+    add(&sql).await;
+    assert_eq!(count().await, 1, "an equal one waits");
+    db.run("UPDATE job SET locked_until = now() + interval '5 min', locked_by = 'w'")
+        .await;
+    let without = sql.replace("AND locked_until IS NULL", "");
+    add(&without).await;
+    assert_eq!(count().await, 1, "the job is lost");
+    add(&sql).await;
+    assert_eq!(count().await, 2, "it runs, and may have read the old state");
+    // The row lock holds off workers until the change is committed.
+    let mut producer = db.connect().await;
+    producer
+        .batch_execute(&format!("BEGIN; {sql}"))
+        .await
+        .unwrap();
+    let free = "SELECT count(*) FROM (SELECT FROM job WHERE locked_until IS NULL FOR UPDATE SKIP LOCKED) AS free";
+    assert_eq!(db.count(free).await, 0);
+    producer.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(db.count(free).await, 1);
+    assert_eq!(count().await, 2);
 }

@@ -35,6 +35,38 @@ async fn one_waits_for_the_other(
     assert!(first.is_ok() && second.is_ok());
 }
 
+mod in_memory {
+    use advisory_runtime::advisory_lease;
+    use advisory_runtime::lease::{Error, Leases, Source};
+
+    struct Reports<S> {
+        leases: S, // a pool in the program
+    }
+
+    impl<S: Source + Sync> Reports<S> {
+        #[advisory_lease(key = "report:<month>", pool = self.leases, keep = "24h", on_done = Ok(false))]
+        async fn send(&self, month: &str) -> Result<bool, Error> {
+            Ok(true)
+        }
+    }
+
+    async fn a_report_is_sent_once_a_day() {
+        tokio::time::pause(); // tokio's feature `test-util`
+        let reports = Reports {
+            leases: Leases::in_memory(),
+        };
+        assert!(reports.send("2026-11").await.unwrap());
+        assert!(!reports.send("2026-11").await.unwrap());
+        tokio::time::advance(std::time::Duration::from_secs(24 * 60 * 60)).await;
+        assert!(reports.send("2026-11").await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn the_test_without_a_database_passes() {
+        a_report_is_sent_once_a_day().await;
+    }
+}
+
 #[tokio::test]
 async fn the_tests_of_the_page_pass() {
     let db = Database::create().await;

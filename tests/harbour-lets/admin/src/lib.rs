@@ -1,6 +1,7 @@
 //! The back office: clerks, accountants, scripts. Blocking Diesel, next to the async server and with the same locks.
 
 #![expect(
+    deprecated,
     unused_variables,
     reason = "the tests read the lock sites, and no body runs"
 )]

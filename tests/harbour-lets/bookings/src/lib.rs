@@ -1,6 +1,7 @@
 //! Rooms, guests, and the stays of guests in rooms.
 
 #![expect(
+    deprecated,
     unused_variables,
     reason = "the tests read the lock sites, and no body runs"
 )]

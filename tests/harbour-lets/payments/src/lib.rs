@@ -1,6 +1,7 @@
 //! Money: accounts, invoices, vouchers, and the payment provider's events.
 
 #![expect(
+    deprecated,
     unused_variables,
     reason = "the tests read the lock sites, and no body runs"
 )]

@@ -1,6 +1,7 @@
 //! Background work: schedulers that skip, jobs that are claimed, exports under a lease.
 
 #![expect(
+    deprecated,
     unused_variables,
     reason = "the tests read the lock sites, and no body runs"
 )]

@@ -6,12 +6,16 @@ mod commit;
 mod exclusion;
 #[path = "hold.rs"]
 mod hold;
+#[path = "interrupted.rs"]
+mod interrupted;
 #[path = "isolation.rs"]
 mod isolation;
 #[path = "nesting.rs"]
 mod nesting;
 #[path = "polls.rs"]
 pub(crate) mod polls;
+#[path = "server_errors.rs"]
+mod server_errors;
 #[path = "session.rs"]
 mod session;
 #[path = "session_bodies.rs"]
@@ -73,12 +77,25 @@ pub(crate) async fn acquire(
     advisory_runtime::session::acquire(conn, request).await
 }
 
+/// Takes the lock for the open transaction.
+pub(crate) async fn lock(conn: &mut Conn, request: impl Into<Request>) -> Result<(), Error> {
+    advisory_runtime::xact::lock(conn, request).await.map(drop)
+}
+
 /// Ends a call with the result of its body.
 pub(crate) async fn end<T, E: From<Error>>(
     held: LockGuard<'_>,
     result: Result<T, E>,
 ) -> Result<T, E> {
     held.finish(result).await
+}
+
+/// The same, with an error that is made of Diesel's.
+pub(crate) async fn end_diesel<T, E: From<diesel::result::Error>>(
+    held: LockGuard<'_>,
+    result: Result<T, E>,
+) -> Result<T, E> {
+    held.finish_diesel(result).await
 }
 
 /// Runs the body under the lock on the room.

@@ -2,7 +2,7 @@
 
 use super::{
     Conn, IS_BLOCKING, batch, begin, begin_transaction, book, commit_transaction, connect, end,
-    establish, execute, get, in_transaction, insert, locked, pid_of, pool,
+    end_diesel, establish, execute, get, in_transaction, insert, locked, pid_of, pool,
 };
 use crate::bookings::{committed, database, key_of};
 use advisory_runtime::Error;
@@ -316,4 +316,35 @@ async fn a_guard_does_not_commit_another_guards_transaction() {
         );
     }
     db.until_quiet().await;
+}
+
+/// An error of a program's own that is made of Diesel's alone.
+#[derive(Debug)]
+struct StoreError(DieselError);
+
+impl From<DieselError> for StoreError {
+    fn from(error: DieselError) -> Self {
+        Self(error)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_ends_with_an_error_that_is_made_of_diesels() {
+    let db = database().await;
+    let mut conn = connect(&db).await;
+    let held = begin(&mut conn, 7).await.unwrap();
+    assert_eq!(end_diesel(held, Ok::<_, StoreError>(3)).await.unwrap(), 3);
+    let held = begin(&mut conn, 7).await.unwrap();
+    let own = end_diesel(held, Err::<(), _>(StoreError(DieselError::NotFound))).await;
+    assert!(matches!(own, Err(StoreError(DieselError::NotFound))));
+    let mut held = begin(&mut conn, 7).await.unwrap();
+    batch(held.conn(), "COMMIT").await.unwrap();
+    let StoreError(error) = end_diesel(held, Ok(())).await.unwrap_err();
+    assert!(
+        matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::TransactionEnded { .. })
+        ),
+        "{error:?}"
+    );
 }

@@ -1,0 +1,303 @@
+//! How a claim is ended by hand: completed, failed, to be tried again, released, or deleted with
+//! its row.
+
+use super::finish::finish;
+use super::next::Async;
+use super::sql::{Fragment, text};
+use super::table::Claim;
+#[cfg(feature = "diesel-async")]
+use super::table::{Fails, KeepsCompleted, Retries};
+use super::{Claimed, Error};
+use crate::driver::Queries;
+use crate::rows::End;
+use diesel::AsChangeset;
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment;
+use std::marker::PhantomData;
+#[cfg(feature = "diesel-async")]
+use {crate::Connection, std::pin::Pin, std::time::Duration};
+
+#[cfg(feature = "diesel-async")]
+type Boxed<'f> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'f>>;
+
+/// The statement that [`end`](super::end) begins.
+#[must_use = "the claim goes on until `complete`, `fail`, `retry` or `release`"]
+pub struct EndStatement<'j, T: Claim, Kind = Async> {
+    job: &'j Claimed<T>,
+    changes: Vec<Fragment<'j>>,
+    kind: PhantomData<fn() -> Kind>,
+}
+
+impl<'j, T: Claim, Kind> EndStatement<'j, T, Kind> {
+    pub(crate) const fn new(job: &'j Claimed<T>) -> Self {
+        Self {
+            job,
+            changes: Vec::new(),
+            kind: PhantomData,
+        }
+    }
+
+    /// Sets columns of yours: `row_count.eq(rows)`, a tuple of such, or a struct that is
+    /// `AsChangeset`.
+    ///
+    /// The server refuses a column of the claim's own, such as `locked_by`.
+    pub fn set<S>(mut self, changes: S) -> Self
+    where
+        S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync + 'j>,
+    {
+        self.changes.push(Box::new(changes.as_changeset()));
+        self
+    }
+
+    pub(crate) async fn send<D: Queries>(
+        self,
+        conn: &mut D,
+        end: End,
+        message: &str,
+    ) -> Result<(), Error> {
+        finish(conn, self.job, end, &text(message), &self.changes).await
+    }
+}
+
+/// Each takes what the function of its name takes.
+#[cfg(feature = "diesel-async")]
+impl<'j, T: Claim> EndStatement<'j, T> {
+    /// Completes the job, as [`complete`](super::complete) does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] and [`Error::Database`], as for [`complete`](super::complete).
+    pub fn complete<'f, C: Connection>(self, conn: &'f mut C) -> Boxed<'f>
+    where
+        T: KeepsCompleted,
+        'j: 'f,
+    {
+        Box::pin(async move { self.send(conn.pg(), End::Complete, "").await })
+    }
+
+    /// Fails the job for good, as [`fail`](super::fail) does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] and [`Error::Database`], as for [`complete`](super::complete).
+    pub fn fail<'f, C: Connection>(self, conn: &'f mut C, message: &'f str) -> Boxed<'f>
+    where
+        T: Fails,
+        'j: 'f,
+    {
+        Box::pin(async move { self.send(conn.pg(), End::Fail, message).await })
+    }
+
+    /// Ends a failed attempt, as [`retry`](super::retry) does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] and [`Error::Database`], as for [`complete`](super::complete).
+    pub fn retry<'f, C: Connection>(
+        self,
+        conn: &'f mut C,
+        message: &'f str,
+        after: Option<Duration>,
+    ) -> Boxed<'f>
+    where
+        T: Retries,
+        'j: 'f,
+    {
+        Box::pin(async move { self.send(conn.pg(), End::Retry { after }, message).await })
+    }
+
+    /// Releases the claim, as [`release`](super::release) does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] and [`Error::Database`], as for [`complete`](super::complete).
+    pub fn release<'f, C: Connection>(self, conn: &'f mut C) -> Boxed<'f>
+    where
+        'j: 'f,
+    {
+        Box::pin(async move { self.send(conn.pg(), End::Release, "").await })
+    }
+}
+
+/// Begins a statement that sets columns of yours and ends the claim, whichever way.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// claim::end(job).set(jobs::status.eq("sent")).complete(conn).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "diesel-async")]
+pub const fn end<T: Claim>(job: &Claimed<T>) -> EndStatement<'_, T> {
+    EndStatement::new(job)
+}
+
+/// Completes the job: ends the claim, and sets `completed_at` if the table has such a column.
+///
+/// Call it in the transaction that writes the job's results, and both happen or neither does.
+///
+/// # Locking
+///
+/// `UPDATE … SET locked_until = NULL, locked_by = NULL, completed_at = clock_timestamp()`, if the
+/// claim is held and has not expired.
+///
+/// In a transaction of yours the row stays locked until its end. The statement sets
+/// `idle_in_transaction_session_timeout` for the rest of the transaction to the ttl, at least 10 s,
+/// unless it is shorter: the server then ends a session whose process has stopped.
+///
+/// # Errors
+///
+/// [`Error::Lost`] if the claim has expired or was finished: nothing was changed, and another
+/// worker may have the job. [`Error::CommitUnknown`] outside of a transaction: the connection was
+/// lost, or the server returned an error after which the claim no longer has the row. The job may
+/// be completed. Otherwise [`Error::Database`].
+///
+/// # Cancel safety
+///
+/// Not cancel safe: the job may be completed or not; if not, the claim expires.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use advisory_runtime::claim::{self, Claim, Claimed, Error};
+/// # use diesel_async::{AsyncConnection, AsyncPgConnection};
+/// async fn store<Job: Claim>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
+///     conn.transaction(async |conn| {
+///         // … the job's results …
+///         claim::complete(conn, job).await
+///     })
+///     .await
+/// }
+/// ```
+#[cfg(feature = "diesel-async")]
+pub async fn complete<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
+where
+    T: Claim,
+    C: Connection,
+{
+    finish(conn.pg(), job, End::Complete, "", &[]).await
+}
+
+/// Fails the job for good: sets `failed_at`, and `error_message` if the table has such a column.
+///
+/// To let another worker try it use [`release`]. It does not compile for a table without
+/// `failed_at`.
+///
+/// # Locking
+///
+/// `UPDATE … SET locked_until = NULL, locked_by = NULL, failed_at = clock_timestamp(), error_message = $1`,
+/// if the claim is held and has not expired; in a transaction as [`complete`]. U+0000 in the
+/// message becomes U+FFFD.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// claim::fail(conn, job, "the address does not exist").await?;
+/// # Ok(())
+/// # }
+/// ```
+// An async fn, whose future has the types in its own, would report a missing column three times.
+#[cfg(feature = "diesel-async")]
+pub fn fail<'f, T, C>(conn: &'f mut C, job: &'f Claimed<T>, message: &'f str) -> Boxed<'f>
+where
+    T: Fails,
+    C: Connection,
+{
+    Box::pin(async move { finish(conn.pg(), job, End::Fail, &text(message), &[]).await })
+}
+
+/// Ends a failed attempt. The row can be claimed again after a pause; rows that are due come first.
+///
+/// With `after` the pause is this long, otherwise as long as `#[claim(backoff = "10s..10m")]` says:
+/// the first time after the first attempt, twice as long after each further one, up to the second
+/// time, and less a random part of up to a half. The attempt that `#[claim(max_attempts = …)]`
+/// makes the last fails the row for good instead. The message is stored if the table has
+/// `error_message`. It does not compile for a table without `run_at`.
+///
+/// # Locking
+///
+/// `UPDATE … SET locked_until = NULL, locked_by = NULL, run_at = clock_timestamp() + pause, error_message = $1`,
+/// if the claim is held and has not expired; at the last attempt `failed_at` instead of `run_at`.
+/// In a transaction as [`complete`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// // After the pause that `#[claim(backoff = …)]` says; `Some(time)` says it here.
+/// claim::retry(conn, job, "the mail server does not answer", None).await?;
+/// # Ok(())
+/// # }
+/// ```
+// As `fail`.
+#[cfg(feature = "diesel-async")]
+pub fn retry<'f, T, C>(
+    conn: &'f mut C,
+    job: &'f Claimed<T>,
+    message: &'f str,
+    after: Option<Duration>,
+) -> Boxed<'f>
+where
+    T: Retries,
+    C: Connection,
+{
+    Box::pin(async move { finish(conn.pg(), job, End::Retry { after }, &text(message), &[]).await })
+}
+
+/// Deletes the row, if the claim is still held: for tables that do not keep what is done.
+///
+/// With `#[claim(completed_at = "delete")]`, [`complete`] and [`run`](super::run) do so.
+///
+/// # Locking
+///
+/// `DELETE FROM … WHERE id = $1 AND locked_by = $2 AND locked_until > clock_timestamp()`; in a
+/// transaction as [`complete`].
+///
+/// # Errors
+///
+/// As [`complete`], and [`Error::Database`] if another row refers to it.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// claim::delete(conn, job).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "diesel-async")]
+pub async fn delete<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
+where
+    T: Claim,
+    C: Connection,
+{
+    finish(conn.pg(), job, End::Delete, "", &[]).await
+}
+
+/// Releases the claim on an unfinished row: the next worker can claim it. If attempts are counted,
+/// this one is not.
+///
+/// # Locking
+///
+/// `UPDATE … SET locked_until = NULL, locked_by = NULL`, if the claim is held and has not expired;
+/// in a transaction as [`complete`].
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// claim::release(conn, job).await?; // not now: this worker stops
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "diesel-async")]
+pub async fn release<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
+where
+    T: Claim,
+    C: Connection,
+{
+    finish(conn.pg(), job, End::Release, "", &[]).await
+}

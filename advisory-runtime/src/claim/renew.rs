@@ -1,0 +1,147 @@
+//! Renews claims, and asks how a transaction has ended in which a claim was ended.
+
+use super::Error;
+use super::claimed::{Claimed, Lasts, RenewedRow, SettledRow};
+use super::retry::load;
+use super::sql::{ManyKeys, Statement};
+use super::table::{Claim, KeyValue};
+use crate::driver::Queries;
+use crate::rows::{Renewed, Sent, Settled, Unusable, require_no_transaction};
+
+/// Renews the claim: it lasts for its whole ttl from now, or for less if a trigger or the column's
+/// precision has shortened it.
+///
+/// [`renew_while`](super::renew_while) and [`run`](super::run) do so in the background.
+///
+/// # Locking
+///
+/// `UPDATE … SET locked_until = clock_timestamp() + ttl`, if the claim is held and has not expired.
+/// It waits for a row that an open transaction has locked, and the claim can expire during the
+/// wait: keep transactions that change jobs shorter than the ttl.
+///
+/// # Errors
+///
+/// [`Error::InTransaction`] inside a transaction of Diesel's, which could undo it, and
+/// [`Error::BrokenConnection`]: nothing was sent. [`Error::Lost`] if the claim has expired or was
+/// finished. [`Error::Database`]: the claim may have been renewed.
+///
+/// # Cancel safety
+///
+/// Cancel safe: the claim is renewed or not, and [`Claimed::deadline`] is the earlier of the two,
+/// unless a trigger has shortened it.
+///
+/// # Examples
+///
+/// ```no_run
+#[doc = example_of_claims!()]
+/// for part in 0..10 {
+///     println!("job {}: part {part}", job.id);
+///     claim::renew(conn, job).await?; // an error if another worker has the row by now
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "diesel-async")]
+pub async fn renew<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
+where
+    T: Claim,
+    C: crate::Connection,
+{
+    renew_or_lose(conn.pg(), job).await
+}
+
+pub(crate) async fn renew_or_lose<T: Claim, D: Queries>(
+    conn: &mut D,
+    job: &Claimed<T>,
+) -> Result<(), Error> {
+    let sent = Sent::now();
+    match renew_on(conn, job).await? {
+        Renewed::For(lasts) => job.hold().renewed(sent, lasts),
+        Renewed::Busy => {}
+        Renewed::Gone => return Err(job.lost()),
+    }
+    Ok(())
+}
+
+/// Whether the claim is still held, and for how long.
+pub(crate) async fn renew_on<T: Claim, D: Queries>(
+    conn: &mut D,
+    job: &Claimed<T>,
+) -> Result<Renewed, Error> {
+    require_renewable(conn, job)?;
+    let statement = Statement::<T, _>::renew(job.locked_by(), (**job).key().bound());
+    let renewed: Vec<Lasts> = load(conn, &statement).await?;
+    let lasts = renewed.first();
+    Ok(lasts.map_or(Renewed::Gone, |Lasts(lasts)| Renewed::For(*lasts)))
+}
+
+fn require_renewable<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> Result<(), Error> {
+    require_no_transaction(conn).map_err(|unusable| {
+        let claim = job.name();
+        match unusable {
+            Unusable::InTransaction => Error::InTransaction { claim },
+            Unusable::Broken => Error::BrokenConnection { claim },
+        }
+    })
+}
+
+/// Renews claims by one statement, without waiting for a locked row. One answer for each, in their
+/// order.
+pub(crate) async fn renew_all<T: Claim, D: Queries>(
+    conn: &mut D,
+    jobs: &[&Claimed<T>],
+) -> Result<Vec<Renewed>, Error> {
+    let Some(first) = jobs.first() else {
+        return Ok(Vec::new());
+    };
+    require_renewable(conn, first)?;
+    let rows: Vec<RenewedRow> = load(conn, &ManyKeys::renew(jobs)).await?;
+    let mut renewed = vec![Renewed::Gone; jobs.len()];
+    for row in rows {
+        if let Some(renewed) = renewed.get_mut(row.nth) {
+            *renewed = match row.lasts {
+                Some(lasts) => Renewed::For(lasts),
+                None if row.is_held => Renewed::Busy,
+                None => Renewed::Gone,
+            };
+        }
+    }
+    Ok(renewed)
+}
+
+/// How the transactions have ended in which these claims were ended, without waiting for them. One
+/// answer for each, in their order.
+pub(crate) async fn settled<T: Claim, D: Queries>(
+    conn: &mut D,
+    jobs: &[&Claimed<T>],
+) -> Result<Vec<Settled>, Error> {
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows: Vec<SettledRow> = load(conn, &ManyKeys::settled(jobs)).await?;
+    let mut settled = vec![Settled::Open; jobs.len()];
+    for row in rows {
+        if let Some((settled, job)) = settled.get_mut(row.nth).zip(jobs.get(row.nth)) {
+            *settled = row.settled(job);
+        }
+    }
+    Ok(settled)
+}
+
+impl SettledRow {
+    fn settled<T: Claim>(&self, job: &Claimed<T>) -> Settled {
+        let is_ours = self.holder.as_deref() == Some(job.locked_by());
+        let is_taken_since =
+            job.ended().is_nested && self.holder.is_some() && job.hold().is_expired();
+        match self.transaction.as_deref() {
+            Some("in progress") => Settled::Open,
+            Some("own") if !is_ours => Settled::Committed,
+            // A savepoint can have been rolled back in it, and then another worker can have claimed
+            // the row.
+            Some("committed") if !is_ours && !is_taken_since => Settled::Committed,
+            // It was rolled back, as a whole or to a savepoint. If the server does not know it, the
+            // row says who holds it.
+            _ => Settled::RolledBack,
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Claimed rows as the keeper renews and ends them.
+
+use super::Error;
+use super::claimed::Claimed;
+use super::finish::{end_all, finish_fitting};
+use super::on_err::every;
+use super::renew::{renew_all, settled};
+use super::sql::text;
+use super::table::Claim;
+use crate::PoolError;
+use crate::driver::Queries;
+use crate::rows::{
+    End, Ended, Event, Failure, Hold, Keeper, Kept, Name, Observer, Outside, Reach, Renewed,
+    RowError, Rows, Settled, Step, Times, failure_of, tell,
+};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How a claim ends, and the message of a failure.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimEnd {
+    pub(super) end: End,
+    pub(super) message: Option<Arc<str>>,
+}
+
+impl ClaimEnd {
+    pub(crate) const fn new(end: End) -> Self {
+        Self { end, message: None }
+    }
+
+    pub(crate) fn failed(end: End, message: &str) -> Self {
+        let message = Some(text(message).into());
+        Self { end, message }
+    }
+}
+
+/// Has the keeper renew claims, whose statements go to these connections.
+pub(crate) fn keep_all<T: Claim, R: Reach>(
+    identity: Option<usize>,
+    reach: impl FnOnce() -> R,
+    jobs: Vec<Claimed<T>>,
+) -> Result<Vec<Kept<ClaimRows<T, R>>>, PoolError> {
+    // Odd, unlike the addresses by which pools are told apart.
+    static IDS: AtomicUsize = AtomicUsize::new(1);
+    let pool = identity.unwrap_or_else(|| IDS.fetch_add(2, Ordering::Relaxed));
+    let name = Name::new::<ClaimRows<T, R>>(pool, String::new());
+    let rows = || ClaimRows(reach(), PhantomData);
+    Keeper::of_process().keep_all(name, rows, jobs, true)
+}
+
+/// Has the keeper renew a claim.
+pub(crate) fn keep<T: Claim, R: Reach>(
+    identity: Option<usize>,
+    reach: impl FnOnce() -> R,
+    job: &Claimed<T>,
+) -> Result<Kept<ClaimRows<T, R>>, PoolError> {
+    let mut kept = keep_all(identity, reach, vec![job.clone()])?;
+    kept.pop().ok_or_else(|| PoolError::new("no row is kept"))
+}
+
+/// The result of ending a claim.
+pub(crate) fn ended<T: Claim>(job: &Claimed<T>, ended: Result<Ended, Error>) -> Result<(), Error> {
+    match ended {
+        Ok(Ended::Done) => Ok(()),
+        Ok(Ended::Unknown(source)) => Err(job.unknown(source)),
+        Err(error) if !job.hold().is_lost() => Err(error),
+        Ok(Ended::Lost) | Err(_) => Err(job.gone()),
+    }
+}
+
+/// The rows of one type that one pool reaches.
+pub(crate) struct ClaimRows<T, R>(R, PhantomData<fn() -> T>);
+
+impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
+    type Row = Claimed<T>;
+    type End = ClaimEnd;
+    type Error = Error;
+
+    fn hold(job: &Claimed<T>) -> &Hold {
+        job.hold()
+    }
+
+    fn every(_: &Claimed<T>) -> Duration {
+        every::<T>()
+    }
+
+    async fn renew(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Renewed>, Error> {
+        self.0.send(Renew(jobs.into()), times).await
+    }
+
+    async fn settled(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Settled>, Error> {
+        self.0.send(Settle(jobs.into()), times).await
+    }
+
+    async fn end(
+        &self,
+        job: Claimed<T>,
+        end: ClaimEnd,
+        times: Times,
+        is_here: bool,
+    ) -> Result<bool, Error> {
+        let step = EndStep(job, end);
+        if is_here {
+            self.0.send_here(step, times).await
+        } else {
+            self.0.send(step, times).await
+        }
+    }
+
+    const GATHERS: bool = R::IS_ASYNC;
+
+    async fn end_all(
+        &self,
+        ends: Vec<(Claimed<T>, ClaimEnd)>,
+        times: Times,
+        is_here: bool,
+    ) -> Result<Vec<bool>, Error> {
+        let step = EndAllStep(ends.into());
+        if is_here {
+            self.0.send_here(step, times).await
+        } else {
+            self.0.send(step, times).await
+        }
+    }
+
+    fn caller_waits(_: &ClaimEnd) -> Option<Duration> {
+        None
+    }
+
+    type Shown = Claimed<T>;
+
+    fn shown(job: &Claimed<T>) -> &Claimed<T> {
+        job
+    }
+
+    fn observer(job: &Claimed<T>) -> Option<&Observer<Claimed<T>, Error>> {
+        job.observer()
+    }
+
+    fn shown_end(end: &ClaimEnd) -> End {
+        end.end
+    }
+}
+
+/// Logs what went wrong: the feature `tracing` is an observer like the program's.
+pub(super) fn log<T>(claim: &str, event: &Event<'_, Claimed<T>, Error>) {
+    #[cfg(feature = "tracing")]
+    match event {
+        Event::EndFailed(_, error) => {
+            tracing::warn!(
+                pattern = claim,
+                scope = "claim",
+                "the end was refused, and is sent again: {error}"
+            );
+        }
+        Event::Refused(error) | Event::NoConnection(error) => {
+            tracing::warn!(
+                pattern = claim,
+                scope = "claim",
+                "the worker could not claim, and tries again: {error}"
+            );
+        }
+        _ => {}
+    }
+    #[cfg(not(feature = "tracing"))]
+    let _: (&str, &Event<'_, Claimed<T>, Error>) = (claim, event);
+}
+
+struct Renew<T>(Arc<[Claimed<T>]>);
+
+impl<T> Clone for Renew<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Claim> Step for Renew<T> {
+    type Answer = Vec<Renewed>;
+    type Error = Error;
+
+    const IS_RENEWAL: bool = true;
+
+    async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Renewed>, Error> {
+        let jobs: Vec<_> = self.0.iter().collect();
+        renew_all(conn, &jobs).await
+    }
+
+    fn outside(&self) -> Outside {
+        Outside::Doubted
+    }
+
+    fn doubted(answers: Vec<Renewed>) -> Option<Vec<Renewed>> {
+        let doubted = |answer| match answer {
+            Renewed::Gone => Renewed::Busy,
+            seen => seen,
+        };
+        Some(answers.into_iter().map(doubted).collect())
+    }
+}
+
+struct Settle<T>(Arc<[Claimed<T>]>);
+
+impl<T> Clone for Settle<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Claim> Step for Settle<T> {
+    type Answer = Vec<Settled>;
+    type Error = Error;
+
+    async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Settled>, Error> {
+        let jobs: Vec<_> = self.0.iter().collect();
+        settled(conn, &jobs).await
+    }
+
+    fn outside(&self) -> Outside {
+        Outside::Doubted
+    }
+
+    /// A transaction that is open says nothing, and the pool's connection may be the one that has
+    /// it open.
+    fn doubted(answers: Vec<Settled>) -> Option<Vec<Settled>> {
+        (!answers.contains(&Settled::Open)).then_some(answers)
+    }
+}
+
+struct EndStep<T>(Claimed<T>, ClaimEnd);
+
+impl<T> Clone for EndStep<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone(), self.1.clone())
+    }
+}
+
+impl<T: Claim> Step for EndStep<T> {
+    type Answer = bool;
+    type Error = Error;
+
+    async fn send<D: Queries>(&self, conn: &mut D) -> Result<bool, Error> {
+        let Self(job, ClaimEnd { end, message }) = self;
+        let message = message.as_deref().unwrap_or_default();
+        match finish_fitting(conn, job, *end, message, &[]).await {
+            Ok(refused) => {
+                if let Some(refused) = refused {
+                    let refused = Error::Database(refused);
+                    let event = Event::EndFailed(job, &refused);
+                    match job.observer() {
+                        Some(_) => tell(job.observer(), event),
+                        None => log(&job.name(), &event),
+                    }
+                }
+                Ok(true)
+            }
+            Err(Error::Lost { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn outside(&self) -> Outside {
+        Outside::Doubted
+    }
+
+    fn doubted(is_ended: bool) -> Option<bool> {
+        is_ended.then_some(true)
+    }
+
+    fn may_be_of_twin(is_ended: &bool) -> bool {
+        !is_ended
+    }
+}
+
+struct EndAllStep<T>(Arc<[(Claimed<T>, ClaimEnd)]>);
+
+impl<T> Clone for EndAllStep<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Claim> Step for EndAllStep<T> {
+    type Answer = Vec<bool>;
+    type Error = Error;
+
+    async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<bool>, Error> {
+        let ends = self.0.iter();
+        let ends: Vec<_> = ends
+            .map(|(job, end)| {
+                (
+                    job,
+                    end.end,
+                    Some(end.message.as_deref().unwrap_or_default()),
+                )
+            })
+            .collect();
+        end_all(conn, &ends).await
+    }
+
+    fn outside(&self) -> Outside {
+        Outside::Doubted
+    }
+
+    /// What it has not ended is ended alone.
+    fn doubted(are_ended: Vec<bool>) -> Option<Vec<bool>> {
+        are_ended.contains(&true).then_some(are_ended)
+    }
+
+    fn may_be_of_twin(are_ended: &Vec<bool>) -> bool {
+        are_ended.contains(&false)
+    }
+}
+
+impl RowError for Error {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Pool(_) | Self::BrokenConnection { .. } => Failure::Unreachable,
+            Self::Database(error) => failure_of(error),
+            _ => Failure::Final,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Ends rows that have no attempt left, many at a time, so that they do not stay in front of the
+//! others.
+
+use super::Error;
+use super::finish::is_of_row;
+use super::retry::change;
+use super::sql::{ManyKeys, SpentWay, Wanted};
+use super::table::Claim;
+use crate::driver::{Queries, depth};
+
+/// How many rows of the order one statement reads.
+const MANY: u32 = 1_000;
+
+/// Fails these rows, and others among the first ones; whether there were any that nobody else had
+/// locked.
+///
+/// If a row refuses that, such as a column that is too short for the text, it is tried without the
+/// text, then for one row alone. A row that cannot fail at all is claimed, so that the queue goes
+/// on.
+pub(super) async fn fail_spent<T: Claim, D: Queries>(
+    conn: &mut D,
+    worker: &str,
+    met: &[T],
+    wanted: Wanted<'_>,
+) -> Result<bool, Error> {
+    let is_outside = matches!(depth(conn), Ok(None));
+    let mut ways = [
+        (MANY, SpentWay::Fails),
+        (MANY, SpentWay::FailsWithoutText),
+        (1, SpentWay::Fails),
+        (1, SpentWay::FailsWithoutText),
+        (1, SpentWay::Parks),
+    ]
+    .into_iter()
+    .peekable();
+    while let Some((limit, way)) = ways.next() {
+        let statement = ManyKeys::<T>::spent(worker, met, limit, way, wanted);
+        match change(conn, &statement).await {
+            Err(Error::Database(error))
+                if is_outside && is_of_row(&error) && ways.peek().is_some() => {}
+            ended => return ended,
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,16 @@
+-- Ends claims, without waiting for locked rows if there are several. Returns the numbers of those that were held and not locked. What a
+-- trigger takes out of the table counts as ended.
+WITH asked AS MATERIALIZED (
+    SELECT * FROM ROWS FROM (:keys, unnest(:holders){values}) WITH ORDINALITY AS asked ({asked_columns}, holder{value_columns}, nth)
+),
+advisory_locked AS MATERIALIZED (
+    SELECT asked.*, {until} AS until, COALESCE({is_spent}, false) AS is_spent
+    FROM asked
+    JOIN {table} ON ({key}) = ({asked_key}) AND {by} = {asked_holder}
+    WHERE {until} > {clock}
+    FOR {lock} OF {table_name}{skip_locked}
+),
+advisory_claim AS MATERIALIZED (
+    SELECT * FROM advisory_locked WHERE advisory_locked.until > {clock} AND (SELECT {is_durable})
+){statements}
+SELECT advisory_claim.nth FROM advisory_claim

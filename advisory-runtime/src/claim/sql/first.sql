@@ -1,0 +1,8 @@
+-- Locks the first rows that can be claimed, and skips locked ones. The limit is a literal: a generic plan would expect that a
+-- parameter is a tenth of the table.
+SELECT {columns}
+FROM {table}
+WHERE {is_claimable}{conditions}
+ORDER BY {order}
+LIMIT {limit}
+FOR NO KEY UPDATE SKIP LOCKED

@@ -1,0 +1,398 @@
+//! The parts of a statement that depend on the columns of a table, by the names that the files give
+//! them.
+
+use super::{literal, quoted, table};
+use crate::claim::column_type::{HolderType, Time};
+use crate::claim::table::{
+    Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, TimeColumn, ttl,
+};
+use crate::sql::IS_DURABLE;
+use crate::sql::qualify::qualify;
+use diesel::{Column, Expression};
+use std::time::Duration;
+
+/// The longest pause before another attempt.
+pub(in crate::claim) const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+type UntilType<T> = <<T as Claim>::LockedUntil as Expression>::SqlType;
+type ByType<T> = <<T as Claim>::LockedBy as Expression>::SqlType;
+
+/// The values of a statement, by their names in the files, and the mark that stands for each in a
+/// text: NUL, which no name contains, and a letter.
+const VALUES: [(&str, &str); 12] = [
+    ("key", "\0k"),
+    ("keys", "\0K"),
+    ("holder", "\0b"),
+    ("holders", "\0B"),
+    ("message", "\0m"),
+    ("messages", "\0M"),
+    ("pause", "\0p"),
+    ("pauses", "\0P"),
+    ("ends", "\0E"),
+    ("limit", "\0l"),
+    ("transactions", "\0X"),
+    ("passed_over", "\0b"),
+];
+
+/// SQL of the caller's, by its name in the files: the columns of the row, its conditions, and what
+/// it sets.
+const CALLERS: [(&str, &str); 4] = [
+    ("selection", "\0s"),
+    ("conditions", "\0w"),
+    ("changes", "\0c"),
+    ("failed", "\0f"),
+];
+
+/// SQL by its name in the files.
+pub(super) struct Fragments(Vec<(&'static str, String)>);
+
+impl Fragments {
+    /// Those that every statement on the table can have.
+    pub(super) fn of<T: Claim>() -> Self {
+        let table = table::<T>();
+        let name = table
+            .rsplit_once("\".\"")
+            .map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
+        let column = |name: &str| format!("{table}.{}", quoted(name));
+        let keys = || T::Key::NAMES.iter().enumerate();
+        let joined = |parts: Vec<String>| parts.join(", ");
+        let mut fragments = Self(CALLERS.map(|(name, mark)| (name, mark.to_owned())).into());
+        let until = column(T::LockedUntil::NAME);
+        let by = column(T::LockedBy::NAME);
+        let key = joined(keys().map(|(_, name)| column(name)).collect());
+        let columns = keys().map(|(nth, name)| format!("{} AS key_{nth}", column(name)));
+        let columns = columns.chain([format!("{until} AS until")]).collect();
+        fragments.add("columns", joined(columns));
+        let of = |source: &str| {
+            joined(
+                keys()
+                    .map(|(nth, _)| format!("{source}key_{nth}"))
+                    .collect(),
+            )
+        };
+        fragments.add("claim_key", of("advisory_claim."));
+        fragments.add("asked_key", of("asked."));
+        fragments.add("asked_columns", of(""));
+        fragments.add("key", key);
+        fragments.add("order", order::<T>(column));
+        fragments.add("table", table.clone());
+        fragments.add("table_name", name);
+        fragments.add("table_literal", literal(&table));
+        fragments.add("until", until);
+        fragments.add("by", by);
+        fragments.add("until_column", quoted(T::LockedUntil::NAME));
+        fragments.add("by_column", quoted(T::LockedBy::NAME));
+        let error = T::ErrorMessage::COLUMN;
+        fragments.add_column(["error_column", "error"], &table, error);
+        for (names, time) in [
+            (COMPLETED, T::CompletedAt::COLUMN),
+            (FAILED, T::FailedAt::COLUMN),
+            (RUN_AT, T::RunAt::COLUMN),
+        ] {
+            let [column, value, open, close] = names;
+            fragments.add_column([column, value], &table, time.map(|time| time.name));
+            let [before, behind] = time.map_or(["", ""], |time| time.around);
+            fragments.add(open, before.to_owned());
+            fragments.add(close, behind.to_owned());
+        }
+        let ttl = ttl::<T>().as_millis();
+        fragments.add("prompt", (ttl / 4).min(1_000).to_string());
+        fragments.add("ttl", format!("CAST('{ttl} ms' AS pg_catalog.interval)"));
+        fragments.add("clock", around(UntilType::<T>::AROUND, CLOCK));
+        fragments.add("start", around(UntilType::<T>::AROUND, START));
+        fragments.fill_into("holder", ByType::<T>::OLD);
+        fragments.fill_into("new_holder", ByType::<T>::NEW);
+        fragments.fill_into(
+            "asked_holder",
+            &ByType::<T>::OLD.replace(":holder", "asked.holder"),
+        );
+        fragments.fill_into("holder_text", ByType::<T>::TEXT);
+        fragments.fill_into("lasts", LASTS);
+        fragments.fill_into("is_durable", IS_DURABLE);
+        fragments.fill_into("is_prompt", IS_PROMPT);
+        let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE).as_millis());
+        fragments.add("first_pause", first.to_string());
+        fragments.add("longest_pause", longest.to_string());
+        let attempts = T::Attempts::COLUMN.map(|(name, _)| name);
+        fragments.add_column(["attempts_column", "attempts_value"], &table, attempts);
+        if let Some((_, largest)) = T::Attempts::COLUMN {
+            fragments.fill_into("attempts", "COALESCE({attempts_value}, 0)");
+            fragments.add("all_but_one", (largest - 1).to_string());
+            fragments.fill_into(
+                "doubled",
+                "power(2, LEAST(GREATEST({attempts} - 1, 0), 40))",
+            );
+        } else {
+            fragments.add("doubled", "1".to_owned());
+        }
+        let max = match (T::MaxAttempts::COLUMN, T::MAX_ATTEMPTS) {
+            (Some((name, _)), _) => Some(column(name)),
+            (None, most) => most.map(|most| most.to_string()),
+        };
+        let is_spent = match max.filter(|_| T::Attempts::COLUMN.is_some()) {
+            Some(max) => {
+                fragments.add("max_attempts", max);
+                "{attempts} >= {max_attempts}"
+            }
+            None => "false",
+        };
+        fragments.fill_into("is_spent", is_spent);
+        fragments.fill_into("backoff", BACKOFF);
+        let (pauses, last) = pauses::<T>();
+        fragments.add("pauses", pauses);
+        fragments.add("last_pause", last.to_string());
+        let attempt = if T::Attempts::COLUMN.is_some() {
+            "CAST({attempts} AS int4)"
+        } else {
+            "1"
+        };
+        fragments.fill_into("attempt", attempt);
+        fragments.fill_into("backoff_of_expired", BACKOFF_OF_EXPIRED);
+        fragments
+    }
+
+    /// A fragment of its own for a column that not every table has.
+    pub(super) fn add(&mut self, name: &'static str, sql: String) {
+        self.0.push((name, sql));
+    }
+
+    /// A fragment that is written like a file.
+    pub(super) fn fill_into(&mut self, name: &'static str, template: &str) {
+        let sql = self.fill(template);
+        self.add(name, sql);
+    }
+
+    /// A file's text: qualified, without comments, and with fragments and marks in place of names.
+    pub(super) fn fill(&self, template: &str) -> String {
+        let qualified = qualify(template);
+        let (mut sql, mut rest) = (String::new(), &*qualified);
+        while let Some(at) = rest.find(['{', ':']) {
+            let (before, name) = rest.split_at(at);
+            sql.push_str(before);
+            let (is_value, name) = (name.starts_with(':'), &name[1..]);
+            let end = name.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            let (name, behind) = name.split_at(end.unwrap_or(name.len()));
+            let found = if is_value {
+                let value = VALUES.iter().find(|(value, _)| *value == name);
+                value.map(|(_, mark)| *mark)
+            } else {
+                let fragment = self.0.iter().rev().find(|(fragment, _)| *fragment == name);
+                fragment.map(|(_, sql)| &**sql)
+            };
+            match found {
+                Some(found) => sql.push_str(found),
+                None => sql.push_str(&rest[at..=at + name.len()]),
+            }
+            rest = if is_value || found.is_none() {
+                behind
+            } else {
+                behind.strip_prefix('}').unwrap_or(behind)
+            };
+        }
+        sql + rest
+    }
+}
+
+const CLOCK: &str = "pg_catalog.clock_timestamp()";
+/// The statement's time is stable, so that the scan of an index can end at it.
+const START: &str = "pg_catalog.statement_timestamp()";
+
+/// The time from the statement's start, and so with the wait for the row, to the expiry.
+const LASTS: &str = "{until} - {start}";
+
+/// Refuses the change if its statement has waited: then it may have waited for the row until the
+/// claim was over.
+const IS_PROMPT: &str = "CAST(CASE WHEN clock_timestamp() - statement_timestamp() > CAST('{prompt} ms' AS interval) \
+     THEN 'advisory:waited' ELSE '0' END AS int4)";
+
+/// The pause after a failed attempt in milliseconds: it doubles, and then a random half of it is
+/// taken off, so that jobs which failed together do not return together.
+const BACKOFF: &str = "LEAST(CAST({first_pause} AS float8) * {doubled}, CAST({longest_pause} AS float8)) \
+     * (CAST(1 AS float8) - (random() / CAST(2 AS float8)))";
+
+/// The same for a claim that has expired, whose pause is not in the table, by the number of the
+/// attempt. The random part follows from the claim. An array costs the server less than the
+/// arithmetic, which it prepares for each statement.
+const BACKOFF_OF_EXPIRED: &str = "(CAST('{pauses}' AS interval[]))[LEAST(GREATEST({attempt}, 0), {last_pause})][COALESCE(hashtext({holder_text}) & 7, 0)]";
+
+/// The pauses of [`BACKOFF_OF_EXPIRED`], in eight steps from a half to the whole, and the number of
+/// the last row.
+fn pauses<T: Claim>() -> (String, usize) {
+    let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE));
+    let (mut rows, mut pause) = (vec![first.min(longest)], first.min(longest));
+    while rows.len() < 2 || (pause < longest && !pause.is_zero()) {
+        rows.push(pause);
+        pause = (pause * 2).min(longest);
+    }
+    rows.push(pause);
+    let last = rows.len() - 1;
+    let row = |pause: &Duration| {
+        let steps = (1..=8).map(|step| format!("{} ms", (*pause * (8 + step) / 16).as_millis()));
+        format!("{{{}}}", steps.collect::<Vec<_>>().join(","))
+    };
+    let rows: Vec<_> = rows.iter().map(row).collect();
+    (format!("[0:{last}][0:7]={{{}}}", rows.join(",")), last)
+}
+
+/// What a row says that has no attempt left, in front of its last error.
+const WHY: &str = "{error_column} = CASE WHEN {until} IS NULL THEN 'no attempt is left: ' || CAST({attempts} AS text) || ' of ' \
+     || CAST({max_attempts} AS text) ELSE 'its claim expired at the last attempt' END \
+     || COALESCE('; the last error: ' || {error}, '')";
+
+/// Whether rows can have no attempt left.
+pub(super) const fn has_last_attempt<T: Claim>() -> bool {
+    T::Attempts::COLUMN.is_some()
+        && T::FailedAt::COLUMN.is_some()
+        && (T::MAX_ATTEMPTS.is_some() || T::MaxAttempts::COLUMN.is_some())
+}
+
+/// Which rows can be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Claimable {
+    /// Those that are due, and whose earlier claim has expired for long enough.
+    Due,
+    /// Those that are due and have no expired claim.
+    Fresh,
+    /// The one with a key, also before it is due.
+    ByKey,
+}
+
+impl Fragments {
+    /// The condition on rows that can be claimed; the pending ones by the literal condition of the
+    /// index.
+    pub(super) fn is_claimable<T: Claim>(&self, which: Claimable) -> String {
+        let mut conditions = Vec::new();
+        conditions.extend(T::CompletedAt::COLUMN.map(|_| "{completed} IS NULL"));
+        conditions.extend(T::FailedAt::COLUMN.map(|_| "{failed_at} IS NULL"));
+        conditions.push(match which {
+            Claimable::Fresh => "{until} IS NULL",
+            Claimable::Due if T::RunAt::COLUMN.is_some() => {
+                "({until} IS NULL OR ({until} <= {clock} \
+                 AND ({is_spent} OR ({until} + {backoff_of_expired}) <= {clock})))"
+            }
+            _ => "({until} IS NULL OR {until} <= {clock})",
+        });
+        let run_at = T::RunAt::COLUMN.filter(|_| which != Claimable::ByKey);
+        conditions.extend(run_at.map(|column| {
+            if column.is_nullable {
+                "({run_at} IS NULL OR {run_at} <= {run_at_open}statement_timestamp(){run_at_close})"
+            } else {
+                "{run_at} <= {run_at_open}statement_timestamp(){run_at_close}"
+            }
+        }));
+        self.fill(&conditions.join(" AND "))
+    }
+
+    /// What a claim sets. A row without an attempt left stays as it is, but for its `locked_by`: so
+    /// the answer shows it.
+    pub(super) fn claimed<T: Claim>(&self) -> String {
+        let mut set = vec![
+            ("{until_column}", "{clock} + {ttl}", "{until}"),
+            ("{by_column}", "{new_holder}", "NULL"),
+        ];
+        set.extend(T::Attempts::COLUMN.map(|_| {
+            let counted = "LEAST({attempts}, {all_but_one}) + 1";
+            ("{attempts_column}", counted, "{attempts_value}")
+        }));
+        let set = set.into_iter().map(|(column, value, otherwise)| {
+            if has_last_attempt::<T>() {
+                format!("{column} = CASE WHEN {{is_spent}} THEN {otherwise} ELSE {value} END")
+            } else {
+                format!("{column} = {value}")
+            }
+        });
+        self.fill_set(set)
+    }
+
+    /// What is set in a row that has no attempt left. Without a text, the row keeps its last error.
+    pub(super) fn spent<T: Claim>(&self, has_text: bool) -> String {
+        let mut set = vec!["{until_column} = NULL", "{by_column} = NULL", FAILED_NOW];
+        if T::ErrorMessage::COLUMN.is_some() && has_text {
+            set.push(WHY);
+        }
+        self.fill_set(set.into_iter().map(str::to_owned))
+    }
+
+    /// Claims a row that has no attempt left, so that it does not come first again at once.
+    pub(super) fn parked(&self) -> String {
+        let set = [
+            "{until_column} = {clock} + {ttl}",
+            "{by_column} = {new_holder}",
+        ];
+        self.fill_set(set.into_iter().map(str::to_owned))
+    }
+
+    /// Columns to set. The `=` between a column and its value is not an operator.
+    pub(super) fn fill_set(&self, set: impl Iterator<Item = String>) -> String {
+        let set = set.map(|set| {
+            let (column, value) = set.split_once(" = ").unwrap_or((&set, "NULL"));
+            format!("{} = {}", self.fill(column), self.fill(value))
+        });
+        set.collect::<Vec<_>>().join(", ")
+    }
+
+    /// A column's name, and the column with its table, if the table has it.
+    fn add_column(&mut self, names: [&'static str; 2], table: &str, column: Option<&str>) {
+        if let Some(column) = column {
+            self.add(names[0], quoted(column));
+            self.add(names[1], format!("{table}.{}", quoted(column)));
+        }
+    }
+}
+
+/// The names of a time's column: alone, with its table, and what is around a `timestamptz` in its
+/// type.
+const COMPLETED: [&str; 4] = [
+    "completed_column",
+    "completed",
+    "completed_open",
+    "completed_close",
+];
+const FAILED: [&str; 4] = ["failed_column", "failed_at", "failed_open", "failed_close"];
+const RUN_AT: [&str; 4] = ["run_at_column", "run_at", "run_at_open", "run_at_close"];
+
+pub(super) const COMPLETED_NOW: &str =
+    "{completed_column} = {completed_open}clock_timestamp(){completed_close}";
+pub(super) const FAILED_NOW: &str =
+    "{failed_column} = {failed_open}clock_timestamp(){failed_close}";
+
+fn around([open, close]: [&str; 2], sql: &str) -> String {
+    format!("{open}{sql}{close}")
+}
+
+/// The columns that end a row for good.
+fn terminal<T: Claim>() -> impl Iterator<Item = TimeColumn> {
+    [T::CompletedAt::COLUMN, T::FailedAt::COLUMN]
+        .into_iter()
+        .flatten()
+}
+
+/// Not done for good.
+pub(super) fn pending<T: Claim>(column: impl Fn(&str) -> String) -> Vec<String> {
+    let pending = terminal::<T>().map(|time| format!("{} IS NULL", column(time.name)));
+    pending.collect()
+}
+
+/// The columns of the order, or the time from which a row can be claimed, and the columns of the
+/// key; each with its direction.
+pub(super) fn order_columns<T: Claim>(column: impl Fn(&str) -> String) -> Vec<[String; 2]> {
+    let order = T::ORDER.iter();
+    let mut order: Vec<_> = order
+        .map(|order| [column(order.column), order.direction.to_owned()])
+        .collect();
+    if order.is_empty() {
+        let ascending = |name: &str| [column(name), String::new()];
+        order.extend(T::RunAt::COLUMN.map(|run_at| ascending(run_at.name)));
+        order.extend(T::Key::NAMES.iter().map(|name| ascending(name)));
+    }
+    order
+}
+
+pub(super) fn joined(order: &[[String; 2]]) -> String {
+    let order: Vec<_> = order.iter().map(|order| order.concat()).collect();
+    order.join(", ")
+}
+
+pub(super) fn order<T: Claim>(column: impl Fn(&str) -> String) -> String {
+    joined(&order_columns::<T>(column))
+}

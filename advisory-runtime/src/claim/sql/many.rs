@@ -1,0 +1,325 @@
+//! Statements about many claims, whose values are arrays: their text does not depend on how many
+//! there are.
+
+use super::end::{MANY, Pause, end_of, millis, transaction};
+use super::fragments::{Claimable, FAILED_NOW, Fragments, has_last_attempt};
+use super::statement::of_worker;
+use super::text_cache::{Form, SpentWay, Text, cached};
+use super::{Fragment, Wanted};
+use crate::claim::Claimed;
+use crate::claim::table::{Claim, MaybeColumn, RowKey};
+use crate::rows::End;
+use diesel::QueryResult;
+use diesel::pg::Pg;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::{Array, BigInt, Nullable, SmallInt, Text as SqlText, Untyped};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The keys of rows, as arrays.
+type Keys<'a, T> = <<T as Claim>::KeyValue<'a> as RowKey<<T as Claim>::Key>>::Arrays;
+
+/// A statement about rows by their keys.
+pub(in crate::claim) struct ManyKeys<'a, T: Claim> {
+    text: Arc<Text>,
+    keys: Keys<'a, T>,
+    /// The claims' own `locked_by`.
+    holders: Vec<&'a str>,
+    /// The transactions to ask for.
+    transactions: Vec<i64>,
+    /// The worker's name and `#`.
+    holder: Cow<'a, str>,
+    wanted: Wanted<'a>,
+    ends: Vec<i16>,
+    messages: Vec<Option<&'a str>>,
+    /// In milliseconds; `None` for that of the backoff.
+    pauses: Vec<Option<i64>>,
+    /// What the row's type sets where a row is completed, and where it fails.
+    completed: Option<Fragment<'static>>,
+    failed: Option<Fragment<'static>>,
+}
+
+/// A claim to end, and the message of a failure.
+pub(in crate::claim) type OneEnd<'a, T> = (&'a Claimed<T>, End, Option<&'a str>);
+
+fn keys_of<'a, T: Claim>(jobs: impl Iterator<Item = &'a T>) -> Keys<'a, T> {
+    <T::KeyValue<'a> as RowKey<T::Key>>::arrays(jobs.map(T::key))
+}
+
+impl<'a, T: Claim> ManyKeys<'a, T> {
+    fn new(text: Arc<Text>, jobs: &[&'a Claimed<T>]) -> Self {
+        Self {
+            text,
+            keys: keys_of(jobs.iter().map(|job| &***job)),
+            holders: jobs.iter().map(|job| job.locked_by()).collect(),
+            transactions: Vec::new(),
+            holder: "".into(),
+            wanted: Wanted::default(),
+            ends: Vec::new(),
+            messages: Vec::new(),
+            pauses: Vec::new(),
+            completed: None,
+            failed: None,
+        }
+    }
+
+    /// Renews claims without waiting for locked rows.
+    pub(in crate::claim) fn renew(jobs: &[&'a Claimed<T>]) -> Self {
+        let text = cached::<T>(Form::RenewMany, || {
+            let mut fragments = Fragments::of::<T>();
+            let set =
+                fragments.fill_set(std::iter::once("{until_column} = {clock} + {ttl}".into()));
+            fragments.add("set", set);
+            fragments.fill(include_str!("renew_all.sql"))
+        });
+        Self::new(text, jobs)
+    }
+
+    /// How the transactions have ended that ended these claims.
+    pub(in crate::claim) fn settled(jobs: &[&'a Claimed<T>]) -> Self {
+        let text = cached::<T>(Form::Settled, || {
+            Fragments::of::<T>().fill(include_str!("settled.sql"))
+        });
+        Self {
+            transactions: jobs.iter().map(|job| job.transaction()).collect(),
+            ..Self::new(text, jobs)
+        }
+    }
+
+    /// Ends rows that have no attempt left: these, and others among the first ones.
+    pub(in crate::claim) fn spent(
+        worker: &'a str,
+        met: &'a [T],
+        limit: u32,
+        way: SpentWay,
+        wanted: Wanted<'a>,
+    ) -> Self {
+        let text = cached::<T>(Form::Spent { limit, way }, || {
+            let mut fragments = Fragments::of::<T>();
+            fragments.select::<T>(Claimable::Due, "{columns}", limit);
+            let is_free = fragments.is_claimable::<T>(Claimable::ByKey);
+            fragments.add("is_free", is_free);
+            let set = match way {
+                SpentWay::Fails => fragments.spent::<T>(true) + "\0f",
+                SpentWay::FailsWithoutText => fragments.spent::<T>(false) + "\0f",
+                SpentWay::Parks => fragments.parked(),
+            };
+            fragments.add("set", set);
+            fragments.fill(include_str!("spent.sql"))
+        });
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        Self {
+            keys: keys_of(met.iter().take(most)),
+            holder: of_worker(worker),
+            wanted,
+            failed: Some(Box::new(T::failed())),
+            ..Self::new(text, &[])
+        }
+    }
+
+    /// Ends claims. If it `waits`, then for locked rows.
+    pub(in crate::claim) fn end(
+        ends: &[OneEnd<'a, T>],
+        changes: &'a [Fragment<'a>],
+        waits: bool,
+    ) -> Self {
+        let kinds = ends
+            .iter()
+            .fold(0, |kinds, (_, end, _)| kinds | 1 << kind(end_of::<T>(*end)));
+        let failed: Fragment<'static> = Box::new(T::failed());
+        let sets_failed = !failed.is_noop(&Pg).unwrap_or(false);
+        let has_changes = !changes.is_empty();
+        let form = Form::EndMany {
+            kinds,
+            waits,
+            sets_failed: sets_failed && !(has_changes && kinds & RETRY == 0),
+            has_changes,
+        };
+        let text = cached::<T>(form, || {
+            let mut fragments = Fragments::of::<T>();
+            let skip = if waits { "" } else { " SKIP LOCKED" };
+            fragments.add("skip_locked", skip.to_owned());
+            // A row that is deleted must not be referred to by an open transaction.
+            let lock = if kinds & DELETE == 0 {
+                "NO KEY UPDATE"
+            } else {
+                "UPDATE"
+            };
+            fragments.add("lock", lock.to_owned());
+            let [values, columns] = values_of(kinds);
+            fragments.fill_into("values", values);
+            fragments.add("value_columns", columns.to_owned());
+            let statements = fragments.statements::<T>(kinds, sets_failed, has_changes);
+            fragments.add("statements", statements);
+            fragments.fill(include_str!("end_all.sql"))
+        });
+        let jobs: Vec<&Claimed<T>> = ends.iter().map(|(job, ..)| *job).collect();
+        let ends_of = ends.iter().map(|(_, end, _)| end_of::<T>(*end));
+        let pause = |end| match end {
+            End::Retry { after } => after.map(millis),
+            _ => None,
+        };
+        Self {
+            ends: ends_of.clone().map(|end| i16::from(kind(end))).collect(),
+            messages: ends.iter().map(|(.., message)| *message).collect(),
+            pauses: ends_of.map(pause).collect(),
+            wanted: Wanted {
+                changes,
+                ..Wanted::default()
+            },
+            completed: Some(Box::new(T::completed())),
+            failed: Some(failed),
+            ..Self::new(text, &jobs)
+        }
+    }
+}
+
+/// The number of a kind of end in a statement about many.
+const fn kind(end: End) -> u8 {
+    match end {
+        End::Complete => 0,
+        End::Fail => 1,
+        End::Retry { .. } => 2,
+        End::Release => 3,
+        End::Delete => 4,
+    }
+}
+
+const RETRY: u8 = 1 << kind(End::Retry { after: None });
+const FAIL: u8 = 1 << kind(End::Fail);
+const DELETE: u8 = 1 << kind(End::Delete);
+
+/// The arrays that ends of these kinds need, and their columns: each costs the server as much as
+/// the keys.
+const fn values_of(kinds: u8) -> [&'static str; 2] {
+    match (kinds.is_power_of_two(), kinds & (FAIL | RETRY) != 0) {
+        (true, false) => ["", ""],
+        (true, true) => [", unnest(:messages), unnest(:pauses)", ", message, pause"],
+        (false, false) => [", unnest(:ends)", ", kind"],
+        (false, true) => [
+            ", unnest(:ends), unnest(:messages), unnest(:pauses)",
+            ", kind, message, pause",
+        ],
+    }
+}
+
+impl Fragments {
+    /// One statement for each kind of end. What the caller sets is instead of what the row's type
+    /// sets, but for a retry, which fails at the last attempt only.
+    fn statements<T: Claim>(&self, kinds: u8, sets_failed: bool, has_changes: bool) -> String {
+        let mut statements = String::new();
+        let of_kind = |number: u8| {
+            if kinds.is_power_of_two() {
+                return String::new();
+            }
+            self.fill(&format!(" AND advisory_claim.kind = {number}"))
+        };
+        let mut update = |name: &str, set: String, rows: &str| {
+            let sql = self
+                .fill("UPDATE {table} SET {set} FROM advisory_claim WHERE ({key}) = ({claim_key})");
+            let sql = sql.replace("{set}", &set);
+            statements.extend([", advisory_", name, " AS (", &sql, rows, ")"]);
+        };
+        let all = [
+            (End::Complete, "completed"),
+            (End::Fail, "failed"),
+            (End::Retry { after: None }, "retried"),
+            (End::Release, "released"),
+        ];
+        for (end, name) in all {
+            let number = kind(end);
+            if kinds & 1 << number == 0 {
+                continue;
+            }
+            let set = self.ended::<T>(end, Pause::Bound, MANY);
+            if end == (End::Retry { after: None }) && sets_failed && has_last_attempt::<T>() {
+                let mut failed = vec!["{until_column} = NULL", "{by_column} = NULL", FAILED_NOW];
+                failed.extend(
+                    T::ErrorMessage::COLUMN
+                        .map(|_| "{error_column} = COALESCE(advisory_claim.message, {error})"),
+                );
+                let failed = self.fill_set(failed.into_iter().map(str::to_owned));
+                let rows = of_kind(number);
+                update(
+                    "last",
+                    failed + "\0f",
+                    &format!("{rows} AND advisory_claim.is_spent"),
+                );
+                update(
+                    name,
+                    set + "\0c",
+                    &format!("{rows} AND NOT advisory_claim.is_spent"),
+                );
+            } else {
+                let changes = match end {
+                    _ if has_changes => "\0c",
+                    End::Complete => "\0o",
+                    End::Fail => "\0f",
+                    _ => "",
+                };
+                update(name, set + changes, &of_kind(number));
+            }
+        }
+        if kinds & DELETE != 0 {
+            let delete =
+                self.fill("DELETE FROM {table} USING advisory_claim WHERE ({key}) = ({claim_key})");
+            let rows = of_kind(kind(End::Delete));
+            statements.extend([", advisory_deleted AS (", &delete, &rows, ")"]);
+        }
+        statements
+    }
+}
+
+/// Whether triggers of the table change or replace what an end writes.
+pub(in crate::claim) fn triggers<T: Claim>() -> String {
+    Fragments::of::<T>().fill(include_str!("triggers.sql"))
+}
+
+/// The open transaction, whose idle time it bounds.
+pub(in crate::claim) fn transaction_of<T: Claim>() -> String {
+    format!("SELECT {}", transaction::<T>())
+}
+
+impl<T: Claim> QueryFragment<Pg> for ManyKeys<'_, T> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        let pieces = self.text.pieces();
+        out.push_sql(pieces.first());
+        for (mark, sql) in pieces {
+            match mark {
+                'K' => self.keys.walk_ast(out.reborrow())?,
+                'B' => out.push_bind_param::<Array<SqlText>, _>(&self.holders)?,
+                'X' => out.push_bind_param::<Array<BigInt>, _>(&self.transactions)?,
+                'b' => out.push_bind_param::<SqlText, _>(&self.holder)?,
+                'E' => out.push_bind_param::<Array<SmallInt>, _>(&self.ends)?,
+                'M' => out.push_bind_param::<Array<Nullable<SqlText>>, _>(&self.messages)?,
+                'P' => out.push_bind_param::<Array<Nullable<BigInt>>, _>(&self.pauses)?,
+                'o' | 'f' => {
+                    let changes = if mark == 'o' {
+                        &self.completed
+                    } else {
+                        &self.failed
+                    };
+                    if let Some(changes) = changes
+                        && !changes.is_noop(&Pg)?
+                    {
+                        out.push_sql(", ");
+                        changes.walk_ast(out.reborrow())?;
+                    }
+                }
+                mark => self.wanted.walk_ast(mark, out.reborrow())?,
+            }
+            out.push_sql(sql);
+        }
+        Ok(())
+    }
+}
+
+impl<T: Claim> Query for ManyKeys<'_, T> {
+    type SqlType = Untyped;
+}
+
+/// Prepared by its text.
+impl<T: Claim> QueryId for ManyKeys<'_, T> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}

@@ -1,0 +1,27 @@
+-- Renews claims without waiting for locked rows. For each its number, how long it lasts if it was renewed, and otherwise whether it
+-- was held by the last commit.
+WITH asked AS MATERIALIZED (
+    SELECT * FROM ROWS FROM (:keys, unnest(:holders)) WITH ORDINALITY AS asked ({asked_columns}, holder, nth)
+),
+advisory_claim AS MATERIALIZED (
+    SELECT asked.nth, {columns}
+    FROM asked
+    JOIN {table} ON ({key}) = ({asked_key}) AND {by} = {asked_holder}
+    WHERE {until} > {clock}
+    FOR NO KEY UPDATE OF {table_name} SKIP LOCKED
+),
+renewed AS (
+    UPDATE {table}
+    SET {set}
+    FROM advisory_claim
+    WHERE ({key}) = ({claim_key}) AND advisory_claim.until > {clock} AND (SELECT {is_durable})
+    RETURNING advisory_claim.nth, {lasts} AS lasts
+)
+SELECT
+    asked.nth,
+    renewed.lasts,
+    renewed.nth IS NULL AND EXISTS (
+        SELECT FROM {table} WHERE ({key}) = ({asked_key}) AND {by} = {asked_holder} AND {until} > {clock}
+    )
+FROM asked
+LEFT JOIN renewed ON renewed.nth = asked.nth

@@ -1,0 +1,11 @@
+-- The answer of a reservation: the locked values, whether the transaction's snapshot is too old to count by, and how long it waited.
+set_config(
+    'advisory.claim',
+    CASE
+        WHEN {is_stale} THEN '{}'
+        ELSE COALESCE((SELECT CAST(array_agg(advisory_locked.per) AS text) FROM advisory_locked), '{}')
+    END,
+    true
+) AS locked,
+{is_stale} AS is_stale,
+CAST(date_part('epoch', clock_timestamp() - statement_timestamp()) * CAST(1000000 AS float8) AS int8) AS waited

@@ -1,0 +1,264 @@
+//! A statement about one claim, or about the first rows: its text, and the values in it.
+
+use super::end::{How, ONE, Pause, end_of, millis, transaction};
+use super::fragments::{Claimable, Fragments};
+use super::text_cache::{Form, Text, cached};
+use super::{Fragment, Wanted, text};
+use crate::claim::table::Claim;
+use crate::rows::End;
+use diesel::QueryResult;
+use diesel::pg::Pg;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::{BigInt, Nullable, Text as SqlText, Untyped};
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A statement. `Id` is a [`Fixed`] for a text that only the type of row changes: Diesel then finds
+/// the prepared statement without the text.
+pub(in crate::claim) struct Statement<'a, T: Claim, K, Id = ()> {
+    text: Arc<Text>,
+    key: K,
+    /// The worker's name and `#`, the claim's own `locked_by`, or an array of values in SQL.
+    holder: Cow<'a, str>,
+    message: Option<&'a str>,
+    /// The pause before another attempt, in milliseconds.
+    pause: i64,
+    /// How many rows to claim.
+    limit: i64,
+    wanted: Wanted<'a>,
+    selection: T::Selection,
+    row: PhantomData<fn() -> (T, Id)>,
+}
+
+/// Up to so many rows are claimed by the same statement.
+const MANY: u32 = 1_024;
+
+/// A text by its number.
+#[derive(Debug)]
+pub(in crate::claim) struct Fixed<const N: u8>;
+
+/// What Diesel calls a statement.
+pub(in crate::claim) trait Id: 'static {
+    const IS_FIXED: bool;
+}
+
+impl Id for () {
+    const IS_FIXED: bool = false;
+}
+
+impl<const N: u8> Id for Fixed<N> {
+    const IS_FIXED: bool = true;
+}
+
+impl<'a, T: Claim> Statement<'a, T, ()> {
+    /// Claims the first rows, and skips locked ones.
+    pub(in crate::claim) fn next(worker: &'a str, limit: u32, wanted: Wanted<'a>) -> Self {
+        let is_fresh = wanted.is_fresh;
+        let most = limit.max(MANY).checked_next_power_of_two();
+        let most = most.unwrap_or(u32::MAX);
+        let text = cached::<T>(Form::Next { most, is_fresh }, || {
+            let which = if is_fresh {
+                Claimable::Fresh
+            } else {
+                Claimable::Due
+            };
+            let mut fragments = Fragments::of::<T>();
+            fragments.select::<T>(which, "{columns}", most);
+            fragments.fill_into("first", include_str!("first.sql"));
+            fragments.fill_into("rows", include_str!("first_of_many.sql"));
+            fragments.claim::<T>(include_str!("claim.sql"))
+        });
+        let mut statement = Self::new(text, (), of_worker(worker)).with(wanted);
+        statement.limit = limit.into();
+        statement
+    }
+}
+
+impl<'a, T: Claim, N: Id> Statement<'a, T, (), N> {
+    /// Claims the first row.
+    pub(in crate::claim) fn first(worker: &'a str, wanted: Wanted<'a>) -> Self {
+        let text = cached::<T>(Form::First, || {
+            let mut fragments = Fragments::of::<T>();
+            fragments.select::<T>(Claimable::Due, "{key}", 1);
+            fragments.fill_into("rows", include_str!("first.sql"));
+            fragments.claim::<T>(include_str!("claim_one.sql"))
+        });
+        Self::new(text, (), of_worker(worker)).with(wanted)
+    }
+}
+
+impl<'a, T: Claim, K, N: Id> Statement<'a, T, K, N> {
+    pub(super) fn new(text: Arc<Text>, key: K, holder: Cow<'a, str>) -> Self {
+        Self {
+            text,
+            key,
+            holder,
+            message: None,
+            pause: 0,
+            limit: 1,
+            wanted: Wanted::default(),
+            selection: T::selection(),
+            row: PhantomData,
+        }
+    }
+
+    pub(super) fn with(mut self, wanted: Wanted<'a>) -> Self {
+        self.wanted = wanted;
+        self
+    }
+
+    /// Claims the row of a key.
+    pub(in crate::claim) fn by_key(worker: &'a str, key: K, wanted: Wanted<'a>) -> Self {
+        let text = cached::<T>(Form::ByKey, || {
+            let mut fragments = Fragments::of::<T>();
+            fragments.select::<T>(Claimable::ByKey, "{key}", 1);
+            fragments.fill_into("rows", include_str!("key.sql"));
+            fragments.claim::<T>(include_str!("claim_one.sql"))
+        });
+        Self::new(text, key, of_worker(worker)).with(wanted)
+    }
+
+    /// Renews a claim, and returns how long it lasts.
+    pub(in crate::claim) fn renew(locked_by: &'a str, key: K) -> Self {
+        let text = cached::<T>(Form::Renew, || {
+            let mut fragments = Fragments::of::<T>();
+            fragments.fill_into("held", include_str!("held.sql"));
+            let set =
+                fragments.fill_set(std::iter::once("{until_column} = {clock} + {ttl}".into()));
+            fragments.add("set", set);
+            fragments.fill_into("returning", "RETURNING {lasts}");
+            fragments.fill(include_str!("change.sql"))
+        });
+        Self::new(text, key, locked_by.into())
+    }
+
+    /// Ends a claim. Inside an open transaction it returns the transaction's id, if the claim was
+    /// held, and bounds its idle time.
+    pub(in crate::claim) fn end(locked_by: &'a str, key: K, ending: &Ending<'a>) -> Self {
+        let how = ending.how;
+        let (end, pause) = form_of::<T>(ending.end);
+        let text = cached::<T>(Form::End { end, pause, how }, || {
+            let mut fragments = Fragments::of::<T>();
+            let set = fragments.ended::<T>(end, pause, ONE);
+            fragments.add("set", set);
+            fragments.fill_into("held", include_str!("held.sql"));
+            let returning = match how {
+                How::Inside => format!("RETURNING {}", transaction::<T>()),
+                _ => String::new(),
+            };
+            fragments.add("returning", returning);
+            fragments.fill(match (end, how) {
+                (End::Delete, How::AtOnce) => include_str!("delete_at_once.sql"),
+                (End::Delete, _) => include_str!("delete.sql"),
+                (_, How::AtOnce) => include_str!("end_at_once.sql"),
+                _ => include_str!("change.sql"),
+            })
+        });
+        let mut statement = Self::new(text, key, locked_by.into());
+        statement.message = ending.message;
+        if let End::Retry { after: Some(after) } = ending.end {
+            statement.pause = millis(after);
+        }
+        statement.wanted.changes = ending.changes;
+        statement
+    }
+}
+
+/// The end of a claim, and how it is sent.
+#[derive(Clone, Copy)]
+pub(in crate::claim) struct Ending<'a> {
+    pub(in crate::claim) end: End,
+    /// `None` leaves the row's message as it is.
+    pub(in crate::claim) message: Option<&'a str>,
+    pub(in crate::claim) changes: &'a [Fragment<'a>],
+    pub(in crate::claim) how: How,
+}
+
+/// What the text of an end depends on.
+pub(super) fn form_of<T: Claim>(end: End) -> (End, Pause) {
+    match end_of::<T>(end) {
+        End::Retry { after } => {
+            let pause = after.map_or(Pause::Backoff, |_| Pause::Bound);
+            (End::Retry { after: None }, pause)
+        }
+        end => (end, Pause::Backoff),
+    }
+}
+
+/// What a new claim's `locked_by` begins with.
+pub(super) fn of_worker(worker: &str) -> Cow<'_, str> {
+    let mut name = text(worker).into_owned();
+    name.push('#');
+    name.into()
+}
+
+impl Fragments {
+    /// What the files that lock rows need.
+    pub(super) fn select<T: Claim>(&mut self, which: Claimable, columns: &str, limit: u32) {
+        self.fill_into("columns", columns);
+        let is_claimable = self.is_claimable::<T>(which);
+        self.add("is_claimable", is_claimable);
+        self.add("limit", limit.to_string());
+    }
+
+    /// The text of a claim on the rows that `{rows}` locks.
+    pub(super) fn claim<T: Claim>(mut self, file: &str) -> String {
+        let claimed = self.claimed::<T>();
+        self.add("claimed", claimed);
+        self.fill_into("returned", "{holder_text}, {lasts}");
+        self.fill(file)
+    }
+}
+
+impl<T: Claim, K: QueryFragment<Pg>, N> QueryFragment<Pg> for Statement<'_, T, K, N> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        let pieces = self.text.pieces();
+        out.push_sql(pieces.first());
+        for (mark, sql) in pieces {
+            match mark {
+                'k' => self.key.walk_ast(out.reborrow())?,
+                'b' => out.push_bind_param::<SqlText, _>(&self.holder)?,
+                'm' => out.push_bind_param::<Nullable<SqlText>, _>(&self.message)?,
+                'p' => out.push_bind_param::<BigInt, _>(&self.pause)?,
+                'l' => out.push_bind_param::<BigInt, _>(&self.limit)?,
+                's' => self.selection.walk_ast(out.reborrow())?,
+                mark => self.wanted.walk_ast(mark, out.reborrow())?,
+            }
+            out.push_sql(sql);
+        }
+        Ok(())
+    }
+}
+
+impl Wanted<'_> {
+    /// The caller's SQL at a mark.
+    pub(super) fn walk_ast<'b>(
+        &'b self,
+        mark: char,
+        mut out: AstPass<'_, 'b, Pg>,
+    ) -> QueryResult<()> {
+        let (fragments, before, behind) = match mark {
+            'w' => (self.conditions, " AND (", ")"),
+            _ => (self.changes, ", ", ""),
+        };
+        for fragment in fragments {
+            if !fragment.is_noop(&Pg)? {
+                out.push_sql(before);
+                fragment.walk_ast(out.reborrow())?;
+                out.push_sql(behind);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Claim, K, N> Query for Statement<'_, T, K, N> {
+    type SqlType = Untyped;
+}
+
+/// Prepared by its text, as Diesel's own updates are, or by its number.
+impl<T: Claim, K, N: Id> QueryId for Statement<'_, T, K, N> {
+    type QueryId = (PhantomData<T>, N);
+    const HAS_STATIC_QUERY_ID: bool = N::IS_FIXED;
+}

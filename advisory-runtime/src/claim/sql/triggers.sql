@@ -1,0 +1,10 @@
+-- Whether a trigger can take a changed row out of the table, or keep it as it is: then the server counts no change.
+SELECT EXISTS (
+    SELECT
+    FROM pg_trigger AS t
+    WHERE (t.tgrelid = CAST(CAST({table_literal} AS regclass) AS oid)
+            OR t.tgrelid = ANY (SELECT CAST(tree.relid AS oid) FROM pg_partition_tree(CAST({table_literal} AS regclass)) AS tree))
+        AND NOT t.tgisinternal
+        AND (CAST(t.tgtype AS int4) & 3) = 3
+        AND (CAST(t.tgtype AS int4) & 24) > 0
+) AS has_triggers

@@ -1,0 +1,214 @@
+//! How many rows a worker may hold, and which of them count.
+
+use crate::claim::table::Claim;
+use std::any::TypeId;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+
+/// By default so much work is fetched ahead: longer than a claim takes on a slow network, and short
+/// for another worker that has nothing to do.
+const AHEAD: Duration = Duration::from_millis(100);
+/// The most rows that are fetched ahead by default.
+const MOST_AHEAD: usize = 1_000;
+/// The weight of a new body in the mean of their times.
+const WEIGHT: f64 = 0.125;
+
+/// The rows that a worker holds: those that wait, run, or are being ended.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    held: AtomicUsize,
+    /// Of the held ones, those whose earlier claim had expired.
+    suspects: AtomicUsize,
+    /// A row is not held any more.
+    pub(super) ended: Notify,
+}
+
+impl Room {
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Acquire)
+    }
+
+    pub(super) fn has_suspect(&self) -> bool {
+        self.suspects.load(Ordering::Acquire) > 0
+    }
+}
+
+/// The room of one row, until this is dropped.
+pub(super) struct Place {
+    room: Arc<Room>,
+    suspect: Option<Suspect>,
+    /// A worker that stops waits until each is dropped.
+    _alive: Option<mpsc::Sender<Infallible>>,
+}
+
+impl Place {
+    pub(super) fn new(
+        room: &Arc<Room>,
+        suspect: Option<Suspect>,
+        alive: Option<mpsc::Sender<Infallible>>,
+    ) -> Self {
+        room.held.fetch_add(1, Ordering::AcqRel);
+        if suspect.is_some() {
+            room.suspects.fetch_add(1, Ordering::AcqRel);
+        }
+        Self {
+            room: Arc::clone(room),
+            suspect,
+            _alive: alive,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.suspect.take().is_some() {
+            self.room.suspects.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.room.held.fetch_sub(1, Ordering::AcqRel);
+        self.room.ended.notify_one();
+    }
+}
+
+/// The right to run a row whose earlier claim has expired: perhaps it ends its process, so a
+/// process runs one of a type at a time.
+pub(super) struct Suspect(TypeId);
+
+static SUSPECTS: Mutex<Vec<TypeId>> = Mutex::new(Vec::new());
+
+impl Suspect {
+    /// `None` while another one has it.
+    pub(super) fn try_new<T: Claim>() -> Option<Self> {
+        let mut suspects = SUSPECTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = TypeId::of::<T>();
+        if suspects.contains(&row) {
+            return None;
+        }
+        suspects.push(row);
+        Some(Self(row))
+    }
+}
+
+impl Drop for Suspect {
+    fn drop(&mut self) {
+        let mut suspects = SUSPECTS.lock().unwrap_or_else(PoisonError::into_inner);
+        suspects.retain(|row| *row != self.0);
+    }
+}
+
+/// How fast bodies return.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    /// The mean time of a body, in seconds.
+    mean: Option<f64>,
+    /// Whether rows that were fetched ahead were given back since the last body has returned.
+    is_blocked: bool,
+}
+
+impl Pace {
+    pub(super) fn record(&mut self, body: Duration) {
+        let time = body.as_secs_f64();
+        let mean = self.mean.unwrap_or(time);
+        self.mean = Some((time - mean).mul_add(WEIGHT, mean));
+        self.is_blocked = false;
+    }
+
+    pub(super) const fn block(&mut self) {
+        self.is_blocked = true;
+    }
+
+    pub(super) const fn is_blocked(self) -> bool {
+        self.is_blocked
+    }
+
+    /// How many rows so many slots work off in the time that is fetched ahead.
+    pub(super) fn ahead(self, concurrency: usize) -> usize {
+        let Some(mean) = self.mean else {
+            return 0;
+        };
+        let slots = u32::try_from(concurrency).unwrap_or(u32::MAX);
+        let rows = AHEAD.as_secs_f64() / mean.max(1e-9) * f64::from(slots);
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the cast saturates"
+        )]
+        let rows = rows as usize;
+        rows.min(MOST_AHEAD)
+    }
+}
+
+/// How many rows to claim now, at most.
+///
+/// `ahead` are claimed besides those that run, in two parts, so that one part is claimed while the
+/// other one is worked off and ended.
+pub(super) const fn wanted(
+    concurrency: usize,
+    ahead: usize,
+    held: usize,
+    running: usize,
+    waiting: usize,
+) -> usize {
+    let all = concurrency + ahead;
+    let free = all.saturating_sub(held);
+    let idle = concurrency.saturating_sub(running + waiting);
+    if ahead == 0 {
+        return free;
+    }
+    let is_due = idle > 0 || waiting <= ahead / 2;
+    // Rows that are being ended make room soon, and a claim of few rows costs as much as one of
+    // many.
+    let is_worth = free >= all / 4 || running + waiting >= held;
+    if !is_due || !is_worth {
+        return 0;
+    }
+    let part = if all / 2 > idle { all / 2 } else { idle };
+    if free < part { free } else { part }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pace, wanted};
+    use std::time::Duration;
+
+    #[test]
+    fn as_much_work_is_fetched_ahead_as_a_tenth_of_a_second_works_off() {
+        let ahead = |millis, concurrency| {
+            let mut pace = Pace::default();
+            assert_eq!(pace.ahead(concurrency), 0);
+            pace.record(Duration::from_millis(millis));
+            pace.ahead(concurrency)
+        };
+        assert_eq!(ahead(1_000, 9), 0);
+        assert_eq!(ahead(1_000, 40), 4);
+        assert_eq!(ahead(100, 1), 1);
+        assert_eq!([ahead(1, 1), ahead(0, 1)], [100, 1_000]);
+        let mut pace = Pace::default();
+        pace.record(Duration::from_millis(1));
+        for _ in 0..100 {
+            pace.record(Duration::from_secs(1));
+        }
+        assert_eq!(pace.ahead(1), 0, "it follows the last ones");
+    }
+
+    #[test]
+    fn a_claim_fills_the_slots_and_a_part_of_what_is_ahead() {
+        // Without rows ahead, each free slot.
+        assert_eq!(wanted(4, 0, 0, 0, 0), 4);
+        assert_eq!(wanted(4, 0, 3, 2, 0), 1);
+        assert_eq!(wanted(4, 0, 4, 4, 0), 0);
+        // At first a half, and the other half while that one is being ended.
+        assert_eq!(wanted(1, 99, 0, 0, 0), 50);
+        assert_eq!(wanted(1, 99, 50, 0, 0), 50);
+        assert_eq!(wanted(1, 99, 100, 0, 0), 0);
+        assert_eq!(wanted(1, 99, 90, 0, 0), 0, "the ends make room");
+        // Rows that wait are filled up when half of them have begun.
+        assert_eq!(wanted(10, 20, 30, 10, 20), 0);
+        assert_eq!(wanted(10, 20, 21, 10, 11), 0);
+        assert_eq!(wanted(10, 20, 20, 10, 10), 10);
+        assert_eq!(wanted(1, 1, 1, 1, 0), 1);
+        assert_eq!(wanted(100, 1, 100, 100, 0), 1);
+    }
+}

@@ -1,0 +1,311 @@
+//! Grants a lease: by one statement, and a second one if the sequence is behind or the row is
+//! locked.
+
+use super::queries::Rights;
+use super::request::milliseconds;
+use super::row::micros;
+use super::sql::{BEHIND, Form, LOCKED, timeline};
+use super::statement::{GrantColumns, Statement, Value, count};
+use super::tries::Refusal;
+use super::{Error, FencingToken, Lease, Request, Table};
+use crate::Connection;
+use crate::driver::{Queries, depth};
+use crate::error::is_connection_lost;
+use crate::random::random;
+use crate::rows::{Expiry, Sent, is_conflict, require_no_transaction};
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// One in so many acquisitions removes expired rows.
+const SWEEPS: u64 = 16;
+/// How often a grant moves the sequence, which somebody may set back meanwhile.
+const MOVES: u32 = 3;
+
+/// The answer to a grant: a token, the time left, and the session's `lock_timeout`; see
+/// `acquire.sql`.
+type Answer = (Option<i64>, i64, i64);
+
+impl Table {
+    /// Tries once. A second try with the same `grant_id` finds the grant of the first if its answer
+    /// was lost.
+    pub(crate) async fn attempt<D: Queries>(
+        &self,
+        conn: &mut D,
+        request: &Request,
+        grant_id: i64,
+    ) -> Result<Result<Lease, Refusal>, Error> {
+        require_no_transaction(conn)
+            .map_err(|unusable| Error::unusable(unusable, request.name()))?;
+        let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
+        let number = random();
+        // Sometimes the first rows: few random places are in front of them.
+        let mut swept_from = [0; 32];
+        if !(number / SWEEPS).is_multiple_of(8) {
+            swept_from[..8].copy_from_slice(&number.to_be_bytes());
+        }
+        let hash = request.key_hash();
+        let [key, grant, holder, text, pattern, ttl, data] =
+            self.grant_values(request, hash, grant_id);
+        let lock = Value::Number(self.grant_lock(&hash));
+        let values = [
+            key,
+            grant,
+            holder,
+            text,
+            pattern,
+            ttl,
+            data,
+            lock,
+            Value::Hash(swept_from),
+        ];
+        // A test's transaction removes no expired rows: they would stay locked until it ends.
+        let acquire = if number.is_multiple_of(SWEEPS) && !is_test {
+            Form::AcquireAndSweep
+        } else {
+            Form::Acquire
+        };
+        let (mut form, mut moves) = (acquire, 0);
+        loop {
+            let sent = Sent::now();
+            let has_timeline = self.has_timeline(is_test);
+            let values = match form {
+                Form::AcquireAndSweep => &values[..],
+                _ => &values[..8],
+            };
+            let answer = self.send_grant(conn, form, has_timeline, values).await;
+            return match answer.and_then(|answer| answer.ok_or(DieselError::NotFound)) {
+                Ok((Some(number), BEHIND, _)) if moves < MOVES => {
+                    self.move_sequence(conn, request, number, is_test).await?;
+                    (form, moves) = (acquire, moves + 1);
+                    continue;
+                }
+                Ok((Some(_), LOCKED, _)) => {
+                    form = Form::Insert;
+                    continue;
+                }
+                Ok((Some(token), left @ 0.., _)) => {
+                    // The grant of an earlier try is not a whole ttl away from its expiry.
+                    let ttl = match micros(left) {
+                        Duration::ZERO => request.ttl,
+                        left => left.min(request.ttl),
+                    };
+                    let until = Expiry::after(sent, ttl);
+                    let lease =
+                        Lease::new(self, request, hash, grant_id, FencingToken(token), until);
+                    Ok(Ok(Lease { is_test, ..lease }))
+                }
+                // It is set back again and again.
+                Ok((Some(_), ..)) => Ok(Err(Refusal::Conflict)),
+                Ok((None, left, _)) if left < 0 => Ok(Err(Refusal::Done {
+                    remaining: micros(left.saturating_neg()),
+                })),
+                Ok((None, left, lock_timeout)) => Ok(Err(Refusal::Held {
+                    left: micros(left),
+                    lock_timeout: Some(micros(lock_timeout)).filter(|limit| !limit.is_zero()),
+                })),
+                Err(error) if is_conflict(&error) => Ok(Err(Refusal::Conflict)),
+                Err(error) => match self.explain_grant(conn, error, request, has_timeline).await {
+                    None => continue,
+                    Some(error) => Err(error),
+                },
+            };
+        }
+    }
+
+    async fn send_grant<D: Queries>(
+        &self,
+        conn: &mut D,
+        form: Form,
+        has_timeline: bool,
+        values: &[Value<'_>],
+    ) -> Result<Option<Answer>, DieselError> {
+        let text = self.named.texts.of_grant(form, has_timeline);
+        let mut rows = if form == Form::Acquire && has_timeline && self.is_default() {
+            let statement = Statement::<GrantColumns, 1>::new(text, values);
+            conn.load(statement).await?
+        } else {
+            let statement = Statement::<GrantColumns>::new(text, values);
+            conn.load(statement).await?
+        };
+        Ok(rows.pop())
+    }
+
+    /// Whether a grant asks for the timeline. In a test's transaction the lock under which the
+    /// sequence is moved would last until the test ends.
+    fn has_timeline(&self, is_test: bool) -> bool {
+        !is_test && self.has_timeline.load(Ordering::Relaxed)
+    }
+
+    /// Why a grant failed; `None` if it failed because the server does not tell its timeline, and
+    /// later ones do not ask for it.
+    async fn explain_grant<D: Queries>(
+        &self,
+        conn: &mut D,
+        error: DieselError,
+        request: &Request,
+        has_timeline: bool,
+    ) -> Option<Error> {
+        let is_unknown = matches!(
+            error,
+            DieselError::DatabaseError(DatabaseErrorKind::Unknown, _)
+        );
+        let error = self.explain_with(conn, error, request.name(), Rights::Grant);
+        let error = error.await;
+        if !has_timeline || !is_unknown || !matches!(error, Error::Database(_)) {
+            return Some(error);
+        }
+        match count(conn, &timeline(), &[]).await {
+            Err(refused) if !is_connection_lost(&refused) => {
+                self.has_timeline.store(false, Ordering::Relaxed);
+                None
+            }
+            _ => Some(error),
+        }
+    }
+
+    /// The values that the statements of grants begin with.
+    fn grant_values<'v>(
+        &'v self,
+        request: &'v Request,
+        key_hash: [u8; 32],
+        grant_id: i64,
+    ) -> [Value<'v>; 7] {
+        [
+            Value::Hash(key_hash),
+            Value::Number(grant_id),
+            Value::Text(Some(&self.holder)),
+            Value::Text(self.has_text.then_some(&request.key)),
+            Value::Text(Some(request.lock).filter(|pattern| !pattern.is_empty())),
+            Value::Number(milliseconds(request.ttl)),
+            Value::Text(request.data.as_deref()),
+        ]
+    }
+
+    /// Takes over a lease whose token one has seen, before it expires: for operators, and for
+    /// programs that know that the holder is gone. `None` if the key's row has another token by
+    /// now, is done, or is gone.
+    ///
+    /// The new token is larger. The writes of the former holder are refused by their
+    /// [`fence`](Lease::fence), and its next renewal finds the lease lost, which drops its body;
+    /// work that is not fenced may go on until then. Nothing renews the new lease, which lasts for
+    /// the request's `ttl`: [`release`](Self::release) it, so that the next call gets the key. The
+    /// request's `wait` and `keep` are ignored.
+    ///
+    /// # Locking
+    ///
+    /// One statement: `SELECT … FOR UPDATE` of the key's row if it has this token, which waits for
+    /// the transaction of a fenced write, at most for the session's `lock_timeout`; then an
+    /// `UPDATE` with a new token. `synchronous_commit` is forced.
+    ///
+    /// # Errors
+    ///
+    /// As [`Leases::acquire`](super::Leases::acquire), without [`Error::Held`] and [`Error::Done`];
+    /// [`Error::InTransaction`] inside a transaction, which could undo it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: the lease may be taken over, and lasts for its ttl.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::lease::{Error, Lease, Request, Table};
+    /// use diesel_async::AsyncPgConnection;
+    ///
+    /// /// Continues the work of a holder that does not answer.
+    /// async fn continue_for(conn: &mut AsyncPgConnection) -> Result<Option<Lease>, Error> {
+    ///     let (table, report) = (Table::new(), || Request::text("report"));
+    ///     match table.find(conn, report()).await? {
+    ///         Some(row) => table.take_over(conn, report(), row.token).await,
+    ///         None => Ok(None),
+    ///     }
+    /// }
+    /// ```
+    pub async fn take_over<C: Connection>(
+        &self,
+        conn: &mut C,
+        request: impl Into<Request>,
+        token: FencingToken,
+    ) -> Result<Option<Lease>, Error> {
+        self.take_over_on(conn.pg(), request.into(), token).await
+    }
+
+    pub(crate) async fn take_over_on<D: Queries>(
+        &self,
+        conn: &mut D,
+        request: Request,
+        token: FencingToken,
+    ) -> Result<Option<Lease>, Error> {
+        request.check()?;
+        require_no_transaction(conn)
+            .map_err(|unusable| Error::unusable(unusable, request.name()))?;
+        let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
+        let (hash, grant_id) = (request.key_hash(), random().cast_signed());
+        let [key, grant, holder, text, pattern, ttl, data] =
+            self.grant_values(&request, hash, grant_id);
+        let seen = Value::Number(token.get());
+        let values = [key, grant, holder, text, pattern, ttl, data, seen];
+        let mut moves = 0;
+        loop {
+            let sent = Sent::now();
+            let has_timeline = self.has_timeline(is_test);
+            let answer = self.send_grant(conn, Form::TakeOver, has_timeline, &values);
+            return match answer.await {
+                Ok(Some((Some(number), BEHIND, _))) if moves < MOVES => {
+                    self.move_sequence(conn, &request, number, is_test).await?;
+                    moves += 1;
+                    continue;
+                }
+                Ok(Some((Some(token), 0, _))) => {
+                    let until = Expiry::after(sent, request.ttl);
+                    let lease =
+                        Lease::new(self, &request, hash, grant_id, FencingToken(token), until);
+                    Ok(Some(Lease { is_test, ..lease }))
+                }
+                Ok(_) => Ok(None),
+                // Each means that the holder has changed the row.
+                Err(error) if is_conflict(&error) => continue,
+                Err(error) => match self
+                    .explain_grant(conn, error, &request, has_timeline)
+                    .await
+                {
+                    None => continue,
+                    Some(error) => Err(error),
+                },
+            };
+        }
+    }
+
+    /// Moves the sequence, which has not reached this number or is not in the server's timeline.
+    async fn move_sequence<D: Queries>(
+        &self,
+        conn: &mut D,
+        request: &Request,
+        number: i64,
+        is_test: bool,
+    ) -> Result<(), Error> {
+        let has_timeline = self.has_timeline(is_test);
+        let text = |form| self.named.texts.of_grant(form, has_timeline);
+        // After a failover every program finds it behind at once, and one of them moves it.
+        if let Ok(1..) = count(conn, text(Form::IsMoved), &[Value::Number(number)]).await {
+            return Ok(());
+        }
+        let move_it = text(Form::MoveSequence);
+        let moved = if is_test {
+            // The setting would last until the end of the test's transaction.
+            conn.execute(move_it).await
+        } else {
+            // Renewals wait behind this wait.
+            let message = format!("SET LOCAL lock_timeout='1s';{move_it}");
+            conn.execute(&message).await
+        };
+        match moved {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let (lock, rights) = (request.name(), Rights::MoveSequence);
+                Err(self.explain_with(conn, error, lock, rights).await)
+            }
+        }
+    }
+}

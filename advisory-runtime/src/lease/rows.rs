@@ -1,0 +1,276 @@
+//! Leases as rows that the keeper renews and ends.
+
+use super::change::{renew_all, settled};
+use super::granted::Granted;
+use super::{Error, Lease};
+use crate::PoolError;
+use crate::driver::Queries;
+use crate::error::is_connection_lost;
+use crate::rows::{
+    End, Ended, Failure, Hold, Kept, Observer, Outside, Reach, Renewed, RowError, Rows, Settled,
+    Step, Times, UNANSWERED, failure_of,
+};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How a lease ends.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseEnd {
+    /// How long the key stays done; `None` releases it.
+    pub(super) keep: Option<Duration>,
+    /// Whether the lease is known to be granted. Of one that is not, a row that is not there can
+    /// still come, such as one whose commit waits for a standby.
+    pub(super) is_granted: bool,
+}
+
+impl LeaseEnd {
+    pub(super) const RELEASE: Self = Self {
+        keep: None,
+        is_granted: true,
+    };
+}
+
+/// The statements on leases, in a database or in memory.
+pub trait LeaseReach: Send + Sync + 'static {
+    fn renew(
+        &self,
+        leases: Vec<Granted>,
+        times: Times,
+    ) -> impl Future<Output = Result<Vec<Renewed>, Error>> + Send;
+
+    fn settled(
+        &self,
+        leases: Vec<Granted>,
+        times: Times,
+    ) -> impl Future<Output = Result<Vec<Settled>, Error>> + Send;
+
+    fn end(
+        &self,
+        lease: Lease,
+        end: LeaseEnd,
+        times: Times,
+        is_here: bool,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+}
+
+impl<R: Reach> LeaseReach for R {
+    async fn renew(&self, leases: Vec<Granted>, times: Times) -> Result<Vec<Renewed>, Error> {
+        self.send(Renew(leases.into()), times).await
+    }
+
+    async fn settled(&self, leases: Vec<Granted>, times: Times) -> Result<Vec<Settled>, Error> {
+        self.send(Settle(leases.into()), times).await
+    }
+
+    async fn end(
+        &self,
+        lease: Lease,
+        end: LeaseEnd,
+        times: Times,
+        is_here: bool,
+    ) -> Result<bool, Error> {
+        let step = EndStep(lease, end);
+        if is_here {
+            self.send_here(step, times).await
+        } else {
+            self.send(step, times).await
+        }
+    }
+}
+
+fn outside(lease: &Lease) -> Outside {
+    if lease.is_test {
+        Outside::Useless
+    } else {
+        Outside::Trusted
+    }
+}
+
+fn outside_of(leases: &[Granted]) -> Outside {
+    let is_test = leases.iter().any(|granted| granted.lease.is_test);
+    if is_test {
+        Outside::Useless
+    } else {
+        Outside::Trusted
+    }
+}
+
+#[derive(Clone)]
+struct Renew(Arc<[Granted]>);
+
+impl Step for Renew {
+    type Answer = Vec<Renewed>;
+    type Error = Error;
+
+    const IS_RENEWAL: bool = true;
+
+    async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Renewed>, Error> {
+        renew_all(conn, &self.0).await
+    }
+
+    fn outside(&self) -> Outside {
+        outside_of(&self.0)
+    }
+
+    fn doubted(answer: Vec<Renewed>) -> Option<Vec<Renewed>> {
+        Some(answer)
+    }
+}
+
+#[derive(Clone)]
+struct Settle(Arc<[Granted]>);
+
+impl Step for Settle {
+    type Answer = Vec<Settled>;
+    type Error = Error;
+
+    async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Settled>, Error> {
+        settled(conn, &self.0).await
+    }
+
+    fn outside(&self) -> Outside {
+        outside_of(&self.0)
+    }
+
+    fn doubted(answer: Vec<Settled>) -> Option<Vec<Settled>> {
+        Some(answer)
+    }
+}
+
+#[derive(Clone)]
+struct EndStep(Lease, LeaseEnd);
+
+impl Step for EndStep {
+    type Answer = bool;
+    type Error = Error;
+
+    async fn send<D: Queries>(&self, conn: &mut D) -> Result<bool, Error> {
+        let Self(lease, end) = self;
+        let table = &lease.table;
+        if let Some(keep) = end.keep {
+            return table.keep_on(conn, lease, keep).await;
+        }
+        let is_released = table.release_on(conn, lease).await?;
+        if !is_released && !end.is_granted {
+            return Err(PoolError::new("the grant has not appeared so far").into());
+        }
+        Ok(is_released)
+    }
+
+    fn outside(&self) -> Outside {
+        outside(&self.0)
+    }
+
+    fn doubted(answer: bool) -> Option<bool> {
+        Some(answer)
+    }
+}
+
+impl RowError for Error {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Pool(_) | Self::BrokenConnection { .. } => Failure::Unreachable,
+            Self::Standby { .. } => Failure::Refused,
+            Self::Database(error) => failure_of(error),
+            _ => Failure::Final,
+        }
+    }
+}
+
+/// Whether the server was not reached or did not answer.
+pub(super) fn is_unreachable(error: &Error) -> bool {
+    match error {
+        Error::Pool(_) | Error::BrokenConnection { .. } => true,
+        Error::Database(error) => is_connection_lost(error),
+        _ => false,
+    }
+}
+
+/// The leases of one table that one store reaches.
+pub(crate) struct LeaseRows<R>(pub(super) R);
+
+impl<R: LeaseReach> Rows for LeaseRows<R> {
+    type Row = Granted;
+    type End = LeaseEnd;
+    type Error = Error;
+
+    fn hold(granted: &Granted) -> &Hold {
+        &granted.lease.hold
+    }
+
+    fn every(granted: &Granted) -> Duration {
+        granted.every
+    }
+
+    async fn renew(&self, rows: Vec<Granted>, times: Times) -> Result<Vec<Renewed>, Error> {
+        self.0.renew(rows, times).await
+    }
+
+    async fn settled(&self, rows: Vec<Granted>, times: Times) -> Result<Vec<Settled>, Error> {
+        self.0.settled(rows, times).await
+    }
+
+    /// Once its transaction of `complete` was rolled back, the work is not done, and the key is not
+    /// kept.
+    async fn end(
+        &self,
+        row: Granted,
+        mut end: LeaseEnd,
+        times: Times,
+        is_here: bool,
+    ) -> Result<bool, Error> {
+        if row.lease.hold.phase() == crate::rows::Phase::RolledBack {
+            end.keep = None;
+        }
+        self.0.end(row.lease, end, times, is_here).await
+    }
+
+    fn caller_waits(end: &LeaseEnd) -> Option<Duration> {
+        Some(match end.keep {
+            Some(_) => UNANSWERED,
+            None => Duration::ZERO,
+        })
+    }
+
+    type Shown = Lease;
+
+    fn shown(granted: &Granted) -> &Lease {
+        &granted.lease
+    }
+
+    fn observer(granted: &Granted) -> Option<&Observer<Lease, Error>> {
+        granted.observer.as_ref()
+    }
+
+    fn shown_end(end: &LeaseEnd) -> End {
+        match end.keep {
+            Some(_) => End::Complete,
+            None => End::Release,
+        }
+    }
+}
+
+/// Is dropped when a lease has ended whose caller is gone.
+pub(super) type Alive = Option<oneshot::Sender<Infallible>>;
+
+type Ending = Pin<Box<dyn Future<Output = Result<Ended, Error>> + Send>>;
+
+/// A lease that the keeper renews, whatever its store.
+pub(super) trait KeptLease: Send + Sync {
+    fn end(self: Box<Self>, end: LeaseEnd) -> Ending;
+
+    fn end_later(self: Box<Self>, end: LeaseEnd, alive: Alive);
+}
+
+impl<R: LeaseReach> KeptLease for Kept<LeaseRows<R>> {
+    fn end(self: Box<Self>, end: LeaseEnd) -> Ending {
+        Box::pin(Kept::end(*self, end))
+    }
+
+    fn end_later(self: Box<Self>, end: LeaseEnd, alive: Alive) {
+        Kept::end_later(*self, end, alive);
+    }
+}

@@ -1,0 +1,68 @@
+-- Grants a free key: inserts its row, or changes the one that has expired. A try for a key that is held writes nothing.
+--
+-- The answer is a token, the time left, and the session's `lock_timeout`. A token with 0 is that of a new grant, with a time above
+-- zero that of an earlier try. With -1 nothing was granted, because the sequence is behind this number; with -2, because the row is
+-- locked or was removed. Without a token the key is held for this time, or kept if that is below zero.
+WITH free AS MATERIALIZED (
+    SELECT drawn.*, {is_current} AS is_current
+    FROM (
+        SELECT
+            l.token,
+            l.grant_id,
+            l.is_kept,
+            l.expires_at,
+            -- `CASE` guarantees the order: a try that is refused anyway takes no lock.
+            CASE
+                WHEN l.expires_at > clock_timestamp() THEN NULL
+                WHEN pg_try_advisory_xact_lock(:lock) THEN nextval({sequence})
+            END AS number
+        FROM (SELECT) AS once
+        LEFT JOIN {table} AS l ON l.key_hash = :key
+    ) AS drawn
+),
+granted AS (
+    INSERT INTO {table} AS l (key_hash, token, grant_id, holder, key, pattern, data, acquired_at, expires_at)
+    SELECT :key, free.number, :grant, :holder, :text, :pattern, :data, clock_timestamp(), {until}
+    FROM free
+    WHERE CASE
+            WHEN NOT free.is_current THEN false
+            WHEN free.token IS NULL THEN true
+            ELSE EXISTS (
+                SELECT FROM {table} AS l
+                WHERE l.key_hash = :key AND l.expires_at <= clock_timestamp()
+                FOR UPDATE SKIP LOCKED
+            )
+        END
+        AND {is_durable}
+    -- The key is among the columns, so that this waits for a fence as the lock above would.
+    ON CONFLICT (key_hash) DO UPDATE
+    SET key_hash = EXCLUDED.key_hash,
+        token = EXCLUDED.token,
+        grant_id = EXCLUDED.grant_id,
+        holder = EXCLUDED.holder,
+        key = EXCLUDED.key,
+        pattern = EXCLUDED.pattern,
+        data = EXCLUDED.data,
+        is_kept = false,
+        acquired_at = EXCLUDED.acquired_at,
+        expires_at = EXCLUDED.expires_at
+    WHERE l.expires_at <= clock_timestamp() AND l.token < EXCLUDED.token
+    RETURNING l.token
+){swept}
+SELECT
+    CASE
+        WHEN free.number IS NOT NULL THEN GREATEST(free.number, free.token)
+        WHEN free.expires_at > clock_timestamp() AND free.grant_id = :grant AND NOT free.is_kept THEN free.token
+    END,
+    CAST(
+        CASE
+            WHEN granted.token IS NOT NULL THEN 0
+            WHEN free.number IS NOT NULL THEN CASE WHEN free.is_current THEN -2 ELSE -1 END
+            WHEN free.expires_at > clock_timestamp()
+                THEN GREATEST(1, {free_left}) * CAST(CASE WHEN free.is_kept THEN -1 ELSE 1 END AS int8)
+            ELSE 0
+        END AS int8
+    ),
+    CASE WHEN granted.token IS NULL THEN {lock_timeout} ELSE 0 END
+FROM free
+LEFT JOIN granted ON true

@@ -1,0 +1,70 @@
+//! Locked calls inside another one that has exceeded its `max_hold`: they are dropped with its
+//! body, on the same connection.
+//!
+//! A call that its caller drops closes the connection. These need not: the call around them goes
+//! on, and rolls back what they did.
+
+#![cfg_attr(
+    not(feature = "diesel-async"),
+    allow(dead_code, reason = "no blocking body is dropped")
+)]
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+thread_local! {
+    static DROPPING: RefCell<Vec<(usize, Dropped)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The messages that release the session-level locks of the dropped calls.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dropped(Option<Arc<Mutex<Vec<String>>>>);
+
+impl Dropped {
+    /// The empty list of a call with a limit.
+    pub(super) fn new() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// The messages, in the order in which the calls were dropped.
+    pub(super) fn take(&self) -> Vec<String> {
+        let Some(releases) = &self.0 else {
+            return Vec::new();
+        };
+        std::mem::take(&mut releases.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds the release of a dropped call.
+    pub(super) fn push(&self, release: String) {
+        if let Some(releases) = &self.0 {
+            let mut releases = releases.lock().unwrap_or_else(PoisonError::into_inner);
+            releases.push(release);
+        }
+    }
+
+    /// Drops the body of a call on the connection at this address, with the calls inside it.
+    pub(super) fn drop_body(&self, address: usize, drop_it: impl FnOnce()) {
+        struct Until;
+        impl Drop for Until {
+            fn drop(&mut self) {
+                let _ended = DROPPING.try_with(|dropping| dropping.borrow_mut().pop());
+            }
+        }
+        // The thread-local is gone only while the thread ends. Then the calls close their
+        // connection.
+        let _ended =
+            DROPPING.try_with(|dropping| dropping.borrow_mut().push((address, self.clone())));
+        let _until = Until;
+        drop_it();
+    }
+
+    /// The calls that are being dropped with a body on the connection at this address, if one is.
+    pub(super) fn around(address: usize) -> Option<Self> {
+        let around = DROPPING.try_with(|dropping| {
+            let dropping = dropping.borrow();
+            let around = dropping.iter().rev().find(|(of, _)| *of == address);
+            around.map(|(_, dropped)| dropped.clone())
+        });
+        around.ok().flatten()
+    }
+}

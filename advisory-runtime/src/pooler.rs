@@ -1,0 +1,265 @@
+//! Poolers: whether the backend that serves a connection is its own, and whether session-level
+//! locks exclude other sessions.
+
+use crate::driver::{CloseOnDrop, Driver};
+use crate::error::{Marker, has_only_message};
+use crate::sql::{self, probe};
+use crate::{Error, Key};
+use diesel::QueryResult;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How often to check that the connections keep their sessions. A busy pooler assigns backends by
+/// chance.
+const ROUNDS: usize = 8;
+
+/// Whether the pooler in front of the server is known to be in session mode, by `verify` or by the
+/// setting. Once for the process.
+static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
+
+/// The process that must be the backend of every statement that takes or releases session-level
+/// locks: the one that the connection was told at its start. A pooler tells a number of its own.
+///
+/// `None` if the backend may be any: behind a pooler that is known to be in session mode, and on a
+/// blocking connection, whose number is not known.
+pub(crate) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
+    if KEEPS_SESSIONS.load(Ordering::Relaxed) {
+        return None;
+    }
+    // A number that is not an `int4` turns negative, which no process id is.
+    conn.told_process_id().map(u32::cast_signed)
+}
+
+/// Whether the server says that another backend than the connection's own serves it. A prepared
+/// statement of an acquisition fails there in one way or another, before it has compared anything.
+pub(crate) async fn is_pooled<D: Driver>(conn: &mut D, process: Option<i32>) -> bool {
+    match process {
+        Some(process) => matches!(is_answered_by(conn, process).await, Ok(false)),
+        None => false,
+    }
+}
+
+/// Fails with [`Marker::PooledSession`] unless the setting `advisory.pooler` is `session`.
+pub(crate) fn check_session_mode() -> String {
+    format!(
+        "SELECT CAST(CASE WHEN COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.=) 'session' \
+         THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+        Marker::PooledSession.text()
+    )
+}
+
+/// Refuses a session behind a pooler whose mode is not known, with an error that has
+/// [`Marker::PooledSession`].
+#[cfg(feature = "migrations")]
+pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
+    let Some(process) = own_process(conn) else {
+        return Ok(());
+    };
+    let is_other = probe::is_not_backend(process);
+    let check = probe::fail_if(&is_other, Marker::PooledSession);
+    match conn.execute(&check).await {
+        Err(source) if Marker::of(&source) == Some(Marker::PooledSession) => {
+            remember(conn.execute(&check_session_mode()).await)
+        }
+        checked => checked,
+    }
+}
+
+/// Whether the connection is known to have its server session to itself: the process that it was
+/// told is the backend.
+#[cfg(all(feature = "migrations", feature = "diesel-async"))]
+pub(crate) async fn is_direct<D: Driver>(conn: &mut D) -> Result<bool, Error> {
+    match conn.told_process_id() {
+        Some(process) => is_answered_by(conn, process.cast_signed()).await,
+        None => Ok(false),
+    }
+}
+
+/// Takes the answer to [`check_session_mode`]: what the setting says of one pooler counts for the
+/// process, which compares no backend from then on.
+pub(crate) fn remember(is_declared: QueryResult<()>) -> QueryResult<()> {
+    if is_declared.is_ok() {
+        KEEPS_SESSIONS.store(true, Ordering::Relaxed);
+    }
+    is_declared
+}
+
+/// See [`session::verify`](crate::session::verify). A drop midway closes both connections, and so
+/// does an error that can have left a lock or a transaction on them.
+pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
+    let (mut first, mut second) = (CloseOnDrop::new(first), CloseOnDrop::new(second));
+    let mut has_tried = false;
+    let result = probe(&mut *first, &mut *second, &mut has_tried).await;
+    if result.is_ok()
+        && let Some(process) = own_process(&mut *first)
+        && !is_answered_by(&mut *first, process).await?
+    {
+        KEEPS_SESSIONS.store(true, Ordering::Relaxed);
+    }
+    for mut conn in [first, second] {
+        if let Err(error) = &result {
+            let is_quiet = conn.execute(sql::ROLLBACK).await.is_ok();
+            if !is_quiet || has_tried {
+                continue;
+            }
+            if matches!(error, Error::PooledSession { .. }) {
+                conn.status().set_in_error();
+            }
+        }
+        conn.disarm();
+    }
+    result
+}
+
+/// An error after the first try of a lock can have left it to the session.
+async fn probe<D: Driver>(
+    first: &mut D,
+    second: &mut D,
+    has_tried: &mut bool,
+) -> Result<(), Error> {
+    // What it finds out is about the server, and not about a lock.
+    let lock = "".into();
+    if !is_primary(first).await? {
+        return Err(Error::Standby { lock });
+    }
+    let (Some(own), Some(other)) = (backend(first).await?, backend(second).await?) else {
+        return Err(Error::PooledSession { lock });
+    };
+    // An address can lead to several nodes.
+    for (conn, backend) in [(&mut *first, &own), (&mut *second, &other)] {
+        if backend.is_of_citus && !is_coordinator(conn).await? {
+            return Err(Error::NotCoordinator);
+        }
+    }
+    // Before any lock is taken: if sessions are shared, a lock can be left on a session that this
+    // client never gets again.
+    if !keep_sessions([(first, own.process), (second, other.process)]).await? {
+        return Err(Error::PooledSession { lock });
+    }
+    *has_tried = true;
+    for key in unlikely_keys() {
+        if !excludes(first, second, key).await? {
+            return Err(Error::UnsupportedServer);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the second session does not get the lock that the first one has taken. Neither has it
+/// afterwards.
+async fn excludes<D: Driver>(first: &mut D, second: &mut D, key: Key) -> Result<bool, Error> {
+    let (take, release) = (probe::try_session(key), probe::unlock_session(key));
+    let is_taken = holds(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
+    let is_refused = holds(second, &take, Marker::NotAvailable).await?;
+    if !is_refused {
+        holds(second, &format!("NOT {release}"), Marker::LockLost).await?;
+    }
+    let is_released = holds(first, &format!("NOT {release}"), Marker::LockLost).await?;
+    Ok(is_taken && is_refused && is_released)
+}
+
+async fn keep_sessions<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Error> {
+    let [(first, own), (second, other)] = conns;
+    let mut keeps = own != other;
+    for _ in 0..ROUNDS {
+        // Skipped if the answer is already known: with a single backend, the second transaction
+        // would wait forever.
+        keeps = keeps && keep_backends([(&mut *first, own), (&mut *second, other)]).await?;
+    }
+    Ok(keeps)
+}
+
+/// Whether each connection still has its backend after both had a transaction at the same time, of
+/// which the second ended last.
+///
+/// A pooler that shares backends assigns either the one that came back last, or the one that has
+/// been idle for longest. With this order, the first connection gets the other's backend from the
+/// former kind, and the second connection from the latter.
+async fn keep_backends<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Error> {
+    let [(first, own), (last, other)] = conns;
+    let mut keeps = is_answered_by(first, own).await? && is_answered_by(last, other).await?;
+    if !keeps {
+        return Ok(false);
+    }
+    first.execute("BEGIN").await.map_err(Error::Database)?;
+    keeps = is_answered_by(first, own).await?;
+    if keeps {
+        last.execute("BEGIN").await.map_err(Error::Database)?;
+        keeps = is_answered_by(last, other).await?;
+    }
+    for conn in [&mut *first, &mut *last] {
+        conn.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
+    }
+    Ok(keeps && is_answered_by(last, other).await? && is_answered_by(first, own).await?)
+}
+
+/// Whether the server is not a standby.
+async fn is_primary<D: Driver>(conn: &mut D) -> Result<bool, Error> {
+    holds(conn, probe::IN_RECOVERY, Marker::Standby).await
+}
+
+/// Whether the backend is this process.
+async fn is_answered_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, Error> {
+    holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
+}
+
+/// Whether a node of a Citus cluster is its coordinator. The other nodes' locks are their own.
+async fn is_coordinator<D: Driver>(conn: &mut D) -> Result<bool, Error> {
+    holds(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await
+}
+
+/// The process that answers, and of what.
+struct Backend {
+    process: i32,
+    is_of_citus: bool,
+}
+
+/// The backend that answers. `None` if the query could not be prepared: another client of a pooler
+/// has used the same backend.
+async fn backend<D: Driver>(conn: &mut D) -> Result<Option<Backend>, Error> {
+    conn.execute("BEGIN").await.map_err(Error::Database)?;
+    let answer = conn.query_text(probe::PID_AND_CITUS).await;
+    conn.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
+    match answer {
+        Ok(answer) => Ok(answer.as_deref().and_then(Backend::of)),
+        Err(source) if has_only_message(&source) => Ok(None),
+        Err(source) => Err(Error::Database(source)),
+    }
+}
+
+impl Backend {
+    /// Reads `1234`, or `1234 citus`.
+    fn of(answer: &str) -> Option<Self> {
+        let (process, is_of_citus) = match answer.split_once(' ') {
+            Some((process, _)) => (process, true),
+            None => (answer, false),
+        };
+        Some(Self {
+            process: process.parse().ok()?,
+            is_of_citus,
+        })
+    }
+}
+
+/// Whether the opposite of the condition is true.
+async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Result<bool, Error> {
+    match conn.execute(&probe::fail_if(condition, marker)).await {
+        Ok(()) => Ok(true),
+        Err(source) if Marker::of(&source) == Some(marker) => Ok(false),
+        Err(source) => Err(Error::Database(source)),
+    }
+}
+
+/// A key of each key space that no other session uses, so that a refusal is conclusive.
+fn unlikely_keys() -> [Key; 2] {
+    let process = std::process::id();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default();
+    let nanoseconds = u64::from(now.subsec_nanos()) | now.as_secs() << 30;
+    // The multiplier of splitmix64 separates times that are close together.
+    let number = (nanoseconds ^ u64::from(process)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    [
+        Key::BigInt(number.cast_signed()),
+        Key::IntInt(process.cast_signed(), now.subsec_nanos().cast_signed()),
+    ]
+}

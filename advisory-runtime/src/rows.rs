@@ -1,0 +1,130 @@
+//! The engine of rows that expire: leases and claims.
+//!
+//! A held row is one of these, and [`hold`] is its only state:
+//!
+//! ```text
+//!             renewed
+//!            ┌──────┐
+//!            ▼      │            sent              answered
+//!  granted ─ held ──┴── end ──▶ ending ───────────▶ ended
+//!            │  ▲                  │ in the user's transaction
+//!            │  └── rolled back ── in transaction ─ committed ─▶ ended
+//!            └── refused, or the deadline ──▶ lost
+//! ```
+//!
+//! The [`keeper`] renews all rows of the process on a thread of its own, and ends those whose
+//! holder is gone; [`reach`] finds a connection for each of its statements. [`watch`] runs a body
+//! and drops it before others can take the row.
+
+mod backoff;
+mod boot_clock;
+mod end;
+mod event;
+mod expiry;
+mod failure;
+mod hold;
+mod keeper;
+#[cfg(feature = "diesel-async")]
+mod pooled;
+mod reach;
+#[cfg(feature = "diesel-async")]
+mod watch;
+
+#[cfg(feature = "diesel-async")]
+pub(crate) use backoff::Backoff;
+pub use end::End;
+pub(crate) use end::{Ended, Renewed, Settled};
+pub(crate) use event::Event;
+pub(crate) use event::{Observer, tell};
+pub(crate) use expiry::{Expiry, Sent};
+pub(crate) use failure::{Failure, RowError, failure_of};
+pub(crate) use hold::{Hold, Phase};
+pub(crate) use keeper::{Keeper, Kept, Name, Rows};
+#[cfg(feature = "diesel-async")]
+pub(crate) use pooled::{Borrowed, Pooled};
+pub(crate) use reach::may_stick;
+pub(crate) use reach::{Outside, Reach, Step, Times};
+#[cfg(feature = "postgres")]
+pub(crate) use reach::{is_of_the_row, no_connection, unanswered};
+#[cfg(feature = "diesel-async")]
+pub(crate) use watch::watch;
+
+use crate::driver::{Driver, depth};
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// How long a grant lasts by default.
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(60);
+/// The shortest ttl that a busy machine can renew in time.
+pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(100);
+
+/// Without an answer after this time, the server counts as unreachable.
+pub(crate) const UNANSWERED: Duration = Duration::from_secs(10);
+
+/// How long before the expiry work is stopped.
+pub(crate) fn margin(ttl: Duration) -> Duration {
+    (ttl / 10).min(Duration::from_secs(1))
+}
+
+/// The pause after a failed renewal, which allows several tries before the expiry.
+pub(crate) fn pause(every: Duration) -> Duration {
+    (every / 4).clamp(Duration::from_millis(5), Duration::from_secs(1))
+}
+
+/// How long work may go on after the statement that ended the row's hold in a transaction.
+pub(crate) fn grace(ttl: Duration) -> Duration {
+    ttl.max(UNANSWERED)
+}
+
+/// Whether another session wrote the row at the same moment, which is an error at levels stricter
+/// than READ COMMITTED.
+pub(crate) const fn is_conflict(error: &DieselError) -> bool {
+    matches!(
+        error,
+        DieselError::DatabaseError(DatabaseErrorKind::SerializationFailure, _)
+    )
+}
+
+/// Why work was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The row was lost, or is about to expire.
+    Lost,
+    /// The statement that ends the hold, or the transaction that it is in, was not answered in
+    /// time.
+    Unanswered,
+    /// The work reached its limit.
+    Exceeded,
+}
+
+/// Why a step is not sent on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// A transaction is open, which could undo the step.
+    InTransaction,
+    /// The connection is closed.
+    Broken,
+}
+
+/// Refuses a transaction, which could undo the step, unless it is a test's.
+pub(crate) fn require_no_transaction<D: Driver>(conn: &mut D) -> Result<(), Unusable> {
+    match depth(conn) {
+        Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),
+        Ok(Some(_)) => Err(Unusable::InTransaction),
+        _ => Err(Unusable::Broken),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::margin;
+    use std::time::Duration;
+
+    #[test]
+    fn the_margin_is_a_tenth_of_the_ttl_and_at_most_a_second() {
+        let millis = Duration::from_millis;
+        let margins = [100, 2_000, 60_000].map(|ttl| margin(millis(ttl)));
+        assert_eq!(margins, [millis(10), millis(200), millis(1_000)]);
+    }
+}

@@ -1,0 +1,71 @@
+//! What happens to rows with an expiry, for metrics and logs.
+
+use super::end::End;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What has happened to a row with an expiry, or to whoever wants one. `R` is the lease or the
+/// claim.
+///
+/// [`lease::Event`](crate::lease::Event) and [`claim::Event`](crate::claim::Event) are this type
+/// for their rows.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'e, R, E> {
+    /// It was granted, or claimed.
+    Acquired(&'e R),
+    /// The key of a lease was held until the end of the wait.
+    #[non_exhaustive]
+    Busy {
+        /// The key pattern, or the key's hash.
+        lock: &'e str,
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// The work under the key of a lease was already done.
+    #[non_exhaustive]
+    Done {
+        /// The key pattern, or the key's hash.
+        lock: &'e str,
+        /// How long the key stays done.
+        remaining: Duration,
+    },
+    /// It was renewed.
+    Renewed(&'e R),
+    /// A renewal failed. It is tried again until the row expires.
+    RenewalFailed(&'e R, &'e E),
+    /// It was lost before its end, and its body is dropped.
+    Lost(&'e R),
+    /// It has ended, and the commit is on disk.
+    #[non_exhaustive]
+    Ended {
+        /// The lease, or the claim.
+        row: &'e R,
+        /// How: a lease is released, or its key completed. The last attempt of a claim that was to
+        /// be retried has failed.
+        end: End,
+        /// How long it was held.
+        held: Duration,
+    },
+    /// The server refused the end. It is tried again until the row expires, and a message that does
+    /// not fit its column is cut.
+    EndFailed(&'e R, &'e E),
+    /// The server refused a claim, or an acquisition of a campaign. It is tried again.
+    Refused(&'e E),
+    /// There was no connection for one, or none for notifications. It is tried again.
+    NoConnection(&'e E),
+    /// The first one that was answered after that.
+    Reconnected,
+}
+
+/// Is called with each event.
+pub(crate) type Observer<R, E> = Arc<dyn Fn(Event<'_, R, E>) + Send + Sync>;
+
+/// Calls the observer, whose panic is caught: rows are renewed and ended whatever it does.
+pub(crate) fn tell<R, E: fmt::Display>(observer: Option<&Observer<R, E>>, event: Event<'_, R, E>) {
+    if let Some(observer) = observer {
+        drop(catch_unwind(AssertUnwindSafe(|| observer(event))));
+    }
+}

@@ -1,0 +1,385 @@
+//! Whether the row is still held, as far as this process knows.
+
+use super::{Expiry, Sent, grace, margin, pause};
+use diesel::result::Error as DieselError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The state that the tasks which renew, watch and end a held row share.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    state: Mutex<State>,
+    since: Instant,
+    ttl: Duration,
+    margin: Duration,
+    /// How long work may go on after the statement that ended the hold in a transaction.
+    grace: Duration,
+    /// Wakes the task that watches.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    until: Expiry,
+    is_lost: bool,
+    phase: Phase,
+    /// How many statements that end the hold are on their way.
+    endings: usize,
+    /// When the work must have returned, after a statement that ended the hold in a transaction: the answer to the commit may never
+    /// come, also if the server is reached on other connections.
+    return_by: Option<Instant>,
+    /// Why the last renewal failed.
+    reason: Option<DieselError>,
+}
+
+/// Whether this process has ended the hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Held,
+    /// Ended at this time in a transaction of the caller's, which may still be rolled back.
+    InTransaction(Instant),
+    /// That transaction was rolled back, so that it is held as before.
+    RolledBack,
+    Ended,
+}
+
+impl Hold {
+    /// A hold until then, whose renewals last for `ttl`.
+    pub(crate) fn new(until: Expiry, ttl: Duration) -> Self {
+        Self {
+            state: Mutex::new(State {
+                until,
+                is_lost: false,
+                phase: Phase::Held,
+                endings: 0,
+                return_by: None,
+                reason: None,
+            }),
+            since: Instant::now(),
+            ttl,
+            margin: margin(ttl),
+            grace: grace(ttl),
+            changed: Notify::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long this process has held the row.
+    pub(crate) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Records a renewal: the row lasts for this long from then on.
+    ///
+    /// A whole ttl never shortens the hold. Less than that is what the row says, such as where a trigger or the column's type limits it.
+    pub(crate) fn renewed(&self, sent: Sent, lasts: Duration) {
+        let (mut state, until) = (self.state(), Expiry::after(sent, lasts));
+        state.reason = None;
+        if lasts >= self.ttl {
+            state.until.extend(until);
+            return;
+        }
+        state.until = until;
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Records that the row is not held any more.
+    pub(crate) fn lose(&self) {
+        let mut state = self.state();
+        state.is_lost |= state.phase != Phase::Ended;
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Records how the transaction has ended that ended the hold at this time. The answer can come after another one has done so.
+    pub(crate) fn settle(&self, since: Instant, is_committed: bool) {
+        let mut state = self.state();
+        if state.phase == Phase::InTransaction(since) {
+            if is_committed {
+                state.phase = Phase::Ended;
+            } else {
+                (state.phase, state.return_by) = (Phase::RolledBack, None);
+            }
+            // After a commit, a refused renewal does not mean that the row was lost.
+            state.is_lost &= !is_committed;
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Records why a renewal failed.
+    pub(crate) fn blame(&self, error: DieselError) {
+        self.state().reason = Some(error);
+    }
+
+    pub(crate) fn reason(&self) -> Option<DieselError> {
+        self.state().reason.take()
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.state().phase
+    }
+
+    /// Records that a statement which ends the hold is being sent, until what is returned is dropped.
+    pub(crate) fn ending(&self) -> Ending<'_> {
+        self.state().endings += 1;
+        Ending(self)
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.state().is_lost
+    }
+
+    /// When others can take the row.
+    pub(crate) fn expires(&self) -> Instant {
+        self.state().until.steady()
+    }
+
+    /// When work under the hold must have stopped.
+    pub(crate) fn deadline(&self) -> Instant {
+        let expires = self.expires();
+        expires.checked_sub(self.margin).unwrap_or(expires)
+    }
+
+    /// When to renew again: as planned, unless the row does not last for long enough after that.
+    pub(crate) fn next_renewal(&self, planned: Instant, every: Duration) -> Instant {
+        let (now, deadline) = (Instant::now(), self.deadline());
+        if planned + every / 2 <= deadline {
+            return planned;
+        }
+        let half = deadline.saturating_duration_since(now) / 2;
+        planned.min(now + half.max(pause(every)))
+    }
+
+    /// When work must have returned after the hold has ended.
+    pub(crate) fn return_by(&self) -> Option<Instant> {
+        self.state().return_by
+    }
+
+    /// Whether others can take the row by now.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.state().until.is_over_within(Duration::ZERO)
+    }
+
+    /// Whether this process must not rely on the hold any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.state();
+        state.is_lost || state.phase == Phase::Ended || state.until.is_over_within(Duration::ZERO)
+    }
+
+    pub(crate) fn stop(&self) -> Option<super::Stop> {
+        let state = self.state();
+        let is_late = || state.until.is_over_within(self.margin);
+        let is_held = matches!(state.phase, Phase::Held | Phase::RolledBack);
+        match state.return_by {
+            // A refused renewal may come before the answer of the statement that ended the hold.
+            None if is_held && state.endings > 0 => is_late().then_some(super::Stop::Unanswered),
+            _ if is_held => (state.is_lost || is_late()).then_some(super::Stop::Lost),
+            // It may be asked again in the transaction that has ended the hold.
+            Some(by) => (Instant::now() >= by).then_some(super::Stop::Unanswered),
+            None => None,
+        }
+    }
+
+    /// Resolves at the next change. Enable it before reading the state.
+    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+}
+
+/// A statement that ends the hold, on its way. Several can be, as where a caller has given up one of them.
+pub(crate) struct Ending<'h>(&'h Hold);
+
+impl Ending<'_> {
+    /// The statement has ended the hold: inside an open transaction, or for good.
+    pub(crate) fn done(self, is_inside: bool) {
+        let mut state = self.0.state();
+        (state.phase, state.return_by) = (Phase::Ended, None);
+        if is_inside {
+            let now = Instant::now();
+            state.phase = Phase::InTransaction(now);
+            // A limit beyond the clock's range never comes.
+            state.return_by = now.checked_add(self.0.grace);
+        }
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.state().endings -= 1;
+        // A task that watches has a new deadline.
+        self.0.changed.notify_waiters();
+    }
+}
+
+#[cfg(all(test, feature = "diesel-async"))]
+mod walk;
+
+#[cfg(all(test, feature = "diesel-async"))]
+mod tests {
+    use super::{Expiry, Hold, Phase, Sent};
+    use crate::rows::{Stop, UNANSWERED};
+    use std::time::Duration;
+    use tokio::time::{Instant, advance};
+
+    const TTL: Duration = Duration::from_secs(5);
+    /// Without the margin.
+    const DEADLINE: Duration = Duration::from_millis(4_500);
+
+    fn hold() -> Hold {
+        Hold::new(Expiry::after(Sent::now(), TTL), TTL)
+    }
+
+    fn settle(hold: &Hold, is_committed: bool) {
+        hold.settle(Instant::now(), is_committed);
+    }
+
+    /// Just before a time, and at it.
+    async fn stops_at<const N: usize>(times: [(Duration, &Hold); N]) -> [Option<Stop>; N] {
+        let mut stops = [None; N];
+        let tick = Duration::from_millis(1);
+        for ((time, hold), stop) in times.into_iter().zip(&mut stops) {
+            advance(time.saturating_sub(tick)).await;
+            assert_eq!(hold.stop(), None);
+            advance(tick).await;
+            *stop = hold.stop();
+        }
+        stops
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_stopped_before_the_expiry() {
+        let open = hold();
+        assert_eq!(stops_at([(DEADLINE, &open)]).await, [Some(Stop::Lost)]);
+        assert!(!open.is_over() && !open.is_expired());
+        advance(TTL / 10).await;
+        assert!(open.is_over() && open.is_expired());
+        let asked = hold();
+        let ending = asked.ending();
+        let late = stops_at([(DEADLINE, &asked)]).await;
+        assert_eq!(late, [Some(Stop::Unanswered)]);
+        drop(ending);
+        assert_eq!(asked.stop(), Some(Stop::Lost));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_stopped_if_it_does_not_return_after_the_end() {
+        let inside = hold();
+        inside.ending().done(true);
+        let late = stops_at([(UNANSWERED, &inside)]).await;
+        assert_eq!(late, [Some(Stop::Unanswered)]);
+        let done = hold();
+        done.ending().done(false);
+        advance(UNANSWERED).await;
+        assert_eq!(done.stop(), None);
+    }
+
+    /// A renewal that comes between the commit and its answer is refused.
+    #[tokio::test(start_paused = true)]
+    async fn a_commit_shows_that_a_refused_renewal_lost_nothing() {
+        for is_committed in [true, false] {
+            let hold = hold();
+            hold.ending().done(true);
+            hold.lose();
+            assert_eq!(hold.stop(), None);
+            settle(&hold, is_committed);
+            assert_eq!(hold.is_lost(), !is_committed);
+            let (end, stop) = if is_committed {
+                (Phase::Ended, None)
+            } else {
+                (Phase::RolledBack, Some(Stop::Lost))
+            };
+            assert_eq!((hold.phase(), hold.stop()), (end, stop));
+        }
+        // Nothing is lost by a rollback itself, nor by an answer for another transaction.
+        let kept = hold();
+        kept.ending().done(true);
+        settle(&kept, false);
+        assert!(!kept.is_lost() && !kept.is_over());
+        settle(&kept, true);
+        assert_eq!(kept.phase(), Phase::RolledBack);
+    }
+
+    /// It was asked for an earlier transaction, which was rolled back.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_about_another_transaction_changes_nothing() {
+        let hold = hold();
+        let earlier = Instant::now();
+        advance(Duration::from_millis(1)).await;
+        hold.ending().done(true);
+        let now = hold.phase();
+        for is_committed in [false, true] {
+            hold.settle(earlier, is_committed);
+            assert_eq!(hold.phase(), now);
+        }
+    }
+
+    /// A second statement in the transaction that has ended the hold is refused.
+    #[tokio::test(start_paused = true)]
+    async fn work_that_ends_twice_must_return_as_if_it_had_ended_once() {
+        let hold = hold();
+        hold.ending().done(true);
+        let by = hold.return_by();
+        assert!(by.is_some());
+        let again = hold.ending();
+        advance(TTL).await;
+        assert_eq!(hold.stop(), None);
+        drop(again);
+        assert_eq!(hold.return_by(), by);
+        assert_eq!(UNANSWERED, TTL * 2);
+        let late = stops_at([(TTL, &hold)]).await;
+        assert_eq!(late, [Some(Stop::Unanswered)]);
+    }
+
+    /// A caller gives up one statement and sends another: the answers come in any order.
+    #[tokio::test(start_paused = true)]
+    async fn of_two_statements_on_their_way_the_one_that_ended_the_hold_counts() {
+        for is_first in [true, false] {
+            let hold = hold();
+            let (one, other) = (hold.ending(), hold.ending());
+            let (done, failed) = if is_first { (one, other) } else { (other, one) };
+            done.done(false);
+            drop(failed);
+            assert_eq!((hold.phase(), hold.stop()), (Phase::Ended, None));
+            advance(TTL).await;
+            assert_eq!(hold.stop(), None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_row_that_lasts_for_less_is_renewed_earlier() {
+        let (hold, now) = (hold(), Instant::now());
+        let next = |planned: u64, every: u64| {
+            let planned = now + Duration::from_millis(planned);
+            let next = hold.next_renewal(planned, Duration::from_millis(every));
+            (next - now).as_millis()
+        };
+        // The ttl is 5 s, and half a second of it the margin.
+        assert_eq!([next(2_500, 2_500), next(3_500, 2_000)], [2_500, 3_500]);
+        assert_eq!([next(3_501, 2_000), next(2_000, 6_000)], [2_250, 2_000]);
+        hold.renewed(Sent::now(), Duration::from_millis(1_500));
+        assert_eq!([next(2_000, 2_000), next(400, 2_000)], [500, 400]);
+        hold.renewed(Sent::now(), Duration::ZERO);
+        assert_eq!(next(2_000, 2_000), 500);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenure_that_has_ended_cannot_be_lost() {
+        let done = hold();
+        done.ending().done(false);
+        done.lose();
+        assert!(!done.is_lost() && done.is_over());
+        let open = hold();
+        open.lose();
+        assert!(open.is_lost() && open.is_over());
+        assert_eq!(open.stop(), Some(Stop::Lost));
+        open.lose();
+        assert!(open.is_lost());
+    }
+}

@@ -1,0 +1,262 @@
+//! A pool of diesel-async's connections.
+
+use super::reach::{
+    Outside, Reach, Step, Times, is_of_the_row, may_stick, no_connection, unanswered,
+};
+use crate::driver::{Driver, timeout};
+use crate::error::ProductError as _;
+use crate::{Connection, Pool, PoolError};
+use diesel_async::AsyncPgConnection;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, oneshot};
+use tokio::task::JoinHandle;
+
+/// How long a connection outside the pool may take to open, at least.
+const OPENING: Duration = Duration::from_secs(1);
+
+/// A pool, the runtime on which its connections live, and the keeper's own connections: one for
+/// renewals and one for the rest, since an end can wait for a locked row.
+pub struct Pooled<P> {
+    pool: P,
+    runtime: Option<Handle>,
+    renewing: Mutex<Own>,
+    ending: Mutex<Own>,
+}
+
+/// A connection outside the pool, which stays open for the next statement.
+#[derive(Default)]
+struct Own {
+    open: Option<AsyncPgConnection>,
+    /// Goes on when the statement that wants it is given up: the next one has it sooner.
+    opening: Option<JoinHandle<Result<AsyncPgConnection, PoolError>>>,
+}
+
+impl Own {
+    /// The answer. A connection that was open before gets half of the time, so that a new one can
+    /// answer if the network has lost those that are open.
+    async fn send<S: Step, P: Pool + Clone + Send + 'static>(
+        &mut self,
+        pool: &P,
+        step: &S,
+        answer: Duration,
+    ) -> Result<S::Answer, S::Error> {
+        if let Some(mut conn) = self.open.take() {
+            let answered = send_on(&mut conn, step, answer / 2).await;
+            if !matches!(&answered, Err(error) if !is_of_the_row(error)) {
+                self.open = Some(conn);
+                return answered;
+            }
+        }
+        let opening = self.opening.get_or_insert_with(|| {
+            let (pool, limit) = (pool.clone(), answer.max(OPENING));
+            tokio::spawn(async move {
+                let opened = timeout(limit, pool.dedicated()).await;
+                let late = || format!("the server did not accept it within {limit:.1?}");
+                opened.unwrap_or_else(|| Err(PoolError::dedicated(late())))
+            })
+        });
+        let opened = opening.await;
+        self.opening = None;
+        let mut conn = opened.map_err(PoolError::new).flatten()?;
+        let answered = send_on(&mut conn, step, answer).await;
+        if !matches!(&answered, Err(error) if !is_of_the_row(error)) {
+            self.open = Some(conn);
+        }
+        answered
+    }
+}
+
+impl<P: Pool + Clone + Send + 'static> Pooled<P> {
+    /// To be called on the program's runtime.
+    pub(crate) fn new(pool: P) -> Self {
+        Self {
+            pool,
+            runtime: Handle::try_current().ok(),
+            renewing: Mutex::default(),
+            ending: Mutex::default(),
+        }
+    }
+
+    /// The answer on a connection of the pool, which is asked for on the program's runtime.
+    fn on_pool<S: Step>(
+        &self,
+        step: S,
+        answer: Duration,
+    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send + use<S, P> {
+        let (mut reply, answered) = oneshot::channel();
+        let pool = self.pool.clone();
+        if let Some(runtime) = &self.runtime {
+            drop(runtime.spawn(async move {
+                let result = {
+                    let conn = {
+                        let mut connection = pin!(pool.connection());
+                        // A connection is not waited for any more once nobody waits for the answer.
+                        poll_fn(|context| {
+                            if reply.poll_closed(context).is_ready() {
+                                return Poll::Ready(None);
+                            }
+                            connection.as_mut().poll(context).map(Some)
+                        })
+                        .await
+                    };
+                    match conn {
+                        None => return,
+                        Some(Err(error)) => Err(error.into()),
+                        Some(Ok(conn)) => send_on(conn, &step, answer).await,
+                    }
+                };
+                drop(reply.send(result));
+            }));
+        } else {
+            drop(reply);
+        }
+        async move {
+            let answered = answered.await;
+            answered.unwrap_or_else(|gone| Err(PoolError::new(gone).into()))
+        }
+    }
+
+    /// The answer on a connection outside the pool. A renewal does not wait for another one's
+    /// answer, which may take as long as the longest ttl allows.
+    async fn on_own<S: Step>(&self, step: &S, times: Times) -> Result<S::Answer, S::Error> {
+        let Times { soon, answer } = times;
+        if !S::IS_RENEWAL {
+            let mut own = self.ending.lock().await;
+            return own.send(&self.pool, step, answer).await;
+        }
+        match timeout(soon, self.renewing.lock()).await {
+            Some(mut own) => own.send(&self.pool, step, answer).await,
+            None => Own::default().send(&self.pool, step, answer).await,
+        }
+    }
+}
+
+impl<P: Pool + Clone + Send + 'static> Reach for Pooled<P> {
+    const IS_ASYNC: bool = true;
+
+    async fn send<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
+        let outside = step.outside();
+        let mut pooled = pin!(self.on_pool(step.clone(), times.answer));
+        let soon = match outside {
+            Outside::Useless => times.answer,
+            _ => times.soon,
+        };
+        let mut failed = match timeout(soon, pooled.as_mut()).await {
+            Some(Ok(answer)) => return Ok(answer),
+            Some(Err(error)) if is_of_the_row(&error) => return Err(error),
+            Some(Err(error)) => Some(error),
+            None => None,
+        };
+        if outside == Outside::Useless {
+            return Err(failed.unwrap_or_else(|| no_connection(soon).into()));
+        }
+        let mut own = pin!(self.on_own(&step, times));
+        let (mut is_own_over, mut said) = (false, None);
+        let first = poll_fn(|context| {
+            if !is_own_over && let Poll::Ready(answered) = own.as_mut().poll(context) {
+                is_own_over = true;
+                let answered = answered.ok();
+                let answered = match outside {
+                    Outside::Doubted => answered.and_then(S::doubted),
+                    _ => answered,
+                };
+                if let Some(answer) = answered {
+                    return Poll::Ready(Ok(answer));
+                }
+            }
+            if failed.is_none()
+                && said.is_none()
+                && let Poll::Ready(answered) = pooled.as_mut().poll(context)
+            {
+                match answered {
+                    Ok(answer) if S::may_be_of_twin(&answer) => said = Some(answer),
+                    Ok(answer) => return Poll::Ready(Ok(answer)),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            if let Some(answer) = said.take_if(|_| is_own_over) {
+                return Poll::Ready(Ok(answer));
+            }
+            match failed.take_if(|_| is_own_over) {
+                Some(error) => Poll::Ready(Err(error)),
+                None => Poll::Pending,
+            }
+        });
+        let limit = times.answer.max(Duration::from_millis(100));
+        match timeout(limit, first).await {
+            Some(answered) => answered,
+            None if said.is_some() => said.ok_or_else(|| unanswered(limit).into()),
+            None => Err(failed.unwrap_or_else(|| {
+                if is_own_over {
+                    no_connection(limit).into()
+                } else {
+                    unanswered(limit).into()
+                }
+            })),
+        }
+    }
+
+    async fn send_here<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
+        // A pool can close a connection that is no longer waited for while it is being checked, and
+        // with it a test's transaction.
+        let soon = match step.outside() {
+            Outside::Useless => times.answer,
+            _ => times.soon,
+        };
+        match timeout(soon, self.pool.connection()).await {
+            Some(conn) => send_on(conn?, &step, times.answer).await,
+            None => Err(no_connection(soon).into()),
+        }
+    }
+}
+
+async fn send_on<C: Connection, S: Step>(
+    conn: C,
+    step: &S,
+    answer: Duration,
+) -> Result<S::Answer, S::Error> {
+    let mut borrowed = Borrowed::new(conn);
+    let Some(answered) = timeout(answer, step.send(borrowed.pg())).await else {
+        return Err(unanswered(answer).into());
+    };
+    match &answered {
+        Err(error) if error.database().is_some_and(may_stick) => borrowed.pg().close(false),
+        _ => {}
+    }
+    borrowed.record_answer();
+    answered
+}
+
+/// A connection that waits for an answer. If it is dropped before the answer, it cancels the
+/// statement and ends the session, so that a late cancel request cannot reach another statement.
+pub(crate) struct Borrowed<C: Connection> {
+    conn: C,
+    is_answered: bool,
+}
+
+impl<C: Connection> Borrowed<C> {
+    pub(crate) const fn new(conn: C) -> Self {
+        let is_answered = false;
+        Self { conn, is_answered }
+    }
+
+    pub(crate) fn pg(&mut self) -> &mut AsyncPgConnection {
+        self.conn.pg()
+    }
+
+    pub(crate) fn record_answer(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl<C: Connection> Drop for Borrowed<C> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.conn.pg().close(true);
+        }
+    }
+}

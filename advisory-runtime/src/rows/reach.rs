@@ -1,0 +1,132 @@
+//! Which connection a statement about rows uses, and when it goes on to the next one.
+//!
+//! The keeper's statements go to a connection of the pool first. It is asked for on the program's
+//! own runtime, because a connection lives on the runtime that opens it. If the answer is late,
+//! such as under a body that blocks every thread of that runtime or holds every connection of the
+//! pool, the statement is sent again on a connection of the keeper's own, and the first answer
+//! counts.
+
+use super::UNANSWERED;
+use super::failure::{Failure, RowError};
+use crate::PoolError;
+use crate::driver::Queries;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::time::Duration;
+
+/// The bounds of one statement.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// After this time another connection is used as well.
+    pub(crate) soon: Duration,
+    /// How long the server may take to answer on one connection.
+    pub(crate) answer: Duration,
+}
+
+impl Times {
+    /// `every` is the time between two renewals, `left` the time until the first row expires.
+    pub(crate) fn new(every: Duration, left: Duration) -> Self {
+        Self {
+            soon: (every / 8).clamp(Duration::from_millis(5), Duration::from_millis(500)),
+            // A row that is about to expire does not hurry the others of its statement.
+            answer: UNANSWERED
+                .min((left / 2).max(every / 4))
+                .max(Duration::from_millis(5)),
+        }
+    }
+
+    /// For a question about a transaction that has ended a row: its answer counts after the expiry
+    /// too.
+    pub(crate) fn of_settling(self) -> Self {
+        Self {
+            answer: self.answer.max(Duration::from_secs(1)),
+            ..self
+        }
+    }
+}
+
+/// How far to trust an answer on a connection outside the pool, which the pool has not set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outside {
+    Trusted,
+    /// A row that it does not find can be one that its `search_path` or its role hides.
+    Doubted,
+    /// Only the pool's connection sees the row, in the open transaction of a test.
+    Useless,
+}
+
+/// A statement that can be sent again on another connection.
+pub(crate) trait Step: Clone + Send + Sync + 'static {
+    type Answer: Send + 'static;
+    type Error: RowError;
+
+    /// Whether it renews rows: it waits for no locked one, and for no other step.
+    const IS_RENEWAL: bool = false;
+
+    /// Whether the answer can be the effect of the same statement on the other connection, such as
+    /// that a row is no longer held: that one's answer is waited for too.
+    fn may_be_of_twin(_: &Self::Answer) -> bool {
+        false
+    }
+
+    fn send<D: Queries>(
+        &self,
+        conn: &mut D,
+    ) -> impl Future<Output = Result<Self::Answer, Self::Error>> + Send;
+
+    fn outside(&self) -> Outside;
+
+    /// What an answer on a connection outside the pool says; `None` if it says nothing.
+    fn doubted(answer: Self::Answer) -> Option<Self::Answer>;
+}
+
+/// The connections of a pool, and one outside of it.
+pub(crate) trait Reach: Send + Sync + 'static {
+    /// Whether the caller's own runtime can send for others.
+    const IS_ASYNC: bool;
+
+    /// Sends the step until a connection answers. Runs on the keeper.
+    fn send<S: Step>(
+        &self,
+        step: S,
+        times: Times,
+    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send;
+
+    /// Sends the step once, on a connection of the pool. Runs on the caller's own runtime.
+    fn send_here<S: Step>(
+        &self,
+        step: S,
+        times: Times,
+    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send;
+}
+
+/// Whether a refusal can be one that the connection repeats for ever, as of a prepared statement
+/// whose plan the server refuses (0A000) or that a pooler has lost (26000, 08P01). Diesel hides the
+/// SQLSTATE.
+pub(crate) const fn may_stick(error: &DieselError) -> bool {
+    matches!(
+        error,
+        DieselError::DatabaseError(DatabaseErrorKind::Unknown, _)
+    )
+}
+
+/// Whether another connection would get the same answer.
+pub(crate) fn is_of_the_row<E: RowError>(error: &E) -> bool {
+    match error.failure() {
+        Failure::Unreachable | Failure::Unanswered => false,
+        Failure::Refused | Failure::Final => !error.database().is_some_and(may_stick),
+    }
+}
+
+/// The error of a statement without an answer, whose connection is closed.
+pub(crate) fn unanswered(limit: Duration) -> DieselError {
+    DieselError::DatabaseError(
+        DatabaseErrorKind::ClosedConnection,
+        Box::new(format!("the server did not answer within {limit:.1?}")),
+    )
+}
+
+pub(crate) fn no_connection(limit: Duration) -> PoolError {
+    PoolError::new(format!(
+        "could not get a connection from the pool within {limit:.1?}"
+    ))
+}

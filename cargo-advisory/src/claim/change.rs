@@ -1,0 +1,285 @@
+//! The subcommands that change rows: `retry`, `cancel`, `release` and `prune`. Each prints the
+//! number of rows, and asks.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::jobs::{FromRow, Jobs};
+use super::list::rows_of;
+use super::resolved::Resolved;
+use super::state::{Rows, State};
+use crate::duration;
+use crate::failure::Failure;
+use crate::locks::confirm;
+use crate::screen::{self, one_line};
+
+/// The number of rows that one transaction deletes, so that none is long.
+const BATCH: usize = 1_000;
+
+/// The change to rows that have not been completed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Retry,
+    Cancel,
+    Release,
+}
+
+#[derive(Args)]
+pub(super) struct Change {
+    /// Their primary keys, `42`, or `house,42` for a key of two columns
+    #[arg(value_name = "KEY", required_unless_present_any = ["error", "all"], allow_negative_numbers = true)]
+    keys: Vec<String>,
+    /// All rows whose error has this text in it
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["keys", "all"])]
+    error: Option<String>,
+    /// All rows: failed ones for `retry`, those that wait for `cancel`, expired ones for `release`
+    #[arg(long, conflicts_with = "keys")]
+    all: bool,
+    /// Only rows whose column has this text, such as `kind=mail`
+    #[arg(long = "where", value_name = "COLUMN=VALUE")]
+    filters: Vec<String>,
+    /// Does not ask for confirmation
+    #[arg(short, long)]
+    yes: bool,
+}
+
+#[derive(Args)]
+pub(super) struct Prune {
+    /// How long ago a row must have ended, such as `7d`
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    older_than: Duration,
+    /// The rows that are deleted: `done` or `failed`
+    #[arg(long, value_name = "STATE", default_value = "done")]
+    state: State,
+    /// Only rows whose column has this text, such as `kind=mail`
+    #[arg(long = "where", value_name = "COLUMN=VALUE")]
+    filters: Vec<String>,
+    /// Does not ask for confirmation
+    #[arg(short, long)]
+    yes: bool,
+}
+
+struct Count {
+    rows: i64,
+}
+
+impl FromRow for Count {
+    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            rows: row.try_get("rows")?,
+        })
+    }
+}
+
+impl Kind {
+    /// The states of the rows that it changes: by their keys also of those that are not meant by
+    /// `--all`.
+    const fn states(self, has_keys: bool) -> &'static [State] {
+        match (self, has_keys) {
+            (Self::Retry, false) => &[State::Failed],
+            (Self::Retry, true) => &[State::Failed, State::Scheduled],
+            (Self::Cancel, false) => &[State::Available, State::Scheduled],
+            (Self::Cancel, true) => &[
+                State::Available,
+                State::Scheduled,
+                State::Running,
+                State::Expired,
+            ],
+            (Self::Release, false) => &[State::Expired],
+            (Self::Release, true) => &[State::Running, State::Expired],
+        }
+    }
+
+    const fn question(self) -> &'static str {
+        match self {
+            Self::Retry => "Run them again",
+            Self::Cancel => "End them as failed",
+            Self::Release => "Take them from their workers",
+        }
+    }
+
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Retry => "can be claimed again",
+            Self::Cancel => "ended as failed",
+            Self::Release => "taken from their workers, and can be claimed again",
+        }
+    }
+
+    /// The effect on the rows, if the question does not name all of it.
+    const fn note(self, has_keys: bool) -> &'static str {
+        match self {
+            Self::Cancel if has_keys => {
+                "; a worker that runs one of them loses it: its next renewal and its end are refused"
+            }
+            Self::Retry | Self::Cancel => "",
+            Self::Release => {
+                "; a worker that runs one of them loses it: its next renewal and its end are refused, and until then two can run it"
+            }
+        }
+    }
+
+    /// The values that are written into a row.
+    fn assignments(self, table: &Resolved, rows: &mut Rows) -> Result<String, Failure> {
+        let mut set = Vec::new();
+        let mut write = |argument: &str, value: &str| {
+            if let Some(column) = table.column(argument) {
+                set.push(format!("{column} = {value}"));
+            }
+        };
+        match self {
+            Self::Retry => {
+                write("failed_at", "NULL");
+                write("attempts", "0");
+                write("error_message", "NULL");
+                write("run_at", table.now("run_at"));
+            }
+            Self::Cancel => {
+                if table.column("failed_at").is_none() {
+                    return Err(Failure::Input(format!(
+                        "`{}` has no column for rows that failed, so none can be cancelled: delete them",
+                        table.label
+                    )));
+                }
+                write("failed_at", table.now("failed_at"));
+                let nth = rows.bind("cancelled by `cargo advisory claim cancel`");
+                write("error_message", &format!("${nth}"));
+            }
+            Self::Release => {}
+        }
+        write("locked_until", "NULL");
+        write("locked_by", "NULL");
+        Ok(set.join(", "))
+    }
+}
+
+impl Change {
+    /// Returns `false` if no row was changed.
+    pub(super) async fn run(
+        &self,
+        jobs: &Jobs,
+        table: &Resolved,
+        kind: Kind,
+    ) -> Result<bool, Failure> {
+        let has_keys = !self.keys.is_empty();
+        let states = kind.states(has_keys);
+        let mut rows = Rows::of(table, &self.filters)?;
+        rows.add(table.of_states(states));
+        if has_keys {
+            rows.with_keys(table, &self.keys)?;
+        }
+        if let Some(error) = &self.error {
+            let column = table.column("error_message").ok_or_else(|| {
+                let label = &table.label;
+                Failure::Input(format!(
+                    "`{label}` has no column for errors: write keys, or `--all`"
+                ))
+            })?;
+            let nth = rows.bind(error);
+            rows.add(format!(
+                "pg_catalog.strpos(CAST({column} AS pg_catalog.text), ${nth}) OPERATOR(pg_catalog.>) 0"
+            ));
+        }
+        let names: Vec<&str> = states.iter().map(|state| state.name()).collect();
+        let names = names.join(" or ");
+        let count = count(jobs, table, &rows).await?;
+        if count == 0 {
+            let label = &table.label;
+            screen::print(&format!(
+                "`{label}` has no such row that is {names}: nothing was changed\n"
+            ))?;
+            return Ok(false);
+        }
+        let condition = rows.sql();
+        let set = kind.assignments(table, &mut rows)?;
+        screen::note(&format!(
+            "{}{}\n",
+            rows_of(count, &names, table),
+            kind.note(has_keys)
+        ));
+        if !self.yes && !confirm(kind.question())? {
+            return Ok(false);
+        }
+        let update = format!(
+            "UPDATE {} SET {set} WHERE {condition}",
+            table.table.quoted()
+        );
+        let changed = jobs
+            .write(&table.table.quoted(), &update, &rows.binds)
+            .await?;
+        let done = kind.done();
+        screen::print(&format!("{}: {done}\n", rows_of(changed, &names, table)))?;
+        Ok(changed > 0)
+    }
+}
+
+impl Prune {
+    /// Returns `false` if no row was deleted.
+    pub(super) async fn run(&self, jobs: &Jobs, table: &Resolved) -> Result<bool, Failure> {
+        if self.state.is_pending() {
+            return Err(Failure::Input(format!(
+                "`--state {}`: only rows that ended are deleted, write `done` or `failed`",
+                self.state.name()
+            )));
+        }
+        let mut rows = Rows::of(table, &self.filters)?;
+        rows.add(table.of_states(&[self.state]));
+        let Some(column) = table.column(self.state.time()) else {
+            return Err(Failure::Input(format!(
+                "`{}` has no column for when a row was {}: its rows are deleted at their end",
+                table.label,
+                self.state.name()
+            )));
+        };
+        let nth = rows.bind(&format!("{} seconds", self.older_than.as_secs_f64()));
+        rows.add(format!(
+            "{column} OPERATOR(pg_catalog.<) ({} OPERATOR(pg_catalog.-) CAST(${nth} AS pg_catalog.interval))",
+            table.now(self.state.time())
+        ));
+        let count = count(jobs, table, &rows).await?;
+        let name = self.state.name();
+        if count == 0 {
+            let label = &table.label;
+            screen::print(&format!(
+                "`{label}` has no row that is {name} for so long: nothing was deleted\n"
+            ))?;
+            return Ok(false);
+        }
+        screen::note(&format!("{}\n", rows_of(count, name, table)));
+        if !self.yes && !confirm("Delete them")? {
+            return Ok(false);
+        }
+        let name_in_sql = table.table.quoted();
+        let delete = format!(
+            "DELETE FROM {name_in_sql} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT t.ctid FROM {name_in_sql} AS t \
+             WHERE {} LIMIT {BATCH} FOR UPDATE SKIP LOCKED)) AND {}",
+            rows.sql(),
+            rows.sql()
+        );
+        let mut deleted = 0;
+        loop {
+            let batch = jobs.write(&name_in_sql, &delete, &rows.binds).await?;
+            deleted += batch;
+            if batch == 0 {
+                break;
+            }
+        }
+        screen::print(&format!("{}: deleted\n", rows_of(deleted, name, table)))?;
+        Ok(deleted > 0)
+    }
+}
+
+async fn count(jobs: &Jobs, table: &Resolved, rows: &Rows) -> Result<usize, Failure> {
+    let query = format!(
+        "SELECT pg_catalog.count(*) AS rows FROM {} WHERE {}",
+        table.table.quoted(),
+        rows.sql()
+    );
+    let counted = jobs
+        .read::<Count>(&query, &rows.binds)
+        .await?
+        .map_err(|why| Failure::Input(format!("cannot count the rows: {}", one_line(&why))))?;
+    let count = counted.iter().map(|count| count.rows).sum::<i64>();
+    Ok(usize::try_from(count).unwrap_or_default())
+}

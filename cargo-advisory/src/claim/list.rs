@@ -1,0 +1,589 @@
+//! The rows of each table by state: their number, their age and their errors.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::pin::pin;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::jobs::{FromRow, Jobs};
+use super::resolved::Resolved;
+use super::state::{Rows, State};
+use crate::cli::{Format, Output};
+use crate::columns::Columns;
+use crate::database::{self, unless};
+use crate::duration::{self, short};
+use crate::failure::Failure;
+use crate::job_table::JobTable;
+use crate::json::{VERSION, pretty};
+use crate::screen::{self, BOLD, DIM, ERROR, KEY, PLAIN, one_line, plural, shell_word};
+
+/// The maximum number of rows of a state that are listed one by one.
+const MOST: usize = 100;
+/// The maximum number of errors that are shown, and the length of each.
+const ERRORS: usize = 10;
+const LONGEST_ERROR: usize = 200;
+/// The maximum number of workers that are named for each state.
+const WORKERS: usize = 3;
+/// The interval of `--watch`.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// The shortest `--interval`: counting must not be all that the server does.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+
+const COUNTS: Columns<5> = Columns {
+    heads: ["STATE", "ROWS", "OLDEST", "ATTEMPTS", "BY"],
+    styles: [PLAIN, BOLD, PLAIN, PLAIN, PLAIN],
+    narrowest: 6,
+};
+const ROWS: Columns<6> = Columns {
+    heads: ["KEY", "STATE", "SINCE", "ATTEMPTS", "BY", "ERROR"],
+    styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM],
+    narrowest: 6,
+};
+const FAILURES: Columns<5> = Columns {
+    heads: ["ROWS", "STATE", "FIRST", "LAST", "ERROR"],
+    styles: [BOLD, PLAIN, PLAIN, PLAIN, PLAIN],
+    narrowest: 6,
+};
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Lists the rows of this state one by one, those first that have been in it for longest, at
+    /// most 100
+    #[arg(long, value_name = "STATE")]
+    state: Option<State>,
+    /// Only rows whose column has this text, such as `kind=mail`
+    #[arg(long = "where", value_name = "COLUMN=VALUE")]
+    filters: Vec<String>,
+    /// The output format; `json` with `--watch` is one object per line
+    #[arg(long, default_value = "text")]
+    format: Format,
+    #[command(flatten)]
+    output: Output,
+    /// Refreshes until Ctrl-C
+    #[arg(long, conflicts_with = "output")]
+    watch: bool,
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "watch", help = "How often `--watch` refreshes [default: 2s]")]
+    interval: Option<Duration>,
+}
+
+struct Count {
+    state: String,
+    worker: Option<String>,
+    rows: i64,
+    oldest: Option<f64>,
+    fewest: Option<i64>,
+    most: Option<i64>,
+}
+
+impl FromRow for Count {
+    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            state: row.try_get("state")?,
+            worker: row.try_get("worker")?,
+            rows: row.try_get("rows")?,
+            oldest: row.try_get("oldest")?,
+            fewest: row.try_get("fewest")?,
+            most: row.try_get("most")?,
+        })
+    }
+}
+
+struct ErrorCount {
+    state: String,
+    error: String,
+    rows: i64,
+    first: Option<f64>,
+    last: Option<f64>,
+}
+
+impl FromRow for ErrorCount {
+    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            state: row.try_get("state")?,
+            error: row.try_get("error")?,
+            rows: row.try_get("rows")?,
+            first: row.try_get("first")?,
+            last: row.try_get("last")?,
+        })
+    }
+}
+
+struct Row {
+    key: String,
+    state: String,
+    age: Option<f64>,
+    attempts: Option<i64>,
+    worker: Option<String>,
+    error: Option<String>,
+}
+
+impl FromRow for Row {
+    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self {
+            key: row.try_get("key")?,
+            state: row.try_get("state")?,
+            age: row.try_get("age")?,
+            attempts: row.try_get("attempts")?,
+            worker: row.try_get("worker")?,
+            error: row.try_get("error")?,
+        })
+    }
+}
+
+/// The rows of a table in one state.
+#[derive(Default)]
+struct Summary {
+    rows: i64,
+    oldest: Option<f64>,
+    attempts: Option<(i64, i64)>,
+    workers: Vec<(String, i64)>,
+}
+
+/// A table, with its rows by state.
+struct Queue {
+    name: String,
+    states: BTreeMap<State, Summary>,
+    errors: Vec<ErrorCount>,
+    /// The rows of the state that was asked for.
+    rows: Option<Vec<Row>>,
+    /// The tables that could not be counted, and why.
+    unread: Vec<String>,
+}
+
+impl Arguments {
+    /// The interval of a view.
+    pub(super) fn every(&self) -> Option<Duration> {
+        let every = self.interval.unwrap_or(INTERVAL).max(SHORTEST_INTERVAL);
+        self.watch.then_some(every)
+    }
+
+    pub(super) fn write(&self, text: &str) -> Result<bool, Failure> {
+        self.output.write(text)?;
+        Ok(true)
+    }
+
+    /// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection
+    /// is shown and retried.
+    pub(super) async fn watch(
+        &self,
+        address: &str,
+        tables: &[JobTable],
+        every: Duration,
+    ) -> Result<bool, Failure> {
+        let mut jobs = Some(Jobs::open(address).await?);
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ended = pin!(database::ended());
+        loop {
+            let refreshed = async {
+                ticks.tick().await;
+                if jobs.is_none() {
+                    jobs = Some(Jobs::open(address).await?);
+                }
+                match &jobs {
+                    Some(jobs) => self.read(jobs, tables).await,
+                    None => Ok(String::new()),
+                }
+            };
+            match unless(ended.as_mut(), refreshed).await {
+                None => break,
+                Some(Ok(text)) => {
+                    let text = match (self.format, screen::height()) {
+                        (Format::Text, Some(_)) => format!(
+                            "\u{1b}[H\u{1b}[J{DIM}every {}; Ctrl-C ends{DIM:#}\n{text}",
+                            short(every)
+                        ),
+                        _ => text,
+                    };
+                    if !screen::print(&text)? {
+                        break;
+                    }
+                }
+                Some(Err(failure)) => {
+                    jobs = None;
+                    screen::note(&format!("{ERROR}error{ERROR:#}: {failure}\n"));
+                }
+            }
+        }
+        if let Some(jobs) = jobs {
+            jobs.close().await;
+        }
+        Ok(true)
+    }
+
+    /// Reads all tables, and writes what is printed.
+    pub(super) async fn read(&self, jobs: &Jobs, tables: &[JobTable]) -> Result<String, Failure> {
+        let mut queues = Vec::new();
+        for table in tables {
+            let table = Resolved::find(jobs, table).await?;
+            queues.push(self.queue(jobs, &table).await?);
+        }
+        if self.format == Format::Json {
+            let queues: Vec<Value> = queues.iter().map(as_json).collect();
+            let value = json!({ "version": VERSION, "queues": queues });
+            return Ok(if self.watch {
+                format!("{}\n", crate::json::visible(&value.to_string()))
+            } else {
+                pretty(&value)
+            });
+        }
+        let mut text = String::new();
+        for (nth, queue) in queues.iter().enumerate() {
+            if nth > 0 {
+                text.push('\n');
+            }
+            queue.write(&mut text, self.output.width());
+        }
+        Ok(text)
+    }
+
+    async fn queue(&self, jobs: &Jobs, table: &Resolved) -> Result<Queue, Failure> {
+        let mut queue = Queue {
+            name: table.label.clone(),
+            states: BTreeMap::new(),
+            errors: Vec::new(),
+            rows: None,
+            unread: Vec::new(),
+        };
+        // Rows that have ended can be many: each is counted by itself, so that the others are known
+        // if that takes too long.
+        let pending = [
+            State::Available,
+            State::Scheduled,
+            State::Running,
+            State::Expired,
+        ];
+        let groups = [&pending[..], &[State::Failed], &[State::Done]];
+        for states in groups {
+            let mut rows = Rows::of(table, &self.filters)?;
+            rows.add(table.of_states(states));
+            match jobs
+                .read::<Count>(&counts(table, &rows), &rows.binds)
+                .await?
+            {
+                Ok(counts) => queue.add(counts),
+                Err(why) => {
+                    let names: Vec<&str> = states.iter().map(|state| state.name()).collect();
+                    queue.unread.push(format!("{}: {why}", names.join(", ")));
+                }
+            }
+        }
+        if let Some(error) = table.column("error_message") {
+            let mut rows = Rows::of(table, &self.filters)?;
+            rows.add(
+                format!("{error} IS NOT NULL AND {} <> 'done'", table.state())
+                    .replace(" <> ", " OPERATOR(pg_catalog.<>) "),
+            );
+            match jobs
+                .read::<ErrorCount>(&errors(table, &error, &rows), &rows.binds)
+                .await?
+            {
+                Ok(errors) => queue.errors = errors,
+                Err(why) => queue.unread.push(format!("errors: {why}")),
+            }
+        }
+        if let Some(state) = self.state {
+            let mut rows = Rows::of(table, &self.filters)?;
+            rows.add(table.of_states(&[state]));
+            let read = jobs
+                .read::<Row>(&one_by_one(table, &rows), &rows.binds)
+                .await?;
+            queue.rows = Some(read.map_err(Failure::Input)?);
+        }
+        Ok(queue)
+    }
+}
+
+/// The worker's name in `locked_by`, which is followed by `#` and a UUID.
+fn worker(table: &Resolved) -> String {
+    let by = table.column("locked_by").unwrap_or_default();
+    format!("pg_catalog.split_part(CAST({by} AS pg_catalog.text), '#', 1)")
+}
+
+fn attempts(table: &Resolved) -> String {
+    table.column("attempts").map_or_else(
+        || "CAST(NULL AS pg_catalog.int8)".to_owned(),
+        |column| format!("CAST({column} AS pg_catalog.int8)"),
+    )
+}
+
+fn counts(table: &Resolved, rows: &Rows) -> String {
+    format!(
+        "SELECT t.state, t.worker, pg_catalog.count(*) AS rows, pg_catalog.max(t.age) AS oldest, \
+         pg_catalog.min(t.attempts) AS fewest, pg_catalog.max(t.attempts) AS most \
+         FROM (SELECT {} AS state, {} AS worker, {} AS age, {} AS attempts FROM {} WHERE {}) AS t GROUP BY t.state, t.worker \
+         ORDER BY rows DESC",
+        table.state(),
+        worker(table),
+        table.age(),
+        attempts(table),
+        table.table.quoted(),
+        rows.sql()
+    )
+}
+
+fn errors(table: &Resolved, error: &str, rows: &Rows) -> String {
+    format!(
+        "SELECT t.state, t.error, pg_catalog.count(*) AS rows, pg_catalog.max(t.age) AS first, pg_catalog.min(t.age) AS last \
+         FROM (SELECT {} AS state, pg_catalog.left(CAST({error} AS pg_catalog.text), {LONGEST_ERROR}) AS error, {} AS age \
+         FROM {} WHERE {}) AS t GROUP BY t.state, t.error ORDER BY rows DESC, t.error LIMIT {}",
+        table.state(),
+        table.age(),
+        table.table.quoted(),
+        rows.sql(),
+        ERRORS + 1
+    )
+}
+
+fn one_by_one(table: &Resolved, rows: &Rows) -> String {
+    let error = table.column("error_message").map_or_else(
+        || "CAST(NULL AS pg_catalog.text)".to_owned(),
+        |column| format!("pg_catalog.left(CAST({column} AS pg_catalog.text), {LONGEST_ERROR})"),
+    );
+    format!(
+        "SELECT {} AS key, {} AS state, {} AS age, {} AS attempts, {} AS worker, {error} AS error FROM {} WHERE {} \
+         ORDER BY age DESC NULLS LAST, key LIMIT {}",
+        table.key_text(),
+        table.state(),
+        table.age(),
+        attempts(table),
+        worker(table),
+        table.table.quoted(),
+        rows.sql(),
+        MOST + 1
+    )
+}
+
+impl Queue {
+    fn add(&mut self, counts: Vec<Count>) {
+        for count in counts {
+            let Some(state) = State::of_name(&count.state) else {
+                continue;
+            };
+            let summary = self.states.entry(state).or_default();
+            summary.rows += count.rows;
+            summary.oldest = [summary.oldest, count.oldest]
+                .into_iter()
+                .flatten()
+                .reduce(f64::max);
+            if let (Some(fewest), Some(most)) = (count.fewest, count.most) {
+                let (from, to) = summary.attempts.unwrap_or((fewest, most));
+                summary.attempts = Some((from.min(fewest), to.max(most)));
+            }
+            let is_claimed = matches!(state, State::Running | State::Expired);
+            if let Some(worker) = count
+                .worker
+                .filter(|worker| is_claimed && !worker.is_empty())
+            {
+                summary.workers.push((worker, count.rows));
+            }
+        }
+    }
+
+    fn write(&self, text: &mut String, width: Option<usize>) {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "{BOLD}{}{BOLD:#}", self.name);
+        let rows: Vec<[String; 5]> = self
+            .states
+            .iter()
+            .map(|(state, summary)| cells(*state, summary))
+            .collect();
+        if rows.is_empty() && self.unread.is_empty() {
+            let _ = writeln!(text, "no rows");
+        } else if let Some(drawn) = COUNTS.draw(&rows, width) {
+            text.push_str(&drawn);
+        } else {
+            for row in &rows {
+                let _ = writeln!(text, "{}", row.join(" ").trim_end());
+            }
+        }
+        for why in &self.unread {
+            let _ = writeln!(text, "{ERROR}not known{ERROR:#}: {why}");
+        }
+        if let Some(rows) = &self.rows {
+            text.push('\n');
+            write_rows(text, rows, width);
+        }
+        self.write_errors(text, width);
+    }
+
+    fn write_errors(&self, text: &mut String, width: Option<usize>) {
+        if self.errors.is_empty() {
+            return;
+        }
+        text.push('\n');
+        let shown = self.errors.iter().take(ERRORS);
+        let rows = shown.map(|error| {
+            let ago =
+                |age: Option<f64>| age.map_or_else(String::new, |age| since(State::Failed, age));
+            let times = if error.state == "failed" {
+                [ago(error.first), ago(error.last)]
+            } else {
+                [String::new(), String::new()]
+            };
+            let [first, last] = times;
+            [
+                error.rows.to_string(),
+                error.state.clone(),
+                first,
+                last,
+                one_line(&error.error),
+            ]
+        });
+        let rows: Vec<[String; 5]> = rows.collect();
+        match FAILURES.draw(&rows, width) {
+            Some(drawn) => text.push_str(&drawn),
+            None => {
+                for row in &rows {
+                    let _ = writeln!(text, "{}", row.join(" "));
+                }
+            }
+        }
+        if self.errors.len() > ERRORS {
+            let _ = writeln!(text, "and other errors");
+        }
+        if let Some(error) = self.errors.iter().find(|error| error.state == "failed") {
+            let part: String = one_line(&error.error).chars().take(40).collect();
+            let _ = writeln!(
+                text,
+                "\nrun them again:\n    {KEY}cargo advisory claim retry --table {} --error {}{KEY:#}",
+                shell_word(&self.name),
+                shell_word(part.trim())
+            );
+        }
+    }
+}
+
+fn write_rows(text: &mut String, rows: &[Row], width: Option<usize>) {
+    let cells = rows.iter().take(MOST).map(|row| {
+        let state = State::of_name(&row.state);
+        [
+            one_line(&row.key),
+            row.state.clone(),
+            state
+                .zip(row.age)
+                .map_or_else(String::new, |(state, age)| since(state, age)),
+            row.attempts
+                .map_or_else(String::new, |attempts| attempts.to_string()),
+            one_line(row.worker.as_deref().unwrap_or_default()),
+            one_line(row.error.as_deref().unwrap_or_default()),
+        ]
+    });
+    let cells: Vec<[String; 6]> = cells.collect();
+    if cells.is_empty() {
+        text.push_str("no row of this state\n");
+        return;
+    }
+    match ROWS.draw(&cells, width) {
+        Some(drawn) => text.push_str(&drawn),
+        None => {
+            for row in &cells {
+                let _ = writeln!(text, "{}", row.join(" ").trim_end());
+            }
+        }
+    }
+    if rows.len() > MOST {
+        let _ = writeln!(text, "and more: `--where COLUMN=VALUE` narrows it");
+    }
+}
+
+fn cells(state: State, summary: &Summary) -> [String; 5] {
+    let attempts = summary.attempts.filter(|_| state != State::Done);
+    let mut workers: Vec<String> = summary
+        .workers
+        .iter()
+        .take(WORKERS)
+        .map(|(worker, rows)| format!("{} ({rows})", one_line(worker)))
+        .collect();
+    if summary.workers.len() > WORKERS {
+        workers.push(format!("and {} more", summary.workers.len() - WORKERS));
+    }
+    [
+        state.name().to_owned(),
+        summary.rows.to_string(),
+        summary
+            .oldest
+            .map_or_else(String::new, |age| since(state, age)),
+        match attempts {
+            Some((fewest, most)) if fewest == most => most.to_string(),
+            Some((fewest, most)) => format!("{fewest} to {most}"),
+            None => String::new(),
+        },
+        workers.join(", "),
+    ]
+}
+
+/// The time that a row has been in its state, or will be.
+pub(super) fn since(state: State, age: f64) -> String {
+    let time = short(Duration::try_from_secs_f64(age.abs()).unwrap_or(Duration::MAX));
+    match (state, age < 0.0) {
+        (State::Running, _) => format!("{time} left"),
+        (_, true) => format!("in {time}"),
+        (State::Available, false) => time,
+        (_, false) => format!("{time} ago"),
+    }
+}
+
+fn as_json(queue: &Queue) -> Value {
+    let states = queue.states.iter().map(|(state, summary)| {
+        json!({
+            "state": state.name(),
+            "rows": summary.rows,
+            "oldest_ms_ago": summary.oldest.map(millis),
+            "fewest_attempts": summary.attempts.map(|(fewest, _)| fewest),
+            "most_attempts": summary.attempts.map(|(_, most)| most),
+            "workers": summary.workers.iter().map(|(worker, rows)| json!({ "name": worker, "rows": rows })).collect::<Vec<_>>(),
+        })
+    });
+    let errors = queue.errors.iter().map(|error| {
+        let is_failed = error.state == "failed";
+        json!({
+            "state": error.state,
+            "rows": error.rows,
+            "first_ms_ago": error.first.filter(|_| is_failed).map(millis),
+            "last_ms_ago": error.last.filter(|_| is_failed).map(millis),
+            "error": error.error,
+        })
+    });
+    let rows = queue.rows.as_ref().map(|rows| {
+        let rows = rows.iter().take(MOST).map(|row| {
+            json!({
+                "key": row.key,
+                "state": row.state,
+                "ms_ago": row.age.map(millis),
+                "attempts": row.attempts,
+                "worker": row.worker.as_ref().filter(|worker| !worker.is_empty()),
+                "error": row.error,
+            })
+        });
+        rows.collect::<Vec<_>>()
+    });
+    json!({
+        "table": queue.name,
+        "states": states.collect::<Vec<_>>(),
+        "errors": errors.collect::<Vec<_>>(),
+        "rows": rows,
+        "not_known": queue.unread,
+    })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a time in milliseconds, which saturates"
+)]
+fn millis(seconds: f64) -> i64 {
+    (seconds * 1_000.0) as i64
+}
+
+/// The rows in a sentence: 1 failed row of `mail`.
+pub(super) fn rows_of(count: usize, states: &str, table: &Resolved) -> String {
+    format!(
+        "{} of `{}`",
+        plural(count, &format!("{states} row")),
+        table.label
+    )
+}

@@ -1,0 +1,216 @@
+//! The state of a row, and the rows that a command is about, in SQL.
+
+use clap::ValueEnum;
+
+use super::resolved::Resolved;
+use crate::failure::Failure;
+use crate::job_table::quoted;
+use crate::screen::one_line;
+
+/// The state of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(super) enum State {
+    /// The next claim can take it
+    Available,
+    /// It cannot be claimed before a time
+    Scheduled,
+    /// A worker has it
+    Running,
+    /// Its worker has neither renewed nor ended it in time
+    Expired,
+    /// It was given up
+    Failed,
+    /// It was completed
+    Done,
+}
+
+impl State {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Available,
+        Self::Scheduled,
+        Self::Running,
+        Self::Expired,
+        Self::Failed,
+        Self::Done,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Scheduled => "scheduled",
+            Self::Running => "running",
+            Self::Expired => "expired",
+            Self::Failed => "failed",
+            Self::Done => "done",
+        }
+    }
+
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Returns whether the row has not ended.
+    pub(super) const fn is_pending(self) -> bool {
+        !matches!(self, Self::Failed | Self::Done)
+    }
+
+    /// The argument of the column with the time that counts in this state.
+    pub(super) const fn time(self) -> &'static str {
+        match self {
+            Self::Available | Self::Scheduled => "run_at",
+            Self::Running | Self::Expired => "locked_until",
+            Self::Failed => "failed_at",
+            Self::Done => "completed_at",
+        }
+    }
+}
+
+impl Resolved {
+    /// The state of a row, as text.
+    pub(super) fn state(&self) -> String {
+        let mut cases = String::new();
+        for state in [State::Done, State::Failed] {
+            if let Some(column) = self.column(state.time()) {
+                cases.extend([format!(
+                    " WHEN {column} IS NOT NULL THEN '{}'",
+                    state.name()
+                )]);
+            }
+        }
+        if let Some(until) = self.column("locked_until") {
+            let now = self.now("locked_until");
+            cases.extend([format!(
+                " WHEN {until} OPERATOR(pg_catalog.>) {now} THEN 'running' WHEN {until} IS NOT NULL THEN 'expired'"
+            )]);
+        }
+        if let Some(run_at) = self.column("run_at") {
+            let now = self.now("run_at");
+            cases.extend([format!(
+                " WHEN {run_at} OPERATOR(pg_catalog.>) {now} THEN 'scheduled'"
+            )]);
+        }
+        format!("CASE{cases} ELSE 'available' END")
+    }
+
+    /// The condition of the rows that can be in one of these states, by which an index finds them.
+    pub(super) fn of_states(&self, states: &[State]) -> String {
+        let mut conditions: Vec<String> = Vec::new();
+        if states.iter().all(|state| state.is_pending()) {
+            conditions.extend(self.table.pending());
+        }
+        if let [state @ (State::Failed | State::Done)] = states {
+            match self.column(state.time()) {
+                Some(column) => conditions.push(format!("{column} IS NOT NULL")),
+                None => conditions.push("false".to_owned()),
+            }
+        }
+        let names: Vec<&str> = states.iter().map(|state| state.name()).collect();
+        conditions.push(format!("{} IN ('{}')", self.state(), names.join("', '")));
+        conditions.join(" AND ")
+    }
+
+    /// The age of a row's state, in seconds; negative if it is in the future, `NULL` if it is
+    /// never, or unknown.
+    pub(super) fn age(&self) -> String {
+        let mut cases = String::new();
+        for state in State::ALL {
+            if let Some(column) = self.column(state.time()) {
+                let now = self.now(state.time());
+                cases.extend([format!(
+                    " WHEN '{}' THEN CASE WHEN pg_catalog.isfinite({column}) THEN \
+                     pg_catalog.date_part('epoch', {now} OPERATOR(pg_catalog.-) {column}) END",
+                    state.name()
+                )]);
+            }
+        }
+        if cases.is_empty() {
+            return "CAST(NULL AS pg_catalog.float8)".to_owned();
+        }
+        format!("CASE {}{cases} END", self.state())
+    }
+}
+
+/// The rows that a command is about: a condition with `$1`, `$2`, …, and what they are.
+#[derive(Default)]
+pub(super) struct Rows {
+    conditions: Vec<String>,
+    pub(super) binds: Vec<String>,
+}
+
+impl Rows {
+    /// Only rows whose columns have these texts: `kind=mail`.
+    pub(super) fn of(table: &Resolved, filters: &[String]) -> Result<Self, Failure> {
+        let mut rows = Self::default();
+        for filter in filters {
+            let (column, value) = filter.split_once('=').ok_or_else(|| {
+                Failure::Input(format!(
+                    "`--where {}`: write `--where COLUMN=VALUE`",
+                    one_line(filter)
+                ))
+            })?;
+            if table.type_of(column).is_none() {
+                return Err(Failure::Input(format!(
+                    "`{}` has no column `{}`",
+                    table.label,
+                    one_line(column)
+                )));
+            }
+            let nth = rows.bind(value);
+            rows.add(format!(
+                "CAST({} AS pg_catalog.text) OPERATOR(pg_catalog.=) ${nth}",
+                quoted(column)
+            ));
+        }
+        Ok(rows)
+    }
+
+    pub(super) fn add(&mut self, condition: String) {
+        self.conditions.push(condition);
+    }
+
+    /// Only the rows with one of these keys, `42` or `house,42`.
+    pub(super) fn with_keys(&mut self, table: &Resolved, keys: &[String]) -> Result<(), Failure> {
+        let mut any = Vec::new();
+        for key in keys {
+            let values: Vec<&str> = if table.key.len() == 1 {
+                vec![key]
+            } else {
+                key.split(',').map(str::trim).collect()
+            };
+            if values.len() != table.key.len() {
+                let names: Vec<&str> = table.key.iter().map(|(name, _)| name.as_str()).collect();
+                return Err(Failure::Input(format!(
+                    "`{}` is not a key of `{}`: write its columns `{}` with commas between them",
+                    one_line(key),
+                    table.label,
+                    names.join(",")
+                )));
+            }
+            let mut all = Vec::new();
+            for ((name, sql_type), value) in table.key.iter().zip(values) {
+                let nth = self.bind(value);
+                all.push(format!(
+                    "{} OPERATOR(pg_catalog.=) CAST(${nth} AS {sql_type})",
+                    quoted(name)
+                ));
+            }
+            any.push(format!("({})", all.join(" AND ")));
+        }
+        self.add(format!("({})", any.join(" OR ")));
+        Ok(())
+    }
+
+    /// Adds a text, and gives its number.
+    pub(super) fn bind(&mut self, value: &str) -> usize {
+        self.binds.push(value.to_owned());
+        self.binds.len()
+    }
+
+    /// The condition.
+    pub(super) fn sql(&self) -> String {
+        if self.conditions.is_empty() {
+            return "true".to_owned();
+        }
+        self.conditions.join(" AND ")
+    }
+}

@@ -1,0 +1,311 @@
+//! The options of an address that tokio-postgres does not know: those of libpq, and those that
+//! pools and other libraries put into a URL.
+//!
+//! Each is honoured, has nothing to say to a program that opens one connection, or is refused by
+//! its name.
+
+use tokio_postgres::Config;
+use tokio_postgres::config::TargetSessionAttrs;
+
+use super::tls::Tls;
+
+/// The options of an address that tokio-postgres does not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Options {
+    pub(super) tls: Tls,
+    /// Settings of the session, as `options=-c name=value` has them.
+    settings: Vec<(&'static str, String)>,
+    keepalives_retries: Option<u32>,
+    server: Option<TargetSessionAttrs>,
+    /// Why the address cannot be used: the first option that is refused.
+    pub(super) refusal: Option<String>,
+}
+
+/// The use of an option.
+enum Use {
+    /// It has no effect on a program that opens one connection, or says what is so anyway.
+    Ignored,
+    /// A setting of the session.
+    Setting(&'static str),
+    /// It has to be written otherwise.
+    Refused(&'static str),
+}
+
+/// The settings of a session that other libraries accept in a URL.
+const SETTINGS: [(&str, &str); 10] = [
+    ("schema", "search_path"),
+    ("currentschema", "search_path"),
+    ("search_path", "search_path"),
+    ("timezone", "timezone"),
+    ("lock_timeout", "lock_timeout"),
+    ("statement_timeout", "statement_timeout"),
+    ("transaction_timeout", "transaction_timeout"),
+    ("idle_session_timeout", "idle_session_timeout"),
+    (
+        "idle_in_transaction_session_timeout",
+        "idle_in_transaction_session_timeout",
+    ),
+    (
+        "default_transaction_isolation",
+        "default_transaction_isolation",
+    ),
+];
+
+/// The options of pools, of caches of statements and of other libraries' own timeouts, in lower
+/// case.
+const WITHOUT_EFFECT: [&str; 33] = [
+    "applicationname",
+    "binary_parameters",
+    "connection_limit",
+    "default_query_exec_mode",
+    "description_cache_capacity",
+    "fallback_application_name",
+    "gssdelegation",
+    "gsslib",
+    "krbsrvname",
+    "logintimeout",
+    "max_overflow",
+    "max_pool_size",
+    "maxpoolsize",
+    "minpoolsize",
+    "pgbouncer",
+    "pool",
+    "pool_max_conn_idle_time",
+    "pool_max_conn_lifetime",
+    "pool_max_conn_lifetime_jitter",
+    "pool_max_conns",
+    "pool_min_conns",
+    "pool_size",
+    "pool_timeout",
+    "pooling",
+    "preferquerymode",
+    "prepared_statement_cache_queries",
+    "prepared_statements",
+    "preparethreshold",
+    "socket_timeout",
+    "sockettimeout",
+    "sslcompression",
+    "statement-cache-capacity",
+    "statement_cache_capacity",
+];
+
+impl Options {
+    /// Takes over an option; returns whether tokio-postgres must not see it.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
+        if self.tls.set(name, value) {
+            return true;
+        }
+        let value = value.trim().to_owned();
+        match (name, value.as_str()) {
+            ("keepalives_count", count) => match count.parse() {
+                Ok(count) => self.keepalives_retries = Some(count),
+                Err(_) => self.refuse(name, "write a number, `keepalives_count=6`"),
+            },
+            ("target_session_attrs", "primary") => {
+                self.server = Some(TargetSessionAttrs::ReadWrite);
+            }
+            ("target_session_attrs", "standby") => {
+                self.server = Some(TargetSessionAttrs::ReadOnly);
+            }
+            _ => match what_of(name, &value) {
+                None => return false,
+                Some(Use::Ignored) => {}
+                Some(Use::Setting(setting)) => self.settings.push((setting, value)),
+                Some(Use::Refused(write)) => self.refuse(name, write),
+            },
+        }
+        true
+    }
+
+    /// Says that an option, of a name that is known, cannot be honoured.
+    fn refuse(&mut self, name: &str, write: &str) {
+        let why = format!("`{name}` in the database URL is not supported: {write}");
+        self.refusal.get_or_insert(why);
+    }
+
+    /// Adds what tokio-postgres has other names for.
+    pub(super) fn apply(&self, config: &mut Config) {
+        if let Some(retries) = self.keepalives_retries {
+            config.keepalives_retries(retries);
+        }
+        if let Some(server) = self.server {
+            config.target_session_attrs(server);
+        }
+        let mut words: Vec<String> = config
+            .get_options()
+            .map(str::to_owned)
+            .into_iter()
+            .collect();
+        for (name, value) in &self.settings {
+            // The server splits the text at spaces.
+            let value = value.replace('\\', "\\\\").replace(' ', "\\ ");
+            words.push(format!("-c {name}={value}"));
+        }
+        if !self.settings.is_empty() {
+            config.options(words.join(" "));
+        }
+    }
+}
+
+/// The use of an option; `None` if tokio-postgres reads it, or refuses it as unknown.
+fn what_of(name: &str, value: &str) -> Option<Use> {
+    let lower = name.to_lowercase();
+    if WITHOUT_EFFECT.contains(&lower.as_str()) {
+        return Some(Use::Ignored);
+    }
+    if let Some((_, setting)) = SETTINGS.iter().find(|(known, _)| *known == lower) {
+        // The default has it, and some poolers accept no setting.
+        let is_default = *setting == "search_path" && value == "public";
+        return Some(if is_default {
+            Use::Ignored
+        } else {
+            Use::Setting(setting)
+        });
+    }
+    let accepted: &[&str] = match name {
+        "client_encoding" => &["UTF8", "utf8", "UTF-8", "utf-8", "auto"],
+        "charset" | "characterEncoding" => &["UTF8", "utf8", "UTF-8", "utf-8"],
+        "gssencmode" => &["disable", "prefer"],
+        "max_protocol_version" => &["3.0", "3.2", "latest"],
+        "min_protocol_version" => &["3.0"],
+        "replication" => &["false", "off", "no", "0"],
+        "requiressl" => &["0"],
+        "sslaccept" => &["accept_invalid_certs"],
+        "sslcertmode" => &["disable", "allow"],
+        "sslsni" => &["1"],
+        "ssl_min_protocol_version" => &["TLSv1", "TLSv1.1", "TLSv1.2"],
+        "ssl_max_protocol_version" => &["TLSv1.3"],
+        _ => &[],
+    };
+    if accepted.contains(&value) {
+        return Some(Use::Ignored);
+    }
+    Some(Use::Refused(match name {
+        "client_encoding" | "charset" | "characterEncoding" => {
+            "leave it out, the command speaks UTF-8"
+        }
+        "gssencmode" => "there is no GSSAPI: write `sslmode=require`",
+        "max_protocol_version" | "min_protocol_version" => {
+            "leave it out, the command speaks version 3.0 of the protocol"
+        }
+        "oauth_client_id" | "oauth_client_secret" | "oauth_issuer" | "oauth_scope" => {
+            "there is no OAuth: name a role with a password"
+        }
+        "passfile" => "no such file is read: set `PGPASSWORD`",
+        "replication" => "leave it out, the command needs a session that runs queries",
+        "require_auth" => {
+            "leave it out, or write `channel_binding=require`, which only SCRAM can do"
+        }
+        "requirepeer" => "leave it out: who runs the server is not checked",
+        "requiressl" => "write `sslmode=require`",
+        "scram_client_key" | "scram_server_key" => "write the password, or set `PGPASSWORD`",
+        "service" | "servicefile" => {
+            "no such file is read: write the service's host, port, database and user into the URL"
+        }
+        "ssl" => "write `sslmode=require`, or `sslmode=verify-full`",
+        "sslaccept" => "write `sslmode=verify-full`",
+        "sslcert" | "sslkey" | "sslpassword" | "sslidentity" | "sslcertmode" => {
+            "there are no client certificates: name a role with a password"
+        }
+        "sslcrl" | "sslcrldir" => "leave it out: revoked certificates are not known",
+        "sslkeylogfile" => "leave it out: no keys are logged",
+        "sslsni" => "leave it out: the name of the host is always sent",
+        "ssl_min_protocol_version" | "ssl_max_protocol_version" => {
+            "leave it out, the command speaks TLS 1.2 and 1.3"
+        }
+        "target_session_attrs" if value == "prefer-standby" => "write `standby` or `any`",
+        _ => return None,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_postgres::Config;
+    use tokio_postgres::config::TargetSessionAttrs;
+
+    use super::Options;
+
+    #[track_caller]
+    fn set(name: &str, value: &str) -> Options {
+        let mut options = Options::default();
+        assert!(options.set(name, value), "{name}");
+        options
+    }
+
+    #[test]
+    fn options_of_pools_and_other_libraries_have_no_effect() {
+        for (name, value) in [
+            ("pgbouncer", "true"),
+            ("connection_limit", "5"),
+            ("pool_timeout", "10"),
+            ("pool_max_conns", "10"),
+            ("statement-cache-capacity", "0"),
+            ("prepareThreshold", "0"),
+            ("gssencmode", "disable"),
+            ("client_encoding", "UTF8"),
+            ("schema", "public"),
+        ] {
+            assert_eq!(set(name, value), Options::default(), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn settings_of_a_url_are_those_of_the_session() {
+        for (name, value, options) in [
+            ("schema", "shop", "-c a=b -c search_path=shop"),
+            ("currentSchema", "shop", "-c a=b -c search_path=shop"),
+            ("search_path", "a, b", "-c a=b -c search_path=a,\\ b"),
+            ("lock_timeout", "5s", "-c a=b -c lock_timeout=5s"),
+        ] {
+            let mut config = Config::new();
+            config.options("-c a=b");
+            set(name, value).apply(&mut config);
+            assert_eq!(config.get_options(), Some(options), "{name}");
+        }
+        let mut config = Config::new();
+        set("target_session_attrs", "standby").apply(&mut config);
+        set("keepalives_count", "3").apply(&mut config);
+        assert_eq!(
+            config.get_target_session_attrs(),
+            TargetSessionAttrs::ReadOnly
+        );
+        assert_eq!(config.get_keepalives_retries(), Some(3));
+    }
+
+    /// Options that tokio-postgres reads itself, and unknown ones, which can be a part of a
+    /// password.
+    #[test]
+    fn other_options_are_left_to_tokio_postgres() {
+        for name in [
+            "user",
+            "target_session_attrs",
+            "secretword",
+            "sslnegotiation",
+        ] {
+            assert!(!Options::default().set(name, "any"), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_cannot_be_honoured_is_refused_by_its_name() {
+        for (name, value, write) in [
+            ("service", "shop", "write the service's host"),
+            ("passfile", "/x", "set `PGPASSWORD`"),
+            ("gssencmode", "require", "write `sslmode=require`"),
+            (
+                "target_session_attrs",
+                "prefer-standby",
+                "write `standby` or `any`",
+            ),
+            ("sslcert", "me.pem", "name a role with a password"),
+            ("ssl", "true", "`sslmode=verify-full`"),
+            ("ssl_min_protocol_version", "TLSv1.3", "TLS 1.2 and 1.3"),
+            ("keepalives_count", "x", "write a number"),
+        ] {
+            let refusal = set(name, value).refusal.unwrap_or_default();
+            let start = format!("`{name}` in the database URL is not supported: ");
+            assert!(refusal.starts_with(&start), "{refusal}");
+            assert!(refusal.contains(write), "{refusal}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What Citus makes of this node, of the tables of leases and claims, and of triggers.
+
+use tokio_postgres::{Client, SimpleQueryRow};
+
+use crate::database::rows;
+use crate::failure::Failure;
+use crate::guard::literal;
+use crate::screen::one_line;
+
+/// The group of a node. The coordinator's is 0.
+const GROUP: &str = "SELECT groupid FROM pg_catalog.pg_dist_local_group";
+
+/// Triggers that notify or ask for locks, of tables whose rows are on other nodes. Citus accepts
+/// them only with `citus.enable_unsafe_triggers`.
+const TRIGGERS: &str = "SELECT t.tgname, CAST(CAST(t.tgrelid AS pg_catalog.regclass) AS pg_catalog.text) FROM pg_catalog.pg_trigger AS t \
+     JOIN pg_catalog.pg_dist_partition AS p ON CAST(p.logicalrelid AS pg_catalog.oid) OPERATOR(pg_catalog.=) t.tgrelid \
+     JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) t.tgfoid \
+     WHERE NOT t.tgisinternal AND f.prosrc OPERATOR(pg_catalog.~*) 'notify|pg_locks|advisory' \
+     AND (p.partmethod OPERATOR(pg_catalog.<>) 'n' OR p.repmodel OPERATOR(pg_catalog.=) 't' \
+     OR p.colocationid OPERATOR(pg_catalog.<>) 0) ORDER BY 2, 1 LIMIT 5";
+
+/// What Citus says of the node that answers.
+#[derive(Default)]
+pub(super) struct Node {
+    /// Whether it is not the coordinator.
+    pub(super) is_worker: bool,
+    /// Triggers that do not do here what they are for.
+    pub(super) triggers: Vec<String>,
+}
+
+impl Node {
+    /// Asks a node of Citus.
+    pub(super) async fn ask(client: &Client) -> Result<Self, Failure> {
+        let group = rows(client, GROUP).await?;
+        let group = group.first().and_then(|row| row.get(0));
+        let triggers = rows(client, TRIGGERS).await?;
+        let name = |row: &SimpleQueryRow| {
+            let text = |at: usize| one_line(row.get(at).unwrap_or_default());
+            format!("`{}` of `{}`", text(0), text(1))
+        };
+        Ok(Self {
+            is_worker: group.is_some_and(|group| group != "0"),
+            triggers: triggers.iter().map(name).collect(),
+        })
+    }
+}
+
+/// A table that Citus manages, and so refuses what leases and claims write.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Managed {
+    /// `a reference table of Citus`
+    pub(super) kind: &'static str,
+    /// The statements that make an ordinary table of it.
+    pub(super) fix: Vec<String>,
+}
+
+/// What Citus manages a table as; `None` for an ordinary table. `name` is the table's name in SQL.
+pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>, Failure> {
+    let table = format!(
+        "CAST(pg_catalog.to_regclass({}) AS pg_catalog.oid)",
+        literal(name)
+    );
+    let found = rows(client, &kind_question(&table)).await?;
+    let Some(row) = found.first() else {
+        return Ok(None);
+    };
+    let keys = rows(client, &foreign_keys_question(&table)).await?;
+    let keys = keys.iter().filter_map(|row| row.get(0)).map(str::to_owned);
+    Ok(Some(Managed::of(
+        name,
+        row.get(0).unwrap_or_default(),
+        keys.collect(),
+    )))
+}
+
+impl Managed {
+    /// `kind` is a word of the question's; the statements drop the foreign keys between the table
+    /// and others that Citus manages.
+    fn of(name: &str, kind: &str, foreign_keys: Vec<String>) -> Self {
+        let undistribute = || vec![format!("SELECT undistribute_table({});", literal(name))];
+        let (kind, fix) = match kind {
+            "distributed" => ("a distributed table of Citus", undistribute()),
+            "reference" => ("a reference table of Citus", undistribute()),
+            "converted" => (
+                "a table that Citus manages since a foreign key connects it with a reference table",
+                foreign_keys,
+            ),
+            _ => ("a local table that Citus manages", undistribute()),
+        };
+        Self { kind, fix }
+    }
+}
+
+fn kind_question(table: &str) -> String {
+    format!(
+        "SELECT CASE WHEN p.partmethod OPERATOR(pg_catalog.<>) 'n' THEN 'distributed' \
+         WHEN p.repmodel OPERATOR(pg_catalog.=) 't' THEN 'reference' \
+         WHEN p.colocationid OPERATOR(pg_catalog.<>) 0 THEN 'distributed' \
+         WHEN p.autoconverted THEN 'converted' ELSE 'local' END FROM pg_catalog.pg_dist_partition AS p \
+         WHERE CAST(p.logicalrelid AS pg_catalog.oid) OPERATOR(pg_catalog.=) {table}"
+    )
+}
+
+/// When the last one is gone, Citus makes an ordinary table of it.
+fn foreign_keys_question(table: &str) -> String {
+    format!(
+        "SELECT pg_catalog.format('ALTER TABLE %s DROP CONSTRAINT %I;', CAST(k.conrelid AS pg_catalog.regclass), k.conname) \
+         FROM pg_catalog.pg_constraint AS k JOIN pg_catalog.pg_dist_partition AS p \
+         ON CAST(p.logicalrelid AS pg_catalog.oid) OPERATOR(pg_catalog.=) \
+         CASE WHEN k.conrelid OPERATOR(pg_catalog.=) {table} THEN k.confrelid ELSE k.conrelid END \
+         WHERE k.contype OPERATOR(pg_catalog.=) 'f' AND k.conrelid OPERATOR(pg_catalog.<>) k.confrelid \
+         AND (k.conrelid OPERATOR(pg_catalog.=) {table} OR k.confrelid OPERATOR(pg_catalog.=) {table}) ORDER BY 1"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Managed;
+
+    #[test]
+    fn a_table_that_a_foreign_key_has_converted_is_freed_by_dropping_that() {
+        let drop = "ALTER TABLE job DROP CONSTRAINT job_tenant_fkey;".to_owned();
+        let converted = Managed::of("job", "converted", vec![drop.clone()]);
+        assert_eq!(converted.fix, [drop.as_str()]);
+        let reference = Managed::of("shop.\"Job's\"", "reference", vec![drop]);
+        assert_eq!(reference.kind, "a reference table of Citus");
+        assert_eq!(
+            reference.fix,
+            ["SELECT undistribute_table('shop.\"Job''s\"');"]
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! A table of rows that are claimed, and the columns of its claims: those of a program's inventory,
+//! or those that options name.
+
+use advisory_pattern::ClaimRecord;
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::screen::one_line;
+
+/// A table, and a claim of its rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JobTable {
+    /// The schema's name, if it is known.
+    pub(crate) schema: Option<String>,
+    pub(crate) name: String,
+    pub(crate) claim: ClaimRecord,
+}
+
+/// The value of `migration claim` and `claim` for a column that the table does not have.
+const NONE: &str = "none";
+/// Their value for a column that ends a row, if the row is deleted instead.
+const DELETE: &str = "delete";
+
+// The columns of a claim, as `#[claim(…)]` names them.
+#[derive(Args, Default)]
+pub(crate) struct ClaimColumns {
+    #[arg(
+        long,
+        value_name = "COLUMNS",
+        global = true,
+        help_heading = COLUMNS,
+        help = "The primary key, such as `house, id` [default: id]"
+    )]
+    key: Option<String>,
+    #[arg(
+        long,
+        value_name = "COLUMNS",
+        global = true,
+        help_heading = COLUMNS,
+        help = "Those of `#[claim(order = \"…\")]`, such as `priority desc, id` [default: `run_at` and the key]"
+    )]
+    order: Option<String>,
+    #[arg(long, value_name = "COLUMN", global = true, help_heading = COLUMNS, help = "Until when a row is claimed [default: locked_until]")]
+    locked_until: Option<String>,
+    #[arg(long, value_name = "COLUMN", global = true, help_heading = COLUMNS, help = "By whom [default: locked_by]")]
+    locked_by: Option<String>,
+    #[arg(long, value_name = "COLUMN", global = true, help_heading = COLUMNS, help = "When it was completed, or `none` or `delete` [default: completed_at]")]
+    completed_at: Option<String>,
+    #[arg(long, value_name = "COLUMN", global = true, help_heading = COLUMNS, help = "When it failed, or `none` [default: failed_at]")]
+    failed_at: Option<String>,
+    #[arg(long, value_name = "COLUMN", global = true, help_heading = COLUMNS, help = "Why, or `none` [default: error_message]")]
+    error_message: Option<String>,
+    #[arg(long, value_name = "COLUMN", global = true, help_heading = COLUMNS, help = "From when on it can be claimed, or `none` [default: run_at]")]
+    run_at: Option<String>,
+    #[arg(long, value_name = "COLUMN", global = true, help_heading = COLUMNS, help = "How often it was claimed, or `none` [default: attempts]")]
+    attempts: Option<String>,
+    #[arg(long, value_name = "COLUMN", global = true, help_heading = COLUMNS, help = "That of `#[claim(per = \"…\")]`, which the table has already")]
+    per: Option<String>,
+}
+
+/// The heading of these options in the help.
+const COLUMNS: &str = "Columns, without an inventory";
+
+impl ClaimColumns {
+    /// The first option that is given, which has no effect on the claims of an inventory.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("--key", &self.key),
+            ("--order", &self.order),
+            ("--locked-until", &self.locked_until),
+            ("--locked-by", &self.locked_by),
+            ("--completed-at", &self.completed_at),
+            ("--failed-at", &self.failed_at),
+            ("--error-message", &self.error_message),
+            ("--run-at", &self.run_at),
+            ("--attempts", &self.attempts),
+            ("--per", &self.per),
+        ];
+        all.iter()
+            .find(|(_, value)| value.is_some())
+            .map(|(name, _)| *name)
+    }
+
+    /// The claim of a table with these columns.
+    pub(crate) fn on(&self, table: &str) -> Result<JobTable, Failure> {
+        let mut claim = ClaimRecord {
+            key: names(self.key.as_deref().unwrap_or("id")),
+            row: "row".to_owned(),
+            ..ClaimRecord::default()
+        };
+        let columns = [
+            ("locked_until", &self.locked_until, Some("locked_until")),
+            ("locked_by", &self.locked_by, Some("locked_by")),
+            ("completed_at", &self.completed_at, Some("completed_at")),
+            ("failed_at", &self.failed_at, Some("failed_at")),
+            ("error_message", &self.error_message, Some("error_message")),
+            ("run_at", &self.run_at, Some("run_at")),
+            ("attempts", &self.attempts, Some("attempts")),
+            ("per", &self.per, None),
+        ];
+        for (argument, given, default) in columns {
+            match given.as_deref().or(default) {
+                Some(DELETE) if argument == "completed_at" => {
+                    claim.deletes.push(argument.to_owned());
+                }
+                Some(DELETE) if argument == "failed_at" => {
+                    let told = "`--failed-at` cannot be `delete`: write `none`, and call `claim::delete` where a row is to be deleted";
+                    return Err(Failure::Input(told.to_owned()));
+                }
+                Some(NONE) if matches!(argument, "locked_until" | "locked_by") => {
+                    let option = argument.replace('_', "-");
+                    return Err(Failure::Input(format!(
+                        "`--{option}` cannot be `{NONE}`: a claim is written into this column"
+                    )));
+                }
+                Some(NONE) | None => {}
+                Some(column) => claim.columns.push((argument.to_owned(), column.to_owned())),
+            }
+        }
+        if let Some(order) = &self.order {
+            let columns = order.split(',').map(direction);
+            claim.order = columns.collect::<Result<_, _>>()?;
+        }
+        let (schema, name) = match table.split_once('.') {
+            Some((schema, name)) => (Some(schema.to_owned()), name),
+            None => (None, table),
+        };
+        name.clone_into(&mut claim.table);
+        Ok(JobTable {
+            schema,
+            name: name.to_owned(),
+            claim,
+        })
+    }
+}
+
+impl JobTable {
+    /// The tables of an inventory's claims, or those of this name alone. A table that two types of
+    /// row claim is there twice, unless they use the same columns.
+    pub(crate) fn of_inventory(
+        claims: &[ClaimRecord],
+        table: Option<&str>,
+    ) -> Result<Vec<Self>, Failure> {
+        let mut tables: Vec<Self> = Vec::new();
+        let named = table.map(|table| {
+            table
+                .rsplit_once('.')
+                .map_or((None, table), |(schema, name)| (Some(schema), name))
+        });
+        for claim in claims {
+            let name = claim.table_name();
+            if named.is_some_and(|(_, wanted)| wanted != name) {
+                continue;
+            }
+            if claim.key.is_empty() {
+                // A generic row, with unknown columns, or an inventory of an earlier version.
+                let row = one_line(&claim.row);
+                return Err(Failure::Input(format!(
+                    "the inventory does not have the columns of the claim `{row}` on `{name}`: it is generic, or was written by an \
+                     earlier version; name the columns, with `--table {name}` and without an inventory"
+                )));
+            }
+            let table = Self {
+                schema: named.and_then(|(schema, _)| schema).map(str::to_owned),
+                name: name.to_owned(),
+                claim: claim.clone(),
+            };
+            if !tables.iter().any(|known| known.is_as(&table)) {
+                tables.push(table);
+            }
+        }
+        match (tables.is_empty(), table) {
+            (false, _) => Ok(tables),
+            (true, Some(table)) => Err(Failure::Input(format!(
+                "the program claims no rows of `{}`: it claims {}",
+                one_line(table),
+                names_of(claims)
+            ))),
+            (true, None) => Err(Failure::Input(
+                "the program claims no rows: name a table, `--table mail`".to_owned(),
+            )),
+        }
+    }
+
+    fn is_as(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.claim.columns == other.claim.columns
+            && self.claim.deletes == other.claim.deletes
+            && self.claim.claim_order() == other.claim.claim_order()
+            && self.claim.key == other.claim.key
+    }
+
+    /// The table's name in SQL.
+    pub(crate) fn quoted(&self) -> String {
+        self.qualified(&self.name)
+    }
+
+    /// A name of the table's schema, in SQL.
+    pub(crate) fn qualified(&self, name: &str) -> String {
+        let schema = self.schema.iter().map(|schema| quoted(schema) + ".");
+        schema.collect::<String>() + &quoted(name)
+    }
+
+    /// The table's name, with its schema if that is known.
+    pub(crate) fn label(&self) -> String {
+        let schema = self.schema.iter().map(|schema| format!("{schema}."));
+        one_line(&(schema.collect::<String>() + &self.name))
+    }
+
+    /// The name of the column that an argument is for.
+    pub(crate) fn column(&self, argument: &str) -> Option<&str> {
+        self.claim.column(argument)
+    }
+
+    /// The conditions of a row that has not ended, in SQL.
+    pub(crate) fn pending(&self) -> Vec<String> {
+        let ends = ["completed_at", "failed_at"].into_iter();
+        let columns = ends.filter_map(|argument| self.column(argument));
+        columns
+            .map(|column| format!("{} IS NULL", quoted(column)))
+            .collect()
+    }
+}
+
+/// A name as an SQL identifier, always in quotes, as Diesel writes it.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn names(columns: &str) -> Vec<String> {
+    let columns = columns.split(',').map(|column| column.trim().to_owned());
+    columns.filter(|column| !column.is_empty()).collect()
+}
+
+fn names_of(claims: &[ClaimRecord]) -> String {
+    let mut names: Vec<String> = claims
+        .iter()
+        .map(|claim| format!("`{}`", one_line(claim.table_name())))
+        .collect();
+    names.dedup();
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    names.join(", ")
+}
+
+/// A column of an order, and its direction in SQL.
+fn direction(part: &str) -> Result<(String, String), Failure> {
+    let words: Vec<String> = part.split_whitespace().map(str::to_lowercase).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let column = part
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let direction = match words.get(1..).unwrap_or_default() {
+        _ if column.is_empty() => None,
+        [] | ["asc"] | ["nulls", "last"] | ["asc", "nulls", "last"] => Some(""),
+        ["nulls", "first"] | ["asc", "nulls", "first"] => Some("NULLS FIRST"),
+        ["desc"] | ["desc", "nulls", "first"] => Some("DESC"),
+        ["desc", "nulls", "last"] => Some("DESC NULLS LAST"),
+        _ => None,
+    };
+    match direction {
+        Some(direction) => Ok((column, direction.to_owned())),
+        None => Err(Failure::Input(format!(
+            "`--order` cannot contain `{}`: write columns, such as `--order 'priority desc, id'`",
+            part.trim()
+        ))),
+    }
+}

@@ -1,0 +1,286 @@
+//! The values of a range: numbers, days, times of day, days with a time, and instants.
+
+use std::time::Duration;
+
+use advisory_pattern::Shape;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, ToSpan};
+
+use super::value::{date_text, date_time_text, time_text};
+use crate::duration;
+use crate::failure::Failure;
+use crate::screen::one_line;
+
+/// More texts than this are not tried.
+pub(super) const MOST: usize = 50_000_000;
+
+/// The values from one to another, both included, as keys have them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) kind: Kind,
+    pub(super) values: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Numbers,
+    Days,
+    Times,
+    DateTimes,
+    Instants,
+}
+
+impl Kind {
+    /// Returns whether the values are some of those that a key can have between the ends.
+    pub(super) const fn has_steps(self) -> bool {
+        matches!(self, Self::Times | Self::DateTimes | Self::Instants)
+    }
+
+    /// Refuses a range for a placeholder that never has one of its values.
+    pub(super) fn check(self, shape: Option<Shape>, placeholder: &str) -> Result<(), Failure> {
+        let Some(shape) = shape else {
+            return Ok(());
+        };
+        let write = match shape {
+            Shape::Int | Shape::Uint if self != Self::Numbers => "1..1000",
+            Shape::Date if self != Self::Days => "2026-11-01..2026-11-30",
+            Shape::Time if self != Self::Times => "08:00..18:00/15min",
+            Shape::DateTime if self != Self::DateTimes => {
+                "2026-11-22T08:00..2026-11-22T18:00/15min"
+            }
+            Shape::Timestamp if !matches!(self, Self::DateTimes | Self::Instants) => {
+                "2026-11-22T08:00Z..2026-11-22T18:00Z/15min"
+            }
+            Shape::Uuid => {
+                return Err(Failure::Input(format!(
+                    "`{placeholder}` has no range: there are too many UUIDs to try; write `NAME=FILE` or `NAME=SELECT …`"
+                )));
+            }
+            Shape::Bool => {
+                return Err(Failure::Input(format!(
+                    "`{placeholder}` has no range: leave its `--values` out, and both values are tried"
+                )));
+            }
+            _ => return Ok(()),
+        };
+        let shape = shape.name();
+        Err(Failure::Input(format!(
+            "a range of {} has no {shape} for `{placeholder}`: write `{write}`",
+            self.name()
+        )))
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Numbers => "numbers",
+            Self::Days => "days",
+            Self::Times => "times",
+            Self::DateTimes => "days with a time",
+            Self::Instants => "instants",
+        }
+    }
+}
+
+/// Reads `1..1000`, `2026-11-01..2026-11-30`, or times with their step, `08:00..18:00/15min`;
+/// `None` if the text is no range.
+pub(super) fn read(text: &str) -> Result<Option<Range>, Failure> {
+    let Some((from, to)) = text.split_once("..") else {
+        return Ok(None);
+    };
+    if let (Ok(from), Ok(to)) = (from.parse::<i64>(), to.parse::<i64>()) {
+        let count = to.saturating_sub(from);
+        if usize::try_from(count).is_ok_and(|count| count >= MOST) {
+            return Err(too_many());
+        }
+        let values = (from..=to).map(|number| number.to_string());
+        let (kind, values) = (Kind::Numbers, values.collect());
+        return Ok(Some(Range { kind, values }));
+    }
+    if let (Some(from), Some(to)) = (day(from), day(to)) {
+        let days = from.series(1.day()).take_while(|day| *day <= to);
+        let (kind, values) = (Kind::Days, days.map(date_text).collect());
+        return Ok(Some(Range { kind, values }));
+    }
+    let (to, step) = to
+        .split_once('/')
+        .map_or((to, None), |(to, step)| (to, Some(step)));
+    let (Some((kind, first)), Some((other, last))) = (time(from), time(to)) else {
+        return Ok(None);
+    };
+    if kind != other {
+        return Err(Failure::Input(format!(
+            "`{}` begins with one of the {} and ends with one of the {}: write both in one form",
+            one_line(text),
+            kind.name(),
+            other.name()
+        )));
+    }
+    let has_seconds = has_seconds(from) || has_seconds(to);
+    let step = match step {
+        Some(step) => duration::parse(step).map_err(Failure::Input)?,
+        None if has_seconds => Duration::from_secs(1),
+        None => Duration::from_secs(60),
+    };
+    let values = times(first, last, step)?.map(|at| match kind {
+        Kind::Times => time_text(at.time()),
+        Kind::Instants => format!("{}Z", date_time_text(at)),
+        _ => date_time_text(at),
+    });
+    let values = values.collect();
+    Ok(Some(Range { kind, values }))
+}
+
+/// The times from one to another, which are not too many.
+fn times(
+    first: DateTime,
+    last: DateTime,
+    step: Duration,
+) -> Result<impl Iterator<Item = DateTime>, Failure> {
+    let between = last.duration_since(first);
+    let step = SignedDuration::try_from(step)
+        .ok()
+        .filter(SignedDuration::is_positive);
+    let step = step.ok_or_else(|| Failure::Input("a step must be longer than zero".to_owned()))?;
+    let count = between.as_nanos() / step.as_nanos();
+    if usize::try_from(count).is_ok_and(|count| count >= MOST) {
+        return Err(too_many());
+    }
+    let next = move |at: &DateTime| at.checked_add(step).ok();
+    let all = std::iter::successors(Some(first), next);
+    Ok(all.take_while(move |at| *at <= last))
+}
+
+/// A day in the only form that keys have.
+fn day(text: &str) -> Option<Date> {
+    let date: Date = text.parse().ok()?;
+    (date.to_string() == text).then_some(date)
+}
+
+/// A time of day, of a day without a zone, or of one in UTC; each with its colon, unlike a number.
+fn time(text: &str) -> Option<(Kind, DateTime)> {
+    if !text.contains(':') {
+        return None;
+    }
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Some((Kind::Instants, TimeZone::UTC.to_datetime(at)));
+    }
+    if text.contains('-') {
+        return Some((Kind::DateTimes, text.parse().ok()?));
+    }
+    let time: Time = text.parse().ok()?;
+    Some((Kind::Times, Date::new(1970, 1, 1).ok()?.to_datetime(time)))
+}
+
+/// Returns whether a time is written with its seconds: `08:00:00`, and not `08:00+02:00`.
+fn has_seconds(text: &str) -> bool {
+    let time = text.split(['T', 't', ' ']).next_back().unwrap_or(text);
+    let clock = time.split(['+', '-', 'Z', 'z']).next().unwrap_or(time);
+    clock.matches(':').count() > 1
+}
+
+pub(super) fn too_many() -> Failure {
+    Failure::Input(format!(
+        "more than {MOST} texts, each of them counted for each permit: give fewer values"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use advisory_pattern::Shape;
+
+    use super::{Kind, read};
+
+    #[track_caller]
+    fn values(range: &str) -> Vec<String> {
+        read(range).unwrap().unwrap().values
+    }
+
+    #[test]
+    fn a_range_of_days_has_those_of_the_calendar() {
+        let all = values("2024-02-27..2024-03-02");
+        let days = [
+            "2024-02-27",
+            "2024-02-28",
+            "2024-02-29",
+            "2024-03-01",
+            "2024-03-02",
+        ];
+        assert_eq!(all, days);
+        assert_eq!(values("2025-12-31..2026-01-01").len(), 2);
+        assert_eq!(values("1900-01-01..1900-12-31").len(), 365);
+        for wrong in [
+            "2026-02-29",
+            "2026-13-01",
+            "2026-1-1",
+            "20260101",
+            "x",
+            "2026-01-01-01",
+        ] {
+            assert_eq!(
+                read(&format!("{wrong}..2026-12-31")).unwrap(),
+                None,
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_range_of_times_has_its_steps_as_keys_have_them() {
+        for (range, expected) in [
+            ("08:00..08:02", &["080000", "080100", "080200"][..]),
+            ("08:00..09:00/30min", &["080000", "083000", "090000"]),
+            ("23:59:58..23:59:59", &["235958", "235959"]),
+            (
+                "08:00..08:00:00.5/250ms",
+                &["080000", "080000.25", "080000.5"],
+            ),
+            (
+                "2026-11-22T23:59..2026-11-23 00:00",
+                &["2026-11-22T235900", "2026-11-23T000000"],
+            ),
+            (
+                "2026-11-22T09:00+01:00..2026-11-22T08:01Z",
+                &["2026-11-22T080000Z", "2026-11-22T080100Z"],
+            ),
+        ] {
+            assert_eq!(values(range), expected, "{range}");
+        }
+        assert_eq!(values("00:00:00..23:59:59").len(), 86_400);
+        for (wrong, why) in [
+            (
+                "2026-11-22T09:00..2026-11-22T09:00Z",
+                "write both in one form",
+            ),
+            ("08:00..09:00/0s", "longer than zero"),
+            ("08:00..09:00/often", "is not a duration"),
+            ("2000-01-01T00:00:00..2026-01-01T00:00:00", "more than"),
+        ] {
+            let refused = read(wrong).unwrap_err().to_string();
+            assert!(refused.contains(why), "{wrong}: {refused}");
+        }
+    }
+
+    /// Text can be anything, also a number or a day.
+    #[test]
+    fn a_range_is_refused_for_a_shape_that_has_none_of_its_values() {
+        use Kind::{DateTimes, Days, Instants, Numbers, Times};
+        let all = [Numbers, Days, Times, DateTimes, Instants];
+        for shape in Shape::ALL {
+            let accepted: Vec<Kind> = all
+                .into_iter()
+                .filter(|kind| kind.check(Some(shape), "<x>").is_ok())
+                .collect();
+            let expected = match shape {
+                Shape::Int | Shape::Uint => &[Numbers][..],
+                Shape::Date => &[Days],
+                Shape::Time => &[Times],
+                Shape::DateTime => &[DateTimes],
+                Shape::Timestamp => &[DateTimes, Instants],
+                Shape::Uuid | Shape::Bool => &[],
+                _ => &all,
+            };
+            assert_eq!(accepted, expected, "{}", shape.name());
+        }
+    }
+}

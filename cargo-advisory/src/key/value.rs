@@ -1,0 +1,290 @@
+//! The texts that a value of a file or a query can have in a key.
+
+use advisory_pattern::{Filter, Placeholder, Shape, escape};
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+
+/// The type of a value where the pattern does not name it.
+const GUESSES: [Option<Shape>; 7] = [
+    Some(Shape::Text),
+    None,
+    Some(Shape::Bool),
+    Some(Shape::Uuid),
+    Some(Shape::Time),
+    Some(Shape::DateTime),
+    Some(Shape::Timestamp),
+];
+
+/// The texts of one value's placeholders, in each way in which they can be rendered; none if the
+/// value is not of their shape.
+pub(super) fn rendered(placeholders: &[&Placeholder], value: &str) -> Vec<Vec<String>> {
+    let mut ways: Vec<Vec<String>> = Vec::new();
+    for guess in GUESSES {
+        let texts = placeholders.iter().map(|one| render(one, value, guess));
+        if let Some(texts) = texts.collect::<Option<Vec<String>>>()
+            && !ways.contains(&texts)
+        {
+            ways.push(texts);
+        }
+    }
+    ways
+}
+
+fn render(placeholder: &Placeholder, value: &str, guess: Option<Shape>) -> Option<String> {
+    let has = |filter| placeholder.filters.contains(&filter);
+    let mut text = if has(Filter::Trim) {
+        escape::trim(value).to_owned()
+    } else {
+        value.to_owned()
+    };
+    if has(Filter::Lower) {
+        text = text.to_ascii_lowercase();
+    }
+    match placeholder.shape.or(guess) {
+        Some(Shape::Text | Shape::Char) if !has(Filter::Raw) => {
+            let mut escaped = String::new();
+            escape::escape(&text, |piece| escaped.push_str(piece));
+            Some(escaped)
+        }
+        Some(shape) => of_shape(&text, shape),
+        None => Some(text),
+    }
+}
+
+/// The value as a placeholder of this shape renders it, from that text or from what the server or
+/// another program writes.
+fn of_shape(value: &str, shape: Shape) -> Option<String> {
+    match shape {
+        Shape::Int => Some(value.trim().parse::<i128>().ok()?.to_string()),
+        Shape::Uint => Some(value.trim().parse::<u128>().ok()?.to_string()),
+        Shape::Uuid => uuid(value.trim()),
+        Shape::Date => date(value.trim()),
+        Shape::Time => time(value.trim()),
+        Shape::DateTime => date_time(value.trim()),
+        Shape::Timestamp => timestamp(value.trim()),
+        Shape::Bool => match value.trim() {
+            "t" | "true" => Some("true".to_owned()),
+            "f" | "false" => Some("false".to_owned()),
+            _ => None,
+        },
+        _ => Some(value.to_owned()),
+    }
+}
+
+fn uuid(value: &str) -> Option<String> {
+    let digits: String = value
+        .chars()
+        .filter(|letter| !"-{}".contains(*letter))
+        .collect();
+    let is_uuid = digits.len() == 32 && digits.chars().all(|digit| digit.is_ascii_hexdigit());
+    let text = digits.to_lowercase();
+    is_uuid.then(|| {
+        [
+            &text[..8],
+            &text[8..12],
+            &text[12..16],
+            &text[16..20],
+            &text[20..],
+        ]
+        .join("-")
+    })
+}
+
+fn date(value: &str) -> Option<String> {
+    if is_date(value) {
+        return Some(value.to_owned());
+    }
+    // jiff finds a day in one with a time too.
+    let parsed: Option<Date> = value.parse().ok();
+    Some(date_text(parsed.filter(|_| !value.contains(':'))?))
+}
+
+fn time(value: &str) -> Option<String> {
+    if is_time(value) {
+        return Some(value.to_owned());
+    }
+    // jiff finds a time in a day with a time too, and an hour in two digits.
+    let is_clock = value.contains(':') && !value.contains(['-', '+']);
+    let parsed: Option<Time> = value.parse().ok();
+    Some(time_text(parsed.filter(|_| is_clock)?))
+}
+
+fn date_time(value: &str) -> Option<String> {
+    if is_date_time(value) {
+        return Some(value.to_owned());
+    }
+    // With an offset it is an instant, and without a time a day.
+    let is_civil = value.contains(':') && value.parse::<Timestamp>().is_err();
+    let parsed: Option<DateTime> = value.parse().ok();
+    Some(date_time_text(parsed.filter(|_| is_civil)?))
+}
+
+/// Without an offset it is in UTC.
+fn timestamp(value: &str) -> Option<String> {
+    if value.strip_suffix('Z').is_some_and(is_date_time) {
+        return Some(value.to_owned());
+    }
+    let civil = match value.parse::<Timestamp>() {
+        Ok(at) => date_time_text(TimeZone::UTC.to_datetime(at)),
+        Err(_) => date_time(value)?,
+    };
+    Some(format!("{civil}Z"))
+}
+
+/// Returns whether a text is a key's: in these, a leap second is second 60.
+fn is_time(text: &str) -> bool {
+    let (clock, fraction) = text.split_once('.').unwrap_or((text, "1"));
+    let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
+    clock.len() == 6
+        && is_number(clock)
+        && is_number(fraction)
+        && !fraction.ends_with('0')
+        && !fraction.is_empty()
+}
+
+fn is_date(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let parts: Vec<&str> = unsigned.split('-').collect();
+    let has = |part: &str, count: usize| {
+        part.len() >= count && part.bytes().all(|digit| digit.is_ascii_digit())
+    };
+    matches!(parts[..], [year, month, day] if has(year, 4) && has(month, 2) && has(day, 2) && month.len() + day.len() == 4)
+}
+
+fn is_date_time(text: &str) -> bool {
+    text.split_once('T')
+        .is_some_and(|(date, time)| is_date(date) && is_time(time))
+}
+
+/// A day as a key has it: `2026-11-22`, `-0044-03-15`.
+pub(super) fn date_text(date: Date) -> String {
+    let sign = if date.year() < 0 { "-" } else { "" };
+    let (year, month, day) = (date.year().unsigned_abs(), date.month(), date.day());
+    format!("{sign}{year:04}-{month:02}-{day:02}")
+}
+
+/// A time as a key has it: `093000`, `093000.25`.
+pub(super) fn time_text(time: Time) -> String {
+    let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+    let whole = format!("{hour:02}{minute:02}{second:02}");
+    let fraction = format!("{:09}", time.subsec_nanosecond());
+    match fraction.trim_end_matches('0') {
+        "" => whole,
+        fraction => format!("{whole}.{fraction}"),
+    }
+}
+
+/// A day and a time as a key has them: `2026-11-22T093000`.
+pub(super) fn date_time_text(at: DateTime) -> String {
+    format!("{}T{}", date_text(at.date()), time_text(at.time()))
+}
+
+#[cfg(test)]
+mod tests {
+    use advisory_pattern::{Shape, parse};
+
+    use super::{of_shape, rendered};
+
+    #[test]
+    fn a_value_is_escaped_where_it_can_be_a_text() {
+        for (pattern, expected) in [
+            ("<a>", &["x%3AY", "x:Y"][..]),
+            ("<a: text>", &["x%3AY"]),
+            ("<a|raw>", &["x:Y"]),
+            ("<a|lower>", &["x%3Ay", "x:y"]),
+        ] {
+            let pattern = parse(pattern).unwrap();
+            let placeholders: Vec<_> = pattern.placeholders().collect();
+            assert_eq!(rendered(&placeholders, "x:Y").concat(), expected);
+        }
+    }
+
+    #[test]
+    fn a_time_without_a_shape_is_tried_in_each_of_its_forms() {
+        let pattern = parse("<at>").unwrap();
+        let placeholders: Vec<_> = pattern.placeholders().collect();
+        let forms = rendered(&placeholders, "2026-11-22 09:30:00").concat();
+        for form in ["2026-11-22T093000", "2026-11-22T093000Z"] {
+            assert!(forms.iter().any(|text| text == form), "{forms:?}");
+        }
+        let forms = rendered(&placeholders, "09:30:00").concat();
+        assert!(forms.contains(&"093000".to_owned()), "{forms:?}");
+    }
+
+    /// The server's form in the simple protocol, that of RFC 3339, and the key's own text.
+    #[test]
+    fn a_value_is_written_as_its_shape_renders_it() {
+        for (shape, value, expected) in [
+            (Shape::Int, "-7", Some("-7")),
+            (Shape::Int, "x", None),
+            (Shape::Uint, "-7", None),
+            (
+                Shape::Uuid,
+                "67E55044-10B1-426F-9247-BB680E5FE0C8",
+                Some("67e55044-10b1-426f-9247-bb680e5fe0c8"),
+            ),
+            (
+                Shape::Uuid,
+                "67e5504410b1426f9247bb680e5fe0c8",
+                Some("67e55044-10b1-426f-9247-bb680e5fe0c8"),
+            ),
+            (Shape::Uuid, "67e5504410b1426f9247bb680e5fe0c", None),
+            (Shape::Bool, "t", Some("true")),
+            (Shape::Bool, "yes", None),
+            (Shape::Date, "2026-11-22", Some("2026-11-22")),
+            (Shape::Date, "-0044-03-15", Some("-0044-03-15")),
+            (Shape::Date, "+10000-01-01", Some("+10000-01-01")),
+            (Shape::Date, "22.11.2026", None),
+            (Shape::Time, "09:30:00", Some("093000")),
+            (Shape::Time, "09:30:00.250", Some("093000.25")),
+            (Shape::Time, "235960.5", Some("235960.5")),
+            (Shape::Time, "later", None),
+            (
+                Shape::DateTime,
+                "2026-11-22 09:30:00",
+                Some("2026-11-22T093000"),
+            ),
+            (
+                Shape::DateTime,
+                "2026-11-22T093000",
+                Some("2026-11-22T093000"),
+            ),
+            (Shape::DateTime, "2026-11-22 09:30:00+00", None),
+            (Shape::DateTime, "2026-11-22", None),
+            (
+                Shape::Timestamp,
+                "2026-11-22 09:30:00+00",
+                Some("2026-11-22T093000Z"),
+            ),
+            (
+                Shape::Timestamp,
+                "2026-11-22 09:30:00.123456+05:30",
+                Some("2026-11-22T040000.123456Z"),
+            ),
+            (
+                Shape::Timestamp,
+                "2026-11-22T09:30:00Z",
+                Some("2026-11-22T093000Z"),
+            ),
+            (
+                Shape::Timestamp,
+                "2026-11-22 09:30:00",
+                Some("2026-11-22T093000Z"),
+            ),
+            (
+                Shape::Timestamp,
+                "2026-11-22T235960Z",
+                Some("2026-11-22T235960Z"),
+            ),
+            (Shape::Timestamp, "infinity", None),
+        ] {
+            assert_eq!(
+                of_shape(value, shape).as_deref(),
+                expected,
+                "{value} {}",
+                shape.name()
+            );
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Parses lines into records, in any of the server's three formats.
+
+use super::record::Record;
+use super::{csv_log, json_log, stderr};
+
+/// Parses lines into records. Each record shows its format: a log can begin, or be cut, in the
+/// middle of one.
+#[derive(Default)]
+pub(super) struct Reader {
+    stderr: stderr::Reader,
+    csv: csv_log::Reader,
+}
+
+impl Reader {
+    /// Adds a line without its line break, and passes on the records that it completes.
+    pub(super) fn line(&mut self, line: &str, take: &mut impl FnMut(Record)) {
+        if csv_log::is_csv(line) {
+            self.csv.restart();
+        }
+        if self.csv.is_inside() || csv_log::is_csv(line) {
+            self.flush().into_iter().for_each(&mut *take);
+            self.csv.line(line).into_iter().for_each(take);
+            return;
+        }
+        // A statement can have a line that starts as an object.
+        let json = line
+            .starts_with('{')
+            .then(|| json_log::record(line))
+            .flatten();
+        if let Some(record) = json {
+            self.flush().into_iter().for_each(&mut *take);
+            take(record);
+            return;
+        }
+        self.stderr.line(line).into_iter().for_each(take);
+    }
+
+    /// Returns the record that could have been continued by another line.
+    pub(super) fn flush(&mut self) -> Option<Record> {
+        self.stderr.flush()
+    }
+}

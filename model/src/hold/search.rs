@@ -1,0 +1,85 @@
+//! Visits every state of a held row.
+
+use super::{HoldBug, HoldClaim, HoldState, HoldStep};
+use std::collections::{HashMap, VecDeque};
+
+/// What the check has found.
+#[derive(Clone, Debug)]
+pub struct HoldChecked {
+    /// How many states there are.
+    pub states: usize,
+    /// The claims that are broken, each with a shortest path to it.
+    pub broken: Vec<(HoldClaim, Vec<HoldStep>)>,
+}
+
+/// Visits every state, with a bug or without one.
+#[must_use]
+pub fn check_hold(bug: Option<HoldBug>) -> HoldChecked {
+    let start = HoldState::granted();
+    let mut before: HashMap<HoldState, Option<(HoldState, HoldStep)>> = HashMap::new();
+    before.insert(start, None);
+    let mut next = VecDeque::from([start]);
+    let mut broken: Vec<(HoldClaim, Vec<HoldStep>)> = Vec::new();
+    while let Some(state) = next.pop_front() {
+        for claim in HoldClaim::ALL {
+            let is_new = broken.iter().all(|(found, _)| *found != claim);
+            if is_new && !claim.is_true(&state, bug) {
+                broken.push((claim, path(&before, state)));
+            }
+        }
+        for step in HoldStep::ALL {
+            if let Some(after) = state.after(step, bug)
+                && !before.contains_key(&after)
+            {
+                before.insert(after, Some((state, step)));
+                next.push_back(after);
+            }
+        }
+    }
+    HoldChecked {
+        states: before.len(),
+        broken,
+    }
+}
+
+fn path(
+    before: &HashMap<HoldState, Option<(HoldState, HoldStep)>>,
+    mut state: HoldState,
+) -> Vec<HoldStep> {
+    let mut steps = Vec::new();
+    while let Some(Some((earlier, step))) = before.get(&state) {
+        steps.push(*step);
+        state = *earlier;
+    }
+    steps.reverse();
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_hold;
+    use crate::hold::{HoldBug, HoldClaim};
+
+    #[test]
+    fn a_held_row_keeps_every_claim() {
+        let checked = check_hold(None);
+        assert!(checked.broken.is_empty(), "{:?}", checked.broken);
+        assert!(checked.states > 10_000, "{}", checked.states);
+    }
+
+    #[test]
+    fn each_bug_of_a_hold_breaks_its_claim() {
+        for bug in HoldBug::ALL {
+            let broken = check_hold(Some(bug)).broken;
+            let mut claims = broken.iter().map(|(claim, _)| *claim);
+            assert!(
+                claims.any(|claim| claim == bug.claim()),
+                "{bug:?}: {broken:?}"
+            );
+        }
+        for claim in HoldClaim::ALL {
+            let mut bugs = HoldBug::ALL.into_iter();
+            assert!(bugs.any(|bug| bug.claim() == claim), "{claim:?}");
+        }
+    }
+}

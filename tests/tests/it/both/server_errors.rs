@@ -1,0 +1,509 @@
+//! What each of the server's errors becomes, by scope and by the point of the call where it comes.
+
+use super::{
+    Conn, IS_BLOCKING, LockGuard, acquire, batch, begin, begin_transaction, connect, end,
+    establish, execute, lock, pid_of, rollback_transaction,
+};
+use crate::bookings::{committed, database};
+use advisory_runtime::{Error, Isolation, Request, Wait};
+use advisory_tests::{Database, Proxy};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Scope {
+    Xact,
+    Strict,
+    /// In a transaction of Diesel's own.
+    Nested,
+    /// In such a transaction, without a body.
+    Middle,
+    Session,
+}
+
+use Scope::{Middle, Nested, Session, Strict, Xact};
+
+const SCOPES: [Scope; 5] = [Xact, Strict, Nested, Middle, Session];
+
+impl Scope {
+    const fn is_inside(self) -> bool {
+        matches!(self, Nested | Middle)
+    }
+
+    /// The function that waits.
+    const fn function(self) -> &'static str {
+        match self {
+            Session => "pg_advisory_lock(",
+            _ => "pg_advisory_xact_lock(",
+        }
+    }
+}
+
+/// A statement that fails with this SQLSTATE and message.
+macro_rules! raise {
+    ($state:literal, $message:literal $(, $option:literal)*) => {
+        concat!(
+            "DO LANGUAGE plpgsql $$BEGIN RAISE EXCEPTION USING ERRCODE = '", $state,
+            "', MESSAGE = '", $message, "'" $(, ", ", $option)*, "; END$$"
+        )
+    };
+}
+
+const HINT_OF_53200: &str = "You might need to increase max_locks_per_transaction.";
+
+/// Instead of the statement that asks for the lock, and the variant that says so.
+const REFUSALS: [(&str, &str); 12] = [
+    (
+        raise!("57014", "canceling statement due to user request"),
+        "Cancelled",
+    ),
+    (
+        raise!("57014", "canceling statement due to statement timeout"),
+        "Cancelled",
+    ),
+    (
+        raise!("57014", "storniere Anfrage wegen Benutzeraufforderung"),
+        "Cancelled",
+    ),
+    (
+        raise!(
+            "40P01",
+            "deadlock detected",
+            "HINT = 'See server log for query details.'",
+            "DETAIL = 'Process 1 waits for ShareLock on transaction 2'"
+        ),
+        "Deadlock",
+    ),
+    (
+        // Citus.
+        raise!(
+            "40P01",
+            "canceling the transaction since it was involved in a distributed deadlock"
+        ),
+        "Deadlock",
+    ),
+    (
+        raise!(
+            "42501",
+            "permission denied for function pg_advisory_xact_lock"
+        ),
+        "Database",
+    ),
+    (
+        raise!("42501", "keine Berechtigung für Funktion pg_advisory_lock"),
+        "Database",
+    ),
+    (
+        raise!(
+            "53200",
+            "out of shared memory",
+            "HINT = 'You might need to increase max_locks_per_transaction.'"
+        ),
+        "LockTableFull",
+    ),
+    (
+        raise!(
+            "53100",
+            "could not write to file \"base/1\"",
+            "HINT = 'Check free disk space.'"
+        ),
+        "Database",
+    ),
+    (
+        raise!("XX000", "cache lookup failed for function 2880"),
+        "Database",
+    ),
+    (raise!("40001", "could not serialize access"), "Database"),
+    ("SELECT pg_terminate_backend(pg_backend_pid())", "Database"),
+];
+
+/// The name of the variant.
+fn variant(error: &Error) -> String {
+    let text = format!("{error:?}");
+    text.chars()
+        .take_while(char::is_ascii_alphanumeric)
+        .collect()
+}
+
+/// The variant, and the server's own words.
+fn said(outcome: Result<(), Error>) -> String {
+    match outcome {
+        Ok(()) => "Ok".to_owned(),
+        Err(error) => {
+            let source = error.database().map(ToString::to_string);
+            format!("{}: {}", variant(&error), source.unwrap_or_default())
+        }
+    }
+}
+
+/// A connection that the server speaks English to.
+async fn english(db: &Database) -> Conn {
+    let mut conn = connect(db).await;
+    batch(&mut conn, "SET lc_messages = 'C'").await.unwrap();
+    conn
+}
+
+/// Takes the lock; the guard is `None` where there is no body.
+async fn hold(
+    conn: &mut Conn,
+    scope: Scope,
+    request: Request,
+) -> Result<Option<LockGuard<'_>>, Error> {
+    match scope {
+        Xact | Nested => begin(conn, request).await.map(Some),
+        Strict => begin(conn, request.isolation(Isolation::Serializable))
+            .await
+            .map(Some),
+        Session => acquire(conn, request).await.map(Some),
+        Middle => lock(conn, request).await.map(|()| None),
+    }
+}
+
+/// Takes the lock, and ends the call.
+async fn call(conn: &mut Conn, scope: Scope, request: Request) -> Result<(), Error> {
+    match hold(conn, scope, request).await? {
+        Some(held) => end(held, Ok(())).await,
+        None => Ok(()),
+    }
+}
+
+/// The rows of a table that are not as expected.
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    fn compare(&mut self, what: &str, found: &str, expected: &str) {
+        if found != expected {
+            self.0
+                .push(format!("{what}\n  found    {found}\n  expected {expected}"));
+        }
+    }
+}
+
+impl Drop for Wrong {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert!(self.0.is_empty(), "{}", self.0.join("\n"));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_refusal_of_a_wait_is_said_as_it_is() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let mut wrong = Wrong::default();
+    for scope in SCOPES {
+        for (refusal, expected) in REFUSALS {
+            for wait in [Wait::Session, Wait::For(LONG), Wait::Forever] {
+                let what = format!("{scope:?}, {wait:?}, {refusal}");
+                let mut conn = establish(proxy.url()).await;
+                let conn = &mut conn;
+                batch(conn, "SET lc_messages = 'C'").await.unwrap();
+                if scope.is_inside() {
+                    begin_transaction(conn).await.unwrap();
+                }
+                // The savepoint is the one that the message would have set.
+                let by = match scope {
+                    Nested | Middle => format!("SAVEPOINT advisory_savepoint_1;{refusal}").leak(),
+                    _ => refusal,
+                };
+                proxy.replace(scope.function(), by);
+                let error = call(conn, scope, Request::new(7).wait(wait))
+                    .await
+                    .unwrap_err();
+                wrong.compare(&what, &variant(&error), expected);
+                let source = error
+                    .database()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let is_said = refusal.contains(&source)
+                    || source.contains("terminating connection")
+                    || IS_BLOCKING && source.starts_with("server closed the connection");
+                assert!(is_said && !source.is_empty(), "{what}: {error:?}");
+                if expected == "LockTableFull" {
+                    let text = error.to_string();
+                    assert!(text.contains("`7`") && text.contains("max_locks_per_transaction"));
+                    let diesel = diesel::result::Error::from(error);
+                    let diesel::result::Error::DatabaseError(_, answer) = &diesel else {
+                        panic!("{diesel:?}");
+                    };
+                    assert_eq!(answer.hint(), Some(HINT_OF_53200));
+                }
+                // A transaction of Diesel's own goes on, and so does a connection that cannot hold
+                // the lock.
+                let is_lost = refusal.contains("terminate");
+                if matches!(scope, Xact | Nested | Middle) && !is_lost {
+                    assert!(execute(conn, "SELECT 1").await.is_ok(), "{what}");
+                }
+                if scope.is_inside() && !is_lost {
+                    rollback_transaction(conn).await.unwrap();
+                }
+            }
+        }
+    }
+    db.until_quiet().await;
+}
+
+/// Takes a role's right to a function, and the role itself.
+async fn without_right(conn: &mut Conn, function: &str) {
+    let revoke = format!("REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC");
+    batch(conn, &revoke).await.unwrap();
+    batch(conn, "SET ROLE pg_monitor").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_right_to_the_locks_function_is_said() {
+    let mut wrong = Wrong::default();
+    for scope in SCOPES {
+        let db = database().await;
+        for (function, waits) in [
+            ("lock", &[Wait::Session, Wait::For(LONG), Wait::Forever][..]),
+            ("try", &[Wait::Never][..]),
+        ] {
+            let function = match (scope, function) {
+                (Session, "lock") => "pg_advisory_lock",
+                (Session | Strict, "try") => "pg_try_advisory_lock",
+                (_, "try") => "pg_try_advisory_xact_lock",
+                _ => "pg_advisory_xact_lock",
+            };
+            for wait in waits {
+                for max_hold in [None, Some(LONG)] {
+                    let mut conn = english(&db).await;
+                    without_right(&mut conn, &format!("{function}(bigint)")).await;
+                    if scope.is_inside() {
+                        begin_transaction(&mut conn).await.unwrap();
+                    }
+                    let mut request = Request::new(7).wait(*wait);
+                    if let Some(max_hold) = max_hold {
+                        request = request.max_hold(max_hold);
+                    }
+                    let found = said(call(&mut conn, scope, request).await);
+                    let what = format!("{scope:?}, {wait:?}, {max_hold:?}");
+                    let expected = format!("Database: permission denied for function {function}");
+                    wrong.compare(&what, &found, &expected);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_right_to_the_release_is_said_and_the_lock_is_released() {
+    let db = database().await;
+    let mut wrong = Wrong::default();
+    for keys in [vec![7], vec![7, 8]] {
+        for max_hold in [None, Some(LONG)] {
+            let mut conn = english(&db).await;
+            let mut request = Request::all(keys.clone());
+            if let Some(max_hold) = max_hold {
+                request = request.max_hold(max_hold);
+            }
+            let mut held = acquire(&mut conn, request).await.unwrap();
+            without_right(held.conn(), "pg_advisory_unlock(bigint)").await;
+            let found = said(end(held, Ok(())).await);
+            let expected = "Database: permission denied for function pg_advisory_unlock";
+            wrong.compare(&format!("{keys:?}, {max_hold:?}"), &found, expected);
+            assert!(execute(&mut conn, "SELECT 1").await.is_err());
+            db.until_no_locks().await;
+        }
+    }
+}
+
+/// The `BEGIN` of a try with `max_hold` is followed by a `SELECT`, whose failure leaves the
+/// transaction open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_after_the_begin_of_a_try_is_said() {
+    const AFTER_BEGIN: [(&str, &str); 3] = [
+        (
+            concat!(
+                "BEGIN;",
+                raise!("42501", "permission denied for function set_config")
+            ),
+            "Database: permission denied for function set_config",
+        ),
+        (
+            concat!(
+                "BEGIN;",
+                raise!("57014", "canceling statement due to user request")
+            ),
+            "Database: canceling statement due to user request",
+        ),
+        (
+            concat!(
+                "BEGIN;",
+                raise!(
+                    "53200",
+                    "out of shared memory",
+                    "HINT = 'You might need to increase max_locks_per_transaction.'"
+                )
+            ),
+            "LockTableFull: out of shared memory",
+        ),
+    ];
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let mut wrong = Wrong::default();
+    for (refusal, expected) in AFTER_BEGIN {
+        let mut conn = establish(proxy.url()).await;
+        batch(&mut conn, "SET lc_messages = 'C'").await.unwrap();
+        proxy.replace("BEGIN ISOLATION LEVEL READ COMMITTED", refusal);
+        let request = Request::new(7).wait(Wait::Never).max_hold(LONG);
+        let found = said(call(&mut conn, Xact, request).await);
+        wrong.compare(refusal, &found, expected);
+        // The transaction is not left to a later statement.
+        assert!(execute(&mut conn, "SELECT 1").await.is_err(), "{refusal}");
+    }
+    db.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_transaction_begun_by_sql_is_foreign_and_its_connection_is_closed() {
+    let db = database().await;
+    let mut wrong = Wrong::default();
+    for scope in [Xact, Strict, Session] {
+        for wait in [Wait::Session, Wait::For(LONG), Wait::Never] {
+            for max_hold in [None, Some(LONG)] {
+                let mut conn = english(&db).await;
+                batch(&mut conn, "BEGIN").await.unwrap();
+                batch(&mut conn, "SELECT no_such_column").await.unwrap_err();
+                let mut request = Request::new(7).wait(wait);
+                if let Some(max_hold) = max_hold {
+                    request = request.max_hold(max_hold);
+                }
+                let error = call(&mut conn, scope, request).await.unwrap_err();
+                let what = format!("{scope:?}, {wait:?}, {max_hold:?}");
+                wrong.compare(&what, &variant(&error), "ForeignTransaction");
+                let again = execute(&mut conn, "SELECT 1").await;
+                wrong.compare(&what, &format!("{}", again.is_err()), "true");
+            }
+        }
+    }
+    db.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_transaction_of_diesels_own_is_said() {
+    let db = database().await;
+    let mut wrong = Wrong::default();
+    for scope in [Nested, Middle] {
+        for wait in [Wait::Session, Wait::For(LONG), Wait::Never] {
+            for max_hold in [None, Some(LONG)] {
+                let mut conn = english(&db).await;
+                begin_transaction(&mut conn).await.unwrap();
+                batch(&mut conn, "SELECT no_such_column").await.unwrap_err();
+                let mut request = Request::new(7).wait(wait);
+                if let Some(max_hold) = max_hold {
+                    request = request.max_hold(max_hold);
+                }
+                let found = said(call(&mut conn, scope, request).await);
+                let expected = "InFailedTransaction: current transaction is aborted, \
+                    commands ignored until end of transaction block";
+                wrong.compare(
+                    &format!("{scope:?}, {wait:?}, {max_hold:?}"),
+                    &found,
+                    expected,
+                );
+            }
+        }
+    }
+}
+
+/// It resets the settings that a call uses for itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_may_reset_all_settings() {
+    let db = database().await;
+    let mut wrong = Wrong::default();
+    let mut rows = 0;
+    for scope in [Xact, Strict, Nested, Session] {
+        for request in [
+            Request::new(7),
+            Request::all([7, 8]),
+            Request::new(7).shared(),
+            Request::new(7).permits(2),
+            Request::new(7).max_hold(LONG),
+            Request::new(7).wait(Wait::Never).max_hold(LONG),
+        ] {
+            let what = format!("{scope:?}, {request:?}");
+            let mut conn = english(&db).await;
+            if scope.is_inside() {
+                begin_transaction(&mut conn).await.unwrap();
+            }
+            let mut held = hold(&mut conn, scope, request).await.unwrap().unwrap();
+            let body = "RESET ALL; INSERT INTO booking VALUES (7, 'Ada')";
+            batch(held.conn(), body).await.unwrap();
+            wrong.compare(&what, &said(end(held, Ok(())).await), "Ok");
+            if scope.is_inside() {
+                drop(super::commit_transaction(&mut conn).await);
+            }
+            rows += 1;
+        }
+    }
+    wrong.compare(
+        "rows",
+        &committed(&db, 7).await.to_string(),
+        &rows.to_string(),
+    );
+    db.until_quiet().await;
+}
+
+/// A session that the server ends while its body sends nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reason_of_a_session_that_the_server_has_ended_is_said() {
+    let db = database().await;
+    let mut wrong = Wrong::default();
+    for scope in [Xact, Strict, Nested, Session] {
+        for (setting, reason) in [
+            ("", "terminating connection due to administrator command"),
+            (
+                "idle_in_transaction_session_timeout",
+                "terminating connection due to idle-in-transaction timeout",
+            ),
+            (
+                "idle_session_timeout",
+                "terminating connection due to idle-session timeout",
+            ),
+        ] {
+            // Each bounds another state.
+            if scope == Session && setting == "idle_in_transaction_session_timeout"
+                || scope != Session && setting == "idle_session_timeout"
+            {
+                continue;
+            }
+            let mut conn = english(&db).await;
+            let pid = pid_of(&mut conn).await;
+            if scope.is_inside() {
+                begin_transaction(&mut conn).await.unwrap();
+            }
+            let held = hold(&mut conn, scope, Request::new(7)).await.unwrap();
+            let mut held = held.unwrap();
+            if setting.is_empty() {
+                db.terminate(pid).await;
+            } else {
+                batch(held.conn(), &format!("SET {setting} = '10ms'"))
+                    .await
+                    .unwrap();
+            }
+            let running = format!("SELECT pid FROM pg_stat_activity WHERE pid = {pid}");
+            db.until_empty(LONG, "the session has ended", &running)
+                .await;
+            let found = said(end(held, Ok(())).await);
+            let variant = match scope {
+                Session => "LockLost",
+                Nested => "Database",
+                _ => "CommitUnknown",
+            };
+            // libpq keeps only the last of the errors that answer one message: that the connection
+            // was closed.
+            let reason = if IS_BLOCKING {
+                "server closed the connection unexpectedly"
+            } else {
+                reason
+            };
+            let what = format!("{scope:?}, {setting}");
+            let first_line = found.lines().next().unwrap_or_default();
+            wrong.compare(&what, first_line, &format!("{variant}: {reason}"));
+        }
+    }
+}

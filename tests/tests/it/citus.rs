@@ -1,0 +1,7 @@
+//! What the guide says about Citus, on the cluster that `scripts/citus` starts. Each trial prints a row of the script's table.
+
+mod claims;
+mod cluster;
+mod commits;
+mod leases;
+mod locks;

@@ -1,0 +1,212 @@
+//! Claims: of an ordinary table of the coordinator, and the refusals of the other kinds.
+
+use super::cluster::{Cluster, row};
+use advisory_runtime::claim::{Claim, Claimed, Error, Schema, Worker};
+use diesel::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+macro_rules! job_table {
+    ($module:ident, $table:ident, $($claim:tt)*) => {
+        pub(super) mod $module {
+            use super::*;
+            diesel::table! {
+                $table (tenant_id, id) {
+                    tenant_id -> BigInt,
+                    id -> BigInt,
+                    run_at -> Timestamptz,
+                    attempts -> Integer,
+                    locked_until -> Nullable<Timestamptz>,
+                    locked_by -> Nullable<Text>,
+                    completed_at -> Nullable<Timestamptz>,
+                    failed_at -> Nullable<Timestamptz>,
+                    error_message -> Nullable<Text>,
+                }
+            }
+            #[derive(Debug, Queryable, Selectable, Claim)]
+            #[diesel(table_name = $table)]
+            #[claim(key = (tenant_id, id), ttl = "5m", run_at, attempts, $($claim)*)]
+            pub(in super::super) struct Job {
+                pub(in super::super) tenant_id: i64,
+                pub(in super::super) id: i64,
+            }
+        }
+    };
+}
+
+job_table!(ordinary, citus_job,);
+job_table!(effect, citus_effect_job,);
+job_table!(freed, citus_freed_job,);
+job_table!(other, citus_other_job,);
+job_table!(limited, citus_other_job, per = "tenant_id", limit = 1);
+
+pub(super) async fn create(cluster: &Cluster, table: &str, jobs: u32) {
+    cluster
+        .run(&format!(
+            "DROP TABLE IF EXISTS {table}; \
+             CREATE TABLE {table} (tenant_id int8 NOT NULL, id int8 NOT NULL, PRIMARY KEY (tenant_id, id)); \
+             INSERT INTO {table} SELECT id % 7, id FROM generate_series(1, {jobs}) AS id"
+        ))
+        .await;
+    let mut conn = cluster.coordinator.connect().await;
+    let up = Schema::of(table).per("tenant_id").up();
+    diesel_async::SimpleAsyncConnection::batch_execute(&mut conn, &up)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_workers_run_each_job_of_an_ordinary_table_once() {
+    const JOBS: u32 = 1_000;
+    let Some(cluster) = Cluster::find() else {
+        return;
+    };
+    create(&cluster, "citus_job", JOBS).await;
+    let ran = Arc::new(Mutex::new(BTreeMap::new()));
+    let workers = (0..3).map(|nth| {
+        let (pool, ran) = (cluster.coordinator.pool(3), Arc::clone(&ran));
+        tokio::spawn(async move {
+            let worker = Worker::new(&pool, format!("worker-{nth}")).concurrency(4);
+            let ran = worker
+                .until_empty()
+                .run(async |job: Claimed<ordinary::Job>| {
+                    *ran.lock()
+                        .unwrap()
+                        .entry((job.tenant_id, job.id))
+                        .or_insert(0) += 1;
+                    Ok::<_, Error>(())
+                });
+            ran.await
+        })
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        worker.await.unwrap().unwrap();
+    }
+    let ran = std::mem::take(&mut *ran.lock().unwrap());
+    assert_eq!(ran.len(), JOBS as usize);
+    assert!(ran.values().all(|times| *times == 1), "{ran:?}");
+    let open = "SELECT count(*) AS number FROM citus_job WHERE completed_at IS NULL";
+    assert_eq!(cluster.coordinator.number(open).await, 0);
+    row(
+        "claims, ordinary table of the coordinator, three workers",
+        &format!("{} of {JOBS} jobs ran, each once", ran.len()),
+    );
+}
+
+/// The error of a worker on a table, which ends it before it has waited for anything.
+async fn refusal<T: Claim + std::fmt::Debug + Send + Sync + 'static>(cluster: &Cluster) -> String {
+    let pool = cluster.coordinator.pool(3);
+    let begun = Instant::now();
+    let worker = Worker::new(&pool, "worker").until_empty();
+    let ran = worker.run(async |_: Claimed<T>| Ok::<_, Error>(())).await;
+    let error = ran.unwrap_err().to_string();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn a_worker_on_any_other_kind_of_table_ends_at_once() {
+    let Some(cluster) = Cluster::find() else {
+        return;
+    };
+    let table = "citus_other_job";
+    for (kind, make) in [
+        (
+            "distributed by the tenant",
+            "SELECT create_distributed_table('citus_other_job', 'tenant_id')",
+        ),
+        (
+            "reference",
+            "SELECT create_reference_table('citus_other_job')",
+        ),
+        (
+            "distributed, one shard",
+            "SELECT create_distributed_table('citus_other_job', NULL)",
+        ),
+        (
+            "local, with a foreign key to a reference table",
+            "DROP TABLE IF EXISTS citus_tenant; CREATE TABLE citus_tenant (id int8 PRIMARY KEY); \
+             SELECT create_reference_table('citus_tenant'); INSERT INTO citus_tenant SELECT generate_series(0, 7); \
+             ALTER TABLE citus_other_job ADD FOREIGN KEY (tenant_id) REFERENCES citus_tenant",
+        ),
+    ] {
+        create(&cluster, table, 3).await;
+        let drop_triggers = cluster.coordinator.lines(
+            "SELECT format('DROP TRIGGER %I ON citus_other_job', tgname) AS line FROM pg_trigger \
+             WHERE tgrelid = 'citus_other_job'::regclass AND NOT tgisinternal",
+        );
+        for statement in drop_triggers.await {
+            cluster.run(&statement).await;
+        }
+        cluster.run(make).await;
+        let said = refusal::<other::Job>(&cluster).await;
+        row(&format!("claims, {kind}"), &format!("refused: {said}"));
+        let limited = refusal::<limited::Job>(&cluster).await;
+        row(
+            &format!("claims with `per`, {kind}"),
+            &format!("refused: {limited}"),
+        );
+    }
+}
+
+/// Citus makes an ordinary table of it again.
+#[tokio::test]
+async fn a_job_table_without_its_foreign_key_is_claimed_again() {
+    let Some(cluster) = Cluster::find() else {
+        return;
+    };
+    create(&cluster, "citus_freed_job", 3).await;
+    for statement in [
+        "DROP TABLE IF EXISTS citus_owner; CREATE TABLE citus_owner (id int8 PRIMARY KEY)",
+        "SELECT create_reference_table('citus_owner'); INSERT INTO citus_owner SELECT generate_series(0, 7)",
+        "ALTER TABLE citus_freed_job ADD CONSTRAINT owned FOREIGN KEY (tenant_id) REFERENCES citus_owner",
+    ] {
+        cluster.run(statement).await;
+    }
+    refusal::<freed::Job>(&cluster).await;
+    cluster
+        .run("ALTER TABLE citus_freed_job DROP CONSTRAINT owned")
+        .await;
+    let pool = cluster.coordinator.pool(3);
+    let worker = Worker::new(&pool, "worker").until_empty();
+    worker
+        .run(async |_: Claimed<freed::Job>| Ok::<_, Error>(()))
+        .await
+        .unwrap();
+    row(
+        "claims, after the foreign key to a reference table is dropped",
+        "the jobs run",
+    );
+}
+
+#[tokio::test]
+async fn the_triggers_of_a_queue_are_refused_where_rows_are_on_other_nodes() {
+    let Some(cluster) = Cluster::find() else {
+        return;
+    };
+    let table = "citus_trigger_job";
+    create(&cluster, table, 1).await;
+    for make in [
+        "create_distributed_table('citus_trigger_job', 'tenant_id')",
+        "create_reference_table('citus_trigger_job')",
+    ] {
+        let said = cluster.coordinator.refusal(&format!("SELECT {make}")).await;
+        row(
+            &format!("a job table with the triggers of `Schema`, `{make}`"),
+            &format!("refused: {said}"),
+        );
+    }
+    cluster
+        .run("DROP TABLE IF EXISTS citus_note; CREATE TABLE citus_note (id int8 PRIMARY KEY)")
+        .await;
+    cluster
+        .run("SELECT create_distributed_table('citus_note', 'id')")
+        .await;
+    let trigger = "CREATE TRIGGER note AFTER INSERT ON citus_note FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()";
+    let said = cluster.coordinator.refusal(trigger).await;
+    row(
+        "`CREATE TRIGGER` on a distributed table",
+        &format!("refused: {said}"),
+    );
+}

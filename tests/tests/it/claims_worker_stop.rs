@@ -1,0 +1,181 @@
+//! How a worker stops, and what does not stop it.
+
+use crate::claims_worker::{Mail, mail, mails, until_empty};
+use advisory_runtime::claim::{Claim, Claimed, Error, Worker};
+use advisory_tests::Proxy;
+use diesel::{Queryable, Selectable};
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::bb8::Pool;
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::sync::{Barrier, Notify};
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = mail)]
+#[claim(ttl = "5m", run_at)]
+struct Noted {
+    id: i64,
+    error_message: Option<String>,
+}
+
+const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
+
+#[tokio::test]
+async fn a_worker_drops_bodies_after_its_grace_and_gives_their_attempt_back() {
+    let db = mails(2).await;
+    let pool = db.bb8(3).await;
+    let begun = Barrier::new(3);
+    let worker = Worker::new(&pool, "w").concurrency(2);
+    let worker = worker.until(async {
+        begun.wait().await;
+    });
+    let since = Instant::now();
+    let worker = worker.grace(Duration::from_millis(100));
+    let ran = worker.run(async |_: Claimed<Mail>| {
+        begun.wait().await;
+        pending::<Result<(), Error>>().await
+    });
+    ran.await.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(60));
+    let released = "SELECT count(*) FROM mail WHERE locked_by IS NULL AND attempts = 0";
+    assert_eq!(
+        db.count(released).await,
+        2,
+        "by the time that `run` returns"
+    );
+}
+
+/// The ttl is five minutes.
+#[tokio::test]
+async fn a_worker_returns_although_the_server_does_not_answer() {
+    let db = mails(1).await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let pool = Pool::builder().max_size(3).build(manager).await.unwrap();
+    let stopped = Notify::new();
+    let worker = Worker::new(&pool, "w").until(stopped.notified());
+    let since = Instant::now();
+    let ran = worker.run(async |_: Claimed<Mail>| {
+        proxy.stop_forwarding();
+        stopped.notify_one();
+        Ok::<_, Error>(())
+    });
+    ran.await.unwrap();
+    assert!(
+        since.elapsed() < Duration::from_secs(100),
+        "{:?}",
+        since.elapsed()
+    );
+    proxy.resume_forwarding();
+}
+
+#[tokio::test]
+async fn a_worker_stops_when_it_finds_no_row() {
+    let db = mails(9).await;
+    let pool = db.bb8(3).await;
+    let worker = Worker::new(&pool, "w").concurrency(2).until_empty();
+    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
+    ran.await.unwrap();
+    let open = format!("SELECT count(*) FROM mail WHERE {OPEN}");
+    assert_eq!(db.count(&open).await, 0);
+}
+
+/// A body that is done at once. Of one of the mails it panics when it is dropped.
+struct Body(i64);
+
+impl Future for Body {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        assert_ne!(self.0, 2, "in a destructor");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_a_destructor_fails_its_job_and_not_the_worker() {
+    let db = mails(3).await;
+    let pool = db.bb8(3).await;
+    let worker = Worker::new(&pool, "w").until(until_empty(&db, "all", "attempts = 0"));
+    worker.run(|job: Claimed<Mail>| Body(job.id)).await.unwrap();
+    let failed =
+        "SELECT count(*) FROM mail WHERE id = 2 AND error_message LIKE '%in a destructor%'";
+    assert_eq!(db.count(failed).await, 1);
+    let done = "SELECT count(*) FROM mail WHERE completed_at IS NOT NULL";
+    assert_eq!(db.count(done).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spawned_bodies_run_in_parallel() {
+    let db = mails(2).await;
+    let pool = db.bb8(3).await;
+    let both: &'static std::sync::Barrier = Box::leak(Box::new(std::sync::Barrier::new(2)));
+    let worker = Worker::new(&pool, "w").concurrency(2).until_empty();
+    // Each blocks its thread until the other one has come.
+    let ran = worker.run_spawned(move |_: Claimed<Mail>| async move {
+        tokio::task::block_in_place(|| both.wait());
+        Ok::<_, Error>(())
+    });
+    ran.await.unwrap();
+    let open = format!("SELECT count(*) FROM mail WHERE {OPEN}");
+    assert_eq!(db.count(&open).await, 0);
+}
+
+/// Every connection of the pool has prepared the claim, and refuses it from then on: "cached plan must not change result type".
+#[tokio::test]
+async fn a_worker_claims_on_after_the_type_of_a_column_has_changed() {
+    let db = mails(1).await;
+    let pool = db.bb8(2).await;
+    let done = Mutex::new(Vec::new());
+    let first = Notify::new();
+    let worker = Worker::new(&pool, "w").poll(Duration::from_millis(50));
+    let worker = worker.until(async {
+        first.notified().await;
+        until_empty(&db, "the first mail", OPEN).await;
+        db.run("ALTER TABLE mail ALTER COLUMN error_message TYPE varchar(200)")
+            .await;
+        db.run("INSERT INTO mail (id) VALUES (100)").await;
+        until_empty(&db, "the mail after the change", OPEN).await;
+    });
+    let ran = worker.run(async |job: Claimed<Noted>| {
+        assert_eq!(job.error_message, None);
+        done.lock().unwrap().push(job.id);
+        first.notify_one();
+        Ok::<_, Error>(())
+    });
+    ran.await.unwrap();
+    assert_eq!(*done.lock().unwrap(), [1, 100]);
+}
+
+/// Its pool has only connections whose network is gone, and does not test them.
+#[tokio::test]
+async fn a_worker_claims_on_when_the_connections_of_its_pool_are_dead() {
+    let db = mails(1).await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let pool = Pool::builder()
+        .max_size(3)
+        .min_idle(3)
+        .test_on_check_out(false)
+        .build(manager)
+        .await
+        .unwrap();
+    let worker = Worker::new(&pool, "w").poll(Duration::from_millis(50));
+    let worker = worker.until(async {
+        until_empty(&db, "the first mail", OPEN).await;
+        proxy.stall_open_connections();
+        db.run("INSERT INTO mail (id) VALUES (100)").await;
+        until_empty(&db, "the mail after the loss", OPEN).await;
+    });
+    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
+    ran.await.unwrap();
+}

@@ -1,0 +1,125 @@
+//! Renewals that nothing holds up: not a locked row, not an end that waits.
+
+use crate::lease::{database, key};
+use advisory_runtime::claim::{self, Claim, Claimed, Event};
+use advisory_runtime::lease::{Error, Leases, Request};
+use advisory_tests::Database;
+use diesel::prelude::*;
+use diesel_async::SimpleAsyncConnection;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+
+/// So long that a statement has ten seconds for its answer.
+const TTL: Duration = Duration::from_secs(60);
+const GENEROUS: Duration = Duration::from_secs(30);
+/// The sessions that wait for a row.
+const WAITING: &str = "SELECT pid::int8 FROM pg_locks JOIN pg_stat_activity USING (pid) \
+    WHERE NOT granted AND locktype IN ('transactionid', 'tuple') AND datname = current_database()";
+
+diesel::table! {
+    long_jobs (id) {
+        id -> BigInt,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+        completed_at -> Nullable<Timestamptz>,
+    }
+}
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = long_jobs)]
+#[claim(order = "id", ttl = "1m", renew = "100ms")]
+struct LongJob {
+    id: i64,
+}
+
+#[tokio::test]
+async fn renewals_do_not_wait_for_a_locked_row() {
+    let db = database().await;
+    db.run(
+        "CREATE TABLE long_jobs (id bigserial PRIMARY KEY, locked_until timestamptz, locked_by text, completed_at timestamptz); \
+         INSERT INTO long_jobs SELECT FROM generate_series(1, 2)",
+    )
+    .await;
+    let (pool, mut other) = (db.deadpool(2), db.connect().await);
+    let (renewed, begun, over) = (Arc::new(Semaphore::new(0)), Notify::new(), Notify::new());
+    let counted = Arc::clone(&renewed);
+    let worker = claim::Worker::new(&pool, "w").concurrency(2).poll_only();
+    let worker = worker.observe(move |event: Event<'_, LongJob>| match event {
+        Event::Renewed(job) if job.id == 2 => counted.add_permits(1),
+        _ => {}
+    });
+    let working = worker
+        .until(over.notified())
+        .run(async |job: Claimed<LongJob>| {
+            begun.notify_one();
+            if job.id == 1 {
+                std::future::pending::<()>().await;
+            }
+            over.notified().await;
+            Ok::<_, Error>(())
+        });
+    let locking = async {
+        begun.notified().await;
+        other
+            .batch_execute("BEGIN; SELECT FROM long_jobs WHERE id = 1 FOR UPDATE")
+            .await
+            .unwrap();
+        for _ in 0..10 {
+            renewed.acquire().await.unwrap().forget();
+            assert_eq!(
+                db.count(&format!("SELECT count(*) FROM ({WAITING}) AS waiting"))
+                    .await,
+                0
+            );
+        }
+    };
+    tokio::select! {
+        result = working => panic!("it has ended: {result:?}"),
+        () = locking => {}
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_waits_holds_up_no_renewal() {
+    let db = database().await;
+    let (pool, mut other) = (db.deadpool(1), db.connect().await);
+    let leases = Leases::new(pool.clone());
+    let ended = leases.acquire(request("ended", TTL / 3)).await.unwrap();
+    let held = leases
+        .acquire(request("held", Duration::from_millis(100)))
+        .await
+        .unwrap();
+    // The keeper has its own connections only.
+    let _conn = pool.get().await.unwrap();
+    let lock = format!(
+        "BEGIN; SELECT FROM advisory_lease WHERE token = {} FOR UPDATE",
+        ended.lease().token().get()
+    );
+    other.batch_execute(&lock).await.unwrap();
+    drop(ended);
+    let none = format!("SELECT 'none' WHERE NOT EXISTS ({WAITING})");
+    db.until_empty(GENEROUS, "an end that waits", &none).await;
+    let end = db.count(WAITING).await;
+    for _ in 0..3 {
+        until_renewed(&db, held.lease().token().get()).await;
+    }
+    assert_eq!(db.count(WAITING).await, end, "it waits no more");
+}
+
+const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
+const MICROS: &str = "(extract(epoch FROM expires_at) * 1000000)::int8";
+
+fn request(text: &str, renew: Duration) -> Request {
+    key(text).ttl(TTL).renew(renew)
+}
+
+/// Waits for the next renewal of a lease.
+async fn until_renewed(db: &Database, token: i64) {
+    let since = db.count(NOW).await;
+    let renewed = format!(
+        "SELECT 'no' FROM advisory_lease WHERE token = {token} AND {MICROS} <= {since} + {}",
+        TTL.as_micros()
+    );
+    db.until_empty(GENEROUS, "a renewal", &renewed).await;
+}

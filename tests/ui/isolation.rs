@@ -1,0 +1,16 @@
+#![allow(unused, deprecated)]
+use advisory_runtime::advisory_lock;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+#[advisory_lock(key = "job", isolation = "repeatable_read")]
+async fn run(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    Ok(())
+}
+
+#[advisory_lock(key = "job", scope = "session", isolation = "serializable")]
+async fn isolation_of_a_session(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    Ok(())
+}
+
+fn main() {}

@@ -1,9 +1,0 @@
-#![allow(unused)]
-use advisory_runtime::advisory_lock;
-use diesel::QueryResult;
-use diesel_async::AsyncPgConnection;
-
-#[advisory_lock(key = "job")]
-async fn run(conn: &mut AsyncPgConnection) {}
-
-fn main() {}
