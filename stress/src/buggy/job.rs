@@ -37,25 +37,22 @@ impl Hand {
     }
 
     /// Claims with a statement that is prepared once, and never again.
-    async fn claim_prepared(&self, claim: &str) -> QueryResult<Option<Job>> {
+    async fn claim_prepared(&self, claim: &str) -> QueryResult<Vec<Job>> {
         let mut prepared = self.prepared.lock().await;
         if prepared.is_none() {
             let Ok(mut conn) = AsyncPgConnection::establish(&self.url).await else {
-                return Ok(None);
+                return Ok(Vec::new());
             };
             conn.batch_execute(&format!("PREPARE claim AS {claim}"))
                 .await?;
             *prepared = Some(conn);
         }
         let Some(conn) = prepared.as_mut() else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         conn.transaction(async |conn| {
             conn.batch_execute(LOCK).await?;
-            diesel::sql_query("EXECUTE claim")
-                .get_result(conn)
-                .await
-                .optional()
+            diesel::sql_query("EXECUTE claim").get_results(conn).await
         })
         .await
     }
@@ -98,12 +95,13 @@ impl Drop for HandClaim {
 /// Makes claims follow each other, so that the limit is exact.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(9)";
 
-/// Claims the first job. With most bugs a lock makes the claims follow each other, so that the limit is exact.
+/// Claims the first job, or with `SameNeighbours` some that its worker runs one after the other. With most bugs a lock makes the claims
+/// follow each other, so that the limit is exact.
 pub(crate) async fn claim_by_hand(
     bug: Bug,
     conn: &mut AsyncPgConnection,
     hand: &Hand,
-) -> QueryResult<Option<HandClaim>> {
+) -> QueryResult<Vec<HandClaim>> {
     let since = Instant::now();
     let ttl = TTL.as_millis();
     let now = "clock_timestamp()";
@@ -112,9 +110,9 @@ pub(crate) async fn claim_by_hand(
         _ => format!("(job.locked_until IS NULL OR job.locked_until <= {now})"),
     };
     let counted = i32::from(bug != Bug::UncountedAttempt);
-    let first = match bug {
-        Bug::SameNeighbours => "locked_until NULLS LAST, ",
-        _ => "",
+    let (first, batch) = match bug {
+        Bug::SameNeighbours => ("locked_until NULLS LAST, ", 4),
+        _ => ("", 1),
     };
     let end = format!(
         "UPDATE stress.job SET failed_at = {now}, locked_until = NULL, locked_by = NULL \
@@ -124,27 +122,34 @@ pub(crate) async fn claim_by_hand(
         "WITH first AS (SELECT id FROM stress.job AS job WHERE completed_at IS NULL AND failed_at IS NULL AND run_at <= {now} \
          AND attempts < {ATTEMPTS} AND {is_free} AND (SELECT count(*) FROM stress.job AS other \
          WHERE other.tenant = job.tenant AND other.locked_until > {now}) < {LIMIT} \
-         ORDER BY {first}run_at, id LIMIT 1 FOR UPDATE SKIP LOCKED) \
+         ORDER BY {first}run_at, id LIMIT {batch} FOR UPDATE SKIP LOCKED) \
          UPDATE stress.job SET locked_until = {now} + interval '{ttl} ms', locked_by = gen_random_uuid()::text, \
          attempts = attempts + {counted} FROM first WHERE job.id = first.id RETURNING job.id, tenant, fails, label, attempts"
     );
     if bug == Bug::KeptPlan {
-        let job = hand.claim_prepared(&claim).await?;
-        return Ok(job.map(|job| HandClaim::new(bug, job, since, hand)));
+        let jobs = hand.claim_prepared(&claim).await?;
+        return Ok(HandClaim::all(bug, jobs, since, hand));
     }
-    let job: QueryResult<Option<Job>> = conn
+    let jobs: QueryResult<Vec<Job>> = conn
         .transaction(async |conn| {
             if bug != Bug::CountedLimit {
                 conn.batch_execute(LOCK).await?;
             }
             conn.batch_execute(&end).await?;
-            diesel::sql_query(&claim).get_result(conn).await.optional()
+            diesel::sql_query(&claim).get_results(conn).await
         })
         .await;
-    Ok(job?.map(|job| HandClaim::new(bug, job, since, hand)))
+    let mut jobs = jobs?;
+    jobs.sort_unstable_by_key(|job| job.id);
+    Ok(HandClaim::all(bug, jobs, since, hand))
 }
 
 impl HandClaim {
+    fn all(bug: Bug, jobs: Vec<Job>, since: Instant, hand: &Hand) -> Vec<Self> {
+        let claims = jobs.into_iter();
+        claims.map(|job| Self::new(bug, job, since, hand)).collect()
+    }
+
     fn new(bug: Bug, job: Job, since: Instant, hand: &Hand) -> Self {
         let until = Arc::new(Mutex::new(since + TTL));
         let is_renewed = matches!(bug, Bug::TaskRenewal | Bug::OneConnection);

@@ -170,14 +170,16 @@ impl Load {
                     .await
                     .map_err(Error::from)
             };
-            let Ok(Some(claimed)) = claimed.await else {
+            let claimed = claimed.await.unwrap_or_default();
+            if claimed.is_empty() {
                 pass(Duration::from_millis(5)).await;
-                continue;
-            };
-            let worked = self.work(&Held::ByHand(&claimed), next(works)).await;
-            if let Ok(mut conn) = connection(&self.pool).await {
-                // If it fails, the claim expires.
-                drop(claimed.end(&mut conn, worked.is_ok()).await);
+            }
+            for claimed in claimed {
+                let worked = self.work(&Held::ByHand(&claimed), next(works)).await;
+                if let Ok(mut conn) = connection(&self.pool).await {
+                    // If it fails, the claim expires.
+                    drop(claimed.end(&mut conn, worked.is_ok()).await);
+                }
             }
         }
     }
