@@ -409,12 +409,13 @@ impl<T: Claim, P> Settings<'_, T, P> {
         tell(self.observer.as_ref(), event);
     }
 
-    fn wanted(&self, is_fresh: bool) -> Wanted<'_> {
+    const fn wanted(&self) -> Wanted<'_> {
         Wanted {
             key: None,
-            conditions: &self.conditions,
-            changes: &self.changes,
-            is_fresh,
+            conditions: self.conditions.as_slice(),
+            changes: self.changes.as_slice(),
+            from: None,
+            is_fresh: false,
         }
     }
 }
