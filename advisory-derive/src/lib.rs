@@ -63,8 +63,8 @@ use site::lock::LockSite;
 /// mean the same. The function keeps its signature, and its future is `Send` whenever it would be
 /// without the attribute; `guide::expansion` names the exceptions.
 ///
-/// For work that takes longer than you want to hold a connection, and for an effect that must happen
-/// once, use [`#[advisory_lease]`](macro@advisory_lease). This page is the reference;
+/// For work that takes longer than you want to hold a connection, and for an effect that must
+/// happen once, use [`#[advisory_lease]`](macro@advisory_lease). This page is the reference;
 /// `advisory_runtime::guide` explains. `advisory_runtime::xact` and `session` do this without the
 /// attribute.
 ///
@@ -226,9 +226,9 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// One statement acquires the row if it is free or expired, on the server's clock; an `UPDATE`
 /// renews it and another releases it. The body runs without a transaction and without a connection.
-/// If the lease cannot be renewed, the body is dropped before it expires, unless the body blocks its
-/// thread. The lease is released at the end of the call, also after an error, a panic or a drop; if
-/// the process dies, it expires.
+/// If the lease cannot be renewed, the body is dropped before it expires, unless the body blocks
+/// its thread. The lease is released at the end of the call, also after an error, a panic or a
+/// drop; if the process dies, it expires.
 ///
 /// A process that was stopped may wake up in the middle of its body after another one has acquired
 /// the key. So begin the transaction that writes results with `lease.fence(conn)`, or give
