@@ -175,8 +175,8 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// A lease is renewed on a tokio runtime with a timer, and the call was made outside of one. No
-    /// SQL was sent.
+    /// The call was made outside of a tokio runtime with a timer; of a blocking one, the thread
+    /// that renews could not be started. No SQL was sent.
     #[non_exhaustive]
     NoRuntime {
         /// The key pattern, or the start of the key's hash.
