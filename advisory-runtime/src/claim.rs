@@ -78,7 +78,6 @@ mod state;
 mod table;
 mod take;
 mod time;
-#[cfg(feature = "diesel-async")]
 mod worker;
 
 pub use crate::rows::End;
@@ -92,6 +91,7 @@ pub use schema::Schema;
 pub use state::{State, state};
 pub use table::Claim;
 pub use time::now;
+pub use worker::Worker;
 #[cfg(feature = "diesel-async")]
 pub use {
     count::counts,
@@ -99,10 +99,15 @@ pub use {
     next::next,
     renew::renew,
     run::{renew_while, run},
-    worker::Worker,
 };
 #[cfg(feature = "postgres")]
-pub(crate) use {count::counts_on, finish::finish, renew::renew_or_lose, sql::text};
+pub(crate) use {
+    count::counts_on,
+    finish::finish,
+    renew::renew_or_lose,
+    sql::text,
+    worker::{Settings, Source, joined, run as run_worker},
+};
 
 pub use advisory_derive::Claim;
 

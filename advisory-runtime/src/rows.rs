@@ -27,7 +27,6 @@ mod keeper;
 #[cfg(feature = "diesel-async")]
 mod pooled;
 mod reach;
-#[cfg(feature = "diesel-async")]
 mod watch;
 
 #[cfg(feature = "diesel-async")]
@@ -46,7 +45,6 @@ pub(crate) use reach::may_stick;
 pub(crate) use reach::{Outside, Reach, Step, Times};
 #[cfg(feature = "postgres")]
 pub(crate) use reach::{is_of_the_row, no_connection, unanswered};
-#[cfg(feature = "diesel-async")]
 pub(crate) use watch::watch;
 
 use crate::driver::{Driver, depth};

@@ -33,11 +33,12 @@
 //! # fn sync(_: &SyncJob) {}
 //! ```
 //!
-//! [`run`] and [`renew_while`] renew a claim on a thread. Blocking work cannot be dropped, so work
-//! that has lost its claim runs to its end, and its result is refused: between two steps, work can
-//! check [`Claimed::deadline`].
+//! [`Worker::run_blocking`] is this loop for several rows at a time. [`run`] and [`renew_while`]
+//! renew a claim on a thread. Blocking work cannot be dropped, so work that has lost its claim runs
+//! to its end, and its result is refused: between two steps, work can check [`Claimed::deadline`].
 
 mod run;
+mod worker;
 
 use super::Connection;
 use crate::claim::{
@@ -47,7 +48,7 @@ use crate::claim::{
 use crate::driver::block_on;
 use std::time::Duration;
 
-pub use crate::claim::{indexes, state};
+pub use crate::claim::{Worker, indexes, state};
 pub use run::{renew_while, run};
 
 /// Claims the first rows, or the one with a key: see [`crate::claim::next`].

@@ -87,7 +87,7 @@ fn answer_on<S: Step>(conn: &mut PgConnection, step: &S) -> Result<S::Answer, S:
     answered
 }
 
-fn start(statement: impl FnOnce() + Send + 'static) -> Result<(), PoolError> {
+pub(super) fn start(statement: impl FnOnce() + Send + 'static) -> Result<(), PoolError> {
     let thread = thread::Builder::new().name("advisory-statement".to_owned());
     // It ends when the server has answered.
     drop(thread.spawn(statement).map_err(PoolError::new)?);

@@ -43,7 +43,6 @@ struct Shared<T> {
     ended: Mutex<Ended>,
     unanswered: Unanswered,
     /// That of the worker.
-    #[cfg(feature = "diesel-async")]
     observer: std::sync::OnceLock<Observer<Claimed<T>, Error>>,
 }
 
@@ -84,22 +83,17 @@ impl<T: Claim> Claimed<T> {
             has_expired: returned.has_expired,
             ended: Mutex::default(),
             unanswered: Unanswered::default(),
-            #[cfg(feature = "diesel-async")]
             observer: std::sync::OnceLock::new(),
         }))
     }
 
     /// The worker's, which is set once.
-    #[cfg(feature = "diesel-async")]
     pub(super) fn set_observer(&self, observer: &Observer<Self, Error>) {
         let _is_first = self.0.observer.set(Arc::clone(observer)).is_ok();
     }
 
     pub(super) fn observer(&self) -> Option<&Observer<Self, Error>> {
-        #[cfg(feature = "diesel-async")]
-        return self.0.observer.get();
-        #[cfg(not(feature = "diesel-async"))]
-        None
+        self.0.observer.get()
     }
 
     /// The value of `locked_by`: the worker's name, `#`, and the UUID of this claim.
@@ -136,10 +130,6 @@ impl<T: Claim> Claimed<T> {
 
     /// Whether the row had an earlier claim, which has expired: its worker died, perhaps because of
     /// the row.
-    #[cfg_attr(
-        not(feature = "diesel-async"),
-        allow(dead_code, reason = "for the worker")
-    )]
     pub(crate) fn has_expired_before(&self) -> bool {
         self.0.has_expired
     }

@@ -1,7 +1,7 @@
 //! Claimed rows as the keeper renews and ends them.
 
 use super::Error;
-use super::claimed::Claimed;
+use super::claimed::{Claimed, no_answer};
 use super::finish::{end_all, finish_fitting};
 use super::on_err::every;
 use super::renew::{renew_all, settled};
@@ -11,7 +11,7 @@ use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
     End, Ended, Event, Failure, Hold, Keeper, Kept, Name, Observer, Outside, Reach, Renewed,
-    RowError, Rows, Settled, Step, Times, failure_of, tell,
+    RowError, Rows, Settled, Step, Stop, Times, failure_of, tell,
 };
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -36,15 +36,19 @@ impl ClaimEnd {
     }
 }
 
-/// Has the keeper renew claims, whose statements go to these connections.
-pub(crate) fn keep_all<T: Claim, R: Reach>(
-    identity: Option<usize>,
+/// A number by which to tell a pool from others that has none of its own.
+pub(super) fn number_of_pool() -> usize {
+    // Odd, unlike the addresses by which other pools are told apart.
+    static NUMBERS: AtomicUsize = AtomicUsize::new(1);
+    NUMBERS.fetch_add(2, Ordering::Relaxed)
+}
+
+/// Has the keeper renew claims, whose statements go to the connections of this pool.
+pub(super) fn keep_all<T: Claim, R: Reach>(
+    pool: usize,
     reach: impl FnOnce() -> R,
     jobs: Vec<Claimed<T>>,
-) -> Result<Vec<Kept<ClaimRows<T, R>>>, PoolError> {
-    // Odd, unlike the addresses by which pools are told apart.
-    static IDS: AtomicUsize = AtomicUsize::new(1);
-    let pool = identity.unwrap_or_else(|| IDS.fetch_add(2, Ordering::Relaxed));
+) -> Result<Vec<KeptJob<T, R>>, PoolError> {
     let name = Name::new::<ClaimRows<T, R>>(pool, String::new());
     let rows = || ClaimRows(reach(), PhantomData);
     Keeper::of_process().keep_all(name, rows, jobs, true)
@@ -55,9 +59,50 @@ pub(crate) fn keep<T: Claim, R: Reach>(
     identity: Option<usize>,
     reach: impl FnOnce() -> R,
     job: &Claimed<T>,
-) -> Result<Kept<ClaimRows<T, R>>, PoolError> {
-    let mut kept = keep_all(identity, reach, vec![job.clone()])?;
+) -> Result<KeptJob<T, R>, PoolError> {
+    let pool = identity.unwrap_or_else(number_of_pool);
+    let mut kept = keep_all(pool, reach, vec![job.clone()])?;
     kept.pop().ok_or_else(|| PoolError::new("no row is kept"))
+}
+
+/// A claim that is renewed.
+pub(crate) type KeptJob<T, R> = Kept<ClaimRows<T, R>>;
+
+/// Runs the body until the claim is lost.
+pub(super) async fn watch<T: Claim, R>(
+    job: &Claimed<T>,
+    body: impl Future<Output = R>,
+) -> Result<R, Error> {
+    match crate::rows::watch(job.hold(), None, || (), body).await {
+        Ok(result) => Ok(result),
+        Err(Stop::Unanswered) => Err(job.unknown(no_answer())),
+        Err(Stop::Lost | Stop::Exceeded) => Err(job.gone()),
+    }
+}
+
+/// Releases the job in the background when its future is dropped, but not when its body panics. `A`
+/// is dropped once it is released.
+pub(super) struct ReleaseOnDrop<T: Claim, R: Reach, A: Send + 'static>(Option<(KeptJob<T, R>, A)>);
+
+impl<T: Claim, R: Reach, A: Send + 'static> ReleaseOnDrop<T, R, A> {
+    pub(super) const fn new(kept: KeptJob<T, R>, alive: A) -> Self {
+        Self(Some((kept, alive)))
+    }
+
+    /// Leaves the end to the caller.
+    pub(super) const fn take(&mut self) -> Option<(KeptJob<T, R>, A)> {
+        self.0.take()
+    }
+}
+
+impl<T: Claim, R: Reach, A: Send + 'static> Drop for ReleaseOnDrop<T, R, A> {
+    fn drop(&mut self) {
+        if let Some((kept, alive)) = self.0.take()
+            && !std::thread::panicking()
+        {
+            kept.end_later(ClaimEnd::new(End::Release), alive);
+        }
+    }
 }
 
 /// The result of ending a claim.

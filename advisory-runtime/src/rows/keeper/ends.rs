@@ -59,8 +59,8 @@ impl<R: Rows> EndRequest<R> {
             Phase::InTransaction(_) => self.end_alone(),
             _ => {
                 let place = match Handle::try_current() {
-                    Ok(_) => place,
-                    Err(_) => Place::Keeper,
+                    Ok(_) if R::GATHERS => place,
+                    _ => Place::Keeper,
                 };
                 let group = Arc::clone(&self.kept.group);
                 let keeper = Arc::clone(&self.kept.keeper);
