@@ -41,10 +41,9 @@ pub(crate) use hold::{Hold, Phase};
 pub(crate) use keeper::{Keeper, Kept, Name, Rows};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-pub(crate) use reach::may_stick;
-pub(crate) use reach::{Outside, Reach, Step, Times};
+pub(crate) use reach::{Outside, Reach, Step, Times, may_stick};
 #[cfg(feature = "postgres")]
-pub(crate) use reach::{is_of_the_row, no_connection, unanswered};
+pub(crate) use reach::{first_answer, unanswered};
 pub(crate) use watch::watch;
 
 use crate::driver::{Driver, depth};

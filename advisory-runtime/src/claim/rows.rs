@@ -139,6 +139,8 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         self.0.send(Settle(jobs.into()), times).await
     }
 
+    const SENDS_HERE: bool = R::IS_ASYNC;
+
     async fn end(
         &self,
         job: Claimed<T>,
@@ -154,7 +156,7 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         }
     }
 
-    const GATHERS: bool = R::IS_ASYNC;
+    const GATHERS: bool = true;
 
     async fn end_all(
         &self,

@@ -35,6 +35,9 @@ impl LeaseEnd {
 
 /// The statements on leases, in a database or in memory.
 pub trait LeaseReach: Send + Sync + 'static {
+    /// Whether the caller's own runtime can send for others.
+    const SENDS_HERE: bool;
+
     fn renew(
         &self,
         leases: Vec<Granted>,
@@ -57,6 +60,8 @@ pub trait LeaseReach: Send + Sync + 'static {
 }
 
 impl<R: Reach> LeaseReach for R {
+    const SENDS_HERE: bool = R::IS_ASYNC;
+
     async fn renew(&self, leases: Vec<Granted>, times: Times) -> Result<Vec<Renewed>, Error> {
         self.send(Renew(leases.into()), times).await
     }
@@ -212,6 +217,8 @@ impl<R: LeaseReach> Rows for LeaseRows<R> {
     async fn settled(&self, rows: Vec<Granted>, times: Times) -> Result<Vec<Settled>, Error> {
         self.0.settled(rows, times).await
     }
+
+    const SENDS_HERE: bool = R::SENDS_HERE;
 
     /// Once its transaction of `complete` was rolled back, the work is not done, and the key is not
     /// kept.

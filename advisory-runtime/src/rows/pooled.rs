@@ -1,7 +1,7 @@
 //! A pool of diesel-async's connections.
 
 use super::reach::{
-    Outside, Reach, Step, Times, is_of_the_row, may_stick, no_connection, unanswered,
+    Outside, Reach, Step, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
 };
 use crate::driver::{Driver, timeout};
 use crate::error::ProductError as _;
@@ -139,65 +139,8 @@ impl<P: Pool + Clone + Send + 'static> Reach for Pooled<P> {
     const IS_ASYNC: bool = true;
 
     async fn send<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
-        let outside = step.outside();
-        let mut pooled = pin!(self.on_pool(step.clone(), times.answer));
-        let soon = match outside {
-            Outside::Useless => times.answer,
-            _ => times.soon,
-        };
-        let mut failed = match timeout(soon, pooled.as_mut()).await {
-            Some(Ok(answer)) => return Ok(answer),
-            Some(Err(error)) if is_of_the_row(&error) => return Err(error),
-            Some(Err(error)) => Some(error),
-            None => None,
-        };
-        if outside == Outside::Useless {
-            return Err(failed.unwrap_or_else(|| no_connection(soon).into()));
-        }
-        let mut own = pin!(self.on_own(&step, times));
-        let (mut is_own_over, mut said) = (false, None);
-        let first = poll_fn(|context| {
-            if !is_own_over && let Poll::Ready(answered) = own.as_mut().poll(context) {
-                is_own_over = true;
-                let answered = answered.ok();
-                let answered = match outside {
-                    Outside::Doubted => answered.and_then(S::doubted),
-                    _ => answered,
-                };
-                if let Some(answer) = answered {
-                    return Poll::Ready(Ok(answer));
-                }
-            }
-            if failed.is_none()
-                && said.is_none()
-                && let Poll::Ready(answered) = pooled.as_mut().poll(context)
-            {
-                match answered {
-                    Ok(answer) if S::may_be_of_twin(&answer) => said = Some(answer),
-                    Ok(answer) => return Poll::Ready(Ok(answer)),
-                    Err(error) => failed = Some(error),
-                }
-            }
-            if let Some(answer) = said.take_if(|_| is_own_over) {
-                return Poll::Ready(Ok(answer));
-            }
-            match failed.take_if(|_| is_own_over) {
-                Some(error) => Poll::Ready(Err(error)),
-                None => Poll::Pending,
-            }
-        });
-        let limit = times.answer.max(Duration::from_millis(100));
-        match timeout(limit, first).await {
-            Some(answered) => answered,
-            None if said.is_some() => said.ok_or_else(|| unanswered(limit).into()),
-            None => Err(failed.unwrap_or_else(|| {
-                if is_own_over {
-                    no_connection(limit).into()
-                } else {
-                    unanswered(limit).into()
-                }
-            })),
-        }
+        let pooled = self.on_pool(step.clone(), times.answer);
+        first_answer(&step, times, pooled, self.on_own(&step, times)).await
     }
 
     async fn send_here<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {

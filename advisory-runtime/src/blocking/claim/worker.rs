@@ -1,15 +1,14 @@
 //! A worker whose bodies are blocking, each on a thread of its own.
 
 use crate::PoolError;
-use crate::blocking::reach::{Threaded, start};
-use crate::blocking::{Connection as _, Pool};
+use crate::blocking::Pool;
+use crate::blocking::reach::{OnThread, Threaded};
 use crate::claim::{
     Claim, Claimed, End, Error, Settings, Source, Worker, finish, joined, run_worker,
 };
 use crate::driver::block_on;
-use diesel::PgConnection;
 use std::fmt::Display;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use tokio::runtime::Builder;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::spawn_blocking;
@@ -88,14 +87,12 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
     }
 }
 
-/// A pool of blocking connections, on each of which a thread waits for a statement.
+/// A pool of blocking connections.
 struct ThreadSource<P>(P);
-
-type Statement = Box<dyn FnOnce(&mut PgConnection) + Send>;
 
 impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<'static, T> for ThreadSource<P> {
     type Reach = Threaded<P>;
-    type Connection = mpsc::Sender<Statement>;
+    type Connection = OnThread;
 
     const DROPS_BODIES: bool = false;
 
@@ -107,31 +104,20 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<'static, T> for T
         Threaded::new(self.0.clone())
     }
 
-    async fn connection(&self, is_fresh: bool) -> Result<Self::Connection, PoolError> {
-        let pool = self.0.clone();
-        let (connected, connection) = oneshot::channel();
-        start(move || {
-            if is_fresh && let Ok(mut conn) = pool.dedicated() {
-                return serve(&mut conn, connected);
-            }
-            match pool.connection() {
-                Ok(mut conn) => serve(conn.pg(), connected),
-                Err(error) => drop(connected.send(Err(error))),
-            }
-        })?;
-        connection.await.map_err(PoolError::new)?
+    async fn connection(&self, is_fresh: bool) -> Result<OnThread, PoolError> {
+        OnThread::connect(self.0.clone(), is_fresh).await
     }
 
     async fn claim(
         &self,
-        conn: Self::Connection,
+        conn: OnThread,
         settings: &Arc<Settings<'static, T>>,
         limit: u32,
         passes_over: bool,
     ) -> Result<Vec<Claimed<T>>, Error> {
         let settings = Arc::clone(settings);
         let (reply, taken) = oneshot::channel();
-        let statement: Statement = Box::new(move |conn| {
+        conn.send(move |conn| {
             let taken = block_on(settings.take(conn, limit, passes_over));
             // The worker has stopped, or has not waited for so long.
             if let Err(Ok(late)) = reply.send(taken) {
@@ -140,22 +126,8 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<'static, T> for T
                 }
             }
         });
-        drop(conn.send(statement));
         taken.await.map_err(PoolError::new)?
     }
 
     async fn listen(&self, _: &Settings<'static, T>, _: &Arc<Notify>) {}
-}
-
-/// Runs a statement on the connection, if one comes.
-fn serve(
-    conn: &mut PgConnection,
-    connected: oneshot::Sender<Result<mpsc::Sender<Statement>, PoolError>>,
-) {
-    let (statements, next) = mpsc::channel();
-    if connected.send(Ok(statements)).is_ok()
-        && let Ok(statement) = next.recv()
-    {
-        statement(conn);
-    }
 }
