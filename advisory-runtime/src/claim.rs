@@ -61,17 +61,15 @@ mod column_type;
 mod count;
 mod end;
 mod error;
-mod finish;
 mod index;
 mod limit;
 mod next;
-mod on_err;
 mod renew;
-mod retry;
 pub(crate) mod rows;
 #[cfg(feature = "diesel-async")]
 mod run;
 mod schema;
+mod send;
 mod spent;
 mod sql;
 mod state;
@@ -103,10 +101,10 @@ pub use {
 #[cfg(feature = "postgres")]
 pub(crate) use {
     count::counts_on,
-    finish::finish,
+    end::send::finish,
     renew::renew_or_lose,
     sql::text,
-    worker::{Settings, Source, joined, run as run_worker},
+    worker::{Boxed, Claiming, Settings, Source, joined, run as run_worker},
 };
 
 pub use advisory_derive::Claim;

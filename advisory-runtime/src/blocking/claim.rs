@@ -159,10 +159,6 @@ impl<T: Claim> EndStatement<'_, T, Blocking> {
 ///
 /// [`renew_while`] and [`run`] do so on a thread.
 ///
-/// # Errors
-///
-/// Those of [`crate::claim::renew`].
-///
 /// # Examples
 ///
 /// ```no_run
@@ -179,10 +175,6 @@ pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<
 }
 
 /// Completes the job: see [`crate::claim::complete`].
-///
-/// # Errors
-///
-/// Those of [`crate::claim::complete`].
 ///
 /// # Examples
 ///
@@ -201,10 +193,6 @@ pub fn complete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Resu
 
 /// Fails the job for good: see [`crate::claim::fail`].
 ///
-/// # Errors
-///
-/// Those of [`crate::claim::fail`].
-///
 /// # Examples
 ///
 /// ```no_run
@@ -222,10 +210,6 @@ pub fn fail<T: Fails, C: Connection>(
 }
 
 /// Ends a failed attempt: see [`crate::claim::retry`].
-///
-/// # Errors
-///
-/// Those of [`crate::claim::retry`].
 ///
 /// # Examples
 ///
@@ -248,10 +232,6 @@ pub fn retry<T: Retries, C: Connection>(
 
 /// Deletes the row, if the claim is still held: see [`crate::claim::delete`].
 ///
-/// # Errors
-///
-/// Those of [`crate::claim::delete`].
-///
 /// # Examples
 ///
 /// ```no_run
@@ -265,10 +245,6 @@ pub fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result
 }
 
 /// Releases the claim on an unfinished row: see [`crate::claim::release`].
-///
-/// # Errors
-///
-/// Those of [`crate::claim::release`].
 ///
 /// # Examples
 ///

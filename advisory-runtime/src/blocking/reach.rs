@@ -84,22 +84,22 @@ impl<P: Pool + Clone + Send + Sync + 'static> Threaded<P> {
         Self { pool, own }
     }
 
-    async fn on_pool<S: Step>(&self, step: S) -> Result<S::Answer, S::Error> {
+    async fn on_pool<S: Step>(&self, step: Arc<S>) -> Result<S::Answer, S::Error> {
         let conn = OnThread::connect(self.pool.clone(), false).await?;
-        conn.answer(move |conn| answer_on(conn, &step)).await?
+        conn.answer(move |conn| answer_on(conn, &*step)).await?
     }
 
-    async fn on_own<S: Step>(&self, step: S, answer: Duration) -> Result<S::Answer, S::Error> {
+    async fn on_own<S: Step>(&self, step: Arc<S>, answer: Duration) -> Result<S::Answer, S::Error> {
         let (pool, own) = (self.pool.clone(), Arc::clone(&self.own));
         let (reply, answered) = oneshot::channel();
         start(move || {
             let kept = own.lock().unwrap_or_else(PoisonError::into_inner).take();
             let opened = match kept {
-                Some(mut conn) => match answer_on(&mut conn, &step) {
+                Some(mut conn) => match answer_on(&mut conn, &*step) {
                     Ok(answer) => Ok((answer, conn)),
-                    Err(_) => on_new(&pool, &step),
+                    Err(_) => on_new(&pool, &*step),
                 },
-                None => on_new(&pool, &step),
+                None => on_new(&pool, &*step),
             };
             drop(reply.send(opened.map(|(answer, conn)| {
                 *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(conn);
@@ -133,10 +133,9 @@ impl<P: Pool + Clone + Send + Sync + 'static> Reach for Threaded<P> {
     const IS_ASYNC: bool = false;
 
     async fn send<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
-        let (pooled, own) = (
-            self.on_pool(step.clone()),
-            self.on_own(step.clone(), times.answer),
-        );
-        first_answer(&step, times, pooled, own).await
+        let step = Arc::new(step);
+        let pooled = self.on_pool(Arc::clone(&step));
+        let own = self.on_own(Arc::clone(&step), times.answer);
+        first_answer(&*step, times, pooled, own).await
     }
 }

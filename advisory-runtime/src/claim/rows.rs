@@ -2,20 +2,18 @@
 
 use super::Error;
 use super::claimed::{Claimed, no_answer};
-use super::finish::{end_all, finish_fitting};
-use super::on_err::every;
+use super::end::send::{end_all, finish_fitting};
 use super::renew::{renew_all, settled};
 use super::sql::text;
-use super::table::Claim;
+use super::table::{Claim, every};
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
     End, Ended, Event, Failure, Hold, Keeper, Kept, Name, Observer, Outside, Reach, Renewed,
-    RowError, Rows, Settled, Step, Stop, Times, failure_of, tell,
+    RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
 };
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How a claim ends, and the message of a failure.
@@ -34,13 +32,6 @@ impl ClaimEnd {
         let message = Some(text(message).into());
         Self { end, message }
     }
-}
-
-/// A number by which to tell a pool from others that has none of its own.
-pub(super) fn number_of_pool() -> usize {
-    // Odd, unlike the addresses by which other pools are told apart.
-    static NUMBERS: AtomicUsize = AtomicUsize::new(1);
-    NUMBERS.fetch_add(2, Ordering::Relaxed)
 }
 
 /// Has the keeper renew claims, whose statements go to the connections of this pool.
@@ -132,11 +123,11 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     }
 
     async fn renew(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.0.send(Renew(jobs.into()), times).await
+        self.0.send(Renew(jobs), times).await
     }
 
     async fn settled(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Settled>, Error> {
-        self.0.send(Settle(jobs.into()), times).await
+        self.0.send(Settle(jobs), times).await
     }
 
     const SENDS_HERE: bool = R::IS_ASYNC;
@@ -164,7 +155,7 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         times: Times,
         is_here: bool,
     ) -> Result<Vec<bool>, Error> {
-        let step = EndAllStep(ends.into());
+        let step = EndAllStep(ends);
         if is_here {
             self.0.send_here(step, times).await
         } else {
@@ -215,13 +206,7 @@ pub(super) fn log<T>(claim: &str, event: &Event<'_, Claimed<T>, Error>) {
     let _: (&str, &Event<'_, Claimed<T>, Error>) = (claim, event);
 }
 
-struct Renew<T>(Arc<[Claimed<T>]>);
-
-impl<T> Clone for Renew<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
+struct Renew<T>(Vec<Claimed<T>>);
 
 impl<T: Claim> Step for Renew<T> {
     type Answer = Vec<Renewed>;
@@ -247,13 +232,7 @@ impl<T: Claim> Step for Renew<T> {
     }
 }
 
-struct Settle<T>(Arc<[Claimed<T>]>);
-
-impl<T> Clone for Settle<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
+struct Settle<T>(Vec<Claimed<T>>);
 
 impl<T: Claim> Step for Settle<T> {
     type Answer = Vec<Settled>;
@@ -276,12 +255,6 @@ impl<T: Claim> Step for Settle<T> {
 }
 
 struct EndStep<T>(Claimed<T>, ClaimEnd);
-
-impl<T> Clone for EndStep<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone(), self.1.clone())
-    }
-}
 
 impl<T: Claim> Step for EndStep<T> {
     type Answer = bool;
@@ -320,13 +293,7 @@ impl<T: Claim> Step for EndStep<T> {
     }
 }
 
-struct EndAllStep<T>(Arc<[(Claimed<T>, ClaimEnd)]>);
-
-impl<T> Clone for EndAllStep<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
+struct EndAllStep<T>(Vec<(Claimed<T>, ClaimEnd)>);
 
 impl<T: Claim> Step for EndAllStep<T> {
     type Answer = Vec<bool>;

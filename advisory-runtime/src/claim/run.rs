@@ -119,10 +119,6 @@ where
 /// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the
 /// job, or if such a statement got no answer before. What the work returns is inside the `Ok`.
 ///
-/// # Panics
-///
-/// As [`run`].
-///
 /// # Cancel safety
 ///
 /// Cancel safe: the work is dropped, and the claim is yours to finish, or expires.

@@ -3,7 +3,7 @@
 use super::Error;
 use super::claimed::{Answer, Answered, Claimed};
 use super::limit;
-use super::retry::load;
+use super::send::load;
 use super::spent::fail_spent;
 use super::sql::{Fixed, Id, Statement, Wanted};
 use super::table::{Claim, MaybePer};

@@ -8,7 +8,7 @@ mod listen;
 mod room;
 mod source;
 
-use super::rows::{ReleaseOnDrop, log, number_of_pool};
+use super::rows::{ReleaseOnDrop, log};
 use super::sql::{Fragment, Wanted};
 use super::table::{Claim, MaybePer, MaybeRunAt};
 use super::take::{Condition, take};
@@ -16,14 +16,14 @@ use super::{Claimed, Error, Event};
 #[cfg(feature = "diesel-async")]
 use crate::Pool;
 use crate::driver::Queries;
-use crate::rows::{End, Observer, Reach, may_stick, tell};
+use crate::rows::{End, Observer, Reach, may_stick, number_of_pool, tell, unless};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use room::{Pace, Place, Room, Suspect};
 #[cfg(feature = "diesel-async")]
 use source::AsyncSource;
-pub(crate) use source::Source;
+pub(crate) use source::{Boxed, Claiming, Source};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -258,18 +258,6 @@ impl<'w, T: Claim, P: Clone> Worker<'w, T, P> {
     /// on a multi-thread runtime.
     ///
     /// The body must own what it uses. If its claim is lost, its task is aborted.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run).
-    ///
-    /// # Panics
-    ///
-    /// As [`run`](Self::run).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`run`](Self::run).
     #[cfg(feature = "diesel-async")]
     pub async fn run_spawned<E, F>(self, body: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
     where
@@ -331,8 +319,8 @@ impl<'w, T: Claim, P: Clone> Worker<'w, T, P> {
         F: Future<Output = Result<(), E>>,
         E: Display,
     {
-        let source = AsyncSource(&self.pool);
-        run(&source, self.settings, self.stop, work).await
+        let (pool, settings) = (&self.pool, &self.settings);
+        run(&AsyncSource { pool, settings }, settings, self.stop, work).await
     }
 
     /// The parts of a worker for another kind of pool, and how many bodies it runs at a time.
@@ -344,24 +332,23 @@ impl<'w, T: Claim, P: Clone> Worker<'w, T, P> {
 }
 
 /// Claims rows and works on them until `stop` is ready.
-pub(crate) async fn run<'w, T, S, E, F>(
-    source: &S,
-    settings: Settings<'w, T>,
-    stop: Stop<'w>,
+pub(crate) async fn run<T, R, E, F>(
+    source: &dyn Source<T, Reach = R>,
+    settings: &Settings<'_, T>,
+    stop: Stop<'_>,
     work: impl Fn(Claimed<T>) -> F,
 ) -> Result<(), Error>
 where
     T: Claim,
-    S: Source<'w, T>,
+    R: Reach,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
-    let settings = &Arc::new(settings);
     let shared = Shared::new(source.identity().unwrap_or_else(number_of_pool));
     let mut feed = pin!(feed::feed(source, settings, stop, &shared));
     let mut listen = pin!(async {
         if settings.is_listening {
-            source.listen(settings, &shared.wake).await;
+            source.listen(&shared.wake).await;
         }
     });
     let mut give_back = pin!(feed::give_back(&shared));
@@ -397,8 +384,8 @@ where
                 break;
             };
             begun += 1;
-            let job = job::job::<T, S::Reach, _, _>(settings, &shared, &work, row, S::DROPS_BODIES);
-            let mut job = Box::pin(job);
+            let drops_bodies = source.drops_bodies();
+            let mut job = Box::pin(job::job(settings, &shared, &work, row, drops_bodies));
             if job.as_mut().poll(context).is_pending() {
                 jobs.push(job);
             }
@@ -562,18 +549,11 @@ impl<T: Claim, R: Reach> Shared<T, R> {
 
     /// The future's output, unless the worker is being stopped for so long meanwhile.
     async fn unless_stopped_for<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
-        let mut future = pin!(future);
-        let mut stopped = pin!(async {
+        let stopped = pin!(async {
             drop(self.stopping.acquire().await);
             sleep_until(Instant::now() + limit).await;
         });
-        poll_fn(|context| {
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
-                return Poll::Ready(Some(output));
-            }
-            stopped.as_mut().poll(context).map(|()| None)
-        })
-        .await
+        unless(stopped, future).await
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting<T, R>>> {

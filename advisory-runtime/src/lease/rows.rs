@@ -12,7 +12,6 @@ use crate::rows::{
 };
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -63,11 +62,11 @@ impl<R: Reach> LeaseReach for R {
     const SENDS_HERE: bool = R::IS_ASYNC;
 
     async fn renew(&self, leases: Vec<Granted>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.send(Renew(leases.into()), times).await
+        self.send(Renew(leases), times).await
     }
 
     async fn settled(&self, leases: Vec<Granted>, times: Times) -> Result<Vec<Settled>, Error> {
-        self.send(Settle(leases.into()), times).await
+        self.send(Settle(leases), times).await
     }
 
     async fn end(
@@ -103,8 +102,7 @@ fn outside_of(leases: &[Granted]) -> Outside {
     }
 }
 
-#[derive(Clone)]
-struct Renew(Arc<[Granted]>);
+struct Renew(Vec<Granted>);
 
 impl Step for Renew {
     type Answer = Vec<Renewed>;
@@ -125,8 +123,7 @@ impl Step for Renew {
     }
 }
 
-#[derive(Clone)]
-struct Settle(Arc<[Granted]>);
+struct Settle(Vec<Granted>);
 
 impl Step for Settle {
     type Answer = Vec<Settled>;
@@ -145,7 +142,6 @@ impl Step for Settle {
     }
 }
 
-#[derive(Clone)]
 struct EndStep(Lease, LeaseEnd);
 
 impl Step for EndStep {

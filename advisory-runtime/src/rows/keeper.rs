@@ -6,8 +6,10 @@
 
 mod group;
 mod kept;
+mod tries;
 
-use super::end::{End, Renewed, Settled};
+use super::answer::{Renewed, Settled};
+use super::end::End;
 use super::event::{Event, Observer, tell};
 use super::failure::RowError;
 use super::hold::Hold;
@@ -18,6 +20,7 @@ use kept::Ends;
 pub(crate) use kept::Kept;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -104,6 +107,13 @@ pub(crate) struct Name {
     rows: TypeId,
     pool: usize,
     table: String,
+}
+
+/// A number for a pool that has none by which to tell it from others.
+pub(crate) fn number_of_pool() -> usize {
+    // Odd, unlike the addresses that other pools have.
+    static NUMBERS: AtomicUsize = AtomicUsize::new(1);
+    NUMBERS.fetch_add(2, Ordering::Relaxed)
 }
 
 impl Name {

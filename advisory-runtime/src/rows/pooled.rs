@@ -3,13 +3,13 @@
 use super::reach::{
     Outside, Reach, Step, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
 };
+use super::unless;
 use crate::driver::{Driver, timeout};
 use crate::error::ProductError as _;
 use crate::{Connection, Pool, PoolError};
 use diesel_async::AsyncPgConnection;
-use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, oneshot};
@@ -84,30 +84,19 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
     /// The answer on a connection of the pool, which is asked for on the program's runtime.
     fn on_pool<S: Step>(
         &self,
-        step: S,
+        step: Arc<S>,
         answer: Duration,
     ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send + use<S, P> {
         let (mut reply, answered) = oneshot::channel();
         let pool = self.pool.clone();
         if let Some(runtime) = &self.runtime {
             drop(runtime.spawn(async move {
-                let result = {
-                    let conn = {
-                        let mut connection = pin!(pool.connection());
-                        // A connection is not waited for any more once nobody waits for the answer.
-                        poll_fn(|context| {
-                            if reply.poll_closed(context).is_ready() {
-                                return Poll::Ready(None);
-                            }
-                            connection.as_mut().poll(context).map(Some)
-                        })
-                        .await
-                    };
-                    match conn {
-                        None => return,
-                        Some(Err(error)) => Err(error.into()),
-                        Some(Ok(conn)) => send_on(conn, &step, answer).await,
-                    }
+                // A connection is not waited for any more once nobody waits for the answer.
+                let conn = unless(pin!(reply.closed()), pool.connection()).await;
+                let result = match conn {
+                    None => return,
+                    Some(Err(error)) => Err(error.into()),
+                    Some(Ok(conn)) => send_on(conn, &*step, answer).await,
                 };
                 drop(reply.send(result));
             }));
@@ -139,8 +128,9 @@ impl<P: Pool + Clone + Send + 'static> Reach for Pooled<P> {
     const IS_ASYNC: bool = true;
 
     async fn send<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
-        let pooled = self.on_pool(step.clone(), times.answer);
-        first_answer(&step, times, pooled, self.on_own(&step, times)).await
+        let step = Arc::new(step);
+        let pooled = self.on_pool(Arc::clone(&step), times.answer);
+        first_answer(&*step, times, pooled, self.on_own(&*step, times)).await
     }
 
     async fn send_here<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {

@@ -59,7 +59,7 @@ pub(crate) enum Outside {
 }
 
 /// A statement that can be sent again on another connection.
-pub(crate) trait Step: Clone + Send + Sync + 'static {
+pub(crate) trait Step: Send + Sync + 'static {
     type Answer: Send + 'static;
     type Error: RowError;
 

@@ -159,7 +159,7 @@ async fn a_worker_leaves_its_threads_after_its_grace_and_gives_their_attempt_bac
         let worker = worker.grace(Duration::from_millis(100));
         worker.run_blocking(move |job: Claimed<Mail>| {
             begun.wait();
-            drop(may_go_on.lock().unwrap().recv());
+            let _: Result<(), mpsc::RecvError> = may_go_on.lock().unwrap().recv();
             over.send(job.is_finished()).unwrap();
             Ok::<_, Infallible>(())
         })
@@ -186,7 +186,7 @@ async fn the_body_of_a_lost_row_keeps_its_thread_and_its_result_is_refused() {
     let may_go_on = Mutex::new(may_go_on);
     let (stop, stopped) = oneshot::channel::<()>();
     let ran = tokio::spawn(program(move || {
-        let worker = Worker::new(&pool, "w").poll(Duration::from_millis(10));
+        let worker = Worker::<Brief, _>::new(&pool, "w").poll(Duration::from_millis(10));
         let worker = worker.until(async { drop(stopped.await) });
         let worker = worker.observe(move |event| match event {
             Event::Lost(job) => lose.send(job.id).unwrap(),
@@ -195,7 +195,7 @@ async fn the_body_of_a_lost_row_keeps_its_thread_and_its_result_is_refused() {
         });
         worker.run_blocking(move |job: Claimed<Brief>| {
             begin.send(job.id).unwrap();
-            drop(may_go_on.lock().unwrap().recv());
+            let _: Result<(), mpsc::RecvError> = may_go_on.lock().unwrap().recv();
             Ok::<_, Infallible>(())
         })
     }));

@@ -71,10 +71,6 @@ where
 /// Works under a claim as [`run`] does, but leaves it to the work or the caller to finish the job;
 /// as [`crate::claim::renew_while`].
 ///
-/// # Locking
-///
-/// As [`run`].
-///
 /// # Errors
 ///
 /// [`Error::Lost`] if the claim was lost before the work returned and the job was not finished.

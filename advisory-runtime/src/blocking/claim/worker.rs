@@ -4,10 +4,12 @@ use crate::PoolError;
 use crate::blocking::Pool;
 use crate::blocking::reach::{OnThread, Threaded};
 use crate::claim::{
-    Claim, Claimed, End, Error, Settings, Source, Worker, finish, joined, run_worker,
+    Boxed, Claim, Claimed, Claiming, End, Error, Settings, Source, Worker, finish, joined,
+    run_worker,
 };
 use crate::driver::block_on;
 use std::fmt::Display;
+use std::future::ready;
 use std::sync::Arc;
 use tokio::runtime::Builder;
 use tokio::sync::{Notify, oneshot};
@@ -69,7 +71,12 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
             .build()
             .map_err(PoolError::new)?;
         let body = Arc::new(body);
-        let run = run_worker(&ThreadSource(pool), settings, stop, |job| {
+        let settings = Arc::new(settings);
+        let source = ThreadSource {
+            pool,
+            settings: Arc::clone(&settings),
+        };
+        let run = run_worker(&source, &settings, stop, |job| {
             let body = Arc::clone(&body);
             #[cfg(feature = "tracing")]
             let span = tracing::Span::current();
@@ -88,46 +95,56 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
 }
 
 /// A pool of blocking connections.
-struct ThreadSource<P>(P);
+struct ThreadSource<T: Claim, P> {
+    pool: P,
+    settings: Arc<Settings<'static, T>>,
+}
 
-impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<'static, T> for ThreadSource<P> {
+impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<T> for ThreadSource<T, P> {
     type Reach = Threaded<P>;
-    type Connection = OnThread;
 
-    const DROPS_BODIES: bool = false;
+    fn drops_bodies(&self) -> bool {
+        false
+    }
 
     fn identity(&self) -> Option<usize> {
-        self.0.identity()
+        self.pool.identity()
     }
 
     fn reach(&self) -> Threaded<P> {
-        Threaded::new(self.0.clone())
+        Threaded::new(self.pool.clone())
     }
 
-    async fn connection(&self, is_fresh: bool) -> Result<OnThread, PoolError> {
-        OnThread::connect(self.0.clone(), is_fresh).await
+    fn connection(&self, is_fresh: bool) -> Boxed<'_, Result<Claiming<'_, T>, PoolError>> {
+        Box::pin(async move {
+            let conn = OnThread::connect(self.pool.clone(), is_fresh).await?;
+            let settings = Arc::clone(&self.settings);
+            let claiming: Claiming<'_, T> =
+                Box::new(|limit, is_fresh| Box::pin(claim(conn, settings, limit, is_fresh)));
+            Ok(claiming)
+        })
     }
 
-    async fn claim(
-        &self,
-        conn: OnThread,
-        settings: &Arc<Settings<'static, T>>,
-        limit: u32,
-        passes_over: bool,
-    ) -> Result<Vec<Claimed<T>>, Error> {
-        let settings = Arc::clone(settings);
-        let (reply, taken) = oneshot::channel();
-        conn.send(move |conn| {
-            let taken = block_on(settings.take(conn, limit, passes_over));
-            // The worker has stopped, or has not waited for so long.
-            if let Err(Ok(late)) = reply.send(taken) {
-                for job in &late {
-                    drop(block_on(finish(conn, job, End::Release, "", &[])));
-                }
+    fn listen<'s>(&'s self, _: &'s Arc<Notify>) -> Boxed<'s, ()> {
+        Box::pin(ready(()))
+    }
+}
+
+async fn claim<T: Claim>(
+    conn: OnThread,
+    settings: Arc<Settings<'static, T>>,
+    limit: u32,
+    is_fresh: bool,
+) -> Result<Vec<Claimed<T>>, Error> {
+    let (reply, taken) = oneshot::channel();
+    conn.send(move |conn| {
+        let taken = block_on(settings.take(conn, limit, is_fresh));
+        // The worker has stopped, or has not waited for so long.
+        if let Err(Ok(late)) = reply.send(taken) {
+            for job in &late {
+                drop(block_on(finish(conn, job, End::Release, "", &[])));
             }
-        });
-        taken.await.map_err(PoolError::new)?
-    }
-
-    async fn listen(&self, _: &Settings<'static, T>, _: &Arc<Notify>) {}
+        }
+    });
+    taken.await.map_err(PoolError::new)?
 }

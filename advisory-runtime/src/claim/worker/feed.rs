@@ -9,11 +9,10 @@ use crate::claim::rows::{ReleaseOnDrop, keep_all};
 use crate::claim::table::{Claim, MaybePer, ttl};
 use crate::claim::{Claimed, Error, Event};
 use crate::error::{is_connection_lost, is_refused_by_citus, may_pass};
-use crate::rows::{Reach, UNANSWERED};
+use crate::rows::{Reach, UNANSWERED, unless};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -28,23 +27,23 @@ const ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Claims until `stop` is ready.
-pub(super) async fn feed<'w, T: Claim, S: Source<'w, T>>(
-    source: &S,
-    settings: &Arc<Settings<'w, T>>,
-    mut stop: Stop<'w>,
-    shared: &Shared<T, S::Reach>,
+pub(super) async fn feed<T: Claim, R: Reach>(
+    source: &dyn Source<T, Reach = R>,
+    settings: &Settings<'_, T>,
+    mut stop: Stop<'_>,
+    shared: &Shared<T, R>,
 ) -> Result<(), Error> {
     let (mut is_first, mut pause) = (true, PAUSES[0]);
     let (mut is_fresh, mut answer) = (false, ANSWER[0]);
     let (mut refused, mut is_reached) = (None, true);
     loop {
-        let Some(limit) = unless(&mut stop, until_room(settings, shared)).await else {
+        let Some(limit) = unless(stop.as_mut(), until_room(settings, shared)).await else {
             return Ok(());
         };
         // A connection is not waited for any more when the worker stops. A claim on its way is, for
         // some seconds.
         let conn = timeout(answer, source.connection(is_fresh));
-        let conn = match unless(&mut stop, conn).await {
+        let conn = match unless(stop.as_mut(), conn).await {
             None => return Ok(()),
             Some(Ok(conn)) => conn.map_err(Error::Pool),
             Some(Err(late)) => Err(Error::Pool(PoolError::new(late))),
@@ -54,8 +53,8 @@ pub(super) async fn feed<'w, T: Claim, S: Source<'w, T>>(
         let passes_over = suspect.is_none();
         let taken = match conn {
             Ok(conn) => {
-                let claim = source.claim(conn, settings, limit, passes_over);
-                let claim = shared.unless_stopped_for(LAST_END, timeout(answer, claim));
+                let claim = timeout(answer, conn(limit, passes_over));
+                let claim = shared.unless_stopped_for(LAST_END, claim);
                 match claim.await {
                     Some(Ok(taken)) => taken,
                     _ => Err(Error::Pool(PoolError::new("the server did not answer"))),
@@ -72,7 +71,8 @@ pub(super) async fn feed<'w, T: Claim, S: Source<'w, T>>(
             _ => ANSWER[0],
         };
         // What has come then is released.
-        if is_ready(&mut stop).await && taken.is_ok() {
+        let is_stopped = is_ready(&mut stop).await;
+        if is_stopped && taken.is_ok() {
             return Ok(());
         }
         match taken {
@@ -97,18 +97,15 @@ pub(super) async fn feed<'w, T: Claim, S: Source<'w, T>>(
                     _ => Event::Refused(&error),
                 });
                 is_reached = false;
-                let now = pause;
+                let over = sleep_until(Instant::now() + pause);
                 pause = (pause * 2).min(PAUSES[1]);
-                if unless(&mut stop, sleep_until(Instant::now() + now))
-                    .await
-                    .is_none()
-                {
+                if is_stopped || unless(stop.as_mut(), over).await.is_none() {
                     return Ok(());
                 }
                 continue;
             }
         }
-        if unless(&mut stop, until_woken(settings, shared))
+        if unless(stop.as_mut(), until_woken(settings, shared))
             .await
             .is_none()
         {
@@ -141,12 +138,12 @@ async fn until_room<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Sha
 }
 
 /// Lets claimed rows wait for a free slot, and has them renewed; whether there were any.
-fn wait<'w, T: Claim, S: Source<'w, T>>(
-    source: &S,
-    settings: &Settings<'w, T>,
+fn wait<T: Claim, R: Reach>(
+    source: &dyn Source<T, Reach = R>,
+    settings: &Settings<'_, T>,
     claimed: Vec<Claimed<T>>,
     mut suspect: Option<Suspect>,
-    shared: &Shared<T, S::Reach>,
+    shared: &Shared<T, R>,
 ) -> Result<bool, Error> {
     if claimed.is_empty() {
         return Ok(false);
@@ -246,26 +243,5 @@ async fn until_woken<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Sh
 }
 
 async fn is_ready(stop: &mut Stop<'_>) -> bool {
-    poll_fn(|context| {
-        let is_ready = stop.as_mut().poll(context).is_ready();
-        if is_ready {
-            // It must not be polled again, and is ready from now on.
-            *stop = Box::pin(std::future::ready(()));
-        }
-        Poll::Ready(is_ready)
-    })
-    .await
-}
-
-/// The future's output, or `None` if the worker is stopped first.
-async fn unless<F: Future>(stop: &mut Stop<'_>, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    poll_fn(|context| {
-        if stop.as_mut().poll(context).is_ready() {
-            *stop = Box::pin(std::future::ready(()));
-            return Poll::Ready(None);
-        }
-        future.as_mut().poll(context).map(Some)
-    })
-    .await
+    poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await
 }

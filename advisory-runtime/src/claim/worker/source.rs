@@ -1,114 +1,93 @@
 //! The connections of a worker: those on which it claims, and those on which its rows are renewed
 //! and ended.
 
-use super::Settings;
 use crate::PoolError;
 use crate::claim::table::Claim;
 use crate::claim::{Claimed, Error};
 use crate::rows::Reach;
+use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::Notify;
 #[cfg(feature = "diesel-async")]
 use {
-    super::listen,
+    super::{Settings, listen},
     crate::rows::{Borrowed, Pooled},
-    crate::{Connection as _, Pool},
-    diesel_async::AsyncPgConnection,
+    crate::{Connection, Pool},
 };
 
-/// A pool, of either kind.
-pub(crate) trait Source<'w, T: Claim> {
+pub(crate) type Boxed<'s, A> = Pin<Box<dyn Future<Output = A> + Send + 's>>;
+
+/// A connection, which claims rows once: up to so many, without or with those whose earlier claim
+/// has expired. If the claim is dropped, the connection is not used again.
+pub(crate) type Claiming<'s, T> =
+    Box<dyn FnOnce(u32, bool) -> Boxed<'s, Result<Vec<Claimed<T>>, Error>> + Send + 's>;
+
+/// A pool of either kind.
+pub(crate) trait Source<T: Claim>: Send + Sync {
     /// Renews and ends rows.
     type Reach: Reach;
-    type Connection: Send;
 
     /// Whether a body is dropped when its row is lost.
-    const DROPS_BODIES: bool;
+    fn drops_bodies(&self) -> bool;
 
     fn identity(&self) -> Option<usize>;
 
     fn reach(&self) -> Self::Reach;
 
     /// A connection of the pool; or a fresh one outside of it, if it opens one.
-    fn connection(
-        &self,
-        is_fresh: bool,
-    ) -> impl Future<Output = Result<Self::Connection, PoolError>> + Send;
-
-    /// Claims up to `limit` rows. If it is dropped, the connection is not used again.
-    fn claim(
-        &self,
-        conn: Self::Connection,
-        settings: &Arc<Settings<'w, T>>,
-        limit: u32,
-        passes_over: bool,
-    ) -> impl Future<Output = Result<Vec<Claimed<T>>, Error>> + Send;
+    fn connection(&self, is_fresh: bool) -> Boxed<'_, Result<Claiming<'_, T>, PoolError>>;
 
     /// Wakes the worker up when there may be new rows. Returns if it never does so.
-    fn listen(
-        &self,
-        settings: &Settings<'w, T>,
-        wake: &Arc<Notify>,
-    ) -> impl Future<Output = ()> + Send;
+    fn listen<'s>(&'s self, wake: &'s Arc<Notify>) -> Boxed<'s, ()>;
 }
 
 /// A pool of diesel-async.
 #[cfg(feature = "diesel-async")]
-pub(super) struct AsyncSource<'p, P>(pub(super) &'p P);
-
-/// A connection of the pool, or a fresh one outside of it.
-#[cfg(feature = "diesel-async")]
-pub(super) enum AsyncClaiming<C> {
-    Pooled(C),
-    Fresh(Box<AsyncPgConnection>),
+pub(super) struct AsyncSource<'s, 'w, T: Claim, P> {
+    pub(super) pool: &'s P,
+    pub(super) settings: &'s Settings<'w, T>,
 }
 
 #[cfg(feature = "diesel-async")]
-impl<'w, 'p, T: Claim, P: Pool + Clone + Send + 'static> Source<'w, T> for AsyncSource<'p, P> {
-    type Reach = Pooled<P>;
-    type Connection = AsyncClaiming<P::Connection<'p>>;
+impl<T: Claim, P: Sync> AsyncSource<'_, '_, T, P> {
+    fn claiming<'c, C: Connection + Send + 'c>(&'c self, conn: C) -> Claiming<'c, T> {
+        Box::new(move |limit, is_fresh| {
+            Box::pin(async move {
+                let mut borrowed = Borrowed::new(conn);
+                let taken = self.settings.take(borrowed.pg(), limit, is_fresh).await;
+                borrowed.record_answer();
+                taken
+            })
+        })
+    }
+}
 
-    const DROPS_BODIES: bool = true;
+#[cfg(feature = "diesel-async")]
+impl<T: Claim, P: Pool + Clone + Send + 'static> Source<T> for AsyncSource<'_, '_, T, P> {
+    type Reach = Pooled<P>;
+
+    fn drops_bodies(&self) -> bool {
+        true
+    }
 
     fn identity(&self) -> Option<usize> {
-        self.0.identity()
+        self.pool.identity()
     }
 
     fn reach(&self) -> Pooled<P> {
-        Pooled::new(self.0.clone())
+        Pooled::new(self.pool.clone())
     }
 
-    async fn connection(&self, is_fresh: bool) -> Result<Self::Connection, PoolError> {
-        if is_fresh && let Ok(conn) = self.0.dedicated().await {
-            return Ok(AsyncClaiming::Fresh(Box::new(conn)));
-        }
-        Ok(AsyncClaiming::Pooled(self.0.connection().await?))
-    }
-
-    async fn claim(
-        &self,
-        conn: Self::Connection,
-        settings: &Arc<Settings<'w, T>>,
-        limit: u32,
-        passes_over: bool,
-    ) -> Result<Vec<Claimed<T>>, Error> {
-        match conn {
-            AsyncClaiming::Pooled(conn) => {
-                let mut borrowed = Borrowed::new(conn);
-                let taken = settings.take(borrowed.pg(), limit, passes_over).await;
-                borrowed.record_answer();
-                taken
+    fn connection(&self, is_fresh: bool) -> Boxed<'_, Result<Claiming<'_, T>, PoolError>> {
+        Box::pin(async move {
+            if is_fresh && let Ok(conn) = self.pool.dedicated().await {
+                return Ok(self.claiming(conn));
             }
-            AsyncClaiming::Fresh(conn) => {
-                let mut borrowed = Borrowed::new(*conn);
-                let taken = settings.take(borrowed.pg(), limit, passes_over).await;
-                borrowed.record_answer();
-                taken
-            }
-        }
+            Ok(self.claiming(self.pool.connection().await?))
+        })
     }
 
-    async fn listen(&self, settings: &Settings<'w, T>, wake: &Arc<Notify>) {
-        listen::listen(self.0, settings, wake).await;
+    fn listen<'s>(&'s self, wake: &'s Arc<Notify>) -> Boxed<'s, ()> {
+        Box::pin(listen::listen(self.pool, self.settings, wake))
     }
 }

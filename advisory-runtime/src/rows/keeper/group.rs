@@ -2,7 +2,7 @@
 
 use super::{Due, Ends, Keeper, Name, Rows, observe};
 use crate::PoolError;
-use crate::rows::end::{Renewed, Settled};
+use crate::rows::answer::{Renewed, Settled};
 use crate::rows::event::Event;
 use crate::rows::expiry::Sent;
 use crate::rows::failure::{Failure, RowError};

@@ -7,9 +7,10 @@
 //! not ended, because it is locked, lost or refuses its end, is ended by statements of its own, so
 //! that no row holds up its neighbours.
 
+use super::tries::Tries;
 use super::{Group, Keeper, Rows, observe};
 use crate::PoolError;
-use crate::rows::end::{Ended, Tries};
+use crate::rows::end::Ended;
 use crate::rows::event::Event;
 use crate::rows::failure::{Failure, RowError};
 use crate::rows::hold::Phase;
@@ -250,13 +251,6 @@ impl<R: Rows> Queue<R> {
         self.sender = Some(self.last_sender);
         self.sender
     }
-
-    /// Lets another sender take over from this one.
-    fn leave(&mut self, number: Option<u64>) {
-        if self.sender == number {
-            self.sender = None;
-        }
-    }
 }
 
 /// Sends what waits, a batch at a time, or one end alone.
@@ -350,8 +344,16 @@ impl<R: Rows> Sender<R> {
         if let Ok(answer) = timeout(LATE, answer.as_mut()).await {
             return answer;
         }
+        self.start_next();
+        answer.await
+    }
+
+    /// Lets another sender take over what waits.
+    fn start_next(&self) {
         let mut queue = self.group.ends.queue(self.place);
-        queue.leave(self.number);
+        if queue.sender == self.number {
+            queue.sender = None;
+        }
         let number = queue.next_sender();
         let first = queue.waiting.first();
         let keeper = first.map(|end| Arc::clone(&end.kept.keeper));
@@ -365,7 +367,6 @@ impl<R: Rows> Sender<R> {
             };
             next.start(&keeper);
         }
-        answer.await
     }
 
     fn answered(&mut self, was_lost: &[bool], answers: Result<Vec<bool>, R::Error>) {
