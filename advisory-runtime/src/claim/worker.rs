@@ -23,7 +23,9 @@ use diesel::query_builder::QueryFragment;
 use room::{Pace, Place, Room, Suspect};
 #[cfg(feature = "diesel-async")]
 use source::AsyncSource;
-pub(crate) use source::{Boxed, Claiming, Source};
+pub(crate) use source::Source;
+#[cfg(feature = "postgres")]
+pub(crate) use source::{Boxed, Claiming};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt::Display;
