@@ -24,9 +24,14 @@ use diesel::query_builder::QueryFragment;
 use room::{Pace, Place, Room, Suspect};
 #[cfg(feature = "diesel-async")]
 use source::AsyncSource;
-pub(crate) use source::{Boxed, Claiming, Source};
+pub(crate) use source::Source;
+#[cfg(feature = "postgres")]
+pub(crate) use source::{Boxed, Claiming};
 use start::SLOW;
+#[cfg(feature = "postgres")]
 pub(crate) use start::{Asked, Taken};
+#[cfg(not(feature = "postgres"))]
+use start::{Asked, Taken};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -445,14 +450,17 @@ impl<T: Claim> Settings<'_, T> {
             conn.close(false);
         }
         let claimed = taken?;
-        let last = claimed.last().filter(|_| {
-            asked.asks_position && sent.elapsed() >= SLOW && asked.is_answered_in_full(&claimed)
-        });
-        let position = match last {
+        let is_slow = sent.elapsed() >= SLOW;
+        let is_asked = asked.asks_position && is_slow && asked.is_answered_in_full(&claimed);
+        let position = match claimed.last().filter(|_| is_asked) {
             Some(last) => position_of(conn, last).await.ok().flatten(),
             None => None,
         };
-        Ok(Taken { claimed, position })
+        Ok(Taken {
+            claimed,
+            position,
+            is_slow,
+        })
     }
 
     fn tell(&self, event: Event<'_, T>) {

@@ -3,7 +3,7 @@
 
 use super::job::LAST_END;
 use super::room::Suspect;
-use super::start::{Asked, Start};
+use super::start::Start;
 use super::{Settings, Shared, Source, Stop, Waiting};
 use crate::PoolError;
 use crate::claim::rows::{ReleaseOnDrop, keep_all};
@@ -53,12 +53,7 @@ pub(super) async fn feed<T: Claim, R: Reach>(
         let is_alone = shared.room.held() == 0;
         let suspect = Suspect::try_new::<T>();
         let passes_over = suspect.is_none();
-        let asked = Asked {
-            limit,
-            is_fresh: passes_over,
-            from: start.position().cloned(),
-            asks_position: start.can_advance,
-        };
+        let asked = start.ask(limit, passes_over);
         let taken = match conn {
             Ok(conn) => {
                 let claim = timeout(answer, conn(asked.clone()));

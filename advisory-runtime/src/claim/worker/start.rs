@@ -7,8 +7,8 @@ use crate::error::is_connection_lost;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A claim that takes longer asks for the position of its last row, so that the next one can begin
-/// there. It costs little beside the claim.
+/// If two claims in a row take longer, the second one also asks for the position of its last row, so
+/// that the next one can begin there. That costs little compared to the claims.
 pub(super) const SLOW: Duration = Duration::from_millis(2);
 
 /// What a worker asks for.
@@ -32,6 +32,7 @@ pub(crate) struct Taken<T> {
     pub(crate) claimed: Vec<Claimed<T>>,
     /// That of the last row, if the claim was slow and there may be more.
     pub(super) position: Option<String>,
+    pub(super) is_slow: bool,
 }
 
 /// Where claims begin in the order: at the first row, or where an earlier claim ended. Then the rows
@@ -41,7 +42,9 @@ pub(super) struct Start {
     /// And since when claims do not begin at the first row.
     position: Option<(FromPosition, Instant)>,
     poll: Duration,
-    pub(super) can_advance: bool,
+    can_advance: bool,
+    /// Whether the last claim was slow, and there may be more rows.
+    is_slow: bool,
 }
 
 impl Start {
@@ -50,13 +53,19 @@ impl Start {
             position: None,
             poll,
             can_advance: T::Per::COLUMN.is_none() && FromPosition::is_possible::<T>(),
+            is_slow: false,
         }
     }
 
-    pub(super) fn position(&mut self) -> Option<&FromPosition> {
+    pub(super) fn ask(&mut self, limit: u32, is_fresh: bool) -> Asked {
         self.position
             .take_if(|(_, since)| since.elapsed() >= self.poll);
-        self.position.as_ref().map(|(position, _)| position)
+        Asked {
+            limit,
+            is_fresh,
+            from: self.position.as_ref().map(|(from, _)| from.clone()),
+            asks_position: self.can_advance && self.is_slow,
+        }
     }
 
     /// The claimed rows; the next claim begins after them, if there may be more.
@@ -66,8 +75,10 @@ impl Start {
         taken: Result<Taken<T>, Error>,
     ) -> Result<Vec<Claimed<T>>, Error> {
         let since = self.position.take().map(|(_, since)| since);
+        self.is_slow = false;
         match &taken {
-            Ok(taken) if self.can_advance && asked.is_answered_in_full(&taken.claimed) => {
+            Ok(taken) if asked.is_answered_in_full(&taken.claimed) => {
+                self.is_slow = taken.is_slow;
                 let position = taken.position.clone().map(FromPosition::new::<T>);
                 let position = position.or_else(|| asked.from.clone());
                 let since = since.unwrap_or_else(Instant::now);
