@@ -99,7 +99,7 @@ async fn errors_and_panics_of_threads_are_retried_and_fail_at_the_last_attempt()
     program(work(db.r2d2(3))).await.unwrap();
     for (id, message) in [
         (1, "no such address"),
-        (2, "the work panicked: the address has 3 parts"),
+        (2, "the body panicked: the address has 3 parts"),
     ] {
         let failed = format!("id = {id} AND failed_at IS NOT NULL AND error_message = '{message}'");
         assert_eq!(mails_that(&db, &failed).await, 1, "{id}");
