@@ -17,12 +17,18 @@ pub(in crate::claim) const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 36
 type UntilType<T> = <<T as Claim>::LockedUntil as Expression>::SqlType;
 type ByType<T> = <<T as Claim>::LockedBy as Expression>::SqlType;
 
-/// SQL of the caller's, which takes the place of a value: the columns of the row, its conditions,
-/// and what it sets.
-const CALLERS: [(&str, &str); 3] = [
+/// The fragments that are the same for each table. Those of the caller take the place of values: the
+/// columns of the row, its conditions, and what it sets.
+const FIXED: [(&str, &str); 9] = [
     ("selection", ":selection"),
     ("conditions", ":conditions"),
     ("changes", ":changes"),
+    ("lasts", LASTS),
+    ("is_durable", IS_DURABLE),
+    ("outcome", OUTCOME),
+    ("is_prompt", IS_PROMPT),
+    ("backoff", BACKOFF),
+    ("backoff_of_expired", BACKOFF_OF_EXPIRED),
 ];
 
 /// SQL by its name in the files.
@@ -39,8 +45,8 @@ impl Fragments {
         let keys = || T::Key::NAMES.iter().enumerate();
         let joined = |parts: Vec<String>| parts.join(", ");
         let mut fragments = Self(Vec::new());
-        for (name, value) in CALLERS {
-            fragments.add(name, value);
+        for (name, sql) in FIXED {
+            fragments.add(name, sql);
         }
         let until = column(T::LockedUntil::NAME);
         let by = column(T::LockedBy::NAME);
@@ -89,13 +95,9 @@ impl Fragments {
         fragments.add("new_holder", ByType::<T>::NEW);
         fragments.add(
             "asked_holder",
-            &ByType::<T>::OLD.replace(":holder", "asked.holder"),
+            ByType::<T>::OLD.replace(":holder", "asked.holder"),
         );
         fragments.add("holder_text", ByType::<T>::TEXT);
-        fragments.add("lasts", LASTS);
-        fragments.add("is_durable", IS_DURABLE);
-        fragments.add("outcome", OUTCOME);
-        fragments.add("is_prompt", IS_PROMPT);
         let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE).as_millis());
         fragments.add("first_pause", first.to_string());
         fragments.add("longest_pause", longest.to_string());
@@ -123,7 +125,6 @@ impl Fragments {
             None => "false",
         };
         fragments.add("is_spent", is_spent);
-        fragments.add("backoff", BACKOFF);
         let (pauses, last) = pauses::<T>();
         fragments.add("pauses", pauses);
         fragments.add("last_pause", last.to_string());
@@ -133,7 +134,6 @@ impl Fragments {
             "1"
         };
         fragments.add("attempt", attempt);
-        fragments.add("backoff_of_expired", BACKOFF_OF_EXPIRED);
         fragments
     }
 
