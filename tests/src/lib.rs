@@ -5,24 +5,56 @@
 //! database on it, with an observer. [`Proxy`] runs in front of it and counts messages, or cuts connections. [`Bouncer`] pools its
 //! connections, as [`Odyssey`] does, and [`Pgpool`] sends statements that only read to a standby. [`Standby`] is a server that replicates another one,
 //! and [`OwnServer`] one that a test may stop or crash. Everything that is started ends with the process (`lifeline`).
+//!
+//! What tests share is in the public modules, by subject: what they do in a database ([`bookings`], [`blocking`], [`leases`]), how
+//! a call ends or waits ([`dropped_call`], [`futures`], [`holds`], [`polls`]), and what the server or the process shows of it
+//! ([`held_keys`], [`monitor`], [`settings`], [`lock_order`]). None has a lock site or a claim: those would be in the inventory of
+//! every program that links this library.
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "a helper of a test that cannot go on fails the test"
+)]
 
 mod account;
 mod binaries;
+pub mod blocking;
+pub mod bookings;
 mod bouncer;
+pub mod campaigns;
 mod database;
 mod download;
+pub mod dropped_call;
 mod error;
+pub mod failover;
+pub mod futures;
 mod fuzz;
 mod guardian;
+pub mod held_keys;
+pub mod holds;
+pub mod leases;
 mod lifeline;
+pub mod lock_names;
+pub mod lock_order;
+pub mod monitor;
 mod observe;
+pub mod odd_texts;
 mod odyssey;
 mod own_server;
+pub mod permits;
 mod pgpool;
+pub mod player;
+pub mod polls;
+pub mod poolers;
+pub mod postgres;
 mod proxy;
 mod server;
+pub mod settings;
 mod standby;
+pub mod statements;
+pub mod test_transactions;
 mod wire;
+pub mod written_migrations;
 
 pub use bouncer::Bouncer;
 pub use database::{Database, pid_of};

@@ -5,7 +5,7 @@ use advisory_tests::Database;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use crate::guard_check::{BLOCKS, GUARD, check};
+use crate::guards::{BLOCKS, GUARD, check};
 use crate::programs::{advisory, program_of, site};
 
 /// The advice on the guarded table, whose lock has the key `night:<room>:<night>`.

@@ -8,8 +8,8 @@ use advisory_tests::{Database, pid_of};
 use lets_server as _;
 use serde_json::Value;
 
-use crate::json_page::agrees;
-use crate::locks::{does, holder, json, locks, locks_at};
+use crate::json_members::agrees;
+use crate::live_view::{does, holder, json, locks, locks_at};
 use crate::programs::{Said, advisory, booking_service, file};
 
 fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {

@@ -5,7 +5,7 @@ use advisory_tests::Database;
 use diesel_async::SimpleAsyncConnection;
 use serde_json::{Value, json};
 
-use crate::guard::{REFUSED, guard, require};
+use crate::guards::{REFUSED, guard, require};
 use crate::programs::{Said, advisory, file, program_of, site};
 
 const HASHTEXT: Derivation = Derivation::Hashtext;

@@ -4,7 +4,7 @@
 use advisory_runtime::lease::Table;
 use advisory_tests::Database;
 
-use crate::doctor::{findings, fix, job_program, level, message, problems};
+use crate::diagnosis::{findings, fix, job_program, level, message, problems};
 
 async fn node(group: i32) -> Database {
     let db = Database::create().await;

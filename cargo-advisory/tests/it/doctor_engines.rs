@@ -3,7 +3,7 @@
 
 use advisory_tests::Database;
 
-use crate::doctor::{doctor, findings, fix, level, message, problems};
+use crate::diagnosis::{doctor, findings, fix, level, message, problems};
 
 /// Makes the database say another version.
 fn version(text: &str) -> String {

@@ -3,10 +3,9 @@
 use advisory_tests::{Database, OwnServer, Standby, left_out, owns_server, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
-use crate::doctor::{doctor, findings, fix, level, message, problems};
-use crate::locks::{does, holder};
+use crate::diagnosis::{doctor, findings, fix, level, message, problems};
+use crate::live_view::{does, holder, shows};
 use crate::programs::{program_of, site};
-use crate::situations::shows;
 
 /// A test's own server with room for few locks.
 #[tokio::test(flavor = "multi_thread")]

@@ -1,19 +1,9 @@
 //! The document of a program of several crates says who takes each lock, and where.
 
+use crate::records::declared;
 use advisory_pattern::{Permits, Record};
 
 use crate::programs::{advisory, file, program_of, site};
-
-pub(crate) fn declared(krate: &str, name: &str, pattern: &str) -> Record {
-    Record {
-        kind: "struct".into(),
-        scope: "none".into(),
-        derivation: "md5".into(),
-        component: Some("Ledger".into()),
-        purpose: Some("One account".into()),
-        ..site(krate, name, 3, &[pattern], &[&format!("pattern {pattern}")])
-    }
-}
 
 fn transfer(line: u32) -> Record {
     let keys = ["AccountLock { id: from }", "AccountLock { id: to }"];

@@ -1,34 +1,11 @@
 //! The trigger of `cargo advisory migration require` refuses writes without the lock, and only those.
 
+use crate::guards::{REFUSED, guard, require};
 use advisory_tests::Database;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::spawn_blocking;
 
-use crate::programs::{Said, advisory, booking_service};
-
-/// The start of the refusal.
-pub(crate) const REFUSED: &str = "this session does not hold the advisory lock";
-
-/// The output of the command.
-pub(crate) async fn require(words: &[&str]) -> Said {
-    let words: Vec<String> = ["migration", "require"]
-        .iter()
-        .chain(words)
-        .map(|word| (*word).to_owned())
-        .collect();
-    let running = move || {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        advisory(&words)
-    };
-    spawn_blocking(running).await.unwrap()
-}
-
-/// Runs the migration that the command prints.
-pub(crate) async fn guard(db: &Database, words: &[&str]) {
-    let said = require(words).await;
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    db.run(&said.out).await;
-}
+use crate::programs::booking_service;
 
 const SLOT: [&str; 6] = [
     "--key",

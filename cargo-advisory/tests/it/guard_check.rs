@@ -2,27 +2,11 @@
 //!
 //! The application's crates are linked into this program: see `application`. Its lock `room-night` guards `blocks`.
 
+use crate::guards::{BLOCKS, GUARD, check, guard};
 use advisory_tests::Database;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
-use crate::guard::guard;
-use crate::programs::{Said, advisory, file, inventory};
-
-pub(crate) const BLOCKS: &str =
-    "CREATE TABLE blocks (room_id bigint, other_room bigint, night date)";
-pub(crate) const GUARD: &str =
-    include_str!("../../../tests/harbour-lets/store/migrations/0002_guarded_blocks.sql");
-
-pub(crate) async fn check(db: &Database, words: &[&str]) -> Said {
-    let program = std::env::current_exe().unwrap();
-    let artifact = ["--artifact", program.to_str().unwrap()];
-    let url = ["check", "--database-url", db.url()];
-    let words = [&url[..], &artifact, words].concat();
-    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-    let running = move || advisory(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    spawn_blocking(running).await.unwrap()
-}
+use crate::programs::{advisory, file, inventory};
 
 /// The one finding's note.
 async fn note(db: &Database) -> String {

@@ -8,7 +8,7 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use crate::guard::{REFUSED, guard, require};
+use crate::guards::{REFUSED, guard, require};
 use crate::programs::{Said, advisory, program_of, site};
 
 const FIXED: [&str; 6] = [

@@ -6,7 +6,7 @@ use advisory_pattern::Derivation;
 use advisory_tests::Database;
 use tokio::task::spawn_blocking;
 
-use crate::locks::{holder, locks};
+use crate::live_view::{holder, locks};
 use crate::programs::{advisory, file, run};
 
 #[test]

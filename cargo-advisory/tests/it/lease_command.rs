@@ -11,7 +11,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use crate::locks::locks;
+use crate::live_view::locks;
 use crate::programs::{Said, program_of, run, site};
 
 async fn lease(db: &Database, words: &[&str]) -> Said {

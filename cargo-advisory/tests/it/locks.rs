@@ -1,100 +1,15 @@
 //! Live locks are shown with their names, and without terminal control characters.
 
+use crate::live_view::{CLEANUP, holder, json, locks, waiter};
 use advisory_runtime::__private::lease::Steps as _;
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
 use advisory_runtime::well_known;
 use advisory_tests::{Database, pid_of};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-use serde_json::Value;
-use tokio::task::{JoinHandle, spawn_blocking};
+use diesel_async::SimpleAsyncConnection;
 
-use crate::programs::{Said, advisory, booking_service, file, inventory, run};
-
-/// The number of the fixture's fixed lock.
-pub(crate) const CLEANUP: i64 = 42_424_242;
-
-/// Runs `cargo advisory locks` on the database.
-pub(crate) async fn locks(db: &Database, words: &[&str]) -> Said {
-    locks_at(db.url(), words).await
-}
-
-pub(crate) async fn locks_at(url: &str, words: &[&str]) -> Said {
-    let url = url.to_owned();
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let running = move || {
-        let words: Vec<&str> = ["locks"]
-            .into_iter()
-            .chain(words.iter().map(String::as_str))
-            .collect();
-        run(&words, &[("DATABASE_URL", &url)])
-    };
-    spawn_blocking(running).await.unwrap()
-}
-
-/// The same on a terminal of so many columns, which `script` makes; `None` without one.
-pub(crate) async fn locks_on_terminal(db: &Database, columns: u32, words: &str) -> Option<String> {
-    let command = env!("CARGO_BIN_EXE_cargo-advisory");
-    let line = format!("stty cols {columns} rows 200; {command} locks {words}");
-    let url = db.url().to_owned();
-    let running = move || {
-        let mut script = std::process::Command::new("script");
-        script
-            .args(["-qec", &line, "/dev/null"])
-            .stdin(std::process::Stdio::null());
-        script
-            .env("DATABASE_URL", url)
-            .env("NO_COLOR", "1")
-            .env_remove("CARGO_TERM_COLOR")
-            .output()
-    };
-    let output = spawn_blocking(running).await.unwrap().ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).replace('\r', ""))
-}
-
-pub(crate) async fn json(db: &Database, words: &[&str]) -> Value {
-    let words: Vec<&str> = ["--format", "json"].iter().chain(words).copied().collect();
-    let said = locks(db, &words).await;
-    serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
-}
-
-pub(crate) async fn does(conn: &mut AsyncPgConnection, sql: &str) {
-    conn.batch_execute(sql).await.unwrap();
-}
-
-/// A connection that holds the statement's locks.
-pub(crate) async fn holder(db: &Database, application: &str, sql: &str) -> AsyncPgConnection {
-    let mut conn = db.connect().await;
-    does(
-        &mut conn,
-        &format!("SET application_name = '{application}'"),
-    )
-    .await;
-    does(&mut conn, sql).await;
-    conn
-}
-
-/// A connection that waits for one of them.
-pub(crate) async fn waiter(
-    db: &Database,
-    application: &str,
-    sql: &'static str,
-) -> (i32, JoinHandle<AsyncPgConnection>) {
-    let mut conn = holder(db, application, "").await;
-    let pid = pid_of(&mut conn).await;
-    let waiting = tokio::spawn(async move {
-        drop(conn.batch_execute(sql).await);
-        conn
-    });
-    // The server records the start of a wait a moment later.
-    let short = format!(
-        "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND waitstart IS NOT NULL)"
-    );
-    db.until_empty(Duration::from_secs(30), "a waiter", &short)
-        .await;
-    (pid, waiting)
-}
+use crate::programs::{advisory, booking_service, file, inventory};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_shown_by_name_with_their_waiters_below() {

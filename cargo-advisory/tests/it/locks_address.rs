@@ -4,7 +4,7 @@ use std::process::Command;
 
 use advisory_tests::Database;
 
-use crate::locks::{holder, locks_at};
+use crate::live_view::{holder, locks_at};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_without_pg_monitor_learns_what_is_hidden() {
@@ -105,7 +105,7 @@ async fn the_url_of_a_program_is_accepted_or_refused_by_the_name_of_its_option()
     let url = with(
         "pgbouncer=true&connection_limit=1&gssencmode=disable&schema=shop&lock_timeout=7s&target_session_attrs=primary",
     );
-    let said = crate::doctor::doctor(&url, &[]).await;
+    let said = crate::diagnosis::doctor(&url, &[]).await;
     assert_eq!(said.err, "");
     assert!(said.out.contains("7s: a wait ends"), "{}", said.out);
     for (options, write) in [

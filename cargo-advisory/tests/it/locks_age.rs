@@ -10,7 +10,7 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::locks::{does, holder, json, locks, locks_at};
+use crate::live_view::{does, holder, json, locks, locks_at};
 use crate::programs::{Said, program_of, run, site};
 
 const GENEROUS: Duration = Duration::from_secs(60);

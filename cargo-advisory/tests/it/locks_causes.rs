@@ -7,7 +7,7 @@ use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Database, left_out, pid_of};
 
-use crate::locks::{does, holder, locks, locks_on_terminal, waiter};
+use crate::live_view::{does, holder, locks, locks_on_terminal, waiter};
 use crate::programs::{program_of, site};
 
 /// The lines of one cause, which ends at an empty line.

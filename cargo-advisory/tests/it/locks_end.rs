@@ -6,7 +6,7 @@ use advisory_tests::{Database, left_out, pid_of};
 use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::spawn_blocking;
 
-use crate::locks::{holder, locks, waiter};
+use crate::live_view::{holder, locks, waiter};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {

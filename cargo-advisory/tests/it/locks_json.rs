@@ -7,8 +7,8 @@ use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
 use serde_json::Value;
 
-use crate::json_page::agrees;
-use crate::locks::{holder, json, waiter};
+use crate::json_members::agrees;
+use crate::live_view::{holder, json, waiter};
 use crate::programs::booking_service;
 
 #[tokio::test(flavor = "multi_thread")]

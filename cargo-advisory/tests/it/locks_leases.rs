@@ -5,7 +5,7 @@ use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
 
-use crate::locks::{does, holder, json, locks};
+use crate::live_view::{does, holder, json, locks};
 use crate::programs::{Said, program_of, site};
 
 /// A database with the lease table.

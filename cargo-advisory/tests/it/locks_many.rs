@@ -8,7 +8,7 @@ use std::time::Duration;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Database, left_out, pid_of};
 
-use crate::locks::{does, holder, locks, locks_on_terminal, waiter};
+use crate::live_view::{does, holder, locks, locks_on_terminal, shape, waiter};
 
 /// The first lines of what `--watch` writes, in a pipe or on a terminal of 200 columns and 24 lines.
 async fn watched(db: &Database, words: &str, on_terminal: bool, lines: usize) -> Vec<String> {
@@ -185,24 +185,6 @@ async fn a_refused_try_is_shown() {
     does(&mut polling, poll).await;
     let said = locks(&db, &[]).await.out;
     assert!(!said.contains("tried"), "{said}");
-}
-
-/// Numbers, times and runs of spaces differ, the rest does not.
-pub(crate) fn shape(text: &str) -> String {
-    let mut shape = String::new();
-    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
-        let is_number = word.starts_with(|c: char| c.is_ascii_digit());
-        let is_key = word.starts_with('(') && word[1..].starts_with(|c: char| c.is_ascii_digit());
-        let word = match word {
-            _ if is_number => "0",
-            _ if is_key => "(0)",
-            "(postgres)" | "(app)" => "(user)",
-            word => word,
-        };
-        shape.push_str(word);
-        shape.push(' ');
-    }
-    shape
 }
 
 /// The samples on the pages are the command's output for one call that makes two others wait.

@@ -10,8 +10,8 @@ use diesel::sql_types::{Integer, Nullable};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use serde_json::Value;
 
-use crate::doctor::{findings, level, message};
-use crate::locks::{does, holder as holds, json, locks, locks_at};
+use crate::diagnosis::{findings, level, message};
+use crate::live_view::{does, holder as holds, json, locks, locks_at};
 use crate::programs::{Said, run};
 
 /// Leaves a session-level lock on a pooler's session, and returns the process id of its backend.

@@ -8,7 +8,7 @@ use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use serde_json::Value;
 use tokio::time::{interval, timeout};
 
-use crate::locks::holder;
+use crate::live_view::holder;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watching_shows_what_changes_and_ends_with_ctrl_c() {

@@ -1,18 +1,15 @@
 //! The waits and deadlocks of a server's log are reported, in each format. The log is that of a real server, on which each has
 //! happened.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use crate::logging_server::{Logging, STILL_WAITING, log};
+use std::path::Path;
 
-use advisory_tests::{OwnServer, left_out, owns_server, pid_of};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use advisory_tests::{left_out, owns_server, pid_of};
+use diesel_async::SimpleAsyncConnection;
 use serde_json::Value;
-use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::locks::{CLEANUP, does};
-use crate::programs::{Said, booking_service, run};
+use crate::live_view::{CLEANUP, does};
+use crate::programs::booking_service;
 
 /// Common prefixes: the default, that of pgBadger's page, that of Amazon's servers, and two more.
 const PREFIXES: [&str; 5] = [
@@ -22,109 +19,6 @@ const PREFIXES: [&str; 5] = [
     "%m [%p] %q%u@%d ",
     "%m %p pid=%p app=%a ",
 ];
-
-/// A server that logs in every format that it supports.
-pub(crate) struct Logging {
-    server: OwnServer,
-}
-
-impl Logging {
-    pub(crate) async fn start() -> Self {
-        let server = OwnServer::start().await;
-        let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
-        for setting in [
-            "logging_collector = on",
-            "log_filename = 'server.log'",
-            "log_destination = 'stderr,csvlog'",
-            "log_lock_waits = on",
-            "deadlock_timeout = '50ms'",
-        ] {
-            does(&mut admin, &format!("ALTER SYSTEM SET {setting}")).await;
-        }
-        // PostgreSQL 14 has no such format.
-        drop(
-            admin
-                .batch_execute("ALTER SYSTEM SET log_destination = 'stderr,csvlog,jsonlog'")
-                .await,
-        );
-        drop(admin);
-        server.stop("fast").await;
-        server.start_again().await;
-        Self { server }
-    }
-
-    /// The logs of this server, with the names of their formats.
-    fn files(&self) -> Vec<(&'static str, PathBuf)> {
-        let names = [("stderr", "log"), ("csvlog", "csv"), ("jsonlog", "json")];
-        let path = |end: &str| self.server.file(&format!("data/log/server.{end}"));
-        let files = names.map(|(format, end)| (format, path(end)));
-        files
-            .into_iter()
-            .filter(|(_, path)| path.exists())
-            .collect()
-    }
-
-    pub(crate) fn stderr(&self) -> PathBuf {
-        self.server.file("data/log/server.log")
-    }
-
-    pub(crate) async fn connect(&self, application: &str) -> AsyncPgConnection {
-        let mut conn = AsyncPgConnection::establish(self.server.url())
-            .await
-            .unwrap();
-        does(
-            &mut conn,
-            &format!("SET application_name = '{application}'"),
-        )
-        .await;
-        conn
-    }
-
-    /// Waits until each log contains a text this many times.
-    async fn until_logged(&self, text: &str, count: usize) {
-        let end = Instant::now() + Duration::from_secs(30);
-        let mut poll = interval(Duration::from_millis(10));
-        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        for (_, path) in self.files() {
-            loop {
-                let log = std::fs::read(&path).unwrap();
-                let found = String::from_utf8_lossy(&log).matches(text).count();
-                if found >= count {
-                    break;
-                }
-                assert!(
-                    Instant::now() < end,
-                    "{text} {found} times: {}",
-                    path.display()
-                );
-                poll.tick().await;
-            }
-        }
-    }
-
-    /// Begins a wait, and returns when the log contains it.
-    pub(crate) async fn wait(
-        &self,
-        application: &str,
-        settings: &str,
-        sql: &str,
-        logged: &str,
-    ) -> (i32, JoinHandle<AsyncPgConnection>) {
-        let mut conn = self.connect(application).await;
-        does(&mut conn, settings).await;
-        let pid = pid_of(&mut conn).await;
-        let sql = sql.to_owned();
-        let waiting = tokio::spawn(async move {
-            drop(conn.batch_execute(&sql).await);
-            conn
-        });
-        self.until_logged(&logged.replace("{pid}", &pid.to_string()), 1)
-            .await;
-        (pid, waiting)
-    }
-}
-
-pub(crate) const STILL_WAITING: &str = "process {pid} still waiting for";
 
 /// Every kind of wait, once. Returns the name of each process.
 async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
@@ -191,30 +85,6 @@ async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
     logs.until_logged(&format!("process {first} acquired"), 1)
         .await;
     pids
-}
-
-pub(crate) fn spawn(words: &[&str], stdin: Stdio) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
-        .args(words)
-        .env_remove("CARGO_TERM_COLOR")
-        .stdin(stdin)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-pub(crate) async fn log(words: &[&str]) -> Said {
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    spawn_blocking(move || {
-        let words: Vec<&str> = ["log"]
-            .into_iter()
-            .chain(words.iter().map(String::as_str))
-            .collect();
-        run(&words, &[])
-    })
-    .await
-    .unwrap()
 }
 
 async fn json(path: &Path, words: &[&str]) -> Value {

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use advisory_tests::{left_out, owns_server, pid_of};
 use serde_json::Value;
 
-use crate::locks::does;
-use crate::log::{Logging, STILL_WAITING, spawn};
+use crate::live_view::does;
+use crate::logging_server::{Logging, STILL_WAITING, spawn};
 
 /// While the log grows, after its file was truncated or renamed, and until Ctrl-C.
 #[tokio::test(flavor = "multi_thread")]

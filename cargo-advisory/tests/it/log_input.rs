@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::log::{log, spawn};
+use crate::logging_server::{log, spawn};
 use crate::programs::file;
 
 /// Any role can write such lines with `RAISE LOG`.

@@ -3,8 +3,8 @@
 use advisory_tests::{OwnServer, left_out, owns_server};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 
-use crate::locks::does;
-use crate::log::log;
+use crate::live_view::does;
+use crate::logging_server::log;
 use crate::programs::file;
 
 const SAYS: &str = "this log has messages in another language than English (`";

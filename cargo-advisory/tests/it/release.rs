@@ -3,8 +3,8 @@
 use advisory_pattern::{Permits, Record};
 use serde_json::Value;
 
-use crate::document::declared;
 use crate::programs::{Said, advisory, booking_service, file, inventory, program_of, site};
+use crate::records::declared;
 
 fn against(name: &str, previous: &str, more: &[&str]) -> Said {
     let (program, previous) = (booking_service(), file(name, previous));

@@ -1,6 +1,7 @@
 //! One page with all locks: whole, closed, and without anything that it would have to load.
 
-use advisory_pattern::order::{Edge, End};
+use crate::records::end;
+use advisory_pattern::order::Edge;
 use advisory_pattern::{ClaimRecord, Record};
 
 use crate::programs::{
@@ -45,15 +46,6 @@ fn page(words: &[&str]) -> String {
         assert!(text.contains(&format!("id=\"{id}\"")), "{id}");
     }
     text
-}
-
-pub(crate) fn end(lock: &str, place: &str) -> End {
-    End {
-        lock: lock.to_owned(),
-        is_lease: lock.starts_with("payout"),
-        is_shared: false,
-        place: place.to_owned(),
-    }
 }
 
 #[test]

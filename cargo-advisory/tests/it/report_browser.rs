@@ -8,7 +8,7 @@ use advisory_pattern::order::Edge;
 use advisory_tests::left_out;
 
 use crate::programs::{advisory, booking_service, file, inventory, scratch};
-use crate::report::end;
+use crate::records::end;
 
 /// Measures the page, and writes what is wrong into its title.
 const MEASURE: &str = r#"<script>

@@ -10,7 +10,7 @@ use diesel::{QueryableByName, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use tokio::task::spawn_blocking;
 
-use crate::locks::{does, holder, waiter};
+use crate::live_view::{does, holder, waiter};
 use crate::programs::{Said, booking_service, run};
 
 const PAGE: &str = include_str!("../../../docs/stuck-locks.md");

@@ -1,6 +1,7 @@
 //! The situations of `docs/stuck-locks.md`, each made for real, with the screen that the page shows. The full lock table is
 //! in `doctor_server.rs`.
 
+use crate::live_view::{does, holder, locks, locks_at, screens, shape, shows, waiter};
 use std::time::{Duration, Instant};
 
 use advisory_pattern::{ClaimRecord, Record};
@@ -10,38 +11,7 @@ use advisory_tests::{Bouncer, Database, left_out, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::JoinHandle;
 
-use crate::locks::{does, holder, locks, locks_at, waiter};
-use crate::locks_many::shape;
 use crate::programs::{file, program_of, site};
-
-const PAGE: &str = include_str!("../../../docs/stuck-locks.md");
-
-/// The parts of the screen that the page shows for a situation, by the number in its heading.
-fn screens(number: usize) -> Vec<&'static str> {
-    let heading = format!("\n### {number}. ");
-    let (_, rest) = PAGE
-        .split_once(&heading)
-        .unwrap_or_else(|| panic!("no situation {number}"));
-    let rest = rest.split("\n##").next().unwrap();
-    let parts = rest.split("```text\n").skip(1);
-    let parts: Vec<&str> = parts
-        .map(|part| part.split_once("\n```").unwrap().0)
-        .collect();
-    assert!(!parts.is_empty(), "{number}");
-    parts
-}
-
-/// Whether the output has the screen, apart from numbers, times and names of users.
-#[track_caller]
-pub(crate) fn shows(number: usize, out: &str) {
-    for part in screens(number) {
-        let (wanted, printed) = (shape(part), shape(out));
-        assert!(
-            printed.contains(&wanted),
-            "{number}: {wanted}\n\n{printed}\n\n{out}"
-        );
-    }
-}
 
 const LOCK: &str = "/*advisory:booking:<id>*/;SELECT pg_catalog.pg_advisory_xact_lock(42)";
 

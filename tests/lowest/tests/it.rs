@@ -11,16 +11,14 @@
 
 #[path = "../../tests/it/blocking.rs"]
 mod blocking;
-#[path = "../../tests/it/blocking_commit.rs"]
-mod blocking_commit;
+#[path = "../../tests/it/blocking_calls.rs"]
+mod blocking_calls;
 #[path = "../../tests/it/blocking_hold.rs"]
 mod blocking_hold;
 #[path = "../../tests/it/blocking_in_async.rs"]
 mod blocking_in_async;
 #[path = "../../tests/it/blocking_isolation.rs"]
 mod blocking_isolation;
-#[path = "../../tests/it/blocking_nesting.rs"]
-mod blocking_nesting;
 #[path = "../../tests/it/blocking_panics.rs"]
 mod blocking_panics;
 #[path = "../../tests/it/blocking_queue.rs"]
@@ -29,8 +27,8 @@ mod blocking_queue;
 mod blocking_session;
 #[path = "../../tests/it/blocking_waits.rs"]
 mod blocking_waits;
-#[path = "../../tests/it/bookings.rs"]
-mod bookings;
+#[path = "../../tests/it/calls.rs"]
+mod calls;
 #[path = "../../tests/it/cancel.rs"]
 mod cancel;
 #[path = "../../tests/it/claims.rs"]
@@ -41,8 +39,6 @@ mod claims_table;
 mod connections;
 #[path = "../../tests/it/diesel_errors.rs"]
 mod diesel_errors;
-#[path = "../../tests/it/dropped_call.rs"]
-mod dropped_call;
 #[path = "../../tests/it/drops.rs"]
 mod drops;
 #[path = "../../tests/it/errors.rs"]
@@ -51,14 +47,10 @@ mod errors;
 mod every_poll;
 #[path = "../../tests/it/every_poll_rows.rs"]
 mod every_poll_rows;
-#[path = "../../tests/it/exclusion.rs"]
-mod exclusion;
 #[path = "../../tests/it/holding.rs"]
 mod holding;
 #[path = "../../tests/it/hygiene.rs"]
 mod hygiene;
-#[path = "../../tests/it/isolation.rs"]
-mod isolation;
 #[path = "../../tests/it/keys.rs"]
 mod keys;
 #[path = "../../tests/it/lease.rs"]
@@ -93,10 +85,10 @@ mod session;
 mod session_counts;
 #[path = "../../tests/it/several.rs"]
 mod several;
-#[path = "../../tests/it/shared.rs"]
-mod shared;
 #[path = "../../tests/it/stopped.rs"]
 mod stopped;
+#[path = "../../tests/it/sync_job.rs"]
+mod sync_job;
 #[path = "../../tests/it/testing.rs"]
 mod testing;
 #[path = "../../tests/it/wait_ends.rs"]

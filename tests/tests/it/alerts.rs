@@ -1,12 +1,12 @@
 //! The alerts and the dashboard name metrics, labels and values that locked calls really emit.
 
-use crate::bookings::{database, execute, insert};
-use crate::claims_worker::{Mail, mails, until_empty};
-use crate::lease;
+use crate::mails::{Mail, mails, until_empty};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::claim::{self, Claimed, Worker};
 use advisory_runtime::lease::{Error as LeaseError, Leases, Request as LeaseRequest, Store, Table};
 use advisory_runtime::{Error, LockKey, Pool as _, advisory_lease, advisory_lock, lock_key};
+use advisory_tests::bookings::{database, execute, insert};
+use advisory_tests::leases;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
 use metrics::{
@@ -143,13 +143,13 @@ async fn calls() {
     let is_full = |error: &Error| matches!(error, Error::QueueFull { .. });
     assert!(errors.iter().any(is_full), "{errors:?}");
 
-    let db = lease::database().await;
+    let db = leases::database().await;
     let leases = Leases::new(db.deadpool(2));
     let started = Notify::new();
     let lost = leased(&leases, 7, &started);
     let take = async {
         started.notified().await;
-        lease::expire(&db).await;
+        leases::expire(&db).await;
         let mut conn = db.connect().await;
         let request = LeaseRequest::rendered("alert-lease:<room>", "alert-lease:7".to_owned());
         Table::new()

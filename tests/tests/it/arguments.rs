@@ -1,37 +1,13 @@
 //! The attribute's arguments, each on a function as users write it. `queue`, `hold` and `polls` test those arguments.
 
-use crate::bookings::{committed, database, insert, key_of};
+use crate::calls::{AppError, book_or_busy};
 use advisory_runtime::{Error, Key, Request, Wait, advisory_lock, xact};
+use advisory_tests::bookings::{committed, database, insert, key_of};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::deadpool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
-
-#[derive(Debug, PartialEq)]
-pub(crate) enum AppError {
-    Busy,
-    Pool,
-    Lock(String),
-}
-
-impl From<Error> for AppError {
-    fn from(error: Error) -> Self {
-        Self::Lock(error.to_string())
-    }
-}
-
-impl From<diesel::result::Error> for AppError {
-    fn from(error: diesel::result::Error) -> Self {
-        Self::Lock(error.to_string())
-    }
-}
-
-impl From<deadpool::PoolError> for AppError {
-    fn from(_: deadpool::PoolError) -> Self {
-        Self::Pool
-    }
-}
 
 #[advisory_lock(key = "room:<room>", name = "room", wait = "never", on_held = Ok(None))]
 async fn book_or_none(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<Option<usize>> {
@@ -41,15 +17,6 @@ async fn book_or_none(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<Op
 #[advisory_lock(key = "room:<room>", name = "room", wait = "30ms", on_held = Ok(()))]
 async fn book_or_skip(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
     insert(conn, room, "Ada").await.map(drop)
-}
-
-#[advisory_lock(key = "room:<room>", name = "room", wait = patience, on_held = Err(AppError::Busy))]
-pub(crate) async fn book_or_busy(
-    conn: &mut AsyncPgConnection,
-    room: i64,
-    patience: Duration,
-) -> Result<usize, AppError> {
-    Ok(insert(conn, room, "Ada").await?)
 }
 
 #[tokio::test]
@@ -126,7 +93,7 @@ async fn readers_run_together() {
     #[advisory_lock(key = "room:<room>", name = "room", mode = "shared")]
     async fn read(conn: &mut AsyncPgConnection, room: i64, meet: &Barrier) -> QueryResult<i64> {
         meet.wait().await;
-        crate::bookings::bookings(conn, room).await
+        advisory_tests::bookings::bookings(conn, room).await
     }
     let db = database().await;
     let meet = Barrier::new(2);

@@ -1,71 +1,15 @@
 //! Blocking Diesel: the locked functions that its tests use, and what only it promises. `both.rs` has what both drivers promise.
 
-use crate::bookings::{committed, database, key_of};
+use crate::blocking_calls::book;
 use advisory_runtime::blocking::{Connection, xact};
 use advisory_runtime::{Error, Request, Wait, advisory_lock, testing};
 use advisory_tests::Proxy;
+use advisory_tests::blocking::{book_unlocked, execute, finish, held_by, insert, pid_of};
+use advisory_tests::bookings::{committed, database, key_of};
 use diesel::pg::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool};
-use diesel::sql_types::{BigInt, Text};
-use diesel::{Connection as _, QueryResult, RunQueryDsl};
+use diesel::{Connection as _, QueryResult};
 use tokio::task::spawn_blocking;
-
-pub(crate) fn execute(conn: &mut PgConnection, sql: &str) -> QueryResult<usize> {
-    diesel::sql_query(sql).execute(conn)
-}
-
-pub(crate) fn insert(conn: &mut PgConnection, room: i64, guest: &str) -> QueryResult<usize> {
-    diesel::sql_query("INSERT INTO booking VALUES ($1, $2)")
-        .bind::<BigInt, _>(room)
-        .bind::<Text, _>(guest)
-        .execute(conn)
-}
-
-pub(crate) fn count(conn: &mut PgConnection, sql: &str) -> QueryResult<i64> {
-    diesel::dsl::sql::<BigInt>(sql).get_result(conn)
-}
-
-pub(crate) fn setting(conn: &mut PgConnection, name: &str) -> String {
-    diesel::dsl::sql::<Text>(&format!("SELECT current_setting('{name}')"))
-        .get_result(conn)
-        .unwrap()
-}
-
-/// The process id of the backend that serves the connection.
-pub(crate) fn pid_of(conn: &mut PgConnection) -> i32 {
-    let pid = count(conn, "SELECT pg_backend_pid()::int8").unwrap();
-    i32::try_from(pid).unwrap()
-}
-
-/// How many advisory locks this connection's session holds.
-pub(crate) fn held_by(conn: &mut PgConnection) -> QueryResult<i64> {
-    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()";
-    count(conn, locks)
-}
-
-pub(crate) fn bookings(conn: &mut PgConnection, room: i64) -> QueryResult<i64> {
-    let rows = format!("SELECT count(*) FROM booking WHERE room = {room}");
-    count(conn, &rows)
-}
-
-/// Books the room unless it is taken.
-#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
-pub(crate) fn book(conn: &mut PgConnection, room: i64, guest: &str) -> QueryResult<bool> {
-    book_unlocked(conn, room, guest)
-}
-
-pub(crate) fn book_unlocked(conn: &mut PgConnection, room: i64, guest: &str) -> QueryResult<bool> {
-    if bookings(conn, room)? > 0 {
-        return Ok(false);
-    }
-    insert(conn, room, guest)?;
-    Ok(true)
-}
-
-/// Commits what a guard holds.
-pub(crate) fn finish(held: advisory_runtime::blocking::LockGuard<'_, PgConnection>) {
-    held.finish(Ok::<_, Error>(())).unwrap();
-}
 
 /// Both kinds of Diesel lock the same number.
 #[tokio::test(flavor = "multi_thread")]
@@ -75,7 +19,7 @@ async fn async_and_blocking_functions_wait_for_each_other() {
     let mut held = xact::begin(&mut blocking, key_of(7)).unwrap();
     insert(held.conn(), 7, "Ada").unwrap();
     let waiting = tokio::spawn(async move {
-        let booked = crate::bookings::book(&mut other, 7, "Grace").await;
+        let booked = crate::calls::book(&mut other, 7, "Grace").await;
         (booked, other)
     });
     db.until_waiting(key_of(7)).await;
@@ -86,7 +30,7 @@ async fn async_and_blocking_functions_wait_for_each_other() {
     let mut held = advisory_runtime::xact::begin(&mut other, key_of(8))
         .await
         .unwrap();
-    crate::bookings::insert(held.conn(), 8, "Ada")
+    advisory_tests::bookings::insert(held.conn(), 8, "Ada")
         .await
         .unwrap();
     let waiting = spawn_blocking(move || book(&mut blocking, 8, "Grace"));

@@ -1,6 +1,6 @@
 //! Blocking Diesel: claims, in the statements of the async ones.
 
-use crate::claims::{SyncJob, assert_lost, database, expire, row};
+use crate::sync_job::{SyncJob, assert_lost, database, expire, row};
 use advisory_runtime::blocking::claim;
 use advisory_runtime::claim::{Claim, Claimed, End, Error, State};
 use diesel::prelude::*;
@@ -14,7 +14,7 @@ fn next(conn: &mut Conn) -> Claimed<SyncJob> {
 }
 
 fn state_of(conn: &mut Conn, id: i64) -> State {
-    let job = crate::claims::sync_jobs::table.find(id);
+    let job = crate::sync_job::sync_jobs::table.find(id);
     let job = job.select(claim::state::<SyncJob>());
     job.get_result(conn).unwrap()
 }
@@ -39,7 +39,7 @@ async fn a_blocking_claim_ends_in_each_way() {
         .key(2)
         .first(&mut conn)
         .unwrap();
-    let priority = crate::claims::sync_jobs::priority;
+    let priority = crate::sync_job::sync_jobs::priority;
     claim::end(&job.unwrap())
         .set(priority.eq(77))
         .complete(&mut conn)
@@ -65,7 +65,7 @@ async fn a_lost_blocking_claim_changes_nothing() {
     let zombie = next(&mut conn);
     expire(&db).await;
     // An async worker takes over a blocking one's row, which is the same row to both.
-    let taken_over = crate::claims::next(&mut other).await;
+    let taken_over = crate::sync_job::next(&mut other).await;
     let before = row(&mut other, 1).await;
     assert_lost(claim::renew(&mut conn, &zombie));
     assert_lost(claim::complete(&mut conn, &zombie));
@@ -88,7 +88,7 @@ async fn blocking_and_async_claims_send_the_same_statements() {
     let (mut conn, mut other) = (db.establish(), db.connect().await);
     let job = next(&mut conn);
     claim::complete(&mut conn, &job).unwrap();
-    let job = crate::claims::next(&mut other).await;
+    let job = crate::sync_job::next(&mut other).await;
     let done = advisory_runtime::claim::complete(&mut other, &job).await;
     done.unwrap();
     let prepared = diesel::select(diesel::dsl::sql::<Text>(PREPARED));
@@ -117,7 +117,7 @@ async fn a_blocking_renewal_in_a_transaction_is_refused() {
 
 /// The same rows with a claim that lasts for two seconds.
 #[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::claims::sync_jobs)]
+#[diesel(table_name = crate::sync_job::sync_jobs)]
 #[claim(ttl = "2s", renew = "100ms")]
 struct Brief {
     id: i64,

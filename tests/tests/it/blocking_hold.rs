@@ -1,8 +1,10 @@
 //! Blocking Diesel: a body that exceeds `max_hold` is not committed, and the server ends the session of a stopped client.
 
-use crate::blocking::{book, execute, insert};
-use crate::bookings::{committed, database};
+use crate::blocking_calls::book;
 use advisory_runtime::{Error, advisory_lock};
+use advisory_tests::blocking::{execute, insert};
+use advisory_tests::bookings::{committed, database};
+use advisory_tests::holds::{ROUNDS, SERVERS_MORE};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use diesel::result::Error as DieselError;
@@ -10,10 +12,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 
-/// How much longer the server's own bound is.
-pub(crate) const SERVERS_MORE: Duration = Duration::from_secs(1);
-/// How many attempts a busy machine has to run one round in time.
-pub(crate) const ROUNDS: usize = 20;
 /// Every body takes longer than this.
 const NOTHING: Duration = Duration::from_nanos(1);
 /// No body takes this long.

@@ -1,9 +1,9 @@
 //! Blocking Diesel: the session's own timeouts after a session-level lock with `max_hold` was dropped, or its body panicked.
 
-use crate::blocking::{execute, held_by, pid_of};
-use crate::bookings::database;
 use advisory_runtime::blocking::session;
 use advisory_runtime::{Error, Request, Wait, advisory_lock};
+use advisory_tests::blocking::{execute, held_by, pid_of};
+use advisory_tests::bookings::database;
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::sql_types::Text;

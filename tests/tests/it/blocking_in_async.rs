@@ -1,9 +1,9 @@
 //! Blocking Diesel in an async program: a locked call on a thread that may block.
 
-use crate::blocking::insert;
-use crate::bookings::{committed, database, key_of};
 use advisory_runtime::blocking::xact;
 use advisory_runtime::{Error, PoolError, advisory_lock};
+use advisory_tests::blocking::insert;
+use advisory_tests::bookings::{committed, database, key_of};
 use diesel::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool};
 use std::sync::mpsc;

@@ -1,8 +1,8 @@
 //! Blocking Diesel: the level that the attribute asks for.
 
-use crate::blocking::{book_unlocked, execute, setting};
-use crate::bookings::database;
 use advisory_runtime::{Isolation, advisory_lock};
+use advisory_tests::blocking::{book_unlocked, execute, setting};
+use advisory_tests::bookings::database;
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 

@@ -1,11 +1,11 @@
 //! Blocking Diesel: leases that a thread renews while a blocking body runs.
 
-use crate::blocking::{count, execute};
-use crate::lease::{database, expire, key};
 use advisory_runtime::blocking::lease::{
     self, Error, Event, Lease, LeaseGuard, Leases, Request, Table,
 };
 use advisory_runtime::{LockKey, blocking, monitor};
+use advisory_tests::blocking::{count, execute};
+use advisory_tests::leases::{database, expire, key};
 use advisory_tests::{Database, Proxy};
 use diesel::Connection;
 use diesel::pg::PgConnection;

@@ -1,9 +1,9 @@
 //! Blocking Diesel: locks that own their connection.
 
-use crate::blocking::{execute, pid_of};
-use crate::bookings::database;
 use advisory_runtime::blocking::session;
 use advisory_runtime::{Error, OwnedLockError, Request, Wait, advisory_lock};
+use advisory_tests::blocking::{execute, pid_of};
+use advisory_tests::bookings::database;
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use std::thread;

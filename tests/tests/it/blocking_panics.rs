@@ -1,11 +1,12 @@
 //! Blocking Diesel: a panic that is caught above or below the connection leaves no lock and no open transaction, and the next
 //! transaction really commits.
 
-use crate::blocking::{book, execute, finish, held_by, insert, pid_of};
-use crate::bookings::{committed, database, key_of};
+use crate::blocking_calls::book;
 use advisory_runtime::blocking::{Connection, session, xact};
 use advisory_runtime::{Error, Isolation, Request, advisory_lock};
 use advisory_tests::Database;
+use advisory_tests::blocking::{execute, finish, held_by, insert, pid_of};
+use advisory_tests::bookings::{committed, database, key_of};
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::result::Error as DieselError;

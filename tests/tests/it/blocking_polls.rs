@@ -1,9 +1,9 @@
 //! Blocking Diesel: between two tries, a pool has the connection of a call that polls.
 
-use crate::blocking::{finish, insert};
-use crate::bookings::{committed, database, key_of};
 use advisory_runtime::advisory_lock;
 use advisory_runtime::blocking::xact;
+use advisory_tests::blocking::{finish, insert};
+use advisory_tests::bookings::{committed, database, key_of};
 use diesel::pg::PgConnection;
 use diesel::r2d2::ConnectionManager;
 use tokio::task::spawn_blocking;

@@ -2,10 +2,11 @@
 //! would wait for its own thread is reported. The queues belong to the process, not to a database: each test that uses
 //! one has rooms of its own.
 
-use crate::blocking::{book, book_unlocked, execute, finish};
-use crate::bookings::{committed, database, key_of};
+use crate::blocking_calls::book;
 use advisory_runtime::blocking::xact;
 use advisory_runtime::{Error, Wait, advisory_lock};
+use advisory_tests::blocking::{book_unlocked, execute, finish};
+use advisory_tests::bookings::{committed, database, key_of};
 use advisory_tests::debug_checks_are_on;
 use diesel::QueryResult;
 use diesel::pg::PgConnection;

@@ -1,9 +1,9 @@
 //! Blocking Diesel: the check of a session before its first session-level lock.
 
-use crate::bookings::{database, key_of};
 use advisory_runtime::blocking::session;
 use advisory_runtime::{Error, Request, Wait};
 use advisory_tests::Database;
+use advisory_tests::bookings::{database, key_of};
 use diesel::Connection;
 use diesel::pg::PgConnection;
 use std::time::Duration;

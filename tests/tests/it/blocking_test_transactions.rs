@@ -1,9 +1,10 @@
 //! Blocking Diesel: locked functions work inside a test transaction, and nothing is committed.
 
-use crate::blocking::{bookings as blocking_bookings, insert as blocking_insert};
-use crate::bookings::{committed, database};
-use crate::test_transactions::{functions, is_refused, requests};
+use crate::calls::functions;
 use advisory_runtime::{Error, Request, Wait, advisory_lock, blocking, session};
+use advisory_tests::blocking::{bookings as blocking_bookings, insert as blocking_insert};
+use advisory_tests::bookings::{committed, database};
+use advisory_tests::test_transactions::{is_refused, requests};
 use diesel::result::Error as DieselError;
 use diesel::{Connection as _, PgConnection, QueryResult};
 use std::time::Duration;
@@ -64,7 +65,7 @@ async fn after_a_refusal_a_blocking_test_transaction_stays_usable() {
                 blocking_insert(&mut conn, 8, "after").unwrap();
             }
         }
-        assert_eq!(crate::blocking::held_by(&mut conn).unwrap(), 0);
+        assert_eq!(advisory_tests::blocking::held_by(&mut conn).unwrap(), 0);
     });
     calls.await.unwrap();
     theirs.finish(Ok::<_, Error>(())).await.unwrap();

@@ -1,9 +1,10 @@
 //! Blocking Diesel: how long a call waits, the error for each end of a wait, and `on_held`.
 
-use crate::blocking::{book, execute, finish, held_by, insert, pid_of};
-use crate::bookings::{committed, database, key_of};
+use crate::blocking_calls::book;
 use advisory_runtime::blocking::{LockInfo, xact};
 use advisory_runtime::{Error, Key, advisory_lock};
+use advisory_tests::blocking::{execute, finish, held_by, insert, pid_of};
+use advisory_tests::bookings::{committed, database, key_of};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use std::sync::{Arc, Barrier};

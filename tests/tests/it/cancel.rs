@@ -1,41 +1,15 @@
 //! A future dropped at any point, or a panic, leaves no lock, no waiter, no open transaction and no bad connection in a pool.
 
-use crate::bookings::{book, committed, database, execute, insert, key_of};
-use advisory_runtime::{Connection, Error, advisory_lock, session, xact};
+use crate::calls::{Body, book, work};
+use advisory_runtime::{Error, advisory_lock, session, xact};
+use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_tests::futures::{caught, dropped};
 use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
-use std::future::{Future, pending, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::Poll;
+use std::future::pending;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-
-/// The state of the body when the future is dropped, or what it does instead.
-pub(crate) enum Body<'a> {
-    Idle(oneshot::Sender<()>),
-    Runs(&'a str),
-    Waits,
-    Panics,
-}
-
-#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
-pub(crate) async fn work<C: Connection>(
-    conn: &mut C,
-    room: i64,
-    body: Body<'_>,
-) -> QueryResult<()> {
-    insert(conn.pg(), room, "half done").await?;
-    match body {
-        Body::Idle(reached) => {
-            let _: Result<(), ()> = reached.send(());
-            pending().await
-        }
-        Body::Runs(sql) => execute(conn.pg(), sql).await.map(drop),
-        Body::Waits => book(conn.pg(), 99, "nested").await.map(drop),
-        Body::Panics => panic!("the body's own panic"),
-    }
-}
 
 /// A pool of one connection, so the next one that it hands out shows whether the connection is good.
 enum Pool {
@@ -68,15 +42,6 @@ impl Pool {
         assert_eq!(committed(db, room).await, 1);
         db.run(&format!("DELETE FROM booking WHERE room = {room}"))
             .await;
-    }
-}
-
-/// Drives the future until the state is reached, then drops it.
-pub(crate) async fn dropped<T>(future: impl Future<Output = T>, reached: impl Future<Output = ()>) {
-    tokio::select! {
-        biased;
-        _ = future => panic!("the future should be dropped, and it finished"),
-        () = reached => {}
     }
 }
 
@@ -212,20 +177,6 @@ fn a_runtime_that_shuts_down_leaves_nothing() {
         db.until_quiet().await;
         assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
     });
-}
-
-/// The future's value, or its panic.
-pub(crate) async fn caught<F: Future>(future: F) -> std::thread::Result<F::Output> {
-    let mut future = Box::pin(future);
-    let result = poll_fn(
-        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(poll) => poll.map(Ok),
-            Err(panic) => Poll::Ready(Err(panic)),
-        },
-    )
-    .await;
-    drop(future);
-    result
 }
 
 #[tokio::test]

@@ -3,5 +3,6 @@
 mod claims;
 mod cluster;
 mod commits;
+mod jobs;
 mod leases;
 mod locks;

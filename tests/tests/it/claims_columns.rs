@@ -178,11 +178,12 @@ async fn a_deletion_that_is_rolled_back_is_made_up_for() {
         .await;
     let row = row.unwrap().unwrap();
     let result: Result<(), Error> = claim::run(&pool, &row, End::Fail, async {
-        let undone: Result<(), Error> = crate::bookings::in_transaction(&mut own, async |conn| {
-            claim::delete(conn, &row).await?;
-            Err(Error::Database(diesel::result::Error::RollbackTransaction))
-        })
-        .await;
+        let undone: Result<(), Error> =
+            advisory_tests::bookings::in_transaction(&mut own, async |conn| {
+                claim::delete(conn, &row).await?;
+                Err(Error::Database(diesel::result::Error::RollbackTransaction))
+            })
+            .await;
         undone.unwrap_err();
         Ok(())
     })

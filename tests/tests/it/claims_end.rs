@@ -1,11 +1,11 @@
 //! The end of work under a claim when something fails: the work's errors are kept, work that may be done is not reported
 //! as lost, and a released claim is not used further.
 
-use crate::bookings::execute;
-use crate::claims::{database, state_of};
-use crate::lease_fence::idle_bound;
+use crate::sync_job::{database, state_of};
 use advisory_runtime::Pool;
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
+use advisory_tests::bookings::execute;
+use advisory_tests::settings::idle_bound;
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel::prelude::*;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 /// Lasts longer than a busy machine is suspended.
 #[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::claims::sync_jobs)]
+#[diesel(table_name = crate::sync_job::sync_jobs)]
 #[claim(ttl = "4s", renew = "100ms")]
 struct Brief {
     id: i64,
@@ -25,7 +25,7 @@ struct Brief {
 
 /// For work that blocks its thread until the claim is over, however soon that is.
 #[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::claims::sync_jobs)]
+#[diesel(table_name = crate::sync_job::sync_jobs)]
 #[claim(ttl = "1s")]
 struct Briefest {
     id: i64,
@@ -97,7 +97,7 @@ async fn a_job_fails_also_where_the_first_connection_for_it_is_lost() {
     let pool = bb8::Pool::builder().max_size(1).build(manager).await;
     let (pool, mut conn) = (pool.unwrap(), db.connect().await);
     for (on_err, state) in [(End::Release, State::Available), (End::Fail, State::Failed)] {
-        let job = crate::claims::next(&mut conn).await;
+        let job = crate::sync_job::next(&mut conn).await;
         proxy.cut_before("advisory_claim");
         let result: Result<(), WorkError> =
             claim::run(&pool, &job, on_err, async { Err(WorkError::Own) }).await;
@@ -178,7 +178,7 @@ async fn an_end_in_a_transaction_bounds_its_idle_time() {
         let set = format!("SET idle_in_transaction_session_timeout = '{own}'");
         conn.batch_execute(&set).await.unwrap();
         let before = idle_bound(&mut conn).await;
-        let job = crate::claims::next(&mut conn).await;
+        let job = crate::sync_job::next(&mut conn).await;
         let inside = conn.transaction(async |conn| {
             claim::release(conn, &job).await?;
             Ok::<_, Error>(idle_bound(conn).await)
@@ -281,7 +281,7 @@ async fn a_row_that_is_not_seen_beside_the_pool_is_not_lost() {
 async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
     /// Its end waits for the row, because of the trigger.
     #[derive(Debug, Queryable, Selectable, Claim)]
-    #[diesel(table_name = crate::claims::sync_jobs)]
+    #[diesel(table_name = crate::sync_job::sync_jobs)]
     #[claim(ttl = "3s", renew = "1s")]
     struct Triggered {
         id: i64,
@@ -347,7 +347,7 @@ async fn a_refusal_that_may_pass_is_tried_again() {
     for errcode in ["55P03", "57014", "57P01", "40P01", "25006"] {
         let db = refusing(errcode, true).await;
         let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
-        let job = crate::claims::next(&mut conn).await;
+        let job = crate::sync_job::next(&mut conn).await;
         let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async { Ok(()) }).await;
         result.unwrap_or_else(|error| panic!("{errcode}: {error}"));
         assert_eq!(state_of(&mut conn, 1).await, State::Completed);
@@ -360,7 +360,7 @@ async fn a_job_whose_end_is_dropped_ends_in_the_background() {
     for is_done in [true, false] {
         let db = refusing("55P03", true).await;
         let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
-        let job = crate::claims::next(&mut conn).await;
+        let job = crate::sync_job::next(&mut conn).await;
         let run = claim::run(&pool, &job, End::Fail, async {
             is_done
                 .then_some(())

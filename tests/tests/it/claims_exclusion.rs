@@ -1,6 +1,6 @@
 //! Two workers never have the same job: at the same time, after waits, and under any setting of a role or `search_path`.
 
-use crate::claims::{SyncJob, assert_lost, database, expire, next, row, state_of};
+use crate::sync_job::{SyncJob, assert_lost, database, expire, next, row, state_of};
 use advisory_runtime::claim::{self, Claim, Error, State};
 use advisory_tests::{Database, pid_of};
 use diesel::prelude::*;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// The same table, with short claims, which still last longer than a busy machine is suspended.
 #[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::claims::sync_jobs)]
+#[diesel(table_name = crate::sync_job::sync_jobs)]
 #[claim(ttl = "3s")]
 struct Brief {
     id: i64,

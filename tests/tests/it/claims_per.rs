@@ -1,81 +1,14 @@
 //! Rows of which each value of a column has a limit of running rows.
 
-use crate::bookings::execute;
+use crate::tenant_jobs::{One, Two, by_key, job, jobs, next};
 use advisory_runtime::claim::{self, Claim, Claimed, Error};
 use advisory_runtime::{blocking, xact};
+use advisory_tests::bookings::execute;
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
 use diesel::sql_types::Text;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
-
-diesel::table! {
-    job (id) {
-        id -> BigInt,
-        tenant_id -> Text,
-        run_at -> Timestamptz,
-        attempts -> Integer,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-        completed_at -> Nullable<Timestamptz>,
-        failed_at -> Nullable<Timestamptz>,
-    }
-}
-
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = job)]
-#[claim(
-    ttl = "5m",
-    run_at,
-    attempts,
-    max_attempts = 3,
-    per = "tenant_id",
-    limit = 1
-)]
-pub(crate) struct One {
-    pub(crate) id: i64,
-    pub(crate) tenant_id: String,
-}
-
-const TWO: u32 = 2;
-
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = job)]
-#[claim(ttl = "5m", run_at, per = tenant_id, limit = TWO)]
-pub(crate) struct Two {
-    pub(crate) id: i64,
-    pub(crate) tenant_id: String,
-}
-
-/// So many jobs of each tenant. The first tenant's come first.
-pub(crate) async fn jobs(tenants: &[(&str, u32)]) -> Database {
-    let db = Database::create().await;
-    db.run(
-        "CREATE TABLE job (id bigserial PRIMARY KEY, tenant_id text NOT NULL, run_at timestamptz NOT NULL, \
-             attempts int4 NOT NULL DEFAULT 0, locked_until timestamptz, locked_by text, completed_at timestamptz, \
-             failed_at timestamptz)",
-    )
-    .await;
-    for sql in claim::indexes::<One>() {
-        db.run(&sql).await;
-    }
-    for (nth, (tenant, count)) in tenants.iter().enumerate() {
-        db.run(&format!(
-            "INSERT INTO job (tenant_id, run_at) SELECT '{tenant}', now() - interval '1 day' + {nth} * interval '1 minute' \
-                 + nth * interval '1 millisecond' FROM generate_series(1, {count}) AS nth"
-        ))
-        .await;
-    }
-    db
-}
-
-pub(crate) async fn next(conn: &mut AsyncPgConnection) -> Option<Claimed<One>> {
-    claim::next("worker").first(conn).await.unwrap()
-}
-
-pub(crate) async fn by_key(conn: &mut AsyncPgConnection, id: i64) -> Option<Claimed<One>> {
-    claim::next("worker").key(id).first(conn).await.unwrap()
-}
 
 async fn ids<T: Claim>(
     conn: &mut AsyncPgConnection,
@@ -261,7 +194,7 @@ async fn blocking_claims_have_the_limits_too() {
     let job = next(&mut conn).unwrap();
     assert_eq!((job.id, next(&mut conn).unwrap().id), (1, 3));
     assert!(next(&mut conn).is_none());
-    assert!(crate::claims_per::next(&mut other).await.is_none());
+    assert!(crate::tenant_jobs::next(&mut other).await.is_none());
     let by_key = blocking::claim::next::<One>("worker")
         .key(2)
         .first(&mut conn);

@@ -1,6 +1,6 @@
 //! Limits of running rows under concurrency: never exceeded, and nobody starves.
 
-use crate::claims_per::{One, Two, by_key, jobs, next};
+use crate::tenant_jobs::{One, Two, by_key, jobs, next};
 use advisory_runtime::claim::{self, Claim, Error};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};

@@ -1,6 +1,6 @@
 //! The cost of a claim at the server: the printed index is used, and each claim is one statement.
 
-use crate::claims::{SyncJob, database, next};
+use crate::sync_job::{SyncJob, database, next};
 use advisory_runtime::claim;
 use advisory_tests::Proxy;
 use diesel::sql_types::Text;

@@ -1,6 +1,6 @@
 //! Claims behind a pooler in transaction mode that tracks prepared statements, which Diesel's own queries need.
 
-use crate::claims::{SyncJob, database, next, state_of};
+use crate::sync_job::{SyncJob, database, next, state_of};
 use advisory_runtime::Pool as _;
 use advisory_runtime::claim::{self, End, Error, State};
 use advisory_tests::{Bouncer, left_out};

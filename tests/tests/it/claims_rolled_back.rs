@@ -1,6 +1,6 @@
 //! Transactions that end a claim and last longer than it: committed, and rolled back.
 
-use crate::claims::{SCHEMA, SyncJob, database, jobs, state_of};
+use crate::sync_job::{SCHEMA, SyncJob, database, jobs, state_of};
 use advisory_runtime::Pool;
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_tests::{Database, OwnServer, Proxy, left_out, owns_server};
@@ -15,7 +15,7 @@ const GENEROUS: Duration = Duration::from_secs(60);
 
 /// Lasts longer than a busy machine is suspended.
 #[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::claims::sync_jobs)]
+#[diesel(table_name = crate::sync_job::sync_jobs)]
 #[claim(ttl = "4s", renew = "100ms")]
 struct Brief {
     id: i64,
@@ -98,7 +98,7 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
             Err::<(), _>(rolled_back())
         });
         undone.await.unwrap_err();
-        let other = crate::claims::next(&mut conn).await;
+        let other = crate::sync_job::next(&mut conn).await;
         proxy.resume_forwarding();
         pending::<()>().await;
         drop(other);
@@ -135,7 +135,7 @@ async fn ended_late(commits: bool, is_nested: bool, is_released: bool) -> Result
             release(conn).await
         });
         assert_eq!(ended.await.is_ok(), commits || is_nested);
-        let other = crate::claims::next(&mut conn).await;
+        let other = crate::sync_job::next(&mut conn).await;
         if is_released {
             claim::release(&mut conn, &other).await?;
         }
@@ -184,7 +184,7 @@ async fn a_transaction_that_a_crash_has_lost_is_rolled_back() {
     server.stop("fast").await;
     server.start_again().await;
     let mut conn = connect().await;
-    let job = crate::claims::next(&mut conn).await;
+    let job = crate::sync_job::next(&mut conn).await;
     let pool = pool(server.url()).await;
     let mut earlier = connect().await;
     let done = claim::run(&pool, &job, End::Fail, async {
@@ -239,7 +239,7 @@ async fn work_with_a_released_job_outlives_another_workers_claim() {
         own.transaction(async |conn| claim::release(conn, &job).await)
             .await
             .unwrap();
-        let other: Claimed<SyncJob> = crate::claims::next(&mut conn).await;
+        let other: Claimed<SyncJob> = crate::sync_job::next(&mut conn).await;
         // It was claimed longer ago than the first claim lasts.
         let later = "locked_until < clock_timestamp() + interval '295 seconds'";
         until(&db, "more time than the ttl", later).await;

@@ -1,11 +1,11 @@
 //! Work under a claim: renewed while it runs, dropped before another worker can claim the row, and ended according to the work's
 //! result.
 
-use crate::cancel::caught;
-use crate::claims::{SyncJob, database, row, state_of};
+use crate::sync_job::{SyncJob, database, row, state_of};
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_runtime::{Pool, PoolError};
 use advisory_tests::Database;
+use advisory_tests::futures::caught;
 use diesel::prelude::*;
 use diesel_async::pooled_connection::bb8;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -17,7 +17,7 @@ use tokio::time::sleep_until;
 
 /// The same table, with short claims, which still last longer than a busy machine is suspended.
 #[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::claims::sync_jobs)]
+#[diesel(table_name = crate::sync_job::sync_jobs)]
 #[claim(ttl = "4s", renew = "100ms")]
 struct Brief {
     id: i64,

@@ -1,8 +1,8 @@
 //! Columns of the user's that claims and their ends set, rows that refuse an end, and triggers that replace one.
 
-use crate::bookings::in_transaction;
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Worker};
 use advisory_tests::Database;
+use advisory_tests::bookings::in_transaction;
 use diesel::prelude::*;
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;

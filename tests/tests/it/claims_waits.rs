@@ -1,6 +1,6 @@
 //! A claim that has waited for its row counts from the end of the wait.
 
-use crate::claims::{database, state_of};
+use crate::sync_job::{database, state_of};
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use diesel::prelude::*;
 use diesel_async::SimpleAsyncConnection;
@@ -11,7 +11,7 @@ const GENEROUS: Duration = Duration::from_secs(60);
 const MARGIN: Duration = Duration::from_millis(300);
 
 #[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::claims::sync_jobs)]
+#[diesel(table_name = crate::sync_job::sync_jobs)]
 #[claim(ttl = "3s")]
 struct Brief {
     id: i64,

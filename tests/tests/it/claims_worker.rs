@@ -1,8 +1,8 @@
 //! A worker: several rows at a time, every way in which work ends, and a graceful stop.
 
-use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Schema, Worker};
+use crate::mails::{Limited, Mail, mail, mails, until_empty};
+use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Worker};
 use advisory_runtime::{Pool, PoolError};
-use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
@@ -11,59 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Barrier, Notify, oneshot};
 
-diesel::table! {
-    mail (id) {
-        id -> BigInt,
-        tenant_id -> BigInt,
-        run_at -> Timestamptz,
-        attempts -> Integer,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-        completed_at -> Nullable<Timestamptz>,
-        failed_at -> Nullable<Timestamptz>,
-        error_message -> Nullable<Text>,
-    }
-}
-
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = mail)]
-#[claim(ttl = "5m", run_at, attempts, max_attempts = 2, backoff = "1h..1h")]
-pub(crate) struct Mail {
-    pub(crate) id: i64,
-}
-
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = mail)]
-#[claim(ttl = "5m", run_at, per = "tenant_id", limit = 1)]
-pub(crate) struct Limited {
-    pub(crate) id: i64,
-}
-
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = mail)]
 #[claim(ttl = "3s", renew = "100ms", run_at)]
 struct Brief {
     id: i64,
-}
-
-pub(crate) async fn mails(count: u32) -> Database {
-    let db = Database::create().await;
-    db.run("CREATE TABLE mail (id bigserial PRIMARY KEY, tenant_id int8 NOT NULL DEFAULT 1)")
-        .await;
-    let schema = Schema::of("mail").per("tenant_id");
-    // Twice, as on a table that has some of it.
-    db.run(&schema.up()).await;
-    db.run(&schema.up()).await;
-    db.run(&format!(
-        "INSERT INTO mail (id) SELECT generate_series(1, {count})"
-    ))
-    .await;
-    db
-}
-
-pub(crate) async fn until_empty(db: &Database, what: &str, left: &str) {
-    let sql = format!("SELECT id::text FROM mail WHERE {left}");
-    db.until_empty(Duration::from_secs(120), what, &sql).await;
 }
 
 const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";

@@ -1,6 +1,6 @@
 //! A worker fetches ahead and ends rows together: each job is done once, none waits here for long, and few statements do it.
 
-use crate::claims_worker::{Mail, mail, mails, until_empty};
+use crate::mails::{Mail, mail, mails, until_empty};
 use advisory_runtime::Pool as _;
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Worker};
 use advisory_tests::Database;

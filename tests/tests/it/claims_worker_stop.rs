@@ -1,6 +1,6 @@
 //! How a worker stops, and what does not stop it.
 
-use crate::claims_worker::{Mail, mail, mails, until_empty};
+use crate::mails::{Mail, mail, mails, until_empty};
 use advisory_runtime::claim::{Claim, Claimed, Error, Worker};
 use advisory_tests::Proxy;
 use diesel::{Queryable, Selectable};

@@ -1,6 +1,6 @@
 //! What wakes a worker up that has found nothing: a notification, and without one the time of `poll`.
 
-use crate::claims_worker::{Limited, Mail, mails, until_empty};
+use crate::mails::{Limited, Mail, mails, until_empty};
 use crate::observers::{Counted, Heard, each_alone, is_alone};
 use advisory_runtime::claim::{Claimed, Error, Schema, Worker};
 use advisory_tests::{Bouncer, Database, left_out};

@@ -1,9 +1,10 @@
 //! The connection of a call that was dropped or panicked: it is closed, and every later locked call on it is refused.
 
-use crate::bookings::{book, committed, database, execute, insert, key_of};
-use crate::cancel::{Body, caught, dropped, work};
-use crate::dropped_call::{assert_closed, is_ready_within, until_ended};
+use crate::calls::{Body, assert_closed, book, work};
 use advisory_runtime::{Connection, Error, advisory_lock, xact};
+use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_tests::dropped_call::until_ended;
+use advisory_tests::futures::{caught, dropped, is_ready_within};
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;

@@ -1,10 +1,11 @@
 //! The text of a user's own error does not affect how a call's end is reported: neither that of a deferred trigger at the commit,
 //! nor one that the body ignores.
 
-use crate::blocking;
-use crate::bookings::{book, committed, database, execute, in_transaction, insert};
+use crate::blocking_calls;
+use crate::calls::book;
 use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
 use advisory_tests::Database;
+use advisory_tests::bookings::{committed, database, execute, in_transaction, insert};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::AsyncPgConnection;
@@ -73,9 +74,12 @@ async fn a_deferred_triggers_error_is_reported_as_it_is_to_a_thread() {
     let db = refusing().await;
     let mut conn = db.establish();
     for text in TEXTS {
-        let error = blocking::book(&mut conn, 7, text).unwrap_err();
+        let error = blocking_calls::book(&mut conn, 7, text).unwrap_err();
         assert_is_the_users(&Error::from(error), text);
-        assert!(blocking::book(&mut conn, 8, "Grace").unwrap(), "{text}");
+        assert!(
+            blocking_calls::book(&mut conn, 8, "Grace").unwrap(),
+            "{text}"
+        );
         db.run("DELETE FROM booking WHERE room = 8").await;
     }
     assert_eq!(committed(&db, 7).await, 0);

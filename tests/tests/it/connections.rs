@@ -1,7 +1,7 @@
 //! The sources of a connection, and the forms of functions that take one.
 
-use crate::bookings::{committed, database, insert};
 use advisory_runtime::{Connection, Error, advisory_lock};
+use advisory_tests::bookings::{committed, database, insert};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::{bb8, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};

@@ -1,8 +1,8 @@
 //! The defaults of a role for reports: a serializable transaction then waits until it has a safe snapshot.
 
-use crate::bookings::{bookings, database, execute};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::Database;
+use advisory_tests::bookings::{bookings, database, execute};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 

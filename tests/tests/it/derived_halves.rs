@@ -1,12 +1,12 @@
 //! Pairs whose second half is derived from a pattern, as others write them by hand: `pg_advisory_xact_lock(23405, hashtext($1))`.
 
-use crate::bookings::{database, execute};
-use crate::monitor::{backend, lock, look_with};
 use advisory_runtime::inventory::{self, Site};
 use advisory_runtime::monitor::{Certainty, Names};
 use advisory_runtime::{
     Error, Holding, Key, LockKey, Request, Wait, advisory_lock, lock_key, xact,
 };
+use advisory_tests::bookings::{database, execute};
+use advisory_tests::monitor::{backend, lock, look_with};
 use advisory_tests::{Database, LockedKey, pid_of};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;

@@ -1,8 +1,8 @@
 //! A lock's error as Diesel's error: it keeps the database's answer, and contains the lock's error.
 
-use crate::bookings::execute;
-use crate::errors::{FromDiesel, busy, diesel_only};
+use crate::calls::{FromDiesel, diesel_only};
 use advisory_runtime::{Error, PoolError, claim, lease, testing};
+use advisory_tests::bookings::{busy, execute};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
 /// The result for an application that matches Diesel's errors by their kind, or by the server's text.

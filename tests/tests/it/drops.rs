@@ -1,10 +1,11 @@
 //! Drops in unusual places: immediately one after another, while a refusal is being named, after an answer that was not
 //! read, under another role, with more keys than a statement can have.
 
-use crate::bookings::{database, execute, finish, in_transaction};
-use crate::cancel::dropped;
-use crate::dropped_call::{ask_for_the_pooler, assert_closed, is_ready_within, until_ended};
+use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
+use advisory_tests::bookings::{database, execute, finish, in_transaction};
+use advisory_tests::dropped_call::{ask_for_the_pooler, until_ended};
+use advisory_tests::futures::{dropped, is_ready_within};
 use advisory_tests::{Proxy, debug_checks_are_on, owns_server, pid_of};
 use diesel_async::{AsyncConnection as _, AsyncPgConnection};
 use std::time::{Duration, Instant};

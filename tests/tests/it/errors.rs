@@ -1,21 +1,12 @@
 //! A lock's error as the caller sees it, depending on the conversions of its error type.
 
-use crate::bookings::{book, database, execute, insert, key_of};
+use crate::calls::{FromDiesel, book, diesel_only};
 use advisory_runtime::{Error, advisory_lock, testing};
-use advisory_tests::Database;
+use advisory_tests::bookings::{busy, database, execute, insert};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::AsyncPgConnection;
 use std::io;
-
-#[derive(Debug)]
-pub(crate) struct FromDiesel(pub(crate) DieselError);
-
-impl From<DieselError> for FromDiesel {
-    fn from(error: DieselError) -> Self {
-        Self(error)
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct FromLock(Error);
@@ -55,7 +46,6 @@ macro_rules! locked {
     };
 }
 
-locked!(diesel_only, Result<(), FromDiesel>);
 locked!(lock_only, Result<(), FromLock>);
 locked!(both, Result<(), FromBoth>);
 locked!(query_result, QueryResult<()>);
@@ -67,24 +57,6 @@ async fn foreign(conn: &mut AsyncPgConnection, room: i64) -> io::Result<()> {
     drop(insert(conn, room, "Ada").await);
     drop(insert(conn, room, "Grace").await);
     Ok(())
-}
-
-/// A database on which room 7 is locked by another session.
-pub(crate) async fn busy() -> (Database, AsyncPgConnection, AsyncPgConnection) {
-    let db = database().await;
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    // Not dropped: the session holds the lock until the test ends.
-    execute(&mut holder, "BEGIN").await.unwrap();
-    execute(
-        &mut holder,
-        &format!("SELECT pg_advisory_xact_lock({})", key_of(7)),
-    )
-    .await
-    .unwrap();
-    execute(&mut conn, "SET lock_timeout = '50ms'")
-        .await
-        .unwrap();
-    (db, holder, conn)
 }
 
 #[tokio::test]

@@ -3,12 +3,14 @@
 //! No lock, no waiter and no open transaction is left, and no other session's statement is ever cancelled. `every_poll_pools` tests
 //! the pool's behaviour.
 
-use crate::bookings::{committed, database, execute, insert};
-use crate::dropped_call::{
-    Bystanders, SCOPES, Scope, WAITS, ask_for_the_pooler, assert_closed, call, call_noting,
-    goes_on, is_ready_within, until_ended,
-};
+use crate::calls::assert_closed;
 use advisory_runtime::{Error, Request, Wait, session, xact};
+use advisory_tests::bookings::{committed, database, execute, insert};
+use advisory_tests::dropped_call::{
+    Bystanders, DROPS, SCOPES, Scope, WAITS, ask_for_the_pooler, call, call_noting, goes_on,
+    until_ended,
+};
+use advisory_tests::futures::is_ready_within;
 use advisory_tests::{Database, debug_checks_are_on, pid_of};
 use diesel_async::AsyncPgConnection;
 use std::cell::Cell;
@@ -18,10 +20,6 @@ use std::time::{Duration, Instant};
 async fn is_untouched(conn: &mut AsyncPgConnection) -> bool {
     debug_checks_are_on() && execute(conn, "SELECT 1").await.is_ok()
 }
-
-/// How many drops must close a connection, for each kind of call. If this thread is suspended, answers can
-/// arrive within the poll that requests them; the call is then ready after fewer polls than it has waits, and is repeated.
-pub(crate) const DROPS: usize = 3;
 
 /// Drops the call after one poll, then after two, until it is ready. Returns how many drops have closed the connection.
 async fn drop_at_each_poll(db: &Database, scope: Scope, wait: Wait) -> usize {

@@ -1,11 +1,11 @@
 //! A call on a pool's connection, dropped after each of its polls: the pool hands out a working connection at once.
 
-use crate::bookings::{committed, database, execute, insert};
-use crate::dropped_call::{
-    Bystanders, SCOPES, SOON, Scope, ask_for_the_pooler, call, goes_on, is_ready_within,
-};
-use crate::every_poll::DROPS;
 use advisory_runtime::{Connection, Wait, session};
+use advisory_tests::bookings::{committed, database, execute, insert};
+use advisory_tests::dropped_call::{
+    Bystanders, DROPS, SCOPES, SOON, Scope, ask_for_the_pooler, call, goes_on,
+};
+use advisory_tests::futures::is_ready_within;
 use advisory_tests::{Database, Proxy, debug_checks_are_on};
 use diesel::ConnectionResult;
 use diesel_async::pooled_connection::{

@@ -1,12 +1,11 @@
 //! Leases and claims whose future is dropped after each of its polls, from the first to the last: no key stays leased and no row
 //! claimed, without waiting for an expiry.
 
-use crate::claims::{SyncJob, state_of};
-use crate::dropped_call::is_ready_within;
+use crate::sync_job::{SyncJob, state_of};
 use advisory_runtime::claim::{self, End, State};
-use advisory_runtime::lease;
-use advisory_runtime::{PoolError, advisory_lease};
+use advisory_runtime::{PoolError, advisory_lease, lease};
 use advisory_tests::Database;
+use advisory_tests::futures::is_ready_within;
 use diesel_async::pooled_connection::{bb8, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::rc::Rc;
@@ -44,7 +43,7 @@ async fn leased(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_released_after_a_drop_at_any_poll() {
-    let db = crate::lease::database().await;
+    let db = advisory_tests::leases::database().await;
     let pool = db.deadpool(2);
     let held = "SELECT 'still leased' FROM advisory_lease WHERE expires_at > clock_timestamp()";
     for fails in [false, true] {
@@ -86,7 +85,7 @@ async fn claimed_within(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claimed_row_is_given_back_or_done_after_a_drop_at_any_poll() {
-    let db = crate::claims::database(1).await;
+    let db = crate::sync_job::database(1).await;
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
     for fails in [false, true] {
         for polls in 1.. {

@@ -1,8 +1,9 @@
 //! A cluster under a failover manager, which `scripts/failover` starts: whether it loses a booking, or has two leaders.
 
-use crate::failover::{BOOKING, book_across, number, reconnect, timeline_of};
-use crate::failover_leader::{Campaigns, ORDER, WORK};
+use crate::calls::book_across;
 use advisory_runtime::lease::Table;
+use advisory_tests::campaigns::{Campaigns, ORDER, WORK};
+use advisory_tests::failover::{BOOKING, number, reconnect, timeline_of};
 use advisory_tests::left_out;
 use diesel_async::SimpleAsyncConnection;
 use std::process::Command;

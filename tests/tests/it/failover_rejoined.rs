@@ -1,10 +1,12 @@
 //! An old primary that comes back as a standby, and is promoted once more.
 
-use crate::bookings::book;
-use crate::failover::{BOOKING, connect, cut_off, number, primary, timeline_of, token, until};
+use crate::calls::book;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Error as LockError;
 use advisory_runtime::lease::{Request, Table};
+use advisory_tests::failover::{
+    BOOKING, connect, cut_off, number, primary, timeline_of, token, until,
+};
 use advisory_tests::left_out;
 use diesel_async::SimpleAsyncConnection;
 

@@ -1,8 +1,8 @@
 //! Session-level locks, pools and migrations when the primary dies under them.
 
-use crate::failover::{GENEROUS, connect, either, number, primary, until};
-use crate::migrations::{GATE, MIGRATIONS, NAMES};
+use crate::gated_migrations::{GATE, MIGRATIONS, NAMES};
 use advisory_runtime::{Error, migrations, session};
+use advisory_tests::failover::{GENEROUS, connect, either, number, primary, until};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};

@@ -1,9 +1,9 @@
 //! A call on a connection with a transaction that Diesel does not know about is refused, and leaves no lock on the session.
 
-use crate::bookings::execute;
-use crate::dropped_call::assert_closed;
+use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, blocking, xact};
 use advisory_tests::Database;
+use advisory_tests::bookings::execute;
 use diesel::connection::SimpleConnection as _;
 use diesel::{Connection as _, PgConnection};
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! Statements of the guide that no other test covers: work that needs no lock, time inside a body, and how keys and tokens of other
 //! programs are taken over.
 
-use crate::bookings::{bookings, committed, database, execute, insert};
-use crate::lease;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request as LeaseRequest, Table};
 use advisory_runtime::{Error, Isolation, Key, LockKey, Request, advisory_lock, xact};
+use advisory_tests::bookings::{bookings, committed, database, execute, insert};
+use advisory_tests::leases;
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -128,7 +128,7 @@ async fn tokens_continue_after_those_of_another_program() {
     let page = include_str!("../../../advisory-runtime/docs/moving.md");
     let (_, rest) = page.split_once("SELECT setval").unwrap();
     let (statement, _) = rest.split_once(';').unwrap();
-    let db = lease::database().await;
+    let db = leases::database().await;
     db.run(&format!(
         "CREATE TABLE syncguard_fence_counters (fence_key text PRIMARY KEY, fence bigint NOT NULL DEFAULT 0, key_debug text);
          INSERT INTO syncguard_fence_counters VALUES ('fence:report:2026-11', 4711, 'report:2026-11'), ('fence:new', 0, NULL);

@@ -1,14 +1,13 @@
 //! The guide's pages show what is printed. Numbers differ, so only their places are compared.
 
-use crate::bookings::{book, database, execute, insert, key_of};
-use crate::lease;
+use crate::calls::book;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::Table;
 use advisory_runtime::migrations::{KEY, Migrator};
-use advisory_runtime::monitor;
 use advisory_runtime::testing::Observer;
-use advisory_runtime::{Error, Key, LockKey, Request, Wait, lock_key, session, xact};
-use advisory_tests::{Database, OwnServer, left_out, owns_server};
+use advisory_runtime::{Error, Key, LockKey, Request, Wait, lock_key, monitor, session, xact};
+use advisory_tests::bookings::{database, execute, insert, key_of};
+use advisory_tests::{Database, OwnServer, leases, left_out, owns_server};
 use diesel::QueryResult;
 use diesel::dsl::sql;
 use diesel::result::Error as DieselError;
@@ -189,7 +188,7 @@ async fn bytes_for_each_key(conn: &mut AsyncPgConnection) -> i64 {
     let before: i64 = size().get_result(conn).await.unwrap();
     let table = Table::new();
     for number in 0..KEYS {
-        let event = lease::key(&format!("event:{before}:{number}"));
+        let event = leases::key(&format!("event:{before}:{number}"));
         let lease = table.acquire(conn, event).await.unwrap();
         assert!(table.release(conn, &lease).await.unwrap());
     }

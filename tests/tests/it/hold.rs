@@ -1,12 +1,13 @@
 //! `max_hold`: a body that holds the lock for too long is dropped and rolled back. If none of its statements is running, the
 //! connection stays usable; otherwise it is closed.
 
-use crate::blocking_hold::{ROUNDS, SERVERS_MORE};
-use crate::bookings::{book, committed, database, insert};
-use crate::dropped_call::{assert_closed, until_ended};
-use crate::hold_settings::settings;
+use crate::calls::{assert_closed, book};
 use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_tests::bookings::{committed, database, insert};
+use advisory_tests::dropped_call::until_ended;
+use advisory_tests::holds::{in_time, is_early};
 use advisory_tests::pid_of;
+use advisory_tests::settings::settings;
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
@@ -98,22 +99,6 @@ impl Site {
 fn is_exceeded(end: &QueryResult<()>, bound: Duration) -> bool {
     let error = end.as_ref().err().and_then(|error| Error::find(error));
     matches!(error.as_deref(), Some(Error::HoldExceeded { lock, max_hold, .. }) if lock == "room:<room>" && *max_hold == bound)
-}
-
-/// Runs rounds until one is in time. If this process was suspended past the server's bound, the server has ended the
-/// session, as it should. Such a round is `None`, and says nothing about the client.
-pub(crate) async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..ROUNDS {
-        if let Some(seen) = round().await {
-            return seen;
-        }
-    }
-    panic!("none of {ROUNDS} rounds was in time");
-}
-
-/// Whether the server's bound cannot have passed yet.
-pub(crate) fn is_early(started: Instant, bound: Duration) -> bool {
-    started.elapsed() < bound + SERVERS_MORE
 }
 
 #[tokio::test]

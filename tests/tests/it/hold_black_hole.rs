@@ -1,9 +1,9 @@
 //! `max_hold` while the network drops every packet: those of the session, and of new connections, such as cancel requests.
 
-use crate::bookings::{book, committed, database, execute, insert, key_of};
-use crate::dropped_call::assert_closed;
+use crate::calls::{assert_closed, book};
 use advisory_runtime::{Error, Wait, advisory_lock, xact};
 use advisory_tests::Proxy;
+use advisory_tests::bookings::{committed, database, execute, insert, key_of};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::pending;

@@ -1,9 +1,9 @@
 //! `max_hold` of a nested call whose body was inside its own transaction: the outer transaction and its connection stay
 //! usable, wherever the body was dropped.
 
-use crate::bookings::{committed, database, in_transaction, insert};
-use crate::hold_settings::settings;
 use advisory_runtime::{Connection, Error, Isolation, Request, advisory_lock, session, xact};
+use advisory_tests::bookings::{committed, database, in_transaction, insert};
+use advisory_tests::settings::settings;
 use advisory_tests::{Database, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;

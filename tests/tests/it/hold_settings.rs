@@ -1,26 +1,15 @@
 //! `max_hold` and the session's own timeouts: the server's settings during the call, and afterwards.
 
-use crate::bookings::{database, execute};
-use crate::waits::setting;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
+use advisory_tests::bookings::{database, execute};
+use advisory_tests::settings::{setting, settings};
 use advisory_tests::{Database, Proxy, left_out};
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
 
 /// For a call inside another one; no busy machine takes that long for two statements.
 const INNER: Duration = Duration::from_millis(7500);
 const AN_HOUR: Duration = Duration::from_secs(3600);
-
-/// The settings that a bound changes; `transaction_timeout` exists since PostgreSQL 17.
-pub(crate) async fn settings(conn: &mut AsyncPgConnection) -> Vec<String> {
-    let names = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name LIKE '%timeout%' \
-                 OR name LIKE 'client_connection_check%'";
-    let all: String = diesel::dsl::sql::<diesel::sql_types::Text>(names)
-        .get_result(conn)
-        .await
-        .unwrap();
-    all.split(' ').map(str::to_owned).collect()
-}
 
 const TIMEOUTS: [&str; 3] = [
     "idle_in_transaction_session_timeout",

@@ -1,13 +1,12 @@
 //! The holder of a lock that a call did not get, queried through the error.
 
-use crate::bookings::{database, execute, key_of};
-use crate::lease;
 use advisory_runtime::lease::{Error as LeaseError, Leases, Request as LeaseRequest};
 use advisory_runtime::monitor::{self, HeldBy, LockHolder, State};
 use advisory_runtime::{
     Error, LockKey, Mode, Request, Wait, advisory_lock, blocking, session, testing, xact,
 };
-use advisory_tests::{Database, Proxy, left_out, pid_of};
+use advisory_tests::bookings::{database, execute, key_of};
+use advisory_tests::{Database, Proxy, leases, left_out, pid_of};
 use diesel::connection::Connection as _;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
@@ -204,7 +203,7 @@ async fn on_a_blocking_connection_it_is_the_same() {
         ("7", Some(&State::Idle))
     );
     let result = conn.transaction::<(), Error, _>(|conn| {
-        crate::blocking::execute(conn, "SELECT 1 FROM no_such_table").unwrap_err();
+        advisory_tests::blocking::execute(conn, "SELECT 1 FROM no_such_table").unwrap_err();
         let asked = blocking::monitor::holders(conn, &error).unwrap_err();
         assert!(
             matches!(asked, Error::InFailedTransaction { .. }),
@@ -219,7 +218,7 @@ async fn on_a_blocking_connection_it_is_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_holder_of_a_lease_is_in_its_row() {
-    let db = lease::database().await;
+    let db = leases::database().await;
     let leases = Leases::new(db.deadpool(2));
     let key = || LeaseRequest::text("report:2026-11");
     let held = leases.acquire(key()).await.unwrap();

@@ -1,11 +1,11 @@
 //! Witnesses of locks: each contains the locked values, and while a body has one the server holds its lock.
 
-use crate::bookings::{bookings, database, insert};
 use advisory_runtime::lease::{self, InMemory, Leases};
 use advisory_runtime::{
     Error, Holding, Key, LockKey, Request, Shared, advisory_lease, advisory_lock, blocking,
     session, testing, xact,
 };
+use advisory_tests::bookings::{bookings, database, insert};
 use advisory_tests::{Database, LockedKey};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;

@@ -2,8 +2,8 @@
 #![deny(warnings)]
 #![forbid(unsafe_code)]
 
-use crate::bookings::{committed, database, execute};
 use advisory_runtime::advisory_lock;
+use advisory_tests::bookings::{committed, database, execute};
 use diesel::{PgConnection, QueryResult};
 use diesel_async::AsyncPgConnection;
 use std::sync::{Arc, Mutex};

@@ -2,9 +2,9 @@
 //!
 //! In processes of their own, since `tracing` caches for the whole process whether an event is enabled.
 
-use crate::bookings::{database, execute};
 use crate::observers::{Heard, alone, is_alone};
 use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_tests::bookings::{database, execute};
 use advisory_tests::{Database, debug_checks_are_on, pid_of};
 use diesel::QueryResult;
 use diesel::connection::Connection as _;
@@ -156,9 +156,9 @@ fn call_a_service_blocking(
     asks: bool,
 ) -> QueryResult<()> {
     if asks {
-        crate::blocking::execute(conn, "SELECT pg_sleep(1.2)")?;
+        advisory_tests::blocking::execute(conn, "SELECT pg_sleep(1.2)")?;
     } else {
-        crate::blocking::execute(other, "SELECT pg_sleep(1.2)")?;
+        advisory_tests::blocking::execute(other, "SELECT pg_sleep(1.2)")?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! `CREATE INDEX CONCURRENTLY` under a lock that other instances want too. It waits for every older snapshot, and so for every
 //! session that waits at the server for the lock that its own session holds.
 
-use crate::bookings::{database, execute};
-use crate::polls::until_missed;
 use advisory_runtime::{Error, Key, advisory_lock, lock_key};
+use advisory_tests::bookings::{database, execute};
+use advisory_tests::polls::until_missed;
 use advisory_tests::{Database, pid_of};
 use diesel::QueryResult;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
@@ -55,7 +55,10 @@ async fn polls_for_a_transaction(conn: &mut AsyncPgConnection) -> Result<usize, 
 
 #[advisory_lock(key = "index-build", name = "index-build", poll = "20ms")]
 fn polls_on_a_thread(conn: &mut diesel::pg::PgConnection) -> Result<usize, Error> {
-    Ok(crate::blocking::execute(conn, "SELECT FROM booking")?)
+    Ok(advisory_tests::blocking::execute(
+        conn,
+        "SELECT FROM booking",
+    )?)
 }
 
 type Instance = JoinHandle<Result<(), Error>>;
@@ -109,7 +112,7 @@ async fn who_polls_lets_an_index_build_pass() {
     }));
     until_missed(&db, pid).await;
     let mut conn = db.establish();
-    let pid = crate::blocking::pid_of(&mut conn);
+    let pid = advisory_tests::blocking::pid_of(&mut conn);
     instances.push(tokio::task::spawn_blocking(move || {
         polls_on_a_thread(&mut conn).map(drop)
     }));

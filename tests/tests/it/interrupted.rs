@@ -1,8 +1,8 @@
 //! A cancel request at any statement of an acquisition or of a release: a connection that stays usable holds nothing.
 
-use crate::bookings::{database, execute};
-use crate::hold_settings::settings;
 use advisory_runtime::{Error, Isolation, Request, Wait, blocking, session, xact};
+use advisory_tests::bookings::{database, execute};
+use advisory_tests::settings::settings;
 use advisory_tests::{Database, pid_of};
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
@@ -127,7 +127,7 @@ fn call_blocking(
 async fn a_blocking_acquire_cancelled_at_any_statement_leaves_no_lock() {
     let db = database().await;
     let (mut conn, mut other) = (db.establish(), db.establish());
-    let mut pid = crate::blocking::pid_of(&mut conn);
+    let mut pid = advisory_tests::blocking::pid_of(&mut conn);
     for (request, is_session) in requests() {
         let mut took = Duration::MAX;
         for _ in 0..5 {
@@ -142,7 +142,7 @@ async fn a_blocking_acquire_cancelled_at_any_statement_leaves_no_lock() {
             assert_nothing_is_left(&db, is_usable, &format!("{called:?}, {request:?}")).await;
             if !is_usable {
                 conn = db.establish();
-                pid = crate::blocking::pid_of(&mut conn);
+                pid = advisory_tests::blocking::pid_of(&mut conn);
             }
         }
     }

@@ -1,11 +1,11 @@
 //! The keeper: rows are renewed and ended whatever the program's own threads, runtime and pool do.
 
-use crate::lease::{database, key};
 use advisory_runtime::Wait;
 use advisory_runtime::blocking::{self, WithUrl};
 use advisory_runtime::claim::{self, Claim, Claimed, End};
 use advisory_runtime::lease::{Error, Request, Source};
 use advisory_tests::Database;
+use advisory_tests::leases::{database, key};
 use diesel::prelude::*;
 use diesel::r2d2::{ConnectionManager, Pool as R2d2};
 use std::thread;

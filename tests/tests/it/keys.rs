@@ -1,7 +1,7 @@
 //! The number that a call locks: the first eight bytes of the SHA-256 of the rendered key, and of nothing else.
 
-use crate::bookings::{database, execute};
 use advisory_runtime::{Key, LockKey, advisory_lock};
+use advisory_tests::bookings::{database, execute};
 use advisory_tests::{Database, LockedKey};
 use chrono::NaiveDate;
 use diesel::QueryResult;

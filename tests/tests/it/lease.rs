@@ -1,9 +1,10 @@
 //! The lease table, one connection and one statement at a time: who is granted a key, and what only the holder may do.
 
-use crate::bookings::in_transaction;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Request, Table};
 use advisory_runtime::{LockKey, Wait};
+use advisory_tests::bookings::in_transaction;
+use advisory_tests::leases::{database, expire, key};
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
@@ -12,44 +13,6 @@ use std::time::Duration;
 #[lock_key("leased-webhook:<id>")]
 struct Webhook<'a> {
     id: &'a str,
-}
-
-/// The last number before the tokens of a server that was never promoted.
-pub(crate) const FIRST: i64 = 1 << 40;
-
-/// A database with the table, whose sequence has been moved to the server's timeline as by the first grant.
-pub(crate) async fn database() -> Database {
-    let db = Database::create().await;
-    Table::new().set_up(&mut db.connect().await).await.unwrap();
-    db.run(&format!("SELECT setval('advisory_lease_token', {FIRST})"))
-        .await;
-    db
-}
-
-pub(crate) fn key(text: &str) -> Request {
-    Request::text(text).wait(Wait::Never)
-}
-
-/// Makes every lease expire.
-pub(crate) async fn expire(db: &Database) {
-    db.run("UPDATE advisory_lease SET expires_at = pg_catalog.clock_timestamp()")
-        .await;
-}
-
-/// Waits until another session of this database has been refused a lease: a try is prepared, sent, and sent again.
-pub(crate) async fn until_refused(conn: &mut AsyncPgConnection) {
-    use diesel::dsl::sql;
-    use diesel::sql_types::BigInt;
-    use diesel_async::RunQueryDsl;
-    let started = "SELECT (extract(epoch FROM query_start) * 1000000)::int8 FROM pg_stat_activity \
-                   WHERE query LIKE 'WITH free AS%' AND pid <> pg_backend_pid() AND datname = current_database()";
-    let mut tries = std::collections::BTreeSet::new();
-    let mut pause = tokio::time::interval(Duration::from_millis(2));
-    while tries.len() < 4 {
-        let seen: Vec<i64> = sql::<BigInt>(started).load(conn).await.unwrap();
-        tries.extend(seen);
-        pause.tick().await;
-    }
 }
 
 /// Waits until a backend has tried to acquire a lease.

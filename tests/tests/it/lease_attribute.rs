@@ -1,9 +1,9 @@
 //! `#[advisory_lease]`: the generated code.
 
-use crate::lease::{database, expire};
 use advisory_runtime::lease::{Error, FencingToken, Leases, Table};
 use advisory_runtime::{LockKey, advisory_lease};
 use advisory_tests::Database;
+use advisory_tests::leases::{database, expire};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::{bb8, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};

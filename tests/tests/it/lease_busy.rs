@@ -1,9 +1,9 @@
 //! Busy means that another process holds the key: not that a pool is exhausted, a server does not answer, or a runtime is missing.
 
-use crate::lease::{database, expire, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Error, Leases, Request, Store, Table};
+use advisory_tests::leases::{database, expire, key};
 use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -115,7 +115,7 @@ async fn a_waiter_outlasts_a_restart_of_the_server() {
     let manager = AsyncDieselConnectionManager::new(server.url());
     let leases = Leases::new(Pool::builder(manager).max_size(1).build().unwrap());
     let waiting = tokio::spawn(async move { leases.acquire(waits(GENEROUS)).await });
-    crate::lease::until_refused(&mut conn).await;
+    advisory_tests::leases::until_refused(&mut conn).await;
     drop(conn);
     for mode in ["fast", "immediate"] {
         server.stop(mode).await;

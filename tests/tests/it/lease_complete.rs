@@ -1,11 +1,11 @@
 //! `Lease::complete`: the effect happens exactly once, wherever the process dies; without it at least once.
 
-use crate::bookings::execute;
-use crate::lease::{database, expire, key};
-use crate::stopped::{Player, ROLE, URL};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
 use advisory_runtime::{Pool as _, advisory_lease};
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{database, expire, key};
+use advisory_tests::player::{Player, ROLE, URL};
 use advisory_tests::{Database, Proxy};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -108,7 +108,7 @@ async fn stage() -> Database {
 /// Kills a process at the point, delivers the webhook again when its lease is over, and returns the balance.
 async fn balance_after(role: &str) -> i64 {
     let db = stage().await;
-    let player = Player::start_in("lease_complete::the_process_that_dies", &db, role);
+    let player = Player::start("lease_complete::the_process_that_dies", &db, role);
     let missing = "SELECT 'no' WHERE NOT EXISTS (SELECT FROM said)";
     db.until_empty(GENEROUS, "the process at its point", missing)
         .await;

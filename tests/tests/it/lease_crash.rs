@@ -4,10 +4,10 @@
 //! An immediate shutdown loses the part of the log that is only in memory. Commits that do not wait for the disk stay there for
 //! `wal_writer_delay`.
 
-use crate::bookings::execute;
-use crate::lease::key;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Lease, Request, Table};
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::key;
 use advisory_tests::{OwnServer, left_out, owns_server};
 use diesel::dsl::sql;
 use diesel::sql_types::BigInt;

@@ -1,10 +1,10 @@
 //! The data of a lease's holder, such as a leader's address, as others read it.
 
-use crate::lease::{database, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Leases, Table};
 use advisory_runtime::monitor::{self, Names};
 use advisory_tests::Database;
+use advisory_tests::leases::{database, key};
 use std::time::Duration;
 
 const HERE: &str = "10.0.0.7:8080";

@@ -1,12 +1,12 @@
 //! A webhook's first delivery dies at each of its steps while redeliveries arrive: in the end the effect has happened exactly once,
 //! and no delivery was answered "done" before the commit.
 
-use crate::bookings::execute;
-use crate::lease::{FIRST as LAST_TOKEN_BEFORE, database};
-use crate::stopped::{Player, ROLE, URL};
 use advisory_runtime::lease::Error;
 use advisory_runtime::{Pool as _, advisory_lease};
 use advisory_tests::Database;
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{FIRST as LAST_TOKEN_BEFORE, database};
+use advisory_tests::player::{Player, ROLE, URL};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -137,7 +137,7 @@ async fn kill(stops: &str, trigger: &str, is_committed: [bool; 2], ends_session:
         .await
         .unwrap();
     let expected = |is_committed: bool| is_committed.then_some(Answer::Done);
-    let player = Player::start_in("lease_deliveries::the_first_delivery", &db, stops);
+    let player = Player::start("lease_deliveries::the_first_delivery", &db, stops);
     db.until_empty(GENEROUS, "the first delivery at its step", NOT_THERE)
         .await;
     let webhooks = Webhooks::new(db.url(), "nowhere");

@@ -1,12 +1,11 @@
 //! A key whose work is done and a key that is held get different answers.
 
-use crate::bookings::execute;
-use crate::lease::{database, key, until_refused};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Event, Leases, Request, Table, lead_until};
-use advisory_runtime::monitor;
-use advisory_runtime::{Wait, advisory_lease};
+use advisory_runtime::{Wait, advisory_lease, monitor};
 use advisory_tests::Proxy;
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{database, key, until_refused};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -154,7 +153,7 @@ async fn a_campaign_continues_after_a_done_key() {
     });
     let (led, ()) = tokio::join!(tokio::time::timeout(GENEROUS, led), async {
         until_refused(&mut conn).await;
-        crate::lease::expire(&db).await;
+        advisory_tests::leases::expire(&db).await;
     });
     led.expect("it leads when the key is free").unwrap();
 }

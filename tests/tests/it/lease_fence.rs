@@ -1,13 +1,12 @@
 //! A write under a fencing token: what it excludes, what runs concurrently, and when it is refused.
 
-use crate::bookings::execute;
-use crate::lease::{database, expire, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Table};
 use advisory_tests::Database;
-use diesel::dsl::sql;
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{database, expire, key};
+use advisory_tests::settings::idle_bound;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel::sql_types::BigInt;
 use diesel::{ExpressionMethods, QueryDsl};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
@@ -216,13 +215,6 @@ async fn a_delayed_write_detects_a_newer_grant() {
     db.run("SELECT pg_advisory_unlock(7)").await;
     assert_eq!(late.await.unwrap(), 0);
     assert_eq!(state(&db).await, "new");
-}
-
-/// In milliseconds, in any unit: as text, 59,000 of them are `59s` and 60,000 are `1min`.
-pub(crate) async fn idle_bound(conn: &mut AsyncPgConnection) -> i64 {
-    let bound = "SELECT CAST(setting AS pg_catalog.int8) FROM pg_catalog.pg_settings \
-                 WHERE name = 'idle_in_transaction_session_timeout'";
-    sql::<BigInt>(bound).get_result(conn).await.unwrap()
 }
 
 #[tokio::test]

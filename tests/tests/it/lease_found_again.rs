@@ -1,10 +1,10 @@
 //! A grant whose answer was lost is found by a later try, which relies on it for no longer than the server keeps it.
 
-use crate::lease::{database, expire, key, until_refused};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_tests::Proxy;
+use advisory_tests::leases::{database, expire, key, until_refused};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, RunQueryDsl, SimpleAsyncConnection};

@@ -1,8 +1,8 @@
 //! Leases that are renewed in the background: the guarantees for a body under one, and what is left when it ends.
 
-use crate::bookings::execute;
-use crate::lease::{database, expire, key};
-use advisory_runtime::lease::{Error, Event, Lease, LeaseGuard, Leases, Request};
+use advisory_runtime::lease::{Error, Event, LeaseGuard, Leases, Request};
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{database, expire, key, run_while_held};
 use advisory_tests::{Database, pid_of};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -228,22 +228,6 @@ async fn a_body_is_dropped_before_the_expiry_without_the_server() {
         .await;
     assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}");
     proxy.resume_forwarding();
-}
-
-/// A body that still runs with so little time left is dropped too late: a tenth of the ttl is a safety margin.
-pub(crate) const NEAR: Duration = Duration::from_millis(50);
-
-/// Checks repeatedly how long the lease is held, and whether it is held by the server's clock: a body that runs too close to the
-/// expiry is found, however slow the machine is.
-pub(crate) async fn run_while_held(db: &Database, lease: &Lease) -> ! {
-    let held =
-        "SELECT count(*) FROM advisory_lease WHERE expires_at > pg_catalog.clock_timestamp()";
-    let mut pause = interval(Duration::from_millis(10));
-    loop {
-        pause.tick().await;
-        assert!(lease.remaining() > NEAR, "the body runs at the expiry");
-        assert_eq!(db.count(held).await, 1, "the body runs behind the expiry");
-    }
 }
 
 #[tokio::test]

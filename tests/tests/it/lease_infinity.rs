@@ -1,11 +1,10 @@
 //! A row of the lease table that an administrator has set to `infinity`, or to another extreme time.
 
-use crate::bookings::in_transaction;
-use crate::lease::database;
 use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::Wait;
 use advisory_runtime::lease::{Error, Lease, Request, Table};
-use advisory_runtime::monitor;
+use advisory_runtime::{Wait, monitor};
+use advisory_tests::bookings::in_transaction;
+use advisory_tests::leases::database;
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 

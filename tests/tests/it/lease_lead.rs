@@ -1,8 +1,8 @@
 //! Leaders: one at a time, the next one in time, and an immediate resignation. `examples/leader.rs` does it with processes.
 
-use crate::lease::{database, expire};
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{self, Error, Lease, LeaseGuard, Leases, Request, Source, Table};
+use advisory_tests::leases::{database, expire};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;

@@ -1,9 +1,8 @@
 //! The effects of an administrator's `SELECT … FOR UPDATE` on a lease's row.
 
-use crate::lease::{database, expire, key};
-use crate::lease_held::run_while_held;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Leases, Request, Table};
+use advisory_tests::leases::{database, expire, key, run_while_held};
 use diesel_async::SimpleAsyncConnection;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! A process that holds many leases: they are renewed together.
 
-use crate::lease::{database, key};
 use advisory_runtime::lease::{Error, Leases};
 use advisory_tests::Proxy;
+use advisory_tests::leases::{database, key};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::{
     AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod, deadpool,

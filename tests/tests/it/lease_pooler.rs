@@ -1,9 +1,9 @@
 //! Leases behind a pooler in transaction mode that tracks prepared statements, while each message goes to another backend.
 
-use crate::lease::{database, expire, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{self, Error, Leases, Request, Table};
 use advisory_runtime::{Pool as _, Wait, xact};
+use advisory_tests::leases::{database, expire, key};
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;

@@ -1,8 +1,7 @@
 //! Leases held while the server restarts, or while the renewals' connections are cut repeatedly: never two at once.
 
-use crate::lease::{database, key};
-use crate::lease_held::NEAR;
 use advisory_runtime::lease::{Error, Event, FencingToken, Leases, Request, Table};
+use advisory_tests::leases::{NEAR, database, key};
 use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;

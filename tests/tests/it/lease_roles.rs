@@ -1,9 +1,9 @@
 //! Leases in sessions of every kind: in test transactions, with few rights, timeouts, read-only, on a standby.
 
-use crate::bookings::execute;
-use crate::lease::{database, expire, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Leases, Request, Table};
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{database, expire, key};
 use advisory_tests::{BACKSLASH_ESCAPES, Database, OwnServer, left_out, owns_server};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::pooled_connection::deadpool::Pool;

@@ -1,10 +1,10 @@
 //! Tokens of a key grow even if its table's sequence has been set back, or never got the rows' values.
 
-use crate::bookings::execute;
-use crate::lease::{FIRST, database, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Table};
 use advisory_tests::Proxy;
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{FIRST, database, key};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,14 +1,12 @@
 //! What leases send is plain SQL that means the same when it is qualified, and names nothing that a `search_path` could replace.
 
-use crate::bookings::in_transaction;
-use crate::claims_sql::{Sent, assert_qualified, prepared};
-use crate::lease::{database, expire, key};
-use advisory_runtime::Pool;
 use advisory_runtime::lease::{Error, Leases, Table};
-use advisory_runtime::monitor;
+use advisory_runtime::{Pool, monitor};
 use advisory_tests::Proxy;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool;
+use advisory_tests::bookings::in_transaction;
+use advisory_tests::leases::{database, expire, key};
+use advisory_tests::statements::{Sent, assert_qualified, prepared};
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
 

@@ -2,12 +2,12 @@
 //!
 //! The holder is this program, started again, as in `stopped`.
 
-use crate::bookings::execute;
-use crate::lease::{database, key};
-use crate::stopped::{Player, ROLE, URL};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Table};
 use advisory_tests::Database;
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{database, key};
+use advisory_tests::player::{Player, ROLE, URL};
 use diesel::ExpressionMethods;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -136,7 +136,7 @@ async fn write_and_stop(
 }
 
 fn holder(db: &Database, role: &str) -> Player {
-    Player::start_in("lease_stopped::the_process_that_holds", db, role)
+    Player::start("lease_stopped::the_process_that_holds", db, role)
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! Many acquirers of one key: one is granted it each round, its token is the next one, and refused ones write nothing.
 
-use crate::lease::{database, expire, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
 use advisory_tests::Database;
+use advisory_tests::leases::{database, expire, key};
 use diesel::dsl::sql;
 use diesel::sql_types::{BigInt, Bool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};

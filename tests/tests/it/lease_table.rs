@@ -1,10 +1,10 @@
 //! The lease table itself: its migration, other names, refused operations, and objects first on the `search_path`.
 
-use crate::bookings::execute;
-use crate::lease::{FIRST, database, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Error, Request, Table};
 use advisory_tests::Database;
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{FIRST, database, key};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 

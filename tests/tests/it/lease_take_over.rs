@@ -1,9 +1,9 @@
 //! A lease is taken over before it expires, by a caller that has its token.
 
-use crate::bookings::execute;
-use crate::lease::{database, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{database, key};
 use advisory_tests::{Database, pid_of};
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -59,7 +59,7 @@ async fn an_operator_frees_a_key_without_its_text() {
     assert!(!table.renew(&mut a, &old, hour).await.unwrap());
     let refused = fence(&mut a, &old).await;
     assert!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
-    crate::lease::expire(&db).await;
+    advisory_tests::leases::expire(&db).await;
     assert!(!table.free(&mut b, &row).await.unwrap(), "it is free");
     let new = table.acquire(&mut a, key("k").ttl(hour)).await.unwrap();
     assert!(new.token() > old.token());

@@ -1,10 +1,10 @@
 //! Tokens come from one sequence, and rows are deleted: a later grant of a key still has the larger token.
 
-use crate::bookings::execute;
-use crate::lease::{database, expire, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease;
 use advisory_runtime::lease::{Error, Table};
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{database, expire, key};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel::dsl::sql;
 use diesel::sql_types::{BigInt, Text};

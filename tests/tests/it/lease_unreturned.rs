@@ -1,9 +1,9 @@
 //! After `complete` a call ends within a bound, and its key is free or done, even if the network drops packets.
 
-use crate::bookings::execute;
-use crate::lease::{database, key};
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Leases, Request, Table};
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{database, key};
 use advisory_tests::{Database, Proxy};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;

@@ -1,7 +1,7 @@
 //! A session that ends before it has the lock is reported as a lost connection, not as a cancelled wait.
 
-use crate::bookings::{database, execute, finish, in_transaction};
 use advisory_runtime::{Error, Isolation, Request, Wait, blocking, session, xact};
+use advisory_tests::bookings::{database, execute, finish, in_transaction};
 use advisory_tests::{Database, pid_of};
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
@@ -188,7 +188,7 @@ async fn a_blocking_waiter_whose_session_ends_reports_the_loss() {
                 if matches!(way, Way::TestSession) {
                     diesel::Connection::begin_test_transaction(&mut conn).unwrap();
                 }
-                let pid = crate::blocking::pid_of(&mut conn);
+                let pid = advisory_tests::blocking::pid_of(&mut conn);
                 let request = request.clone();
                 let waiter = spawn_blocking(move || {
                     let error = refused_blocking(&mut conn, way, request);

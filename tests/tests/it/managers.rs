@@ -1,13 +1,13 @@
 //! Pools whose connections are opened by the program's own manager.
 
-use crate::bookings::{book, committed, database, key_of};
+use crate::calls::book;
 use advisory_runtime::{
     Connection as _, Error, Pool, advisory_lease, advisory_lock, blocking, testing, xact,
 };
 use advisory_tests::Database;
+use advisory_tests::bookings::{committed, database, key_of};
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
-use diesel::r2d2;
-use diesel::{ConnectionError, PgConnection, QueryResult};
+use diesel::{ConnectionError, PgConnection, QueryResult, r2d2};
 use diesel_async::pooled_connection::PoolableConnection;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
@@ -102,7 +102,7 @@ async fn books_and_replaces(pool: &impl Pool, db: &Database) {
     }
     let mut conn = pool.connection().await.unwrap();
     let mut held = xact::begin(&mut conn, key_of(1)).await.unwrap();
-    crate::bookings::insert(held.conn().pg(), 1, "Ada")
+    advisory_tests::bookings::insert(held.conn().pg(), 1, "Ada")
         .await
         .unwrap();
     held.finish(Ok::<_, Error>(())).await.unwrap();
@@ -172,7 +172,7 @@ async fn a_lease_is_held_through_one() {
     async fn leased_by_bb8(pool: &bb8::Pool<Own>, id: i64) -> Result<i64, Error> {
         Ok(id)
     }
-    let db = crate::lease::database().await;
+    let db = advisory_tests::leases::database().await;
     assert_eq!(leased(&deadpool(Own::new(&db, true)), 7).await.unwrap(), 7);
     let pool = bb8(Own::new(&db, true)).await;
     assert_eq!(leased_by_bb8(&pool, 8).await.unwrap(), 8);

@@ -1,8 +1,8 @@
 //! Thousands of keys in one call: its statements contain no expression that is nested as deep as there are keys.
 
-use crate::bookings::database;
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};
 use advisory_tests::Database;
+use advisory_tests::bookings::database;
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn of_thousands_of_keys_one_that_was_lost_is_reported() {
     let db = database().await;
     let mut conn = db.connect().await;
     let mut lock = session::acquire(&mut conn, many()).await.unwrap();
-    crate::bookings::execute(lock.conn(), "SELECT pg_advisory_unlock(2)")
+    advisory_tests::bookings::execute(lock.conn(), "SELECT pg_advisory_unlock(2)")
         .await
         .unwrap();
     let acquired = lock.info();

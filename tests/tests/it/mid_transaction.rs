@@ -1,24 +1,16 @@
 //! A lock that is acquired in the middle of a transaction, after a first read: it is held to the end.
 
-use crate::bookings::{bookings, committed, database, insert, key_of};
+use crate::calls::RoomLock;
 use advisory_runtime::{Error, LockKey, Request, Wait, advisory_lock, blocking, xact};
+use advisory_tests::bookings::{bookings, committed, database, insert, key_of};
+use advisory_tests::held_keys::keys;
 use advisory_tests::{LockedKey, Proxy, debug_checks_are_on};
 use diesel::connection::Connection as _;
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
 
-pub(crate) const SHORT: Duration = Duration::from_millis(50);
-
-#[derive(LockKey)]
-#[lock_key("room:<room>", name = "room")]
-pub(crate) struct RoomLock {
-    pub(crate) room: i64,
-}
-
-pub(crate) fn keys(locks: &[advisory_tests::AdvisoryLock]) -> Vec<LockedKey> {
-    locks.iter().map(|lock| lock.key).collect()
-}
+const SHORT: Duration = Duration::from_millis(50);
 
 #[tokio::test]
 async fn it_is_held_to_the_end_of_the_transaction() {
@@ -229,12 +221,12 @@ async fn the_order_of_locks_knows_it() {
     .await
     .unwrap();
     if debug_checks_are_on() {
-        let edges = crate::order::edges("mid-");
+        let edges = advisory_tests::lock_order::edges("mid-");
         assert_eq!(
             edges,
             ["mid-a:<id> > mid-b:<id>", "mid-b:<id> > mid-a:<id>"]
         );
-        let places = crate::order::order("mid-").cycles.remove(0);
+        let places = advisory_tests::lock_order::order("mid-").cycles.remove(0);
         assert!(
             places
                 .iter()
@@ -259,15 +251,15 @@ async fn on_a_blocking_connection_it_is_the_same() {
         }
         let acquired = blocking::xact::lock(conn, RoomLock { room: 8 })?;
         assert_eq!(acquired.keys(), [key_of(8).into()]);
-        assert_eq!(crate::blocking::held_by(conn)?, 1);
-        crate::blocking::insert(conn, 8, "Ada")?;
+        assert_eq!(advisory_tests::blocking::held_by(conn)?, 1);
+        advisory_tests::blocking::insert(conn, 8, "Ada")?;
         Ok(())
     })
     .unwrap();
     held.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!((committed(&db, 8).await, db.locks().await), (1, vec![]));
     conn.transaction::<(), Error, _>(|conn| {
-        crate::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
+        advisory_tests::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
         let error = blocking::xact::lock(conn, RoomLock { room: 7 }).unwrap_err();
         assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
         Ok(())

@@ -1,10 +1,14 @@
 //! A lock that is not granted in the middle of a transaction: the error, and the state of the transaction.
 
-use crate::bookings::{committed, database, execute, insert, key_of};
-use crate::mid_transaction::{RoomLock, SHORT, keys};
+use crate::calls::RoomLock;
 use advisory_runtime::{Error, Isolation, Request, Wait, xact};
 use advisory_tests::LockedKey;
+use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_tests::held_keys::keys;
 use diesel_async::AsyncConnection;
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_millis(50);
 
 #[tokio::test]
 async fn a_refused_one_leaves_the_transaction_as_it_was() {

@@ -1,12 +1,16 @@
 //! A try in the middle of a transaction: one query, which acquires the lock or changes nothing.
 
-use crate::bookings::{committed, database, execute, insert, key_of};
-use crate::mid_transaction::{RoomLock, SHORT, keys};
-use crate::pooler::connect;
+use crate::calls::RoomLock;
 use advisory_runtime::{Error, Isolation, Request, Wait, blocking, xact};
+use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_tests::held_keys::keys;
+use advisory_tests::poolers::connect;
 use advisory_tests::{Bouncer, LockedKey, Proxy, debug_checks_are_on, left_out};
 use diesel::connection::Connection as _;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_millis(50);
 
 #[tokio::test]
 async fn a_try_takes_a_free_lock_to_the_end_of_the_transaction() {
@@ -263,18 +267,18 @@ async fn on_a_blocking_connection_a_try_is_the_same() {
         assert!(!blocking::xact::try_lock(conn, RoomLock { room: 7 })?);
         assert!(blocking::xact::try_lock(conn, RoomLock { room: 8 })?);
         assert!(blocking::xact::try_lock(conn, (1, 2))?);
-        assert_eq!(crate::blocking::held_by(conn)?, 2);
-        crate::blocking::insert(conn, 8, "Ada")?;
+        assert_eq!(advisory_tests::blocking::held_by(conn)?, 2);
+        advisory_tests::blocking::insert(conn, 8, "Ada")?;
         Ok(())
     })
     .unwrap();
     held.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!((committed(&db, 8).await, db.locks().await), (1, vec![]));
     conn.transaction::<(), Error, _>(|conn| {
-        crate::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
+        advisory_tests::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
         let error = blocking::xact::try_lock(conn, RoomLock { room: 7 }).unwrap_err();
         assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
-        crate::blocking::execute(conn, "SELECT 1 FROM no_such_table").unwrap_err();
+        advisory_tests::blocking::execute(conn, "SELECT 1 FROM no_such_table").unwrap_err();
         let error = blocking::xact::try_lock(conn, RoomLock { room: 7 }).unwrap_err();
         assert!(
             matches!(error, Error::InFailedTransaction { .. }),

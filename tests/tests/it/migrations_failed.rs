@@ -1,11 +1,11 @@
 //! A run of migrations that fails: its error, and the state that it leaves.
 
-use crate::cancel::dropped;
-use crate::migrations::{GATE, MIGRATIONS, NAMES, both, gate, open, telling, until_it_waits};
-use crate::written_migrations::Written;
+use crate::gated_migrations::{GATE, MIGRATIONS, NAMES, both, gate, open, telling, until_it_waits};
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Step};
 use advisory_runtime::{blocking, session};
 use advisory_tests::Database;
+use advisory_tests::futures::dropped;
+use advisory_tests::written_migrations::Written;
 use diesel::{Connection as _, RunQueryDsl as _};
 use tokio::task::spawn_blocking;
 

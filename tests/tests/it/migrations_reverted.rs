@@ -1,10 +1,10 @@
 //! Reverting migrations: under the same lock, the last one first.
 
-use crate::migrations::{MIGRATIONS, NAMES, telling, until_it_waits};
-use crate::written_migrations::Written;
+use crate::gated_migrations::{MIGRATIONS, NAMES, telling, until_it_waits};
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
 use advisory_runtime::{blocking, session};
 use advisory_tests::Database;
+use advisory_tests::written_migrations::Written;
 use tokio::task::spawn_blocking;
 
 async fn applied(db: &Database) -> i64 {

@@ -1,10 +1,10 @@
 //! Migrations that change the session: its `search_path`, or a transaction that a panic leaves open.
 
-use crate::migrations::both;
-use crate::written_migrations::Written;
+use crate::gated_migrations::both;
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::Report;
 use advisory_tests::Database;
+use advisory_tests::written_migrations::Written;
 use diesel::connection::{BoxableConnection, SimpleConnection as _};
 use diesel::migration::{Migration, MigrationMetadata, MigrationName, MigrationSource};
 use diesel::pg::Pg;

@@ -1,10 +1,10 @@
 //! Migrations of several sources under one lock, code that runs before and after them, a part of
 //! them, and the connection afterwards.
 
-use crate::migrations::{MIGRATIONS, NAMES};
-use crate::written_migrations::Written;
+use crate::gated_migrations::{MIGRATIONS, NAMES};
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report};
+use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, LockedKey, pid_of};
 use diesel::connection::BoxableConnection;
 use diesel::pg::Pg;
@@ -223,7 +223,7 @@ async fn a_blocking_connection_stays_usable_without_the_lock() {
     let mended = Written(vec![("1", "SELECT 1"), ("2", "SELECT 2")]);
     let report = blocking::migrations::run_on(&mut conn, mended).unwrap();
     assert_eq!(report.applied, ["2"]);
-    crate::blocking::execute(&mut conn, "SELECT 1").unwrap();
+    advisory_tests::blocking::execute(&mut conn, "SELECT 1").unwrap();
     assert!(
         !db.locks()
             .await

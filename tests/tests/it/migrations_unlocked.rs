@@ -1,11 +1,11 @@
 //! A run of migrations next to a program that applies them without the lock, such as an older version of the same service.
 
-use crate::bookings::execute;
-use crate::migrations::telling;
-use crate::written_migrations::Written;
+use crate::gated_migrations::telling;
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, Step};
 use advisory_tests::Database;
+use advisory_tests::bookings::execute;
+use advisory_tests::written_migrations::Written;
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 use tokio::task::spawn_blocking;

@@ -1,10 +1,10 @@
 //! A run of migrations that waits for another one: its report of the holder, and how long it waits.
 
-use crate::bookings::execute;
-use crate::migrations::{MIGRATIONS, NAMES, assert_migrated, telling, until_it_waits};
+use crate::gated_migrations::{MIGRATIONS, NAMES, assert_migrated, telling, until_it_waits};
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
 use advisory_runtime::session;
 use advisory_tests::Database;
+use advisory_tests::bookings::execute;
 use std::time::Duration;
 
 #[tokio::test]

@@ -1,60 +1,12 @@
 //! The live view of locks: both key spaces, who holds, who waits, and who blocks whom.
 
-use crate::bookings::{database, execute, key_of};
-use advisory_runtime::monitor::{
-    self, Activity, Backend, HolderId, Lock, Locks, Names, Scope, State, Waiter,
-};
+use advisory_runtime::monitor::{self, Activity, HolderId, Lock, Names, Scope, State, Waiter};
 use advisory_runtime::{Key, Mode, Request, Wait, session, xact};
+use advisory_tests::bookings::{database, execute, key_of};
+use advisory_tests::monitor::{backend, lock, look, until_waiters, waits};
 use advisory_tests::{Database, pid_of};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::time::Duration;
-use tokio::task::JoinHandle;
-
-/// The view of an administrator without a program.
-pub(crate) async fn look(db: &Database) -> Locks {
-    look_with(db, &Names::none()).await
-}
-
-pub(crate) async fn look_with(db: &Database, names: &Names) -> Locks {
-    monitor::locks(&mut db.connect().await, names)
-        .await
-        .unwrap()
-}
-
-pub(crate) fn lock(locks: &Locks, key: impl Into<Key>) -> &Lock {
-    let key = key.into();
-    let found = locks.locks.iter().find(|lock| lock.key == key);
-    found.unwrap_or_else(|| panic!("no lock {key}: {locks:#?}"))
-}
-
-pub(crate) fn backend(locks: &Locks, pid: i32) -> &Backend {
-    let found = locks.backend(pid);
-    found.unwrap_or_else(|| panic!("no backend {pid}: {locks:#?}"))
-}
-
-/// Runs a statement that waits, and returns the connection.
-pub(crate) fn waits(
-    mut conn: AsyncPgConnection,
-    sql: impl Into<String>,
-) -> JoinHandle<AsyncPgConnection> {
-    let sql = sql.into();
-    tokio::spawn(async move {
-        // Either its own end, or that of its session, ends the wait.
-        drop(conn.batch_execute(&sql).await);
-        conn
-    })
-}
-
-/// Waits until this many backends of the database wait for a lock of any kind. By then `pg_locks` says since when: it shows a
-/// waiter a moment earlier.
-pub(crate) async fn until_waiters(db: &Database, count: i32) {
-    let short = format!(
-        "SELECT 'fewer' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
-         AND backend_type = 'client backend' HAVING count(*) < {count}"
-    );
-    db.until_empty(Duration::from_secs(30), "waiters", &short)
-        .await;
-}
 
 fn holders(lock: &Lock) -> Vec<(HolderId, Mode)> {
     let holders = lock.holders.iter();

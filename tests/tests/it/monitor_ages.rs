@@ -1,11 +1,11 @@
 //! The age of a lock: the server does not report it, so there are bounds, and they hold.
 
-use crate::bookings::execute;
-use crate::monitor::{backend, lock, look};
 use advisory_runtime::monitor::{
     self, Activity, Holder, HolderId, LockHolder, Locks, Scope, State,
 };
 use advisory_runtime::{Request, Wait, session};
+use advisory_tests::bookings::execute;
+use advisory_tests::monitor::{backend, lock, look};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::time::{Duration, Instant};

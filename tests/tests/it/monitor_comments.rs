@@ -1,10 +1,10 @@
 //! Names of locks from the comments in front of queries: likely, or one of several.
 
-use crate::bookings::execute;
-use crate::monitor::{backend, lock, look, look_with, waits};
-use crate::monitor_names::{BOOKING, called, names, pattern, send, take, take_as};
 use advisory_runtime::monitor::{Activity, Certainty, HolderId, Names, keys_of};
 use advisory_runtime::{Error, Key, LockKey, session};
+use advisory_tests::bookings::execute;
+use advisory_tests::lock_names::{BOOKING, called, names, pattern, send, take, take_as};
+use advisory_tests::monitor::{backend, lock, look, look_with, waits};
 use advisory_tests::{Database, pid_of};
 
 /// The message of a locked call after its comment, and the key that it requests.

@@ -1,82 +1,15 @@
 //! Names of locks that are certain, because the number can be checked. `monitor_comments` tests the others.
 
-use crate::bookings::{database, execute, key_of};
-use crate::monitor::{lock, look_with};
 use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::inventory::Site;
 use advisory_runtime::lease::Table;
-use advisory_runtime::monitor::{self, Certainty, Lock, Names, Scope};
+use advisory_runtime::monitor::{self, Certainty, Names, Scope};
 use advisory_runtime::{Error, LockKey, advisory_lock, session, xact};
 use advisory_tests::Database;
+use advisory_tests::bookings::{database, execute, key_of};
+use advisory_tests::lock_names::{BOOKING, called, names, take, take_as};
+use advisory_tests::monitor::{lock, look_with};
 use diesel::QueryResult;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-
-/// The pattern of the lock site `book`.
-pub(crate) const BOOKING: &str = "booking:<tenant: int>:<day: date>";
-
-fn site(function: &str, written: &str, key: &str, scope: &str) -> Site {
-    Site {
-        kind: "fn".into(),
-        written: vec![written.into()],
-        keys: vec![key.into()],
-        derivation: "sha256".into(),
-        scope: scope.into(),
-        mode: "exclusive".into(),
-        module: "shop".into(),
-        function: function.into(),
-        krate: "shop".into(),
-        ..Site::default()
-    }
-}
-
-pub(crate) fn pattern(function: &str, pattern: &str) -> Site {
-    site(function, pattern, &format!("pattern {pattern}"), "xact")
-}
-
-/// A program with known locks.
-fn shop() -> Vec<Site> {
-    let cleanup = Site {
-        name: Some("cleanup".into()),
-        ..site("clean_up", "42424242", "number 42424242", "session")
-    };
-    vec![
-        cleanup,
-        site("pair", "(7, 1)", "number (7,1)", "xact"),
-        site("tenant", "(8, tenant)", "number (8,?)", "xact"),
-        pattern("report", "nightly-report"),
-        pattern("book", BOOKING),
-        pattern("anything", "free:<text: text>"),
-        site("mail", "mail:<id: int>", "pattern mail:<id: int>", "lease"),
-        site("sweep", "sweep", "pattern sweep", "lease"),
-    ]
-}
-
-pub(crate) fn names() -> Names {
-    Names::of(shop()).unwrap()
-}
-
-/// The name of a lock, and how certain it is.
-pub(crate) fn called(lock: &Lock) -> Vec<(Certainty, &str)> {
-    let names = lock.names.iter();
-    names.map(|name| (name.certainty, &*name.key)).collect()
-}
-
-pub(crate) async fn take(conn: &mut AsyncPgConnection, arguments: &str) {
-    execute(conn, &format!("SELECT pg_advisory_lock({arguments})"))
-        .await
-        .unwrap();
-}
-
-/// Sends a message like a locked call: in the simple protocol.
-pub(crate) async fn send(conn: &mut AsyncPgConnection, message: &str) {
-    conn.batch_execute(message).await.unwrap();
-}
-
-/// A session-level lock with a comment.
-pub(crate) async fn take_as(conn: &mut AsyncPgConnection, text: &str, arguments: &str) {
-    let message = format!("/*advisory:{text}*/;SELECT pg_catalog.pg_advisory_lock({arguments})");
-    send(conn, &message).await;
-}
+use diesel_async::AsyncPgConnection;
 
 fn number(text: &str) -> i64 {
     advisory_pattern::Derivation::Sha256.key(text)
@@ -176,7 +109,7 @@ async fn the_running_program_names_its_own_locks_and_keys() {
 
 #[tokio::test]
 async fn leases_are_named_by_a_fixed_key_or_by_the_tables_text() {
-    let db = crate::lease::database().await;
+    let db = advisory_tests::leases::database().await;
     let mut conn = db.connect().await;
     let table = Table::new().held_by("worker-7").unwrap();
     let mut held = Vec::new();
@@ -187,7 +120,7 @@ async fn leases_are_named_by_a_fixed_key_or_by_the_tables_text() {
     ] {
         held.push(
             table
-                .acquire(&mut conn, crate::lease::key(key))
+                .acquire(&mut conn, advisory_tests::leases::key(key))
                 .await
                 .unwrap(),
         );

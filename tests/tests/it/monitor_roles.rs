@@ -1,9 +1,9 @@
 //! The monitor with the rights of a role, protection against forged names, and the same on blocking Diesel.
 
-use crate::bookings::{database, execute};
-use crate::monitor::{backend, lock, look, until_waiters, waits};
 use advisory_runtime::blocking;
 use advisory_runtime::monitor::{self, Activity, HolderId, Locks, Names, Scope, Signal, State};
+use advisory_tests::bookings::{database, execute};
+use advisory_tests::monitor::{backend, lock, look, until_waiters, waits};
 use advisory_tests::{Database, left_out, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;

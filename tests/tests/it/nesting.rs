@@ -1,7 +1,8 @@
 //! Async Diesel: transactions that are ended by hand or dropped around locked calls. `both/nesting.rs` has what both drivers promise.
 
-use crate::bookings::{book, committed, database, execute, in_transaction, insert};
+use crate::calls::book;
 use advisory_runtime::{Error, advisory_lock};
+use advisory_tests::bookings::{committed, database, execute, in_transaction, insert};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::AsyncPgConnection;

@@ -1,7 +1,8 @@
 //! A locked call inside a READ UNCOMMITTED transaction, which PostgreSQL treats as READ COMMITTED.
 
-use crate::bookings::{book, committed, database, execute, in_transaction};
+use crate::calls::book;
 use advisory_runtime::{Request, Wait, xact};
+use advisory_tests::bookings::{committed, database, execute, in_transaction};
 use diesel::result::Error as DieselError;
 
 #[tokio::test]

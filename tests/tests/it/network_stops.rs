@@ -1,9 +1,9 @@
 //! A network that drops every packet from a point of a call on: the call returns within seconds of
 //! its `wait` or `max_hold`, with the error that is true at that point.
 
-use crate::bookings::{committed, database, insert};
-use crate::dropped_call::assert_closed;
+use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
+use advisory_tests::bookings::{committed, database, insert};
 use advisory_tests::{Database, Proxy};
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{

@@ -1,12 +1,13 @@
 //! Behind Odyssey in transaction mode: transaction-level locks exclude, and leases and claims work with its prepared statements.
 
-use crate::bookings::{book, committed};
-use crate::claims::SyncJob;
-use crate::{claims, lease};
+use crate::calls::book;
+use crate::sync_job;
+use crate::sync_job::SyncJob;
 use advisory_runtime::claim::{self, End};
 use advisory_runtime::lease::Leases;
 use advisory_runtime::{Error, Pool as _, Request, Wait, xact};
-use advisory_tests::{Database, Odyssey, left_out};
+use advisory_tests::bookings::committed;
+use advisory_tests::{Database, Odyssey, leases, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -30,7 +31,7 @@ async fn odyssey(db: &Database) -> Option<(Odyssey, Pool<AsyncPgConnection>)> {
 
 #[tokio::test]
 async fn transaction_level_locks_exclude_behind_odyssey() {
-    let db = crate::bookings::database().await;
+    let db = advisory_tests::bookings::database().await;
     let Some((_odyssey, pool)) = odyssey(&db).await else {
         return;
     };
@@ -57,7 +58,7 @@ async fn transaction_level_locks_exclude_behind_odyssey() {
 /// More clients than server sessions, so that their statements go to any of these.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_and_claims_work_behind_odyssey() {
-    let db = lease::database().await;
+    let db = leases::database().await;
     let Some((_odyssey, pool)) = odyssey(&db).await else {
         return;
     };
@@ -67,7 +68,7 @@ async fn leases_and_claims_work_behind_odyssey() {
         bodies.spawn(async move {
             for _ in 0..3 {
                 let held = leases
-                    .acquire(lease::key("k").wait(Wait::Forever))
+                    .acquire(leases::key("k").wait(Wait::Forever))
                     .await
                     .unwrap();
                 let ended = held.finish(Ok::<_, advisory_runtime::lease::Error>(()));
@@ -77,7 +78,7 @@ async fn leases_and_claims_work_behind_odyssey() {
     }
     bodies.join_all().await;
 
-    let db = claims::database(20).await;
+    let db = sync_job::database(20).await;
     let Some((_odyssey, pool)) = odyssey(&db).await else {
         return;
     };

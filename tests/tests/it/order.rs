@@ -3,53 +3,15 @@
 //! The records belong to the process, so each test has patterns of its own.
 #![cfg(debug_assertions)]
 
-use crate::bookings::execute;
-use advisory_runtime::inventory::{Edge, LockOrder, lock_order};
+use crate::calls::locked;
+use advisory_runtime::inventory::{Edge, lock_order};
 use advisory_runtime::{LockKey, Request, advisory_lock, blocking, xact};
+use advisory_tests::bookings::execute;
+use advisory_tests::lock_order::{edges, order};
 use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
-
-/// The records of locks whose patterns begin with this.
-pub(crate) fn order(of: &str) -> LockOrder {
-    let mut order = lock_order();
-    order.edges.retain(|edge| is_of(edge, of));
-    order
-        .cycles
-        .retain(|cycle| cycle.iter().all(|edge| is_of(edge, of)));
-    order
-}
-
-fn is_of(edge: &Edge, of: &str) -> bool {
-    edge.held.lock.starts_with(of) && edge.asked.lock.starts_with(of)
-}
-
-/// `held > asked`, each once.
-pub(crate) fn edges(of: &str) -> Vec<String> {
-    let text = |edge: &Edge| format!("{} > {}", edge.held.lock, edge.asked.lock);
-    let mut edges: Vec<String> = order(of).edges.iter().map(text).collect();
-    edges.sort();
-    edges
-}
-
-/// A locked function that calls another one on its connection, or none.
-macro_rules! locked {
-    ($name:ident($id:ident) $key:literal $(, $more:ident = $value:tt)*) => {
-        #[advisory_lock(key = $key $(, $more = $value)*)]
-        async fn $name(conn: &mut AsyncPgConnection, $id: i64) -> QueryResult<()> {
-            let _ = (conn, $id);
-            Ok(())
-        }
-    };
-    ($name:ident($id:ident) $key:literal $(, $more:ident = $value:tt)* => $next:ident) => {
-        #[advisory_lock(key = $key $(, $more = $value)*)]
-        async fn $name(conn: &mut AsyncPgConnection, $id: i64) -> QueryResult<()> {
-            $next(conn, $id + 1).await
-        }
-    };
-}
-pub(crate) use locked;
 
 locked!(ab_a(id) "ab-a:<id>", name = "ab-a");
 locked!(ab_b(id) "ab-b:<id>", name = "ab-b");

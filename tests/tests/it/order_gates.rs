@@ -1,9 +1,10 @@
 //! Locks around two others that make a deadlock between them impossible.
 #![cfg(debug_assertions)]
 
-use crate::order::{edges, locked, order};
+use crate::calls::locked;
 use advisory_runtime::advisory_lock;
 use advisory_tests::Database;
+use advisory_tests::lock_order::{edges, order};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 

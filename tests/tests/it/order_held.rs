@@ -1,10 +1,11 @@
 //! The time for which a lock counts as held in the order of locks.
 #![cfg(debug_assertions)]
 
-use crate::order::{edges, locked};
+use crate::calls::locked;
 use advisory_runtime::inventory::{Edge, lock_order};
 use advisory_runtime::{Error, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::Database;
+use advisory_tests::lock_order::edges;
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 

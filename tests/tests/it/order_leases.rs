@@ -1,11 +1,11 @@
 //! Leases in the order of locks, and a task that waits for its own.
 #![cfg(debug_assertions)]
 
-use crate::lease::database;
-use crate::order::{edges, order};
 use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_runtime::{PoolError, Wait, advisory_lease, advisory_lock};
 use advisory_tests::debug_checks_are_on;
+use advisory_tests::leases::database;
+use advisory_tests::lock_order::{edges, order};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
 use std::time::Duration;

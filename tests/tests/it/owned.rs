@@ -1,9 +1,9 @@
 //! Locks that own their connection: stored, moved to a task, checked, lost, released, dropped.
 
-use crate::bookings::{database, execute};
-use crate::cancel::dropped;
-use crate::dropped_call::{is_ready_within, until_ended};
 use advisory_runtime::{Error, OwnedLockGuard, Request, Wait, advisory_lock, session, xact};
+use advisory_tests::bookings::{database, execute};
+use advisory_tests::dropped_call::until_ended;
+use advisory_tests::futures::{dropped, is_ready_within};
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;

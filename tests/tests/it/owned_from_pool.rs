@@ -1,9 +1,8 @@
 //! Locks that own a connection of a pool; while the call waits, the connection is in the pool.
 
-use crate::cancel::dropped;
-use crate::dropped_call::is_ready_within;
 use advisory_runtime::{Connection as _, Error, Pool, Request, Wait, blocking, session};
 use advisory_tests::Database;
+use advisory_tests::futures::{dropped, is_ready_within};
 use diesel::r2d2;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -23,7 +22,7 @@ async fn until_it_has_tried(db: &Database) {
 async fn works<P: Pool>(pool: &P) {
     let one = tokio::time::timeout(Duration::from_secs(20), pool.connection());
     let mut conn = one.await.unwrap().unwrap();
-    crate::bookings::execute(conn.pg(), "SELECT 1")
+    advisory_tests::bookings::execute(conn.pg(), "SELECT 1")
         .await
         .unwrap();
 }
@@ -61,7 +60,7 @@ async fn between_two_tries<P: Pool + 'static>(db: &Database, pool: &P) {
 
 #[tokio::test]
 async fn between_two_tries_the_pool_has_the_connection() {
-    let db = crate::bookings::database().await;
+    let db = advisory_tests::bookings::database().await;
     between_two_tries(&db, &db.deadpool(1)).await;
     between_two_tries(&db, &db.bb8(1).await).await;
 }
@@ -97,7 +96,7 @@ async fn dropped_at_each_poll<P: Pool + 'static>(db: &Database, pool: &P) {
 
 #[tokio::test]
 async fn a_dropped_call_leaves_no_lock_and_a_pool_that_works() {
-    let db = crate::bookings::database().await;
+    let db = advisory_tests::bookings::database().await;
     dropped_at_each_poll(&db, &db.deadpool(1)).await;
     dropped_at_each_poll(&db, &db.bb8(1).await).await;
 }
@@ -107,7 +106,7 @@ async fn it_is_owned_and_waits_as_long_as_the_request_says() {
     fn is_free<T: Send + 'static>(value: T) -> T {
         value
     }
-    let db = crate::bookings::database().await;
+    let db = advisory_tests::bookings::database().await;
     let pool = db.bb8(2).await;
     let lock = {
         let pool = pool.clone();
@@ -133,7 +132,7 @@ async fn it_is_owned_and_waits_as_long_as_the_request_says() {
 /// The pool's own error, like that of a pool whose timeout is over.
 #[tokio::test]
 async fn a_pool_that_has_no_connection_is_an_error() {
-    let db = crate::bookings::database().await;
+    let db = advisory_tests::bookings::database().await;
     let pool = db.deadpool(1);
     pool.close();
     let error = session::acquire_from(&pool, 7).await.unwrap_err();
@@ -142,7 +141,7 @@ async fn a_pool_that_has_no_connection_is_an_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocking_pool_has_the_connection_between_two_tries() {
-    let db = crate::bookings::database().await;
+    let db = advisory_tests::bookings::database().await;
     let pool = db.r2d2(1);
     let holder = session::acquire_owned(db.connect().await, 7).await.unwrap();
     let (mut waiting, other) = (Vec::new(), pool.clone());
@@ -156,7 +155,7 @@ async fn a_blocking_pool_has_the_connection_between_two_tries() {
     }
     until_it_has_tried(&db).await;
     let executed = spawn_blocking(move || {
-        crate::blocking::execute(&mut other.get().unwrap(), "SELECT 1").unwrap();
+        advisory_tests::blocking::execute(&mut other.get().unwrap(), "SELECT 1").unwrap();
     });
     executed.await.unwrap();
     drop(holder.finish(Ok::<_, Error>(())).await.unwrap());

@@ -1,14 +1,14 @@
 //! The permits of a lock: their keys, how they are assigned, and how they are released.
 
-use crate::blocking;
-use crate::bookings::{database, execute};
-use crate::polls::until_missed;
 use advisory_runtime::inventory::{self, Permits, Site};
 use advisory_runtime::monitor::{self, Certainty, Names};
 use advisory_runtime::{
     Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
 };
-use advisory_tests::{Database, LockedKey, pid_of};
+use advisory_tests::bookings::{database, execute};
+use advisory_tests::permits::{PERMITS, held};
+use advisory_tests::polls::until_missed;
+use advisory_tests::{Database, blocking, pid_of};
 use diesel::Connection as _;
 use diesel::pg::PgConnection;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -17,19 +17,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(2);
-
-/// The three permits of key 42, the same in every release.
-pub(crate) const PERMITS: [i64; 3] = [42, -1_895_220_358_444_740_834, -1_987_569_500_528_109_462];
-
-/// The keys that are held, in the order of [`PERMITS`].
-pub(crate) async fn held(db: &Database) -> Vec<i64> {
-    let locks = db.locks().await;
-    let keys: HashSet<_> = locks.iter().map(|lock| lock.key).collect();
-    let is_held = |key: &i64| keys.contains(&LockedKey::Bigint(*key));
-    assert_eq!(keys.len(), locks.len(), "{locks:?}");
-    assert!(keys.len() <= PERMITS.iter().filter(|key| is_held(key)).count());
-    PERMITS.into_iter().filter(is_held).collect()
-}
 
 #[tokio::test]
 async fn each_permit_is_a_key_of_its_own_and_is_released_as_itself() {

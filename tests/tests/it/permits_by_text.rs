@@ -1,7 +1,7 @@
 //! Permits when the query for one cannot be prepared, as behind a pooler that does not track prepared statements.
 
-use crate::permits::{PERMITS, held};
 use advisory_runtime::{Error, Request, Wait, xact};
+use advisory_tests::permits::{PERMITS, held};
 use advisory_tests::{Database, Proxy};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 

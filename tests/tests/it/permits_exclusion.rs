@@ -1,8 +1,8 @@
 //! As many calls as there are permits are in their bodies at once, and never more.
 
-use crate::blocking;
-use crate::bookings::{database, execute};
 use advisory_runtime::{Error, advisory_lock};
+use advisory_tests::blocking;
+use advisory_tests::bookings::{database, execute};
 use diesel::pg::PgConnection;
 use diesel_async::pooled_connection::deadpool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};

@@ -1,12 +1,13 @@
 //! Behind Pgpool-II each client has its own server session, so every kind of lock works. A locked call goes to the
 //! primary, although statements that only read go to a standby.
 
-use crate::bookings::{book, committed, database, key_of};
-use crate::{claims, lease};
+use crate::calls::book;
+use crate::sync_job;
 use advisory_runtime::claim::{self, End, State};
 use advisory_runtime::lease::{Leases, Table};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
-use advisory_tests::{Database, OwnServer, Pgpool, Standby, left_out, owns_server};
+use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::{Database, OwnServer, Pgpool, Standby, leases, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -69,14 +70,14 @@ async fn locks_of_every_scope_and_level_are_held_and_released() {
 
 #[tokio::test]
 async fn a_lease_is_granted_renewed_and_released() {
-    let db = lease::database().await;
+    let db = leases::database().await;
     let Some(pgpool) = pgpool(&db).await else {
         return;
     };
     let leases = Leases::new(pool(&pgpool.url(&db)));
     for _ in 0..2 {
-        let held = leases.acquire(lease::key("k")).await.unwrap();
-        let missed = leases.acquire(lease::key("k").wait(Wait::Never)).await;
+        let held = leases.acquire(leases::key("k")).await.unwrap();
+        let missed = leases.acquire(leases::key("k").wait(Wait::Never)).await;
         assert!(matches!(
             missed,
             Err(advisory_runtime::lease::Error::Held { .. })
@@ -132,9 +133,9 @@ async fn a_lease_is_on_the_primary_where_reads_are_balanced() {
     Table::new().set_up(&mut direct).await.unwrap();
     let leases = Leases::new(pool(&pgpool.address("postgres")));
     for _ in 0..2 {
-        let request = lease::key("k").keep(Duration::from_secs(60));
+        let request = leases::key("k").keep(Duration::from_secs(60));
         let held = leases.acquire(request).await.unwrap();
-        let missed = leases.acquire(lease::key("k")).await.unwrap_err();
+        let missed = leases.acquire(leases::key("k")).await.unwrap_err();
         assert!(
             matches!(missed, advisory_runtime::lease::Error::Held { .. }),
             "{missed:?}"
@@ -148,7 +149,7 @@ async fn a_lease_is_on_the_primary_where_reads_are_balanced() {
         held.finish(Ok::<_, advisory_runtime::lease::Error>(()))
             .await
             .unwrap();
-        let again = leases.acquire(lease::key("k")).await.unwrap_err();
+        let again = leases.acquire(leases::key("k")).await.unwrap_err();
         assert!(
             matches!(again, advisory_runtime::lease::Error::Done { .. }),
             "{again:?}"
@@ -166,12 +167,12 @@ async fn a_claim_is_on_the_primary_where_reads_are_balanced() {
         return;
     };
     let mut direct = connect(primary.url()).await;
-    direct.batch_execute(claims::SCHEMA).await.unwrap();
-    direct.batch_execute(&claims::jobs(3)).await.unwrap();
+    direct.batch_execute(sync_job::SCHEMA).await.unwrap();
+    direct.batch_execute(&sync_job::jobs(3)).await.unwrap();
     let pool = pool(&pgpool.address("postgres"));
     let mut conn = pool.get().await.unwrap();
     for state in [State::Completed, State::Failed, State::Available] {
-        let job = claims::next(&mut conn).await;
+        let job = sync_job::next(&mut conn).await;
         claim::renew(&mut conn, &job).await.unwrap();
         match state {
             State::Completed => {
@@ -181,6 +182,6 @@ async fn a_claim_is_on_the_primary_where_reads_are_balanced() {
             State::Failed => claim::fail(&mut conn, &job, "no").await.unwrap(),
             _ => claim::release(&mut conn, &job).await.unwrap(),
         }
-        assert_eq!(claims::state_of(&mut direct, job.id).await, state);
+        assert_eq!(sync_job::state_of(&mut direct, job.id).await, state);
     }
 }

@@ -1,9 +1,10 @@
 //! Calls that poll instead of waiting at the server: their results, and what they leave unchanged.
 
-use crate::bookings::{committed, database, execute, finish, insert, key_of};
-use crate::both::async_pg::polls::{take, ways};
+use crate::calls::book_patiently;
 use advisory_runtime::monitor::{self, Names};
 use advisory_runtime::{Error, Request, advisory_lock, session, xact};
+use advisory_tests::bookings::{committed, database, execute, finish, insert, key_of};
+use advisory_tests::polls::{HOUR, SHORT, until_idle, until_pausing, ways};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::poll_fn;
@@ -11,41 +12,14 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// The interval of a call that must not have a second try: longer than any test.
-pub(crate) const HOUR: Duration = Duration::from_secs(3600);
-pub(crate) const SHORT: Duration = Duration::from_millis(2);
-
-/// Waits until a try of this backend has found the lock held, and the backend is idle: no statement, no transaction, no snapshot.
-pub(crate) async fn until_missed(db: &Database, pid: i32) {
-    until_idle(db, pid, "state = 'idle'").await;
-}
-
-/// There is no waiter, and soon only one lock. A try for several keys holds the free ones until it finds the other one held.
-pub(crate) async fn until_alone(db: &Database) {
-    loop {
-        let locks = db.locks().await;
-        assert!(locks.iter().all(|lock| lock.granted), "{locks:?}");
-        if locks.len() == 1 {
-            return;
-        }
-    }
-}
-
-/// Like [`until_missed`], for a call whose next try must not follow. The call is in its try until it has read the answer: the
-/// backend was idle for longer than that takes.
-async fn until_pausing(db: &Database, pid: i32, state: &str) {
-    let quiet =
-        format!("state = '{state}' AND state_change < clock_timestamp() - interval '0.3 s'");
-    until_idle(db, pid, &quiet).await;
-}
-
-async fn until_idle(db: &Database, pid: i32, is_idle: &str) {
-    let other = format!(
-        "SELECT state || ': ' || query FROM pg_stat_activity WHERE pid = {pid} AND NOT ({is_idle} \
-         AND backend_xmin IS NULL AND query LIKE '%pg_try_advisory%')"
-    );
-    db.until_empty(Duration::from_secs(30), "a missed try", &other)
-        .await;
+/// Acquires the locks in a scope, and releases them.
+async fn take(conn: &mut AsyncPgConnection, scope: &str, request: Request) -> Result<(), Error> {
+    let held = match scope {
+        "xact" => xact::begin(conn, request).await?,
+        _ => session::acquire(conn, request).await?,
+    };
+    assert!(held.info().waited() > Duration::ZERO);
+    held.finish(Ok(())).await
 }
 
 /// Polls the call until it pauses after a try.
@@ -247,14 +221,4 @@ async fn inside_a_transaction_each_try_is_a_separate_statement() {
         assert_eq!(committed(&db, room).await, 1);
     }
     db.until_quiet().await;
-}
-
-/// Books the room unless it is taken.
-#[advisory_lock(key = "room:<room>", name = "room", poll = "2ms")]
-pub(crate) async fn book_patiently(conn: &mut AsyncPgConnection, room: i64) -> Result<bool, Error> {
-    if crate::bookings::bookings(conn, room).await? > 0 {
-        return Ok(false);
-    }
-    insert(conn, room, "patient").await?;
-    Ok(true)
 }

@@ -1,10 +1,10 @@
 //! Calls that poll and get their connection from a pool: between two tries it is back in the pool.
 
-use crate::arguments::AppError;
-use crate::bookings::{committed, database, finish, insert, key_of};
-use crate::polls::{HOUR, SHORT};
+use crate::calls::AppError;
 use advisory_runtime::{advisory_lock, xact};
 use advisory_tests::Database;
+use advisory_tests::bookings::{committed, database, finish, insert, key_of};
+use advisory_tests::polls::{HOUR, SHORT};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
 use std::pin::Pin;

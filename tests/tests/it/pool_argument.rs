@@ -1,9 +1,9 @@
 //! `pool = <expression>`: the call gets its connection from a pool, and the pool's error is one of the lock's.
 
-use crate::bookings::{committed, database, insert};
 use advisory_runtime::{
     Connection as _, Error, Pool, PoolError, Request, Wait, advisory_lock, blocking, session,
 };
+use advisory_tests::bookings::{committed, database, insert};
 use advisory_tests::{Database, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
@@ -155,12 +155,13 @@ struct BlockingRepository<P> {
 impl<P: blocking::Pool> BlockingRepository<P> {
     #[advisory_lock(key = "pooled:<room>", name = "pooled", pool = self.pool, wait = "5s", on_held = Ok(false))]
     fn with_diesels_error(&self, room: i64) -> QueryResult<bool> {
-        crate::blocking::book_unlocked(blocking::Connection::pg(conn), room, "Ada")
+        advisory_tests::blocking::book_unlocked(blocking::Connection::pg(conn), room, "Ada")
     }
 
     #[advisory_lock(key = "pooled:<room>", name = "pooled", scope = "session", pool = &self.pool, queue = 8, poll = "1ms")]
     fn with_own_error(&self, room: i64) -> Result<bool, OwnError> {
-        let booked = crate::blocking::book_unlocked(blocking::Connection::pg(conn), room, "Ada");
+        let booked =
+            advisory_tests::blocking::book_unlocked(blocking::Connection::pg(conn), room, "Ada");
         booked.map_err(|error| OwnError(error.into()))
     }
 }

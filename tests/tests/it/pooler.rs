@@ -1,12 +1,12 @@
 //! `verify` detects whether each client has its own server session; behind a pooler in transaction mode it does not.
 
-use crate::bookings::database;
-use advisory_runtime::cancel::told_process_id;
 use advisory_runtime::{Error, Pool, PoolError, blocking, session};
+use advisory_tests::bookings::database;
+use advisory_tests::poolers::connect;
 use advisory_tests::{Bouncer, left_out};
 use diesel::{Connection as _, PgConnection};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -62,23 +62,6 @@ impl blocking::Pool for Direct {
     fn connection(&self) -> Result<PgConnection, PoolError> {
         PgConnection::establish(&self.0).map_err(PoolError::new)
     }
-}
-
-/// Repeated: diesel-async sets a connection up with prepared statements, which can reach another backend than the later query. And of a
-/// thousand process ids that pgbouncer makes up one could be a process's, by which no pooler is recognized.
-pub(crate) async fn connect(url: &str, count: usize) -> Vec<AsyncPgConnection> {
-    let mut conns = Vec::new();
-    for _ in 0..100 * count {
-        let conn = AsyncPgConnection::establish(url).await.ok();
-        let is_recognized = |conn: &AsyncPgConnection| {
-            told_process_id(&conn.cancel_token()).is_none_or(|told| told > 1 << 22)
-        };
-        conns.extend(conn.filter(is_recognized));
-        if conns.len() == count {
-            return conns;
-        }
-    }
-    panic!("no {count} connections to {url}")
 }
 
 #[tokio::test]

@@ -3,9 +3,9 @@
 //!
 //! pgbouncer 1.18 does not track prepared statements, whose names are the same in every program, so bodies here use none.
 
-use crate::bookings::{committed, database, key_of};
-use crate::pooler::connect;
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, blocking, session, xact};
+use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::poolers::connect;
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel::connection::SimpleConnection;
 use diesel::dsl::sql;

@@ -1,9 +1,9 @@
 //! Behind a pooler no cancel request reaches a dropped wait: how long the wait occupies a session of the server.
 
-use crate::bookings::{database, key_of};
-use crate::cancel::dropped;
-use crate::pooler::connect;
 use advisory_runtime::{Error, Request, Wait, xact};
+use advisory_tests::bookings::{database, key_of};
+use advisory_tests::futures::dropped;
+use advisory_tests::poolers::connect;
 use advisory_tests::{Bouncer, left_out};
 use diesel_async::SimpleAsyncConnection;
 use std::time::Duration;

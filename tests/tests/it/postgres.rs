@@ -2,73 +2,7 @@
 //! differently fails here, not in a booking.
 
 use advisory_tests::Database;
-use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
-
-/// A session without Diesel, so that SQLSTATEs are visible.
-pub(crate) struct Session {
-    client: Client,
-    connection: JoinHandle<Result<(), Error>>,
-}
-
-impl Session {
-    pub(crate) async fn open(db: &Database) -> Self {
-        let (client, connection) = tokio_postgres::connect(db.url(), NoTls).await.unwrap();
-        let connection = tokio::spawn(connection);
-        Self { client, connection }
-    }
-
-    /// Sends one message of several statements: the first column of every row, `NULL` for none.
-    pub(crate) async fn send(&self, message: &str) -> Result<Vec<String>, Error> {
-        let answers = self.client.simple_query(message).await?;
-        let rows = answers.iter().filter_map(|answer| match answer {
-            SimpleQueryMessage::Row(row) if row.is_empty() => None,
-            SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("NULL").to_owned()),
-            _ => None,
-        });
-        Ok(rows.collect())
-    }
-
-    /// The rows of a message that succeeds.
-    pub(crate) async fn run(&self, message: &str) -> Vec<String> {
-        let answer = self.send(message).await;
-        answer.unwrap_or_else(|error| panic!("{message}: {error:?}"))
-    }
-
-    /// The SQLSTATE of a message that is refused.
-    pub(crate) async fn refused(&self, message: &str) -> String {
-        let error = match self.send(message).await {
-            Err(error) => error,
-            Ok(rows) => panic!("{message} was not refused: {rows:?}"),
-        };
-        code(&error)
-    }
-
-    /// The SQLSTATE by which the server has ended the session.
-    pub(crate) async fn ended(&mut self) -> String {
-        let connection = &mut self.connection;
-        match connection.await.unwrap() {
-            Err(error) => code(&error),
-            Ok(()) => "the session goes on".to_owned(),
-        }
-    }
-
-    /// Whether the session is outside a transaction: there, each message has its own.
-    pub(crate) async fn is_idle(&self) -> bool {
-        self.run("SELECT now() = statement_timestamp()").await == ["t"]
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.connection.abort();
-    }
-}
-
-pub(crate) fn code(error: &Error) -> String {
-    let code = error.code().map(|code| code.code().to_owned());
-    code.unwrap_or_else(|| format!("no SQLSTATE: {error:?}"))
-}
+use advisory_tests::postgres::Session;
 
 #[tokio::test]
 async fn a_begin_at_the_end_of_a_message_keeps_its_locks() {

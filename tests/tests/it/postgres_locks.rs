@@ -1,6 +1,6 @@
 //! PostgreSQL's own behaviour with advisory locks, on which the code relies: how they are held, queued, shown and refused.
 
-use crate::postgres::{Session, code};
+use advisory_tests::postgres::{Session, code};
 use advisory_tests::{Database, LockedKey};
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! PostgreSQL's own behaviour with settings, on which the code relies: where they are read, and how long they last.
 
-use crate::postgres::Session;
 use advisory_tests::Database;
+use advisory_tests::postgres::Session;
 
 #[tokio::test]
 async fn a_custom_setting_is_null_before_and_empty_after_its_use() {

@@ -1,7 +1,7 @@
 //! PostgreSQL's own behaviour with snapshots and clocks, on which the code relies: what is visible after a wait.
 
-use crate::postgres::Session;
 use advisory_tests::Database;
+use advisory_tests::postgres::Session;
 
 /// What a session reads after its wait for a holder that has committed a row meanwhile.
 async fn read(db: &Database, before: &str, waits: &str, end: &str) -> Result<String, String> {
@@ -15,7 +15,7 @@ async fn read(db: &Database, before: &str, waits: &str, end: &str) -> Result<Str
     let waiting = tokio::spawn(async move {
         let rows = match waiter.send(&waits).await {
             Ok(rows) => rows,
-            Err(error) => return Err(crate::postgres::code(&error)),
+            Err(error) => return Err(advisory_tests::postgres::code(&error)),
         };
         waiter.run(&end).await;
         Ok(rows.last().unwrap().clone())

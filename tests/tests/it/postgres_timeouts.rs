@@ -1,7 +1,7 @@
 //! PostgreSQL's own behaviour with timeouts, on which the code relies: when each starts, and what it ends.
 
-use crate::postgres::Session;
 use advisory_tests::Database;
+use advisory_tests::postgres::Session;
 use std::time::{Duration, Instant};
 
 async fn major(session: &Session) -> u32 {
@@ -141,7 +141,7 @@ async fn transaction_timeout_ends_a_session_that_waits_for_a_lock() {
     let lock = "SELECT pg_advisory_lock(42)";
     assert_eq!(session.refused(lock).await, "25P04");
     let mut conn = db.connect().await;
-    crate::bookings::execute(&mut conn, "SET transaction_timeout = '100ms'")
+    advisory_tests::bookings::execute(&mut conn, "SET transaction_timeout = '100ms'")
         .await
         .unwrap();
     let error = advisory_runtime::xact::begin(&mut conn, 42)

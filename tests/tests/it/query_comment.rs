@@ -1,13 +1,17 @@
 //! The comment that names a lock to others: in front of the message that requests it, in `pg_stat_activity`, in the server's log, and in
 //! its deadlock reports. The application's name is not changed.
 
-use crate::blocking;
-use crate::bookings::{book, database, key_of};
-use crate::cancel::dropped;
-use crate::query_comment_texts::no_key_ends_the_comment;
+use crate::blocking_calls;
+use crate::calls::book;
 use advisory_runtime::monitor::{Shown, show};
-use advisory_runtime::{Error, Isolation, Key, LockKey, Request, Wait, session, xact};
-use advisory_tests::{Database, pid_of};
+use advisory_runtime::{
+    Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
+};
+use advisory_tests::bookings::{database, key_of};
+use advisory_tests::futures::dropped;
+use advisory_tests::odd_texts::{Texts, assert_nothing_was_smuggled};
+use advisory_tests::{Database, blocking, pid_of};
+use diesel::QueryResult;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::process::Command;
 use std::time::Duration;
@@ -15,6 +19,25 @@ use tokio::task::spawn_blocking;
 
 const ROLE: &str = "ADVISORY_TEST_SHOWN_ROLE";
 const AN_HOUR: Duration = Duration::from_secs(3600);
+
+#[advisory_lock(key = "odd:<text>")]
+async fn odd(conn: &mut AsyncPgConnection, text: &str) -> QueryResult<usize> {
+    _ = conn;
+    Ok(text.len())
+}
+
+/// No rendered key ends the comment, or adds a statement to the message.
+async fn no_key_ends_the_comment(db: &Database) {
+    db.run("INSERT INTO booking VALUES (0, 'canary')").await;
+    let mut conn = db.connect().await;
+    let mut random = Texts(0x0DD5_EED5);
+    for _ in 0..1_000 {
+        let text = random.text();
+        let end = odd(&mut conn, &text).await;
+        end.unwrap_or_else(|error| panic!("{text:?}: {error:?}"));
+    }
+    assert_nothing_was_smuggled(&mut conn).await;
+}
 
 /// A request that names its pattern, as the attribute's do.
 fn rooms(numbers: &[i64]) -> Request {
@@ -110,7 +133,7 @@ async fn a_blocking_call_that_waits_shows_its_pattern() {
     let mut conn = db.establish();
     blocking::execute(&mut conn, "SET application_name = 'shop'").unwrap();
     let pid = blocking::pid_of(&mut conn);
-    let waiting = spawn_blocking(move || blocking::book(&mut conn, 1, "Ada").unwrap());
+    let waiting = spawn_blocking(move || blocking_calls::book(&mut conn, 1, "Ada").unwrap());
     db.until_waiting(key_of(1)).await;
     until_shown(&db, pid, "/*advisory:room:<room>*/").await;
     held.finish(Ok::<_, Error>(())).await.unwrap();

@@ -1,70 +1,11 @@
 //! No pattern and no key can end the comment that shows it, or add a statement to the message.
 
-use crate::blocking;
-use advisory_runtime::{
-    Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
-};
-use advisory_tests::Database;
-use diesel::{Connection as _, PgConnection, QueryResult};
+use advisory_runtime::{Error, Isolation, Key, LockKey, Request, Wait, session, xact};
+use advisory_tests::odd_texts::{Texts, assert_nothing_was_smuggled};
+use advisory_tests::{Database, blocking};
+use diesel::{Connection as _, PgConnection};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::spawn_blocking;
-
-/// Texts of everything that could end a comment or begin a statement; the same in each run.
-struct Texts(u64);
-
-const PIECES: [&str; 30] = [
-    "*/",
-    "/*",
-    "*",
-    "/",
-    "**",
-    "//",
-    "--",
-    "\0",
-    "'",
-    "\"",
-    "\\",
-    ";",
-    ":",
-    "\n",
-    "\r\n",
-    "\t",
-    "\u{7f}",
-    "😀",
-    "é",
-    "ÿ",
-    "€",
-    "\u{2028}",
-    "\u{202e}",
-    "$$",
-    "$1",
-    "E'\\'",
-    "room:<room>",
-    " ",
-    "*/;INSERT INTO booking VALUES (1, 'smuggled');/*",
-    "*/COMMIT;DELETE FROM booking;--",
-];
-
-impl Texts {
-    fn number(&mut self, below: usize) -> usize {
-        // xorshift64.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % u64::try_from(below).unwrap()).unwrap()
-    }
-
-    fn text(&mut self) -> String {
-        // Some are longer than the part that is shown.
-        let pieces = match self.number(20) {
-            0 => 200,
-            _ => self.number(9),
-        };
-        (0..pieces)
-            .map(|_| PIECES[self.number(PIECES.len())])
-            .collect()
-    }
-}
 
 struct Odd(&'static str);
 
@@ -75,14 +16,6 @@ impl LockKey for Odd {
     fn pattern(&self) -> &'static str {
         self.0
     }
-}
-
-/// No row was added, and the existing one is unchanged.
-async fn assert_nothing_was_smuggled(conn: &mut AsyncPgConnection) {
-    use diesel_async::RunQueryDsl;
-    let rows =
-        diesel::dsl::sql::<diesel::sql_types::Text>("SELECT string_agg(guest, ',') FROM booking");
-    assert_eq!(rows.get_result::<String>(conn).await.unwrap(), "canary");
 }
 
 /// A text that ended the comment would be a syntax error, or run the rest as SQL.
@@ -155,23 +88,4 @@ async fn no_pattern_ends_the_comment_or_smuggles_a_statement() {
         db.run(&format!("DROP DATABASE {name} WITH (FORCE)")).await;
         ended.unwrap();
     }
-}
-
-#[advisory_lock(key = "odd:<text>")]
-async fn odd(conn: &mut AsyncPgConnection, text: &str) -> QueryResult<usize> {
-    _ = conn;
-    Ok(text.len())
-}
-
-/// For a process that shows rendered keys.
-pub(crate) async fn no_key_ends_the_comment(db: &Database) {
-    db.run("INSERT INTO booking VALUES (0, 'canary')").await;
-    let mut conn = db.connect().await;
-    let mut random = Texts(0x0DD5_EED5);
-    for _ in 0..1_000 {
-        let text = random.text();
-        let end = odd(&mut conn, &text).await;
-        end.unwrap_or_else(|error| panic!("{text:?}: {error:?}"));
-    }
-    assert_nothing_was_smuggled(&mut conn).await;
 }

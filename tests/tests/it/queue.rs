@@ -2,9 +2,9 @@
 //!
 //! The queues belong to the process, not to a database, so each test has a key of its own.
 
-use crate::arguments::AppError;
-use crate::bookings::{committed, database, insert, key_of};
+use crate::calls::AppError;
 use advisory_runtime::{Error, Request, Wait, advisory_lock, xact};
+use advisory_tests::bookings::{committed, database, insert, key_of};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
 use std::time::{Duration, Instant};

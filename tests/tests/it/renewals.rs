@@ -1,9 +1,9 @@
 //! Renewals that nothing holds up: not a locked row, not an end that waits.
 
-use crate::lease::{database, key};
 use advisory_runtime::claim::{self, Claim, Claimed, Event};
 use advisory_runtime::lease::{Error, Leases, Request};
 use advisory_tests::Database;
+use advisory_tests::leases::{database, key};
 use diesel::prelude::*;
 use diesel_async::SimpleAsyncConnection;
 use std::sync::Arc;

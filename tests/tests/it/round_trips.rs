@@ -1,7 +1,7 @@
 //! Round trips of locked calls, counted on the wire.
 
-use crate::bookings::execute;
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
+use advisory_tests::bookings::execute;
 use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};

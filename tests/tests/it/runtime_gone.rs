@@ -1,7 +1,7 @@
 //! A runtime that is shut down takes its connections with it. A call in progress leaves nothing on the server.
 
-use crate::bookings::database;
 use advisory_runtime::{Request, session, xact};
+use advisory_tests::bookings::database;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 
 /// Runs a call on its own runtime, which is shut down while a statement runs that would take a minute.

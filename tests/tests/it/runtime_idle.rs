@@ -1,8 +1,9 @@
 //! A runtime of one thread that is not driven: a call that was dropped on it still leaves the server's queue.
 
-use crate::bookings::database;
-use crate::dropped_call::{SOON, is_ready_within, until_ended};
 use advisory_runtime::{Error, session, xact};
+use advisory_tests::bookings::database;
+use advisory_tests::dropped_call::{SOON, until_ended};
+use advisory_tests::futures::is_ready_within;
 use advisory_tests::{Database, Proxy, debug_checks_are_on, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::poll_fn;

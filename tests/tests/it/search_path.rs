@@ -1,8 +1,9 @@
 //! The SQL means the same whatever comes first on the `search_path`.
 
-use crate::bookings::{book, committed, database, execute, key_of};
-use crate::dropped_call::until_ended;
+use crate::calls::book;
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
+use advisory_tests::bookings::{committed, database, execute, key_of};
+use advisory_tests::dropped_call::until_ended;
 use advisory_tests::{LockedKey, pid_of};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};

@@ -1,10 +1,8 @@
 //! A call that waits for a lock that its own task holds: debug builds refuse it, unless the wait has a limit.
 
-use crate::arguments::{AppError, book_or_busy};
-use crate::bookings::{committed, database, execute, insert, key_of};
-use crate::mid_transaction::RoomLock;
-use crate::polls::book_patiently;
+use crate::calls::{AppError, RoomLock, book_or_busy, book_patiently};
 use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_tests::bookings::{committed, database, execute, insert, key_of};
 use advisory_tests::debug_checks_are_on;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;

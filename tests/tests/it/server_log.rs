@@ -1,9 +1,9 @@
 //! Locks in the server's log: their names when a call waits for long, and no errors of the library's own statements.
 
-use crate::bookings::execute;
-use crate::cancel::dropped;
-use crate::written_migrations::Written;
 use advisory_runtime::{Error, advisory_lock, blocking, session, xact};
+use advisory_tests::bookings::execute;
+use advisory_tests::futures::dropped;
+use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};

@@ -1,9 +1,11 @@
 //! Session-level locks: released on every way out, reported when lost, and refused inside a transaction.
 
-use crate::bookings::{committed, database, execute, insert, key_of};
-use crate::cancel::caught;
-use crate::dropped_call::{assert_closed, until_ended};
+use crate::calls::assert_closed;
 use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, session};
+use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_tests::dropped_call::until_ended;
+use advisory_tests::futures::caught;
+use advisory_tests::held_keys::held;
 use advisory_tests::{Database, LockedKey, Proxy, debug_checks_are_on, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -51,12 +53,6 @@ async fn run(conn: &mut AsyncPgConnection, room: i64, sql: &str, is_ok: bool) ->
     } else {
         Err(DieselError::NotFound)
     }
-}
-
-pub(crate) async fn held(db: &Database) -> Vec<LockedKey> {
-    let locks = db.locks().await;
-    assert!(locks.iter().all(|lock| lock.granted), "{locks:?}");
-    locks.into_iter().map(|lock| lock.key).collect()
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! Session-level locks are counted: each acquisition is released once, and nothing else.
 
-use crate::bookings::{database, execute};
-use crate::dropped_call::assert_closed;
-use crate::session::held;
+use crate::calls::assert_closed;
 use advisory_runtime::{Error, Request, Wait, session};
+use advisory_tests::bookings::{database, execute};
+use advisory_tests::held_keys::held;
 use std::time::Duration;
 
 /// The outer lock is released too, and its call learns so.

@@ -1,7 +1,7 @@
 //! Several keys in one call: sorted, without duplicates, in one round trip; and keys that are numbers or declared as types.
 
-use crate::bookings::{database, execute, insert};
 use advisory_runtime::{Error, Key, LockKey, advisory_lock, lock_key, xact};
+use advisory_tests::bookings::{database, execute, insert};
 use advisory_tests::{Database, LockedKey, Proxy};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;

@@ -1,9 +1,10 @@
 //! A standby has its own advisory locks, which the primary does not see: debug builds refuse it in both scopes.
 
-use crate::bookings::{book, execute};
+use crate::calls::book;
 use advisory_runtime::{
     Error, Isolation, Mode, Request, Wait, advisory_lock, blocking, session, xact,
 };
+use advisory_tests::bookings::execute;
 use advisory_tests::{Database, Standby, debug_checks_are_on, left_out, owns_server};
 use diesel::{Connection as _, PgConnection, QueryResult};
 use diesel_async::{AsyncConnection, AsyncPgConnection};

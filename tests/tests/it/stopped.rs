@@ -3,19 +3,16 @@
 //!
 //! The client is this program, started again with a variable that selects its role.
 
-use crate::bookings::{book, database, execute, key_of};
+use crate::calls::book;
 use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
-use advisory_tests::{Database, Guardian, Proxy};
+use advisory_tests::bookings::{database, execute, key_of};
+use advisory_tests::player::{Player, ROLE, URL, say_held};
+use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::env;
 use std::future::pending;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-
-pub(crate) const ROLE: &str = "ADVISORY_TEST_STOPPED_ROLE";
-pub(crate) const URL: &str = "ADVISORY_TEST_STOPPED_URL";
 
 const MAX_HOLD: Duration = Duration::from_secs(1);
 /// The server's bound is 2 seconds; the rest is for a busy machine.
@@ -107,73 +104,8 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
 const LONG: &str = "SELECT pg_sleep(600)";
 const SHORT: &str = "SELECT pg_sleep(3)";
 
-const HELD: &str = "held";
-
-/// Tells the other process, on a separate line between those of the test harness.
-fn say_held() {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "\n{HELD}")
-        .and_then(|()| out.flush())
-        .unwrap();
-}
-
-/// A process with a role; killed when dropped or when this process ends, even if it is stopped.
-pub(crate) struct Player {
-    child: Child,
-    /// `None` while it is dropped.
-    guardian: Option<Guardian>,
-}
-
-impl Player {
-    fn start(db: &Database, role: &str) -> Self {
-        Self::start_in("stopped::the_process_that_is_stopped", db, role)
-    }
-
-    /// In a process that runs only this test.
-    pub(crate) fn start_in(test: &str, db: &Database, role: &str) -> Self {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command
-            .args(["--exact", test])
-            .env(ROLE, role)
-            .env(URL, db.url())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        let child = command.spawn().unwrap();
-        let guardian = Some(Guardian::of(&child).unwrap());
-        Self { child, guardian }
-    }
-
-    /// Waits until it has reported that it holds the lock. The lock itself may be missed: it is released soon, and this process can
-    /// be suspended meanwhile.
-    async fn until_held(&mut self) {
-        let said = BufReader::new(self.child.stdout.take().unwrap());
-        let mut lines = said.lines().map_while(Result::ok);
-        let has_said = tokio::task::spawn_blocking(move || lines.any(|line| line == HELD));
-        assert!(has_said.await.unwrap(), "it has ended without the lock");
-    }
-
-    pub(crate) fn stop(&self) {
-        self.signal("-STOP");
-    }
-
-    pub(crate) fn resume(&self) {
-        self.signal("-CONT");
-    }
-
-    fn signal(&self, signal: &str) {
-        let sent = Command::new("kill")
-            .args([signal, &self.child.id().to_string()])
-            .status();
-        assert!(sent.unwrap().success());
-    }
-}
-
-impl Drop for Player {
-    fn drop(&mut self) {
-        drop(self.guardian.take());
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+fn player(db: &Database, role: &str) -> Player {
+    Player::start("stopped::the_process_that_is_stopped", db, role)
 }
 
 /// Advisory locks of the database, held or waited for.
@@ -207,7 +139,7 @@ async fn major(db: &Database) -> i64 {
 /// An idle process in this role is stopped, and another one gets the lock.
 async fn is_freed_when_stopped(role: &str) {
     let db = database().await;
-    let mut player = Player::start(&db, role);
+    let mut player = player(&db, role);
     player.until_held().await;
     player.stop();
     until_freed(&db, role, Instant::now()).await;
@@ -256,14 +188,14 @@ async fn a_stopped_process_loses_its_lock_during_or_after_a_statement() {
     let db = database().await;
     if major(&db).await >= 17 {
         for role in ["statement", "session in a statement"] {
-            let mut player = Player::start(&db, role);
+            let mut player = player(&db, role);
             until_runs(&db, &mut player, LONG).await;
             player.stop();
             until_freed(&db, role, Instant::now()).await;
         }
     }
     let started = Instant::now();
-    let mut player = Player::start(&db, "short statement");
+    let mut player = player(&db, "short statement");
     until_runs(&db, &mut player, SHORT).await;
     player.stop();
     let after = until_freed(&db, "a statement of 3 seconds", started).await;
@@ -278,7 +210,7 @@ async fn a_stopped_waiter_gets_its_turn_and_loses_it() {
     let mut holder = db.connect().await;
     for role in ["xact", "strict", "session"] {
         let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
-        let player = Player::start(&db, role);
+        let player = player(&db, role);
         db.until_waiting(key_of(7)).await;
         player.stop();
         let granted = Instant::now();
@@ -297,7 +229,7 @@ async fn a_holder_killed_in_a_statement_of_its_body_loses_its_lock() {
         "strict in a statement",
         "session in a statement",
     ] {
-        let mut player = Player::start(&db, role);
+        let mut player = player(&db, role);
         until_runs(&db, &mut player, LONG).await;
         let since = Instant::now();
         drop(player);
@@ -311,7 +243,7 @@ async fn a_killed_waiter_leaves_the_queue() {
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
     for role in ["xact", "strict", "session"] {
-        let player = Player::start(&db, role);
+        let player = player(&db, role);
         db.until_waiting(key_of(7)).await;
         let since = Instant::now();
         drop(player);

@@ -1,8 +1,8 @@
 //! Two tasks that acquire two locks in opposite orders on separate connections: debug builds refuse the call that closes the cycle,
 //! and name both sides. A wait with a limit is not a deadlock.
 
-use crate::bookings::{database, execute};
 use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_tests::bookings::{database, execute};
 use advisory_tests::debug_checks_are_on;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -157,13 +157,13 @@ async fn two_threads_on_blocking_connections_are_found_too() {
     type Pooled = diesel::r2d2::Pool<diesel::r2d2::ConnectionManager<diesel::PgConnection>>;
     #[advisory_lock(key = "crossed:<from>", name = "crossed", conn = pool.get().unwrap())]
     fn outer(pool: &Pooled, from: i64, to: i64, meet: &std::sync::Barrier) -> Result<(), Error> {
-        crate::blocking::execute(conn, "SELECT 1")?;
+        advisory_tests::blocking::execute(conn, "SELECT 1")?;
         meet.wait();
         inner(pool, to)
     }
     #[advisory_lock(key = "crossed:<to>", name = "crossed", conn = pool.get().unwrap())]
     fn inner(pool: &Pooled, to: i64) -> Result<(), Error> {
-        crate::blocking::execute(conn, "SELECT 1")
+        advisory_tests::blocking::execute(conn, "SELECT 1")
             .map(drop)
             .map_err(Error::Database)
     }

@@ -1,13 +1,12 @@
 //! Telemetry of locks: spans, events, counters and histograms.
 
-use crate::bookings::{database, insert};
-use crate::lease;
 use crate::observers::{Counted, Heard, each_alone, is_alone};
-use crate::written_migrations::Written;
 use advisory_runtime::lease::{Error as LeaseError, Leases};
 use advisory_runtime::migrations::{KEY, Migrator, Step};
 use advisory_runtime::{Error, advisory_lease, advisory_lock, xact};
-use advisory_tests::Database;
+use advisory_tests::bookings::{database, insert};
+use advisory_tests::written_migrations::Written;
+use advisory_tests::{Database, leases};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::pending;
@@ -184,14 +183,14 @@ async fn a_lease_is_followed_like_a_lock() {
     if !is_alone() {
         return;
     }
-    let db = lease::database().await;
+    let db = leases::database().await;
     let (heard, counted) = (Heard::default(), Counted::default());
     let _guard = tracing::subscriber::set_default(heard.clone());
     let _counting = metrics::set_default_local_recorder(&counted);
     let leases = Leases::new(db.deadpool(1));
     leased(&leases, 5).await.unwrap();
     assert!(!heard.has("record outcome=\"failed\""));
-    let held = leases.acquire(lease::key("leased-watch:6")).await.unwrap();
+    let held = leases.acquire(leases::key("leased-watch:6")).await.unwrap();
     let failed = Err::<(), _>(LeaseError::Database(diesel::NotFound));
     held.finish(failed).await.unwrap_err();
     for text in [
@@ -217,14 +216,14 @@ async fn done_work_is_reported_as_done_and_without_a_warning() {
     if !is_alone() {
         return;
     }
-    let db = lease::database().await;
+    let db = leases::database().await;
     let (heard, counted) = (Heard::default(), Counted::default());
     let _guard = tracing::subscriber::set_default(heard.clone());
     let _counting = metrics::set_default_local_recorder(&counted);
     let leases = Leases::new(db.deadpool(1));
     let keep = std::time::Duration::from_secs(3600);
     let done = leases
-        .acquire(lease::key("leased-watch:6").keep(keep))
+        .acquire(leases::key("leased-watch:6").keep(keep))
         .await;
     done.unwrap().finish(Ok::<_, LeaseError>(())).await.unwrap();
     let error = leased(&leases, 6).await.unwrap_err();

@@ -1,9 +1,9 @@
 //! Telemetry of a call that waits: when it is dropped, and when it polls.
 
-use crate::bookings::{database, insert};
 use crate::observers::{Counted, Heard, each_alone, is_alone};
 use advisory_runtime::{Error, Key, advisory_lock, lock_key, xact};
 use advisory_tests::Database;
+use advisory_tests::bookings::{database, insert};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
 use std::future::pending;

@@ -3,70 +3,16 @@
 //! The transaction of `begin_test_transaction` is not counted. `test_transaction` opens an ordinary one, which looks like any
 //! other from inside.
 
-use crate::bookings::{bookings, committed, database, execute, insert, key_of};
+use crate::calls::functions;
 use advisory_runtime::{Connection, Error, Isolation, Request, Wait, advisory_lock, session, xact};
+use advisory_tests::bookings::{bookings, committed, database, execute, insert, key_of};
+use advisory_tests::test_transactions::{is_refused, requests};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
 
-/// The same functions on both kinds of connections.
-macro_rules! functions {
-    ($module:ident, $insert:path, $conn:ty, [$($asynchronous:tt)?], [$($await:tt)*]) => {
-        mod $module {
-            use super::*;
-
-            #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
-            pub(super) $($asynchronous)? fn plain(conn: &mut $conn, room: i64) -> QueryResult<usize> {
-                $insert(conn, room, "plain")$($await)*
-            }
-
-            #[advisory_lock(key = "room:<room>", name = "room", nested = "refuse")]
-            pub(super) $($asynchronous)? fn outermost(conn: &mut $conn, room: i64) -> QueryResult<usize> {
-                $insert(conn, room, "outermost")$($await)*
-            }
-
-            #[advisory_lock(key = "room:<room>", name = "room", isolation = "serializable")]
-            pub(super) $($asynchronous)? fn strict(conn: &mut $conn, room: i64) -> QueryResult<usize> {
-                $insert(conn, room, "strict")$($await)*
-            }
-
-            #[advisory_lock(key = "room:<room>", name = "room", scope = "session")]
-            pub(super) $($asynchronous)? fn lasting(conn: &mut $conn, room: i64) -> QueryResult<usize> {
-                $insert(conn, room, "lasting")$($await)*
-            }
-        }
-    };
-}
-pub(crate) use functions;
-
 functions!(asynchronous, insert, AsyncPgConnection, [async], [.await]);
-
-/// Every kind of request, and whether it is for a session-level lock.
-pub(crate) fn requests() -> Vec<(Request, bool)> {
-    let mut requests = Vec::new();
-    for wait in [
-        Wait::Session,
-        Wait::Never,
-        Wait::For(Duration::from_millis(40)),
-        Wait::Forever,
-    ] {
-        for keys in [vec![8], vec![6, 8, 9]] {
-            for request in [
-                Request::all(keys.clone()),
-                Request::all(keys.clone()).shared(),
-            ] {
-                let request = request.wait(wait);
-                requests.push((request.clone(), true));
-                requests.push((request.clone(), false));
-                requests.push((request.clone().refuse_nested(), false));
-                requests.push((request.clone().isolation(Isolation::RepeatableRead), false));
-                requests.push((request.isolation(Isolation::Serializable), false));
-            }
-        }
-    }
-    requests
-}
 
 async fn take(
     conn: &mut AsyncPgConnection,
@@ -119,7 +65,7 @@ async fn every_request_is_granted_released_and_bounded_as_outside() {
         insert(held.conn(), 8, "Ada").await.unwrap();
         held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(
-            crate::waits::setting(&mut conn, "lock_timeout").await,
+            advisory_tests::settings::setting(&mut conn, "lock_timeout").await,
             "7s",
             "{keys:?}"
         );
@@ -269,11 +215,6 @@ async fn every_one_but_the_plain_is_refused(conn: &mut AsyncPgConnection) {
     is_refused(asynchronous::strict(conn, 7).await);
     is_refused(asynchronous::lasting(conn, 7).await);
     asynchronous::plain(conn, 7).await.unwrap();
-}
-
-pub(crate) fn is_refused(result: QueryResult<usize>) {
-    let error = Error::from(result.unwrap_err());
-    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
 }
 
 /// A statement that fails in a session-level body fails the test's transaction, as without a lock; the lock is released.

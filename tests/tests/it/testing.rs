@@ -1,9 +1,10 @@
 //! The assertions for users' tests: each passes when it should, and fails when it should.
 
-use crate::bookings::{book, bookings, committed, database, execute, insert, key_of};
+use crate::calls::book;
 use advisory_runtime::testing::Observer;
 use advisory_runtime::{Request, Wait, advisory_lock, lock_key, session};
 use advisory_tests::Database;
+use advisory_tests::bookings::{bookings, committed, database, execute, insert, key_of};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use std::panic::AssertUnwindSafe;

@@ -1,8 +1,8 @@
 //! Leases in memory: a function under a lease behaves the same with and without a database.
 
-use crate::lease::FIRST;
 use advisory_runtime::lease::{Error, InMemory, Leases, Request, Source, lead_until, sweep};
 use advisory_runtime::{Wait, advisory_lease};
+use advisory_tests::leases::FIRST;
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -134,7 +134,7 @@ async fn a_sweep_removes_what_has_expired() {
 /// The same steps on both.
 #[tokio::test]
 async fn it_answers_as_the_table_of_a_database_does() {
-    let db = crate::lease::database().await;
+    let db = advisory_tests::leases::database().await;
     let (memory, table) = (Leases::in_memory(), Leases::new(db.deadpool(2)));
     assert_eq!(answers(&memory).await, answers(&table).await);
 }

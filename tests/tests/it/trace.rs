@@ -1,11 +1,11 @@
 //! The caller's trace in front of the message of a lock that waits at the server, and of no other.
 
-use crate::bookings::{database, key_of};
-use crate::cancel::dropped;
 use crate::observers::{each_alone, is_alone};
 use advisory_runtime::monitor::{self, Names, TraceContext, show_trace};
 use advisory_runtime::{Error, Isolation, Key, LockKey, Request, Wait, session, xact};
 use advisory_tests::Database;
+use advisory_tests::bookings::{database, key_of};
+use advisory_tests::futures::dropped;
 use diesel::sql_types::Text;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::sync::atomic::{AtomicU8, Ordering};

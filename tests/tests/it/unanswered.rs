@@ -1,6 +1,6 @@
 //! A session that did not answer a renewal in time is ended, so no later statement on it is cancelled, whatever its pool does.
 
-use crate::claims::database;
+use crate::sync_job::database;
 use advisory_runtime::claim::{self, Claim, Claimed};
 use advisory_tests::pid_of;
 use diesel::prelude::*;
@@ -9,7 +9,7 @@ use std::future::pending;
 use std::time::Duration;
 
 #[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::claims::sync_jobs)]
+#[diesel(table_name = crate::sync_job::sync_jobs)]
 #[claim(ttl = "2s", renew = "100ms")]
 struct Brief {
     id: i64,

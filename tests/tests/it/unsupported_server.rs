@@ -1,7 +1,7 @@
 //! `verify` refuses a server that grants one lock to two sessions, as databases do that only speak PostgreSQL's protocol.
 
-use crate::bookings::database;
 use advisory_runtime::{Error, blocking, session};
+use advisory_tests::bookings::database;
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;

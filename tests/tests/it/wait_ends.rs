@@ -1,8 +1,8 @@
 //! Every end of a wait has its own error, whatever language the server uses.
 
-use crate::bookings::{database, execute, finish, in_transaction};
-use crate::dropped_call::assert_closed;
+use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
+use advisory_tests::bookings::{database, execute, finish, in_transaction};
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;

@@ -1,18 +1,10 @@
 //! Async Diesel: the time limit of a call for several keys.
 
-use crate::bookings::{database, finish};
 use advisory_runtime::{Error, Request, xact};
+use advisory_tests::bookings::{database, finish};
 use advisory_tests::{AdvisoryLock, LockedKey};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
-
-pub(crate) async fn setting(conn: &mut AsyncPgConnection, name: &str) -> String {
-    diesel::dsl::sql::<diesel::sql_types::Text>(&format!("SELECT current_setting('{name}')"))
-        .get_result(conn)
-        .await
-        .unwrap()
-}
 
 /// `lock_timeout` counts for each wait: two waits of 1.5 s under a timeout of 2 s would both succeed.
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Each dependency of a published crate is accounted for, and there is no unsafe code. `docs/dependencies.md` says so.
 
-use crate::packages::{PUBLISHED, cargo, root};
+use crate::workspace::{PUBLISHED, cargo, root};
 use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../docs/dependencies.md");

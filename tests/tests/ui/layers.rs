@@ -1,6 +1,6 @@
 //! The modules of a crate use only those below them: `docs/architecture.md` has the order for the runtime.
 
-use crate::packages::root;
+use crate::workspace::root;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -257,4 +257,35 @@ fn no_file_needs_itself() {
         }
     }
     assert!(circles.is_empty(), "in a circle:\n{}", circles.join("\n"));
+}
+
+/// What their modules share is in the library of `tests`, by subject, or in a module without tests.
+const TESTS: [&str; 5] = [
+    "tests/tests/it",
+    "tests/tests/ui",
+    "cargo-advisory/tests/it",
+    "examples/tests/it",
+    "model/tests/it",
+];
+
+#[test]
+fn no_module_of_tests_uses_another() {
+    let mut wrong = Vec::new();
+    for folder in TESTS {
+        let folder = root().join(folder);
+        let has_tests = |module: &Vec<String>| {
+            let file = folder.join(module.join("/")).with_extension("rs");
+            let code = code(&file);
+            code.contains("#[test]") || code.contains("#[tokio::test")
+        };
+        let used = files_used(&folder);
+        assert!(used.keys().any(has_tests), "{}", folder.display());
+        for (module, named) in &used {
+            for other in named.iter().filter(|other| has_tests(other)) {
+                let (module, other) = (module.join("::"), other.join("::"));
+                wrong.push(format!("{}: {module} uses {other}", folder.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -4,11 +4,10 @@
 //! or the file that declares the item. The target for rustdoc is defined in `links.md`, which `guide.rs` puts before each page,
 //! because the first definition of a label counts. `GUIDE_LINKS=overwrite` writes both.
 
-use crate::packages::root;
+use crate::pages::{GUIDE, collect, definition, files, read, without_code};
+use crate::workspace::root;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
-pub(crate) const GUIDE: &str = "advisory-runtime/docs";
+use std::path::Path;
 
 const SOURCES: &str = "advisory-runtime/src";
 
@@ -22,22 +21,6 @@ const REPOSITORY: &str = "repository:";
 /// Before the definitions in `links.md`: an unused definition is a comment.
 const COMMENT: &str = "[//]: # (What the labels of links in the pages mean in the crate's documentation. A test writes it.)\n\n";
 
-pub(crate) fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-pub(crate) fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.extension().is_some_and(|extension| extension == kind) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
 /// The pages of the guide, by file name. `links.md` is not one.
 fn pages() -> Vec<(String, String)> {
     let name = |path: &Path| {
@@ -49,25 +32,6 @@ fn pages() -> Vec<(String, String)> {
     let pages = files(&root().join(GUIDE), "md").into_iter();
     let pages = pages.map(|path| (name(&path), read(&path)));
     pages.filter(|(name, _)| name != "links.md").collect()
-}
-
-/// The label and the target of a line that defines one.
-pub(crate) fn definition(line: &str) -> Option<(&str, &str)> {
-    line.strip_prefix('[')?.split_once("]: ")
-}
-
-pub(crate) fn without_code(text: &str) -> String {
-    let mut is_code = false;
-    let mut prose = String::new();
-    for line in text.lines() {
-        let is_fence = line.trim_start().starts_with("```");
-        is_code ^= is_fence;
-        if !is_code && !is_fence {
-            prose += line;
-            prose.push('\n');
-        }
-    }
-    prose
 }
 
 /// The labels in the prose of a page: of `[text][label]`, and ``[`label`]`` with its backticks.
@@ -158,19 +122,6 @@ fn declaring<'s>(sources: &'s [(String, String)], path: &str) -> Option<&'s str>
     };
     let files = candidates.map(|(file, _)| &**file);
     files.min_by_key(|file| (distance(file), *file))
-}
-
-pub(crate) fn collect(folder: &Path, sources: &Path, found: &mut Vec<(String, String)>) {
-    for path in files(folder, "rs") {
-        let name = path.strip_prefix(sources).expect("a path below");
-        found.push((name.to_string_lossy().into_owned(), read(&path)));
-    }
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            collect(&path, sources, found);
-        }
-    }
 }
 
 /// Whether a line of the text declares the name publicly.

@@ -9,10 +9,12 @@ mod dependencies;
 mod layers;
 mod links;
 mod packages;
+mod pages;
 mod paths;
 mod release;
 mod suggestions;
 mod targets;
+mod workspace;
 
 use std::path::{Path, PathBuf};
 

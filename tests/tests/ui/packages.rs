@@ -1,14 +1,7 @@
 //! The packages that a registry gets: what builds and documents the crate, its metadata, and nothing else.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-pub(crate) const PUBLISHED: [&str; 4] = [
-    "advisory-pattern",
-    "advisory-derive",
-    "advisory-runtime",
-    "cargo-advisory",
-];
+use crate::workspace::{PUBLISHED, cargo, root};
+use std::path::PathBuf;
 
 /// The registry's categories that fit; it refuses unknown ones.
 const CATEGORIES: [&str; 5] = [
@@ -29,22 +22,6 @@ const INHERITED: [&str; 7] = [
     "homepage",
     "repository",
 ];
-
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// The output of cargo in this workspace.
-pub(crate) fn cargo(words: &[&str]) -> String {
-    let output = Command::new(env!("CARGO"))
-        .args(words)
-        .current_dir(root())
-        .output()
-        .expect("cargo");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo {words:?}: {said}");
-    String::from_utf8(output.stdout).expect("names")
-}
 
 fn listed(package: &str) -> Vec<String> {
     let list = cargo(&["package", "--list", "--allow-dirty", "-p", package]);

@@ -1,7 +1,7 @@
 //! The paths named in CONTRIBUTING and on the architecture page: each exists. Those on the latter may also be relative to
 //! `advisory-runtime/src`.
 
-use crate::packages::root;
+use crate::workspace::root;
 
 const PAGES: [(&str, &str); 2] = [
     ("CONTRIBUTING.md", include_str!("../../../CONTRIBUTING.md")),

@@ -1,7 +1,7 @@
 //! A release's version, dates and addresses: they agree on every page, and `scripts/ready-to-release` refuses one where they do not.
 
-use crate::links::read;
-use crate::packages::{cargo, root};
+use crate::pages::read;
+use crate::workspace::{cargo, root};
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! The links of the documents, and those of the crates to a heading of the guide, lead somewhere.
 
-use crate::links::{GUIDE, collect, definition, files, read, without_code};
-use crate::packages::root;
+use crate::pages::{GUIDE, collect, definition, files, read, without_code};
+use crate::workspace::root;
 use std::path::Path;
 
 /// The folders of documents, relative to this crate's parent.

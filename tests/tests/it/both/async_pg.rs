@@ -13,7 +13,7 @@ mod isolation;
 #[path = "nesting.rs"]
 mod nesting;
 #[path = "polls.rs"]
-pub(crate) mod polls;
+mod polls;
 #[path = "server_errors.rs"]
 mod server_errors;
 #[path = "session.rs"]
@@ -33,9 +33,10 @@ use diesel_async::{
     AnsiTransactionManager, AsyncConnection, SimpleAsyncConnection, TransactionManager,
 };
 
-pub(crate) use crate::bookings::{book, bookings, execute, in_transaction, insert};
-pub(crate) use crate::waits::setting;
+pub(crate) use crate::calls::book;
+pub(crate) use advisory_tests::bookings::{bookings, execute, in_transaction, insert};
 pub(crate) use advisory_tests::pid_of;
+pub(crate) use advisory_tests::settings::setting;
 
 pub(crate) const IS_BLOCKING: bool = false;
 

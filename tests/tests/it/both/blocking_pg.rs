@@ -25,9 +25,9 @@ mod shared;
 #[path = "waits.rs"]
 mod waits;
 
-use crate::blocking;
+use crate::blocking_calls;
 use advisory_runtime::{Error, Request, advisory_lock};
-use advisory_tests::Database;
+use advisory_tests::{Database, blocking};
 use diesel::connection::{AnsiTransactionManager, SimpleConnection, TransactionManager};
 use diesel::r2d2::{ConnectionManager, Pool, PooledConnection};
 use diesel::{Connection, QueryResult};
@@ -84,7 +84,7 @@ pub(crate) async fn bookings(conn: &mut Conn, room: i64) -> QueryResult<i64> {
 }
 
 pub(crate) async fn book(conn: &mut Conn, room: i64, guest: &str) -> QueryResult<bool> {
-    blocking::book(conn, room, guest)
+    blocking_calls::book(conn, room, guest)
 }
 
 pub(crate) async fn setting(conn: &mut Conn, name: &str) -> String {

@@ -4,8 +4,8 @@ use super::{
     Conn, IS_BLOCKING, batch, begin, begin_transaction, book, commit_transaction, connect, end,
     end_diesel, establish, execute, get, in_transaction, insert, locked, pid_of, pool,
 };
-use crate::bookings::{committed, database, key_of};
 use advisory_runtime::Error;
+use advisory_tests::bookings::{committed, database, key_of};
 use advisory_tests::{Proxy, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};

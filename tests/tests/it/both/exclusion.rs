@@ -1,8 +1,8 @@
 //! One holder of a key at a time; the next one sees its writes.
 
 use super::{Conn, begin, book, connect, end, insert, locked, spawn};
-use crate::bookings::{committed, database, key_of};
 use advisory_runtime::Error;
+use advisory_tests::bookings::{committed, database, key_of};
 use diesel::result::Error as DieselError;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,9 @@
 //! `max_hold`: a late end is refused, and the wait does not count.
 
 use super::{acquire, begin, connect, end, insert, spawn};
-use crate::bookings::{committed, database, key_of};
-use crate::hold::{in_time, is_early};
 use advisory_runtime::{Error, Isolation, Request};
+use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::holds::{in_time, is_early};
 use std::time::{Duration, Instant};
 
 /// `Request::max_hold` alone does not drop a body; a late end is refused.

@@ -5,8 +5,8 @@ use super::{
     Conn, acquire, batch, begin, begin_transaction, book, commit_transaction, connect, end,
     establish, execute, insert,
 };
-use crate::bookings::{committed, database};
 use advisory_runtime::{Error, Isolation, Request};
+use advisory_tests::bookings::{committed, database};
 use advisory_tests::{Database, Proxy};
 use std::time::Duration;
 

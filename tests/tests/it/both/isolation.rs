@@ -1,10 +1,10 @@
 //! The stricter levels: the snapshot is younger than the lock.
 
 use super::{Conn, begin, bookings, connect, end, execute, insert, setting, spawn};
-use crate::bookings::{
+use advisory_runtime::{Error, Isolation, Request, Wait};
+use advisory_tests::bookings::{
     assert_few_serialization_failures, committed, database, is_serialization_failure,
 };
-use advisory_runtime::{Error, Isolation, Request, Wait};
 use diesel::result::Error as DieselError;
 use std::time::Duration;
 

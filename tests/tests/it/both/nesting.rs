@@ -5,8 +5,8 @@ use super::{
     Conn, batch, begin, begin_test_transaction, book, connect, end, execute, get, in_transaction,
     insert, locked, pid_of, pool, rollback_transaction, spawn,
 };
-use crate::bookings::{committed, database, key_of};
 use advisory_runtime::{Error, Isolation, Request, Wait};
+use advisory_tests::bookings::{committed, database, key_of};
 use advisory_tests::{Database, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;

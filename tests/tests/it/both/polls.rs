@@ -1,36 +1,19 @@
 //! Calls that poll instead of waiting at the server: they are not waiters, and their waits end.
 
 use super::{Conn, acquire, begin, connect, end, execute, pid_of, spawn};
-use crate::bookings::database;
-use crate::polls::{HOUR, SHORT, until_alone, until_missed};
-use advisory_runtime::{Error, Isolation, Request, Wait};
+use advisory_runtime::{Error, Request, Wait};
+use advisory_tests::bookings::database;
+use advisory_tests::polls::{HOUR, SHORT, until_alone, until_missed, ways};
 use std::time::Duration;
 
 /// Acquires the locks in a scope, and releases them.
-pub(crate) async fn take(conn: &mut Conn, scope: &str, request: Request) -> Result<(), Error> {
+async fn take(conn: &mut Conn, scope: &str, request: Request) -> Result<(), Error> {
     let held = match scope {
         "xact" => begin(conn, request).await?,
         _ => acquire(conn, request).await?,
     };
     assert!(held.info().waited() > Duration::ZERO);
     end(held, Ok(())).await
-}
-
-/// Each way to hold locks; one of them is on key 7.
-pub(crate) fn ways() -> Vec<(&'static str, Request)> {
-    let strict = Request::new(7).isolation(Isolation::Serializable);
-    let requests = [
-        Request::new(7),
-        Request::all([6, 7, 8]),
-        Request::new(7).shared(),
-    ];
-    let sessions = requests.clone().map(|request| ("session", request));
-    let xacts = requests.map(|request| ("xact", request));
-    [("xact", strict)]
-        .into_iter()
-        .chain(xacts)
-        .chain(sessions)
-        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,8 +4,8 @@ use super::{
     Conn, IS_BLOCKING, LockGuard, acquire, batch, begin, begin_transaction, connect, end,
     establish, execute, lock, pid_of, rollback_transaction,
 };
-use crate::bookings::{committed, database};
 use advisory_runtime::{Error, Isolation, Request, Wait};
+use advisory_tests::bookings::{committed, database};
 use advisory_tests::{Database, Proxy};
 use std::time::Duration;
 

@@ -4,9 +4,9 @@ use super::{
     Conn, acquire, batch, begin, begin_test_transaction, bookings, connect, end, execute,
     in_transaction, insert, locked_in_session, pid_of,
 };
-use crate::bookings::{committed, database};
-use crate::session::held;
 use advisory_runtime::{Error, Request, Wait};
+use advisory_tests::bookings::{committed, database};
+use advisory_tests::held_keys::held;
 use advisory_tests::{LockedKey, debug_checks_are_on};
 use diesel::result::Error as DieselError;
 use std::time::Duration;

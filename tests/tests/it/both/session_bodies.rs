@@ -4,9 +4,9 @@ use super::{
     Conn, acquire, batch, begin, begin_transaction, connect, end, execute, in_transaction, insert,
     spawn,
 };
-use crate::bookings::{committed, database};
-use crate::session::held;
 use advisory_runtime::{Error, Request};
+use advisory_tests::bookings::{committed, database};
+use advisory_tests::held_keys::held;
 use advisory_tests::{LockedKey, debug_checks_are_on};
 use diesel::result::Error as DieselError;
 

@@ -1,8 +1,8 @@
 //! Shared mode, in either scope: readers together, a writer alone, and the queue is not overtaken.
 
 use super::{Conn, LockGuard, acquire, begin, connect, end, spawn};
-use crate::bookings::database;
 use advisory_runtime::{Error, Request, Wait};
+use advisory_tests::bookings::database;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Barrier;
 

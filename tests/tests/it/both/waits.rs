@@ -1,9 +1,9 @@
 //! The bounds of a wait, and what a call leaves unchanged.
 
 use super::{acquire, begin, connect, end, execute, setting, spawn};
-use crate::bookings::database;
 use advisory_runtime::{Error, Isolation, Key, Request, Wait};
 use advisory_tests::LockedKey;
+use advisory_tests::bookings::database;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]

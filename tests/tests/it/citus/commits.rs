@@ -1,9 +1,8 @@
 //! Commits that reach several nodes.
 
-use super::claims::{create, effect};
 use super::cluster::{Cluster, Node, execute, number, row};
-use advisory_runtime::claim;
-use advisory_runtime::{Error, advisory_lock};
+use super::jobs::{create, effect};
+use advisory_runtime::{Error, advisory_lock, claim};
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Migrations that a test writes itself.
+//! Migrations that a test writes.
 
 use diesel::connection::BoxableConnection;
 use diesel::migration::{
@@ -10,7 +10,7 @@ use std::fmt;
 
 /// A name, and its SQL.
 #[derive(Clone)]
-pub(crate) struct Written(pub(crate) Vec<(&'static str, &'static str)>);
+pub struct Written(pub Vec<(&'static str, &'static str)>);
 
 struct One(&'static str, &'static str);
 

@@ -1,32 +1,35 @@
-//! Locked calls of each scope, for tests that drop them, and checks of the result: a closed connection, and others that are
-//! unaffected.
+//! Locked calls of each scope, for tests that drop them, and what must be left: others that are unaffected.
 
-use crate::bookings::{book, committed, execute, in_transaction, insert};
+use crate::Database;
+use crate::bookings::{committed, execute, in_transaction, insert};
 use advisory_runtime::{Connection, Error, Isolation, Request, Wait, session, xact};
-use advisory_tests::Database;
 use diesel::result::Error as DieselError;
 use diesel_async::AsyncPgConnection;
 use std::cell::Cell;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
+/// How a call locks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Scope {
+pub enum Scope {
+    /// A transaction-level lock on several keys.
     Xact,
+    /// A transaction-level lock on one key.
     One,
+    /// A session-level lock on one key.
     OneOfSession,
     /// A locked call inside another one, both dropped at once.
     Nested,
+    /// A transaction-level lock on several keys, in a serializable transaction.
     Strict,
+    /// A session-level lock on several keys.
     Session,
 }
 
-pub(crate) const SCOPES: [Scope; 6] = [
+/// Each way to lock.
+pub const SCOPES: [Scope; 6] = [
     Scope::Xact,
     Scope::One,
     Scope::OneOfSession,
@@ -35,21 +38,29 @@ pub(crate) const SCOPES: [Scope; 6] = [
     Scope::Session,
 ];
 
-pub(crate) const WAITS: [Wait; 3] = [
+/// Each way to wait.
+pub const WAITS: [Wait; 3] = [
     Wait::Session,
     Wait::Never,
     Wait::For(Duration::from_secs(5)),
 ];
 
 /// The time limit for waiting: the state occurs earlier or, without the clean-up, never.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub const SOON: Duration = Duration::from_secs(30);
+
+/// How many drops must close a connection, for each kind of call. If this thread is suspended, answers can
+/// arrive within the poll that requests them; the call is then ready after fewer polls than it has waits, and is repeated.
+pub const DROPS: usize = 3;
 
 impl Scope {
-    pub(crate) fn is_session(self) -> bool {
+    /// Whether the lock is session-level.
+    #[must_use]
+    pub fn is_session(self) -> bool {
         matches!(self, Self::Session | Self::OneOfSession)
     }
 
-    pub(crate) fn request(self, wait: Wait) -> Request {
+    /// The request of such a call.
+    pub fn request(self, wait: Wait) -> Request {
         let request = match self {
             Self::One | Self::OneOfSession => Request::new(7),
             _ => Request::all([7, 8]),
@@ -63,16 +74,12 @@ impl Scope {
 }
 
 /// A locked call with two statements in its body.
-pub(crate) async fn call<C: Connection>(
-    conn: &mut C,
-    scope: Scope,
-    wait: Wait,
-) -> Result<(), Error> {
+pub async fn call<C: Connection>(conn: &mut C, scope: Scope, wait: Wait) -> Result<(), Error> {
     call_noting(conn, scope, wait, &Cell::new(false)).await
 }
 
 /// The same; it also records when its end is requested.
-pub(crate) async fn call_noting<C: Connection>(
+pub async fn call_noting<C: Connection>(
     conn: &mut C,
     scope: Scope,
     wait: Wait,
@@ -110,32 +117,15 @@ async fn lock_once<C: Connection>(
     held.finish(result.map_err(Error::Database)).await
 }
 
-/// Polls the future this many times, each time after it was woken; `true` if it was ready by then.
-pub(crate) async fn is_ready_within<T>(polls: usize, future: impl Future<Output = T>) -> bool {
-    let mut future = pin!(future);
-    let mut polled = 0;
-    poll_fn(|context| {
-        if polled == polls {
-            return Poll::Ready(false);
-        }
-        polled += 1;
-        match future.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending if polled == polls => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
-
 /// Other sessions of the same server, each almost always running a statement.
-pub(crate) struct Bystanders {
+pub struct Bystanders {
     is_over: Arc<AtomicBool>,
     sessions: Vec<JoinHandle<usize>>,
 }
 
 impl Bystanders {
-    pub(crate) async fn start(db: &Database) -> Self {
+    /// Begins their statements.
+    pub async fn start(db: &Database) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut sessions = Vec::new();
         for _ in 0..3 {
@@ -152,10 +142,8 @@ impl Bystanders {
         Self { is_over, sessions }
     }
 
-    /// # Panics
-    ///
-    /// If one of their statements has failed.
-    pub(crate) async fn were_left_alone(self) {
+    /// Ends them. None of their statements may have failed.
+    pub async fn were_left_alone(self) {
         self.is_over.store(true, Ordering::Relaxed);
         for session in self.sessions {
             assert!(session.await.unwrap() > 0);
@@ -164,7 +152,7 @@ impl Bystanders {
 }
 
 /// The next transaction on the connection commits, and none of its statements is cancelled.
-pub(crate) async fn goes_on(conn: &mut AsyncPgConnection, db: &Database, after: &str) {
+pub async fn goes_on(conn: &mut AsyncPgConnection, db: &Database, after: &str) {
     let before = committed(db, 1).await;
     in_transaction::<_, DieselError>(conn, async |conn| {
         execute(conn, "SELECT pg_sleep(0.005)").await?;
@@ -177,42 +165,14 @@ pub(crate) async fn goes_on(conn: &mut AsyncPgConnection, db: &Database, after: 
 }
 
 /// The session has ended, with its locks, waits and transaction.
-pub(crate) async fn until_ended(db: &Database, pid: i32, after: &str) {
+pub async fn until_ended(db: &Database, pid: i32, after: &str) {
     let session = format!("SELECT state || ': ' || query FROM pg_stat_activity WHERE pid = {pid}");
     db.until_empty(SOON, &format!("the end of the session, {after}"), &session)
         .await;
 }
 
-/// Every locked call is refused with an error that says why, and Diesel's own statements find the connection closed.
-pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
-    for scope in SCOPES {
-        for wait in WAITS {
-            let error = call(conn, scope, wait).await.unwrap_err();
-            assert!(
-                matches!(error, Error::BrokenConnection { .. }),
-                "{scope:?}, {wait:?}, {after}: {error:?}"
-            );
-        }
-    }
-    let error = book(conn, 7, "Ada").await.unwrap_err();
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::BrokenConnection { lock, .. }) if lock == "room:<room>"),
-        "{after}: {error:?}"
-    );
-    let error = execute(conn, "SELECT 1").await.unwrap_err();
-    assert!(
-        matches!(error, DieselError::DatabaseError(..)),
-        "{after}: {error:?}"
-    );
-    let begun = in_transaction::<(), DieselError>(conn, async |_| Ok(()));
-    assert!(
-        matches!(begun.await, Err(DieselError::BrokenTransactionManager)),
-        "{after}"
-    );
-}
-
 /// The first session-level call of a process first checks whether the setting `advisory.pooler` exists.
-pub(crate) async fn ask_for_the_pooler(db: &Database) {
+pub async fn ask_for_the_pooler(db: &Database) {
     let mut conn = db.connect().await;
     let held = session::acquire(&mut conn, 1).await.unwrap();
     held.finish(Ok::<_, Error>(())).await.unwrap();

@@ -1,0 +1,45 @@
+//! Triggers that refuse writes without the lock: `cargo advisory migration require`, and the check of a table.
+
+use crate::programs::{Said, advisory};
+use advisory_tests::Database;
+use tokio::task::spawn_blocking;
+
+/// The start of the refusal.
+pub(crate) const REFUSED: &str = "this session does not hold the advisory lock";
+
+/// The output of the command.
+pub(crate) async fn require(words: &[&str]) -> Said {
+    let words: Vec<String> = ["migration", "require"]
+        .iter()
+        .chain(words)
+        .map(|word| (*word).to_owned())
+        .collect();
+    let running = move || {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        advisory(&words)
+    };
+    spawn_blocking(running).await.unwrap()
+}
+
+/// Runs the migration that the command prints.
+pub(crate) async fn guard(db: &Database, words: &[&str]) {
+    let said = require(words).await;
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    db.run(&said.out).await;
+}
+
+pub(crate) const BLOCKS: &str =
+    "CREATE TABLE blocks (room_id bigint, other_room bigint, night date)";
+
+pub(crate) const GUARD: &str =
+    include_str!("../../../tests/harbour-lets/store/migrations/0002_guarded_blocks.sql");
+
+pub(crate) async fn check(db: &Database, words: &[&str]) -> Said {
+    let program = std::env::current_exe().unwrap();
+    let artifact = ["--artifact", program.to_str().unwrap()];
+    let url = ["check", "--database-url", db.url()];
+    let words = [&url[..], &artifact, words].concat();
+    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    let running = move || advisory(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    spawn_blocking(running).await.unwrap()
+}

@@ -1,0 +1,25 @@
+//! Records of locks that programs of the tests contain.
+
+use crate::programs::site;
+use advisory_pattern::Record;
+use advisory_pattern::order::End;
+
+pub(crate) fn end(lock: &str, place: &str) -> End {
+    End {
+        lock: lock.to_owned(),
+        is_lease: lock.starts_with("payout"),
+        is_shared: false,
+        place: place.to_owned(),
+    }
+}
+
+pub(crate) fn declared(krate: &str, name: &str, pattern: &str) -> Record {
+    Record {
+        kind: "struct".into(),
+        scope: "none".into(),
+        derivation: "md5".into(),
+        component: Some("Ledger".into()),
+        purpose: Some("One account".into()),
+        ..site(krate, name, 3, &[pattern], &[&format!("pattern {pattern}")])
+    }
+}

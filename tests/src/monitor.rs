@@ -1,0 +1,55 @@
+//! The live view of a database, and sessions that it shows.
+
+use crate::Database;
+use advisory_runtime::Key;
+use advisory_runtime::monitor::{self, Backend, Lock, Locks, Names};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// The view of an administrator without a program.
+pub async fn look(db: &Database) -> Locks {
+    look_with(db, &Names::none()).await
+}
+
+/// The view of an administrator with the names of a program's locks.
+pub async fn look_with(db: &Database, names: &Names) -> Locks {
+    monitor::locks(&mut db.connect().await, names)
+        .await
+        .unwrap()
+}
+
+/// The lock on a key, which the view must show.
+pub fn lock(locks: &Locks, key: impl Into<Key>) -> &Lock {
+    let key = key.into();
+    let found = locks.locks.iter().find(|lock| lock.key == key);
+    found.unwrap_or_else(|| panic!("no lock {key}: {locks:#?}"))
+}
+
+/// The backend with a process id, which the view must show.
+#[must_use]
+pub fn backend(locks: &Locks, pid: i32) -> &Backend {
+    let found = locks.backend(pid);
+    found.unwrap_or_else(|| panic!("no backend {pid}: {locks:#?}"))
+}
+
+/// Runs a statement that waits, and returns the connection.
+pub fn waits(mut conn: AsyncPgConnection, sql: impl Into<String>) -> JoinHandle<AsyncPgConnection> {
+    let sql = sql.into();
+    tokio::spawn(async move {
+        // Either its own end, or that of its session, ends the wait.
+        drop(conn.batch_execute(&sql).await);
+        conn
+    })
+}
+
+/// Waits until this many backends of the database wait for a lock of any kind. By then `pg_locks` says since when: it shows a
+/// waiter a moment earlier.
+pub async fn until_waiters(db: &Database, count: i32) {
+    let short = format!(
+        "SELECT 'fewer' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+         AND backend_type = 'client backend' HAVING count(*) < {count}"
+    );
+    db.until_empty(Duration::from_secs(30), "waiters", &short)
+        .await;
+}

@@ -1,0 +1,28 @@
+//! Settings of a session, as the server shows them.
+
+use diesel::dsl::sql;
+use diesel::sql_types::{BigInt, Text};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+/// The value of a setting in this session.
+pub async fn setting(conn: &mut AsyncPgConnection, name: &str) -> String {
+    sql::<Text>(&format!("SELECT current_setting('{name}')"))
+        .get_result(conn)
+        .await
+        .unwrap()
+}
+
+/// The settings that a bound changes; `transaction_timeout` exists since PostgreSQL 17.
+pub async fn settings(conn: &mut AsyncPgConnection) -> Vec<String> {
+    let names = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name LIKE '%timeout%' \
+                 OR name LIKE 'client_connection_check%'";
+    let all: String = sql::<Text>(names).get_result(conn).await.unwrap();
+    all.split(' ').map(str::to_owned).collect()
+}
+
+/// In milliseconds, in any unit: as text, 59,000 of them are `59s` and 60,000 are `1min`.
+pub async fn idle_bound(conn: &mut AsyncPgConnection) -> i64 {
+    let bound = "SELECT CAST(setting AS pg_catalog.int8) FROM pg_catalog.pg_settings \
+                 WHERE name = 'idle_in_transaction_session_timeout'";
+    sql::<BigInt>(bound).get_result(conn).await.unwrap()
+}

@@ -1,0 +1,74 @@
+//! The statements that a connection has prepared, and whether they mean the same on every `search_path`.
+
+use crate::Database;
+use diesel::sql_types::Text;
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+
+/// A prepared statement.
+#[derive(diesel::QueryableByName)]
+pub struct Sent {
+    /// Its text.
+    #[diesel(sql_type = Text)]
+    pub statement: String,
+    /// The types of its parameters.
+    #[diesel(sql_type = Text)]
+    pub types: String,
+}
+
+/// The statements that a connection has prepared on a table.
+pub async fn prepared(conn: &mut AsyncPgConnection, table: &str) -> Vec<Sent> {
+    let sent = format!(
+        "SELECT statement, array_to_string(parameter_types, ', ') AS types FROM pg_prepared_statements \
+         WHERE statement LIKE '%{table}%'"
+    );
+    diesel::sql_query(sent).load(conn).await.unwrap()
+}
+
+/// The text without its qualification.
+fn plain(statement: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = statement;
+    while let Some((before, operator)) = rest.split_once("OPERATOR(pg_catalog.") {
+        let (operator, behind) = operator.split_once(')').expect("it is closed");
+        plain.extend([before, " ", operator, " "]);
+        rest = behind;
+    }
+    (plain + rest).replace("pg_catalog.", "")
+}
+
+async fn define(conn: &mut AsyncPgConnection, path: &str, sent: &Sent, statement: &str) -> String {
+    conn.batch_execute(&format!(
+        "DROP FUNCTION IF EXISTS public.f; SET search_path = {path}; CREATE FUNCTION public.f({}) RETURNS void LANGUAGE sql BEGIN ATOMIC {statement}; END; \
+         SET search_path = pg_catalog",
+        sent.types
+    ))
+    .await
+    .unwrap_or_else(|error| panic!("{error}: {statement}"));
+    let define = "(SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'f')";
+    let define = diesel::select(diesel::dsl::sql::<Text>(define));
+    define.get_result(conn).await.unwrap()
+}
+
+/// The statements mean the same without their qualification, and also if all their operators have twins on the `search_path`.
+pub async fn assert_qualified(db: &Database, sent: &[Sent]) {
+    let mut own = db.connect().await;
+    own.batch_execute("CREATE SCHEMA hostile").await.unwrap();
+    let twins = "SELECT string_agg(format('CREATE OPERATOR hostile.%s (FUNCTION = %s, LEFTARG = %s, RIGHTARG = %s)', \
+         oprname, oprcode, oprleft::regtype, oprright::regtype), ';') AS statement, '' AS types FROM pg_operator \
+         WHERE oprkind = 'b' AND oprcode <> 0 AND oprname IN ('=', '<=', '>=', '<', '>', '<>', '+', '-', '*', '/', '||', '&', '<<', '>>')";
+    let twins: Sent = diesel::sql_query(twins).get_result(&mut own).await.unwrap();
+    own.batch_execute(&twins.statement).await.unwrap();
+    for sent in sent {
+        let qualified = define(&mut own, "public", sent, &sent.statement).await;
+        let plain = define(&mut own, "public", sent, &plain(&sent.statement)).await;
+        assert_eq!(plain, qualified, "{}", sent.statement);
+        let hostile = define(
+            &mut own,
+            "hostile, pg_catalog, public",
+            sent,
+            &sent.statement,
+        )
+        .await;
+        assert!(!hostile.contains("hostile"), "{hostile}");
+    }
+}

@@ -1,0 +1,54 @@
+//! A table of mails to send.
+
+use advisory_runtime::claim::{Claim, Schema};
+use advisory_tests::Database;
+use diesel::prelude::*;
+use std::time::Duration;
+
+diesel::table! {
+    mail (id) {
+        id -> BigInt,
+        tenant_id -> BigInt,
+        run_at -> Timestamptz,
+        attempts -> Integer,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+        completed_at -> Nullable<Timestamptz>,
+        failed_at -> Nullable<Timestamptz>,
+        error_message -> Nullable<Text>,
+    }
+}
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = mail)]
+#[claim(ttl = "5m", run_at, attempts, max_attempts = 2, backoff = "1h..1h")]
+pub(crate) struct Mail {
+    pub(crate) id: i64,
+}
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = mail)]
+#[claim(ttl = "5m", run_at, per = "tenant_id", limit = 1)]
+pub(crate) struct Limited {
+    pub(crate) id: i64,
+}
+
+pub(crate) async fn mails(count: u32) -> Database {
+    let db = Database::create().await;
+    db.run("CREATE TABLE mail (id bigserial PRIMARY KEY, tenant_id int8 NOT NULL DEFAULT 1)")
+        .await;
+    let schema = Schema::of("mail").per("tenant_id");
+    // Twice, as on a table that has some of it.
+    db.run(&schema.up()).await;
+    db.run(&schema.up()).await;
+    db.run(&format!(
+        "INSERT INTO mail (id) SELECT generate_series(1, {count})"
+    ))
+    .await;
+    db
+}
+
+pub(crate) async fn until_empty(db: &Database, what: &str, left: &str) {
+    let sql = format!("SELECT id::text FROM mail WHERE {left}");
+    db.until_empty(Duration::from_secs(120), what, &sql).await;
+}
