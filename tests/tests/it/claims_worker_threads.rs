@@ -1,6 +1,6 @@
 //! A worker for blocking Diesel: its bodies run on threads, in a program without a runtime.
 
-use crate::claims_worker::{Mail, mail, mails, until_empty};
+use crate::mails::{Mail, mail, mails, until_empty};
 use advisory_runtime::blocking::{WithUrl, claim};
 use advisory_runtime::claim::{Claim, Claimed, Error, Event, Worker};
 use advisory_tests::{Database, Proxy};

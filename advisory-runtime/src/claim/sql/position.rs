@@ -53,7 +53,7 @@ impl QueryFragment<Pg> for FromPosition {
     }
 }
 
-impl<'a, T: Claim, K> Statement<'a, T, K> {
+impl<T: Claim, K> Statement<'_, T, K> {
     /// Reads the position of the row with this key.
     pub(in crate::claim) fn position(key: K) -> Self {
         let text = cached::<T>(Form::Position, || {
