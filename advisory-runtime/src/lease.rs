@@ -35,7 +35,6 @@ mod error;
 mod event;
 mod fence;
 mod grant;
-mod granted;
 pub(crate) mod guard;
 mod lead;
 mod leases;

@@ -32,7 +32,6 @@ mod unless;
 mod watch;
 
 pub(crate) use answer::{Renewed, Settled};
-#[cfg(feature = "diesel-async")]
 pub(crate) use backoff::Backoff;
 pub use end::End;
 pub(crate) use end::Ended;

@@ -9,8 +9,7 @@ use super::sql::limit::{BEGIN, COMMIT, ROLLBACK};
 use super::sql::{Statement, Wanted};
 use super::table::Claim;
 use crate::driver::{Driver, Queries, depth};
-use crate::random::jitter;
-use crate::rows::Sent;
+use crate::rows::{Backoff, Sent};
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::query_builder::QueryFragment;
@@ -22,18 +21,9 @@ use std::time::Duration;
 const MORE: u32 = 16;
 /// The values that any retry locks in addition at the most.
 const MOST: u32 = 256;
-/// The pauses while other sessions claim rows of all values that have room. Each of them holds its
-/// locks for a statement or two.
-const PAUSES: [Duration; 8] = [
-    Duration::from_millis(1),
-    Duration::from_millis(2),
-    Duration::from_millis(4),
-    Duration::from_millis(8),
-    Duration::from_millis(16),
-    Duration::from_millis(32),
-    Duration::from_millis(64),
-    Duration::from_millis(128),
-];
+/// How often a claim pauses while other sessions claim rows of all values that have room. Each of
+/// them holds its locks for a statement or two.
+const PAUSES: u32 = 8;
 
 /// The answer of a reservation.
 #[derive(QueryableByName)]
@@ -63,7 +53,8 @@ pub(super) async fn take<T: Claim, D: Queries>(
 ) -> Result<Vec<Claimed<T>>, Error> {
     let claim = Statement::<T, _>::next_of_reserved(worker, limit, wanted);
     let mut passed_over = NONE.to_owned();
-    let (mut more, mut pauses) = (0, PAUSES.into_iter());
+    let mut backoff = Backoff::between(Duration::from_millis(1), Duration::from_millis(128));
+    let (mut more, mut pauses) = (0, 0);
     // A statement that is prepared each time arrives too late.
     let mut is_pipelined = claim.is_safe_to_cache_prepared(&Pg).unwrap_or(false);
     loop {
@@ -76,11 +67,11 @@ pub(super) async fn take<T: Claim, D: Queries>(
             return Ok(taken.claimed);
         }
         if taken.reserved.locked == NONE {
-            let pause = pauses.next().filter(|_| taken.reserved.is_busy);
-            let Some(pause) = pause else {
+            if !taken.reserved.is_busy || pauses == PAUSES {
                 return Ok(Vec::new());
-            };
-            D::pause(jitter(pause)).await;
+            }
+            pauses += 1;
+            D::pause(backoff.pause()).await;
         } else if is_pipelined {
             // The claim may have arrived before the reservation, if the connection had to prepare
             // it.

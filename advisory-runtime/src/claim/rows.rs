@@ -51,6 +51,9 @@ pub(crate) fn keep<T: Claim, R: Reach>(
     reach: impl FnOnce() -> R,
     job: &Claimed<T>,
 ) -> Result<KeptJob<T, R>, PoolError> {
+    if let Some(observer) = logging(job.name(), None) {
+        job.set_observer(&observer);
+    }
     let pool = identity.unwrap_or_else(number_of_pool);
     let mut kept = keep_all(pool, reach, vec![job.clone()])?;
     kept.pop().ok_or_else(|| PoolError::new("no row is kept"))
@@ -139,12 +142,7 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         times: Times,
         is_here: bool,
     ) -> Result<bool, Error> {
-        let step = EndStep(job, end);
-        if is_here {
-            self.0.send_here(step, times).await
-        } else {
-            self.0.send(step, times).await
-        }
+        self.0.send_from(is_here, EndStep(job, end), times).await
     }
 
     const GATHERS: bool = true;
@@ -155,12 +153,7 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         times: Times,
         is_here: bool,
     ) -> Result<Vec<bool>, Error> {
-        let step = EndAllStep(ends);
-        if is_here {
-            self.0.send_here(step, times).await
-        } else {
-            self.0.send(step, times).await
-        }
+        self.0.send_from(is_here, EndAllStep(ends), times).await
     }
 
     fn caller_waits(_: &ClaimEnd) -> Option<Duration> {
@@ -182,8 +175,25 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     }
 }
 
-/// Logs what went wrong: the feature `tracing` is an observer like the program's.
-pub(super) fn log<T>(claim: &str, event: &Event<'_, Claimed<T>, Error>) {
+/// The feature `tracing` is an observer like the program's: it logs what goes wrong, and passes each
+/// event on.
+pub(super) fn logging<T: Claim>(
+    claim: impl Into<String>,
+    next: Option<Observer<Claimed<T>, Error>>,
+) -> Option<Observer<Claimed<T>, Error>> {
+    if cfg!(not(feature = "tracing")) {
+        return next;
+    }
+    let claim = claim.into();
+    Some(Arc::new(move |event| {
+        log(&claim, &event);
+        if let Some(next) = &next {
+            next(event);
+        }
+    }))
+}
+
+fn log<T>(claim: &str, event: &Event<'_, Claimed<T>, Error>) {
     #[cfg(feature = "tracing")]
     match event {
         Event::EndFailed(_, error) => {
@@ -267,11 +277,7 @@ impl<T: Claim> Step for EndStep<T> {
             Ok(refused) => {
                 if let Some(refused) = refused {
                     let refused = Error::Database(refused);
-                    let event = Event::EndFailed(job, &refused);
-                    match job.observer() {
-                        Some(_) => tell(job.observer(), event),
-                        None => log(&job.name(), &event),
-                    }
+                    tell(job.observer(), Event::EndFailed(job, &refused));
                 }
                 Ok(true)
             }

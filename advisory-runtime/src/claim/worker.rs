@@ -9,7 +9,7 @@ mod room;
 mod source;
 mod start;
 
-use super::rows::{ReleaseOnDrop, log};
+use super::rows::{ReleaseOnDrop, logging};
 use super::sql::{Fragment, Wanted};
 use super::table::{Claim, MaybePer, MaybeRunAt};
 use super::take::{Condition, position_of, take};
@@ -140,7 +140,7 @@ impl<'w, T: Claim, P: Clone> Worker<'w, T, P> {
             is_until_empty: false,
             conditions: Vec::new(),
             changes: Vec::new(),
-            observer: cfg!(feature = "tracing").then(|| logging(table, None)),
+            observer: logging(table, None),
         };
         Self {
             pool: pool.clone(),
@@ -223,11 +223,7 @@ impl<'w, T: Claim, P: Clone> Worker<'w, T, P> {
     /// The feature `tracing` logs the same events.
     pub fn observe(mut self, observer: impl Fn(Event<'_, T>) + Send + Sync + 'static) -> Self {
         let observer: Observer<Claimed<T>, Error> = Arc::new(observer);
-        self.settings.observer = Some(if cfg!(feature = "tracing") {
-            logging(self.settings.table, Some(observer))
-        } else {
-            observer
-        });
+        self.settings.observer = logging(self.settings.table, Some(observer));
         self
     }
 
@@ -308,8 +304,8 @@ impl<'w, T: Claim, P: Clone> Worker<'w, T, P> {
     /// [`Error::Database`] if the server refuses the first claim, as where a column does not exist;
     /// after ten seconds of tries if the reason may pass, such as a `lock_timeout`, and missing
     /// rights look alike. Every other failed claim is tried again, after a pause of a tenth of a
-    /// second that doubles up to ten seconds: a lost connection, an exhausted pool, a server that
-    /// is read only, an error of the server later on.
+    /// second that doubles up to ten seconds, less a random part: a lost connection, an exhausted
+    /// pool, a server that is read only, an error of the server later on.
     ///
     /// # Panics
     ///
@@ -414,19 +410,6 @@ where
     drop(jobs);
     shared.until_ended().await;
     outcome.unwrap_or(Ok(()))
-}
-
-/// Logs each event, and passes it on.
-fn logging<T: Claim>(
-    table: &'static str,
-    next: Option<Observer<Claimed<T>, Error>>,
-) -> Observer<Claimed<T>, Error> {
-    Arc::new(move |event| {
-        log(table, &event);
-        if let Some(next) = &next {
-            next(event);
-        }
-    })
 }
 
 impl<T: Claim> Settings<'_, T> {

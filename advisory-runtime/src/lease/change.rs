@@ -1,6 +1,6 @@
 //! Changes the row of a grant, or asks for it, each in one round trip.
 
-use super::granted::Granted;
+use super::grant::Granted;
 use super::request::{milliseconds, name_of, wrong_data};
 use super::sql::Form;
 use super::statement::{RenewColumns, SettleColumns, Statement, Value, count};

@@ -3,7 +3,7 @@
 use super::request::{lasts, milliseconds, name_of};
 use super::statement::Value;
 use super::{Error, Request, Table};
-use crate::rows::{Expiry, Hold, Phase, Stop, watch};
+use crate::rows::{Expiry, Hold, Observer, Phase, Stop, watch};
 use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
@@ -11,6 +11,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// A granted lease, and what its renewal needs.
+#[derive(Clone)]
+pub struct Granted {
+    pub(super) lease: Lease,
+    pub(super) ttl: Duration,
+    pub(super) every: Duration,
+    pub(super) observer: Option<Observer<Lease, Error>>,
+}
 
 /// A number that grows with each grant of a key. Storage that has seen a token refuses a smaller
 /// one, and so an earlier holder.

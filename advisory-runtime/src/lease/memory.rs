@@ -1,6 +1,6 @@
 //! Leases in memory, for unit tests of functions that run under a lease.
 
-use super::granted::Granted;
+use super::grant::Granted;
 use super::rows::{LeaseEnd, LeaseReach};
 use super::store::{Acquisition, Store};
 use super::tries::Refusal;

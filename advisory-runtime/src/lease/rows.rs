@@ -1,7 +1,7 @@
 //! Leases as rows that the keeper renews and ends.
 
 use super::change::{renew_all, settled};
-use super::granted::Granted;
+use super::grant::Granted;
 use super::{Error, Lease};
 use crate::PoolError;
 use crate::driver::Queries;
@@ -76,26 +76,13 @@ impl<R: Reach> LeaseReach for R {
         times: Times,
         is_here: bool,
     ) -> Result<bool, Error> {
-        let step = EndStep(lease, end);
-        if is_here {
-            self.send_here(step, times).await
-        } else {
-            self.send(step, times).await
-        }
+        self.send_from(is_here, EndStep(lease, end), times).await
     }
 }
 
-fn outside(lease: &Lease) -> Outside {
-    if lease.is_test {
-        Outside::Useless
-    } else {
-        Outside::Trusted
-    }
-}
-
-fn outside_of(leases: &[Granted]) -> Outside {
-    let is_test = leases.iter().any(|granted| granted.lease.is_test);
-    if is_test {
+/// A test's transaction alone sees its leases.
+fn outside<'l>(mut leases: impl Iterator<Item = &'l Lease>) -> Outside {
+    if leases.any(|lease| lease.is_test) {
         Outside::Useless
     } else {
         Outside::Trusted
@@ -115,11 +102,7 @@ impl Step for Renew {
     }
 
     fn outside(&self) -> Outside {
-        outside_of(&self.0)
-    }
-
-    fn doubted(answer: Vec<Renewed>) -> Option<Vec<Renewed>> {
-        Some(answer)
+        outside(self.0.iter().map(|granted| &granted.lease))
     }
 }
 
@@ -134,11 +117,7 @@ impl Step for Settle {
     }
 
     fn outside(&self) -> Outside {
-        outside_of(&self.0)
-    }
-
-    fn doubted(answer: Vec<Settled>) -> Option<Vec<Settled>> {
-        Some(answer)
+        outside(self.0.iter().map(|granted| &granted.lease))
     }
 }
 
@@ -162,11 +141,7 @@ impl Step for EndStep {
     }
 
     fn outside(&self) -> Outside {
-        outside(&self.0)
-    }
-
-    fn doubted(answer: bool) -> Option<bool> {
-        Some(answer)
+        outside(std::iter::once(&self.0))
     }
 }
 

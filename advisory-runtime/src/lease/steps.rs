@@ -1,7 +1,7 @@
 //! Each step of a lease, as one round trip on the caller's connection.
 
 use super::change::renew_all;
-use super::granted::Granted;
+use super::grant::Granted;
 use super::tries::Tries;
 use super::{Error, Lease, Request, Table, body_leases};
 use crate::Connection;

@@ -1,7 +1,7 @@
 //! The task that acquires a lease. It starts with the first try, so a grant whose caller is gone is
 //! released like any other.
 
-use super::granted::Granted;
+use super::grant::Granted;
 use super::rows::{Alive, KeptLease, LeaseEnd, LeaseRows, is_unreachable};
 use super::store::{Acquisition, Store};
 use super::tries::Tries;

@@ -80,7 +80,9 @@ pub(crate) trait Step: Send + Sync + 'static {
     fn outside(&self) -> Outside;
 
     /// What an answer on a connection outside the pool says; `None` if it says nothing.
-    fn doubted(answer: Self::Answer) -> Option<Self::Answer>;
+    fn doubted(answer: Self::Answer) -> Option<Self::Answer> {
+        Some(answer)
+    }
 }
 
 /// The connections of a pool, and one outside of it.
@@ -102,6 +104,22 @@ pub(crate) trait Reach: Send + Sync + 'static {
         times: Times,
     ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send {
         self.send(step, times)
+    }
+
+    /// Sends the step from the caller's own runtime, or from the keeper.
+    fn send_from<S: Step>(
+        &self,
+        is_here: bool,
+        step: S,
+        times: Times,
+    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send {
+        async move {
+            if is_here {
+                self.send_here(step, times).await
+            } else {
+                self.send(step, times).await
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use advisory_runtime::blocking::{WithUrl, claim};
 use advisory_runtime::claim::{Claim, Claimed, Error, Event, Worker};
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
+use diesel_async::SimpleAsyncConnection;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::panic::resume_unwind;
@@ -293,4 +294,40 @@ async fn the_first_claim_that_is_refused_is_the_error_of_a_worker_of_threads() {
     });
     let error = ran.await.unwrap_err();
     assert!(matches!(error, Error::Database(_)), "{error:?}");
+}
+
+/// Nobody waits for them any more, and the ttl is five minutes.
+#[tokio::test]
+async fn rows_that_are_claimed_too_late_are_released() {
+    let db = mails(1).await;
+    db.run(
+        "CREATE TABLE claimed (id int8);
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql
+             AS $$ BEGIN INSERT INTO claimed VALUES (NEW.id); RETURN NULL; END $$;
+         CREATE TRIGGER noted AFTER UPDATE ON mail FOR EACH ROW
+             WHEN (NEW.locked_by IS NOT NULL) EXECUTE FUNCTION note()",
+    )
+    .await;
+    let pool = db.r2d2(3);
+    let mut other = db.connect().await;
+    let lock = "BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE";
+    other.batch_execute(lock).await.unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stop = Mutex::new(Some(stop));
+    let ran = program(move || {
+        let worker = Worker::<Mail, _>::new(&pool, "w");
+        let worker = worker.until(async { drop(stopped.await) });
+        // The claim was given up.
+        let worker = worker.observe(move |event| {
+            if let Event::NoConnection(_) = event {
+                drop(stop.lock().unwrap().take());
+            }
+        });
+        worker.run_blocking(|_: Claimed<Mail>| Ok::<_, Infallible>(()))
+    });
+    ran.await.unwrap();
+    other.batch_execute("COMMIT").await.unwrap();
+    let left = "locked_by IS NOT NULL OR attempts <> 0 OR NOT EXISTS (SELECT FROM claimed)";
+    until_empty(&db, "the release", left).await;
+    assert_eq!(mails_that(&db, OPEN).await, 1);
 }

@@ -10,7 +10,7 @@ use crate::claim::rows::{ReleaseOnDrop, keep_all};
 use crate::claim::table::{Claim, MaybePer, ttl};
 use crate::claim::{Claimed, Error, Event};
 use crate::error::{is_connection_lost, is_refused_by_citus, may_pass};
-use crate::rows::{Reach, UNANSWERED, unless};
+use crate::rows::{Backoff, Reach, UNANSWERED, unless};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -18,8 +18,8 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// The first pause after a failed claim, and the longest.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
+/// The pauses after failed claims.
+const BACKOFF: Backoff = Backoff::between(Duration::from_millis(100), Duration::from_secs(10));
 /// How long a connection, and a claim, may take at first: it waits for no row. The limit doubles
 /// with each claim that had no answer.
 const ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
@@ -34,7 +34,7 @@ pub(super) async fn feed<T: Claim, R: Reach>(
     mut stop: Stop<'_>,
     shared: &Shared<T, R>,
 ) -> Result<(), Error> {
-    let (mut is_first, mut pause) = (true, PAUSES[0]);
+    let (mut is_first, mut backoff) = (true, BACKOFF);
     let (mut is_fresh, mut answer) = (false, ANSWER[0]);
     let (mut refused, mut is_reached) = (None, true);
     let mut start = Start::new::<T>(settings.poll);
@@ -84,7 +84,7 @@ pub(super) async fn feed<T: Claim, R: Reach>(
                 if !std::mem::replace(&mut is_reached, true) {
                     settings.tell(Event::Reconnected);
                 }
-                (is_first, pause) = (false, PAUSES[0]);
+                (is_first, backoff) = (false, BACKOFF);
                 if has_come || asked.from.is_some() {
                     continue;
                 }
@@ -101,8 +101,7 @@ pub(super) async fn feed<T: Claim, R: Reach>(
                     _ => Event::Refused(&error),
                 });
                 is_reached = false;
-                let over = sleep_until(Instant::now() + pause);
-                pause = (pause * 2).min(PAUSES[1]);
+                let over = sleep_until(Instant::now() + backoff.pause());
                 if is_stopped || unless(stop.as_mut(), over).await.is_none() {
                     return Ok(());
                 }

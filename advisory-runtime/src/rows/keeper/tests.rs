@@ -50,10 +50,10 @@ impl RowError for Error {
     }
 }
 
-/// Rows whose answers are known. The clock is virtual, and goes on to the next timer whenever
-/// nothing else can run.
+/// Rows whose answers are known, and whose ends may go together. The clock is virtual, and goes on
+/// to the next timer whenever nothing else can run.
 #[derive(Clone)]
-struct Known {
+struct Known<const GATHERS: bool = false> {
     started: Instant,
     /// What was sent when, in milliseconds.
     sent: Arc<Mutex<Vec<(u128, String)>>>,
@@ -64,7 +64,7 @@ struct Known {
 #[derive(Clone)]
 struct Row(u8, Arc<Hold>);
 
-impl Known {
+impl<const GATHERS: bool> Known<GATHERS> {
     fn new(
         renew: fn(&[u8]) -> Result<Vec<Renewed>, Error>,
         end: fn(usize) -> Result<bool, Error>,
@@ -99,7 +99,7 @@ impl Known {
     }
 }
 
-impl Rows for Known {
+impl<const GATHERS: bool> Rows for Known<GATHERS> {
     type Row = Row;
     type End = ();
     type Error = Error;
@@ -126,10 +126,25 @@ impl Rows for Known {
 
     const SENDS_HERE: bool = true;
 
-    async fn end(&self, _: Row, (): (), _: Times, is_here: bool) -> Result<bool, Error> {
+    async fn end(&self, row: Row, (): (), _: Times, is_here: bool) -> Result<bool, Error> {
         let place = if is_here { "here" } else { "by the keeper" };
-        let nth = self.note(format!("end {place}"));
+        let nth = self.note(format!("end {} {place}", row.0));
+        // Somebody has locked this one.
+        let millis = if row.0 == 9 { 1_000 } else { 10 };
+        answer_after(Duration::from_millis(millis)).await;
         (self.end)(nth)
+    }
+
+    const GATHERS: bool = GATHERS;
+
+    async fn end_all(&self, ends: Vec<(Row, ())>, _: Times, _: bool) -> Result<Vec<bool>, Error> {
+        let ids: Vec<_> = ends.iter().map(|(row, ())| row.0).collect();
+        self.note(format!("end {ids:?}"));
+        answer_after(Duration::from_millis(10)).await;
+        if ids.contains(&8) {
+            return Err(unreachable());
+        }
+        Ok(ids.iter().map(|id| *id != 9).collect())
     }
 
     fn caller_waits((): &()) -> Option<Duration> {
@@ -181,7 +196,7 @@ async fn pass(time: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn rows_that_are_due_at_nearly_the_same_time_are_renewed_together() {
-    let rows = Known::new(|ids| Ok(vec![Renewed::For(TTL); ids.len()]), |_| Ok(true));
+    let rows = Known::<false>::new(|ids| Ok(vec![Renewed::For(TTL); ids.len()]), |_| Ok(true));
     let keeper = Keeper::on_runtime();
     let first = rows.keep(&keeper, 1);
     pass(EVERY / 5).await;
@@ -200,7 +215,7 @@ async fn rows_that_are_due_at_nearly_the_same_time_are_renewed_together() {
 
 #[tokio::test(start_paused = true)]
 async fn one_row_that_cannot_be_renewed_does_not_take_its_neighbours_along() {
-    let rows = Known::new(
+    let rows = Known::<false>::new(
         |ids| {
             if ids.contains(&2) {
                 Err(refusal())
@@ -228,80 +243,13 @@ async fn an_end_that_reaches_nobody_is_tried_again_by_the_keeper() {
             Ok(true)
         }
     };
-    let rows = Known::new(|_| unreachable!("it is not due"), end);
+    let rows = Known::<false>::new(|_| unreachable!("it is not due"), end);
     let kept = rows.keep(&Keeper::on_runtime(), 1);
     let ended = kept.end(()).await.unwrap();
     assert!(matches!(ended, Ended::Done), "{ended:?}");
     let sent: Vec<_> = rows.sent().into_iter().map(|(_, what)| what).collect();
-    let by_keeper = "end by the keeper";
-    assert_eq!(sent, ["end here", by_keeper, by_keeper, by_keeper]);
-}
-
-/// Rows whose ends go together, and take a while.
-#[derive(Clone)]
-struct Gathered(Known);
-
-impl Rows for Gathered {
-    type Row = Row;
-    type End = ();
-    type Error = Error;
-
-    fn hold(row: &Row) -> &Hold {
-        &row.1
-    }
-
-    fn every(_: &Row) -> Duration {
-        EVERY
-    }
-
-    async fn renew(&self, rows: Vec<Row>, _: Times) -> Result<Vec<Renewed>, Error> {
-        Ok(vec![Renewed::Busy; rows.len()])
-    }
-
-    async fn settled(&self, rows: Vec<Row>, _: Times) -> Result<Vec<Settled>, Error> {
-        Ok(vec![Settled::Committed; rows.len()])
-    }
-
-    const SENDS_HERE: bool = true;
-
-    async fn end(&self, row: Row, (): (), _: Times, is_here: bool) -> Result<bool, Error> {
-        let place = if is_here { "here" } else { "by the keeper" };
-        self.0.note(format!("end {} {place}", row.0));
-        // Somebody has locked this one.
-        let millis = if row.0 == 9 { 1_000 } else { 10 };
-        answer_after(Duration::from_millis(millis)).await;
-        Ok(true)
-    }
-
-    const GATHERS: bool = true;
-
-    async fn end_all(&self, ends: Vec<(Row, ())>, _: Times, _: bool) -> Result<Vec<bool>, Error> {
-        let ids: Vec<_> = ends.iter().map(|(row, ())| row.0).collect();
-        self.0.note(format!("end {ids:?}"));
-        answer_after(Duration::from_millis(10)).await;
-        if ids.contains(&8) {
-            return Err(unreachable());
-        }
-        Ok(ids.iter().map(|id| *id != 9).collect())
-    }
-
-    fn caller_waits((): &()) -> Option<Duration> {
-        None
-    }
-
-    type Shown = Row;
-
-    fn shown(row: &Row) -> &Row {
-        row
-    }
-
-    fn observer(_: &Row) -> Option<&Observer<Row, Error>> {
-        None
-    }
-
-    fn shown_end((): &()) -> End {
-        End::Release
-    }
+    let by_keeper = "end 1 by the keeper";
+    assert_eq!(sent, ["end 1 here", by_keeper, by_keeper, by_keeper]);
 }
 
 /// The time that a server takes.
@@ -309,12 +257,12 @@ async fn answer_after(time: Duration) {
     tokio::time::sleep_until(Instant::now() + time).await;
 }
 
-impl Gathered {
-    fn new() -> Self {
-        Self(Known::new(|_| unreachable!("not asked"), |_| Ok(true)))
+impl Known<true> {
+    fn gathered() -> Self {
+        Self::new(|ids| Ok(vec![Renewed::Busy; ids.len()]), |_| Ok(true))
     }
 
-    fn keep(&self, ids: &[u8]) -> Vec<Kept<Self>> {
+    fn keep_all(&self, ids: &[u8]) -> Vec<Kept<Self>> {
         let hold = || Arc::new(Hold::new(Expiry::after(Sent::now(), TTL), TTL));
         let rows = ids.iter().map(|id| Row(*id, hold())).collect();
         let name = Name::new::<Self>(0, String::new());
@@ -325,7 +273,7 @@ impl Gathered {
     /// Ends the first one, and while it is on its way the others; what was sent.
     async fn end(&self, ids: &[u8]) -> Vec<String> {
         let mut ends = Vec::new();
-        for kept in self.keep(ids) {
+        for kept in self.keep_all(ids) {
             ends.push(tokio::spawn(kept.end(())));
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
@@ -335,34 +283,34 @@ impl Gathered {
             let ended = ended.expect("it is tried until it is ended");
             assert!(matches!(ended, Ended::Done), "{ended:?}");
         }
-        self.0.sent().into_iter().map(|(_, what)| what).collect()
+        self.sent().into_iter().map(|(_, what)| what).collect()
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_ends_while_an_end_is_on_its_way_goes_with_the_next_one() {
-    let sent = Gathered::new().end(&[1, 2, 3, 4]).await;
+    let sent = Known::gathered().end(&[1, 2, 3, 4]).await;
     assert_eq!(sent, ["end 1 here", "end [2, 3, 4]"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_row_that_a_batch_has_not_ended_is_ended_alone() {
-    let sent = Gathered::new().end(&[1, 2, 9]).await;
+    let sent = Known::gathered().end(&[1, 2, 9]).await;
     assert_eq!(sent, ["end 1 here", "end [2, 9]", "end 9 by the keeper"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_is_late_holds_up_no_other() {
-    let rows = Gathered::new();
+    let rows = Known::gathered();
     let sent = rows.end(&[9, 1, 2]).await;
     assert_eq!(sent, ["end 9 here", "end [1, 2]"]);
-    let at: Vec<_> = rows.0.sent().into_iter().map(|(at, _)| at).collect();
+    let at: Vec<_> = rows.sent().into_iter().map(|(at, _)| at).collect();
     assert_eq!(at, [0, 50]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_keeper_tries_the_ends_of_a_batch_again() {
-    let sent = Gathered::new().end(&[1, 2, 8]).await;
+    let sent = Known::gathered().end(&[1, 2, 8]).await;
     assert_eq!(sent[..2], ["end 1 here", "end [2, 8]"]);
     assert!(sent.len() > 2, "{sent:?}");
 }
@@ -370,22 +318,22 @@ async fn the_keeper_tries_the_ends_of_a_batch_again() {
 /// Its statement goes on, and what has waited is sent.
 #[tokio::test(start_paused = true)]
 async fn ends_whose_callers_are_dropped_are_sent() {
-    let rows = Gathered::new();
-    for kept in rows.keep(&[1, 2, 3]) {
+    let rows = Known::gathered();
+    for kept in rows.keep_all(&[1, 2, 3]) {
         let end = tokio::spawn(kept.end(()));
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         end.abort();
     }
     pass(Duration::from_millis(20)).await;
-    let sent: Vec<_> = rows.0.sent().into_iter().map(|(_, what)| what).collect();
+    let sent: Vec<_> = rows.sent().into_iter().map(|(_, what)| what).collect();
     assert_eq!(sent, ["end 1 here", "end [2, 3]"]);
 }
 
 /// Nothing may be locked while the program is told.
 #[tokio::test(start_paused = true)]
 async fn an_observer_may_hold_another_row() {
-    let rows = Known::new(|_| Err(unreachable()), |_| Ok(true));
+    let rows = Known::<false>::new(|_| Err(unreachable()), |_| Ok(true));
     let keeper = Keeper::on_runtime();
     let kept = rows.keep(&keeper, 1);
     let (other, told) = (rows.clone(), Arc::new(Mutex::new(0)));
@@ -405,7 +353,7 @@ async fn an_observer_may_hold_another_row() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_is_given_up_when_the_row_has_expired() {
-    let rows = Known::new(
+    let rows = Known::<false>::new(
         |ids| Ok(vec![Renewed::For(TTL); ids.len()]),
         |_| Err(unreachable()),
     );
