@@ -5,3 +5,4 @@ mod cluster;
 mod commits;
 mod leases;
 mod locks;
+mod locks_at_rows;

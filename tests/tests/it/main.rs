@@ -12,6 +12,7 @@
 
 mod alerts;
 mod arguments;
+mod at_rows;
 mod as_released;
 mod blocking;
 mod blocking_claims;
