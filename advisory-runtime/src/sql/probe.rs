@@ -213,7 +213,8 @@ pub(crate) fn holds_all(keys: &[Key], mode: Mode) -> String {
 /// holds them gets them.
 pub(crate) fn takes_all(rows: &DistributedRows, keys: &[Key], mode: Mode) -> String {
     let (function, lost) = (try_function(Scope::Xact, mode), Marker::LockLost.text());
-    let mut sql = String::from("SELECT CAST(CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.>=) 0");
+    let mut sql =
+        String::from("SELECT CAST(CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.>=) 0");
     for key in keys {
         put!(sql, " AND {function}({})", Arguments(*key));
     }

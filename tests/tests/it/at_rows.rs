@@ -20,7 +20,8 @@ async fn database() -> Database {
     let db = Database::create().await;
     // A type whose `=` another schema has too, and no index.
     db.run("CREATE TABLE tenant (id text NOT NULL)").await;
-    db.run(r"INSERT INTO tenant VALUES (E'a\'b\\c */; é')").await;
+    db.run(r"INSERT INTO tenant VALUES (E'a\'b\\c */; é')")
+        .await;
     db
 }
 
@@ -41,8 +42,8 @@ async fn locked(
     Ok(held)
 }
 
-#[advisory_lock(keys = ["tenant:<id>", "day:<day>"], name = "tenant", at = (tenant::id, id), wait = "never", on_held = Ok(false))]
-async fn try_two(conn: &mut AsyncPgConnection, id: &str, day: i64) -> Result<bool, Error> {
+#[advisory_lock(keys = ["tenant:<id>", "tenant:<other>"], name = "tenant", at = (tenant::id, id), wait = "never", on_held = Ok(false))]
+async fn try_two(conn: &mut AsyncPgConnection, id: &str, other: &str) -> Result<bool, Error> {
     _ = conn;
     Ok(true)
 }
@@ -75,11 +76,14 @@ async fn hold(
 async fn the_lock_is_the_one_without_the_argument() {
     let db = database().await;
     let mut conn = db.connect().await;
-    assert_eq!(locked(&mut conn, &db, TENANT).await.unwrap(), [LockedKey::Bigint(key())]);
+    assert_eq!(
+        locked(&mut conn, &db, TENANT).await.unwrap(),
+        [LockedKey::Bigint(key())]
+    );
     assert!(db.locks().await.is_empty());
     let nested = conn.transaction(async |conn| locked(conn, &db, TENANT).await);
     assert_eq!(nested.await.unwrap(), [LockedKey::Bigint(key())]);
-    assert!(try_two(&mut conn, TENANT, 7).await.unwrap());
+    assert!(try_two(&mut conn, TENANT, "b").await.unwrap());
     // No row of the table is touched.
     assert_eq!(db.count("SELECT count(*) FROM tenant").await, 3);
 }
@@ -89,13 +93,13 @@ async fn each_wait_ends_while_another_session_holds_it() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     hold(&mut holder, TENANT, async {
-        assert!(!try_two(&mut conn, TENANT, 7).await.unwrap());
+        assert!(!try_two(&mut conn, TENANT, "b").await.unwrap());
         let waited = wait(&mut conn, TENANT).await.unwrap_err();
         assert!(matches!(waited, Error::TimedOut { .. }), "{waited:?}");
         let nested = conn.transaction(async |conn| {
             let waited = wait(conn, TENANT).await.unwrap_err();
             assert!(waited.is_busy(), "{waited:?}");
-            assert!(!try_two(conn, TENANT, 7).await?);
+            assert!(!try_two(conn, TENANT, "b").await?);
             assert_eq!(execute(conn, "SELECT 1").await?, 1);
             Ok::<_, Error>(())
         });
@@ -128,17 +132,20 @@ async fn a_waiting_call_is_shown_with_its_name() {
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let mut observer = db.connect().await;
     hold(&mut holder, TENANT, async {
-        let waiting = plain(&mut conn, TENANT);
+        // In a task of its own: this one holds the lock.
+        let waiting = tokio::spawn(async move { plain(&mut conn, TENANT).await });
         let look = async {
             db.until_waiting(key()).await;
             let waits = "SELECT query FROM pg_stat_activity WHERE wait_event = 'advisory'";
-            let query = diesel::sql_query(waits).get_result::<Shown>(&mut observer).await;
+            let query = diesel::sql_query(waits)
+                .get_result::<Shown>(&mut observer)
+                .await;
             let query = query.unwrap().query;
             assert!(query.starts_with("/*"), "{query}");
             assert_eq!(monitor::keys_of(&query), [Key::BigInt(key())], "{query}");
         };
         tokio::select! {
-            _ = waiting => panic!("not excluded"),
+            ended = waiting => panic!("{ended:?}"),
             () = look => {}
         }
     })

@@ -3,6 +3,7 @@
 mod claims;
 mod cluster;
 mod commits;
+mod jobs_at_rows;
 mod leases;
 mod locks;
 mod locks_at_rows;

@@ -12,8 +12,8 @@
 
 mod alerts;
 mod arguments;
-mod at_rows;
 mod as_released;
+mod at_rows;
 mod blocking;
 mod blocking_claims;
 mod blocking_hold;

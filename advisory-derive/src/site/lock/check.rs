@@ -264,7 +264,11 @@ mod tests {
                 _ => assert!(found.len() == 1 && found[0].contains(wanted), "{found:?}"),
             }
         }
-        for at in ["at = tenants::id", "at = (id)", "at = (tenants::id, id, id)"] {
+        for at in [
+            "at = tenants::id",
+            "at = (id)",
+            "at = (tenants::id, id, id)",
+        ] {
             let found = refused(at);
             let write = "write `at = (tenants::id, tenant_id)`";
             assert!(found.len() == 1 && found[0].contains(write), "{found:?}");

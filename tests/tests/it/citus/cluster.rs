@@ -6,6 +6,7 @@ use diesel::{QueryResult, QueryableByName};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::process::Command;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -25,9 +26,9 @@ pub(super) struct Cluster {
 }
 
 #[derive(QueryableByName)]
-struct Number {
+pub(super) struct Number {
     #[diesel(sql_type = Nullable<BigInt>)]
-    number: Option<i64>,
+    pub(super) number: Option<i64>,
 }
 
 #[derive(QueryableByName)]
@@ -50,6 +51,10 @@ impl Cluster {
             coordinator,
             workers: [one, two],
         })
+    }
+
+    pub(super) fn nodes(&self) -> [&Node; 3] {
+        [&self.coordinator, &self.workers[0], &self.workers[1]]
     }
 
     /// Runs statements at the coordinator.
@@ -112,6 +117,14 @@ impl Node {
                 .await
                 .unwrap_or_else(|error| panic!("{statement}: {error}"));
         }
+    }
+
+    /// Crashes the server, which ends all its sessions and starts again.
+    pub(super) async fn crash(&self) {
+        let mut conn = self.connect().await;
+        let pid = number(&mut conn, "SELECT pg_backend_pid()::int8 AS number").await;
+        let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        assert!(killed.unwrap().success());
     }
 
     /// The error of a statement.

@@ -3,6 +3,7 @@
 use super::cluster::{Cluster, Node, execute, number, row};
 use super::commits::INTERNAL;
 use advisory_runtime::{Error, advisory_lock};
+use diesel::result::Error as DieselError;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::collections::BTreeMap;
@@ -28,10 +29,6 @@ async fn set_up(cluster: &Cluster) -> i64 {
 }
 
 impl Cluster {
-    fn nodes(&self) -> [&Node; 3] {
-        [&self.coordinator, &self.workers[0], &self.workers[1]]
-    }
-
     /// The ports of the node that has a tenant's rows, and of the worker that has not.
     async fn ports(&self, id: i64) -> [i64; 2] {
         let port = format!(
@@ -63,7 +60,7 @@ impl Cluster {
 }
 
 /// Reads a balance, and writes it with one more after a while: two calls at once lose one of them.
-#[advisory_lock(key = "citus-tenant:<id>", pool = pool, at = (citus_tenant::id, id))]
+#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id))]
 async fn add(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     add_slowly(conn, id).await
 }
@@ -84,7 +81,7 @@ async fn add_slowly(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> 
 }
 
 /// Holds a tenant's lock while the future runs.
-#[advisory_lock(key = "citus-tenant:<id>", pool = pool, at = (citus_tenant::id, id), handle = lock)]
+#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id), handle = lock)]
 async fn hold<F: Future<Output = ()>>(
     pool: &Pool<AsyncPgConnection>,
     id: i64,
@@ -96,36 +93,36 @@ async fn hold<F: Future<Output = ()>>(
 }
 
 /// Whether a tenant's lock is free.
-#[advisory_lock(key = "citus-tenant:<id>", pool = pool, at = (citus_tenant::id, id), wait = "never", on_held = Ok(false))]
+#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id), wait = "never", on_held = Ok(false))]
 async fn is_free(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<bool, Error> {
     _ = conn;
     Ok(true)
 }
 
-#[advisory_lock(key = "citus-tenant:<id>", pool = pool, at = (citus_tenant::id, id), wait = "300ms")]
+#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id), wait = "300ms")]
 async fn wait(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     _ = conn;
     Ok(())
 }
 
-#[advisory_lock(key = "citus-tenant:<id>", pool = pool, at = (citus_tenant::id, id), wait = "20s", poll = "20ms")]
+#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id), wait = "20s", poll = "20ms")]
 async fn poll(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     _ = conn;
     Ok(())
 }
 
 /// Takes a tenant's lock in the caller's transaction, and fails.
-#[advisory_lock(key = "citus-tenant:<id>", at = (citus_tenant::id, id))]
+#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", at = (citus_tenant::id, id))]
 async fn fail(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> {
     execute(conn, &format!("SELECT {id}")).await?;
-    Err(Error::NoKeys {
-        lock: "".into(),
-        slice: "",
-    })
+    Err(Error::Database(DieselError::RollbackTransaction))
 }
 
 /// 60 calls, 20 through each node, 2 of them at a time; the errors by their texts.
-async fn sixty<F>(cluster: &Cluster, call: fn(Pool<AsyncPgConnection>) -> F) -> BTreeMap<String, u32>
+async fn sixty<F>(
+    cluster: &Cluster,
+    call: fn(Pool<AsyncPgConnection>) -> F,
+) -> BTreeMap<String, u32>
 where
     F: Future<Output = Result<(), Error>> + Send + 'static,
 {
@@ -164,7 +161,9 @@ async fn clients_of_all_nodes_exclude_each_other() {
     let errors = sixty(&cluster, |pool| async move { add(&pool, 1).await }).await;
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(cluster.coordinator.number(balance).await, 60);
-    cluster.run("UPDATE citus_tenant SET balance = 0 WHERE id = 1").await;
+    cluster
+        .run("UPDATE citus_tenant SET balance = 0 WHERE id = 1")
+        .await;
     let errors = sixty(&cluster, |pool| async move { add_here(&pool, 1).await }).await;
     assert!(errors.is_empty(), "{errors:?}");
     let kept = cluster.coordinator.number(balance).await;
@@ -292,7 +291,7 @@ async fn a_deadlock_with_a_row_is_found_through_two_nodes() {
     let mut conn = cluster.workers[0].connect().await;
     let each_has_one = Barrier::new(2);
     let update = "UPDATE citus_tenant SET balance = 1 WHERE id = 1";
-    #[advisory_lock(key = "citus-tenant:<id>", pool = pool, at = (citus_tenant::id, id))]
+    #[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id))]
     async fn lock_then_row(
         pool: &Pool<AsyncPgConnection>,
         id: i64,
@@ -303,7 +302,7 @@ async fn a_deadlock_with_a_row_is_found_through_two_nodes() {
         execute(conn, update).await?;
         Ok(())
     }
-    #[advisory_lock(key = "citus-tenant:<id>", at = (citus_tenant::id, id))]
+    #[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", at = (citus_tenant::id, id))]
     async fn lock(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> {
         _ = conn;
         Ok(())
@@ -331,7 +330,7 @@ async fn a_deadlock_with_a_row_is_found_through_two_nodes() {
 }
 
 /// Adds one to the balances of two tenants, whose rows are on two nodes, under the lock of the second.
-#[advisory_lock(key = "citus-tenant:<id>", pool = pool, at = (citus_tenant::id, id))]
+#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id))]
 async fn add_to_two(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     let add = format!("UPDATE citus_tenant SET balance = balance + 1 WHERE id IN (1, {id})");
     execute(conn, &add).await?;
@@ -339,7 +338,7 @@ async fn add_to_two(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error
 }
 
 /// Reads a tenant's balance under its lock.
-#[advisory_lock(key = "citus-tenant:<id>", pool = pool, at = (citus_tenant::id, id))]
+#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id))]
 async fn balance(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<i64, Error> {
     let read = format!("SELECT balance AS number FROM citus_tenant WHERE id = {id}");
     Ok(number(conn, &read).await)
@@ -387,7 +386,8 @@ async fn a_query_alone_does_not_keep_its_shard_from_moving() {
         return;
     };
     set_up(&cluster).await;
-    let take = "BEGIN; SELECT pg_advisory_xact_lock(7 + 0 * count(*)) FROM citus_tenant WHERE id = 1";
+    let take =
+        "BEGIN; SELECT pg_advisory_xact_lock(7 + 0 * count(*)) FROM citus_tenant WHERE id = 1";
     let (mut one, mut other) = (
         cluster.coordinator.connect().await,
         cluster.coordinator.connect().await,
@@ -478,7 +478,9 @@ async fn calls_stay_exact_while_their_shard_moves() {
     assert_eq!(kept, i64::from(calls - failed), "{errors:#?}");
     assert!(moves > 1, "{refusals:#?}");
     row(
-        &format!("{calls} calls with `at` through three nodes, while their shard moves {moves} times"),
+        &format!(
+            "{calls} calls with `at` through three nodes, while their shard moves {moves} times"
+        ),
         &format!("{kept} kept, {failed} refused: {errors:?}; moves refused: {refusals:?}"),
     );
 }
