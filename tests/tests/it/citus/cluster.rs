@@ -119,12 +119,23 @@ impl Node {
         }
     }
 
-    /// Crashes the server, which ends all its sessions and starts again.
+    /// Crashes the server, and waits until it has ended all its sessions and has started again.
     pub(super) async fn crash(&self) {
-        let mut conn = self.connect().await;
-        let pid = number(&mut conn, "SELECT pg_backend_pid()::int8 AS number").await;
+        const LOCK: &str = "SELECT 1::int8 AS number FROM pg_advisory_lock(7, 31247)";
+        const IS_GONE: &str = "SELECT (count(*) = 0)::int::int8 AS number FROM pg_locks \
+             WHERE locktype = 'advisory' AND classid = 7 AND objid = 31247";
+        let (mut holder, mut victim) = (self.connect().await, self.connect().await);
+        number(&mut holder, LOCK).await;
+        let pid = number(&mut victim, "SELECT pg_backend_pid()::int8 AS number").await;
         let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
         assert!(killed.unwrap().success());
+        loop {
+            let mut conn = self.connect().await;
+            let answer = diesel::sql_query(IS_GONE).get_result::<Number>(&mut conn);
+            if answer.await.is_ok_and(|gone| gone.number == Some(1)) {
+                return;
+            }
+        }
     }
 
     /// The error of a statement.

@@ -485,6 +485,116 @@ async fn calls_stay_exact_while_their_shard_moves() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_split_waits_for_the_holder_and_calls_stay_exact() {
+    let Some(cluster) = Cluster::find() else {
+        return;
+    };
+    set_up(&cluster).await;
+    let cluster = Arc::new(cluster);
+    let splitter = tokio::spawn({
+        let cluster = Arc::clone(&cluster);
+        async move {
+            let mut splits = 0;
+            let mut refusals = BTreeMap::new();
+            for mode in ["block_writes", "force_logical", "block_writes"] {
+                sleep(Duration::from_millis(300)).await;
+                let [_, to] = cluster.ports(1).await;
+                let split = format!(
+                    "SELECT citus_split_shard_by_split_points(shardid, \
+                     ARRAY[((shardminvalue::int8 + shardmaxvalue::int8) / 2)::text], \
+                     ARRAY[(SELECT nodeid FROM pg_dist_node WHERE nodeport = {to}), (SELECT nodeid FROM pg_dist_node WHERE nodeport = {to})], \
+                     '{mode}') FROM pg_dist_shard WHERE shardid = get_shard_id_for_distribution_column('citus_tenant', 1)"
+                );
+                let mut conn = cluster.coordinator.connect().await;
+                match conn.batch_execute(&split).await {
+                    Ok(()) => splits += 1,
+                    Err(error) => *refusals.entry(error.to_string()).or_insert(0) += 1,
+                }
+            }
+            (splits, refusals)
+        }
+    });
+    let (mut calls, mut errors) = (0, BTreeMap::new());
+    while !splitter.is_finished() {
+        calls += 60;
+        for (error, times) in sixty(&cluster, |pool| async move { add(&pool, 1).await }).await {
+            *errors.entry(error).or_insert(0) += times;
+        }
+    }
+    let (splits, refusals) = splitter.await.unwrap();
+    let balance = "SELECT balance AS number FROM citus_tenant WHERE id = 1";
+    let kept = cluster.coordinator.number(balance).await;
+    let failed: u32 = errors.values().sum();
+    assert_eq!(kept, i64::from(calls - failed), "{errors:#?}");
+    assert!(splits > 0, "{refusals:#?}");
+    row(
+        &format!(
+            "{calls} calls with `at` through three nodes, while their shard is split {splits} times"
+        ),
+        &format!("{kept} kept, {failed} refused: {errors:?}; splits refused: {refusals:?}"),
+    );
+}
+
+/// Returns when the lock is free, for clients of every node.
+async fn until_free(cluster: &Cluster, id: i64) {
+    for node in cluster.nodes() {
+        let pool = node.pool(1);
+        let begun = Instant::now();
+        while !matches!(is_free(&pool, id).await, Ok(true)) {
+            assert!(begun.elapsed() < Duration::from_secs(30));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_whose_session_or_node_ends_commits_nothing_and_frees_the_lock() {
+    let Some(cluster) = Cluster::find() else {
+        return;
+    };
+    set_up(&cluster).await;
+    let [port, _] = cluster.ports(1).await;
+    let node = cluster.at(port);
+    let ours =
+        "FROM pg_stat_activity WHERE query LIKE '%citus-tenant%' AND pid <> pg_backend_pid()";
+    for (client, ends) in [
+        (&cluster.coordinator, "its own session"),
+        (&cluster.coordinator, "the session at the node"),
+        (&cluster.coordinator, "the node"),
+        (node, "the node"),
+    ] {
+        let pool = client.pool(1);
+        let held = write_while(&pool, 1, async {
+            match ends {
+                "its own session" => client.terminate(ours).await,
+                "the session at the node" => node.terminate(INTERNAL).await,
+                _ => node.crash().await,
+            }
+        });
+        assert!(held.await.is_err(), "{ends}");
+        until_free(&cluster, 1).await;
+        let balance = "SELECT balance AS number FROM citus_tenant WHERE id = 1";
+        assert_eq!(cluster.coordinator.number(balance).await, 0, "{ends}");
+    }
+    row(
+        "a holder with `at` that has written, whose session ends, or that of the node of the rows, or that node",
+        "an error, the write is not there, and the lock is free for clients of all nodes",
+    );
+}
+
+/// Writes, and holds a tenant's lock while the future runs.
+#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id))]
+async fn write_while<F: Future<Output = ()>>(
+    pool: &Pool<AsyncPgConnection>,
+    id: i64,
+    body: F,
+) -> Result<(), Error> {
+    let write = format!("UPDATE citus_tenant SET balance = 9 /* citus-tenant */ WHERE id = {id}");
+    execute(conn, &write).await?;
+    body.await;
+    Ok(())
+}
+
 /// The copies of a reference table are on all nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reference_table_excludes_too_and_its_other_keys_as_well() {
