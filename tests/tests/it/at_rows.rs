@@ -1,7 +1,7 @@
 //! Locks at the node that has the rows, on one PostgreSQL: the same locks as without `at`. `citus` has them in a cluster.
 
 use crate::bookings::execute;
-use advisory_runtime::{Error, Key, advisory_lock, monitor};
+use advisory_runtime::{Error, Key, advisory_lock, lock_key, monitor, xact};
 use advisory_tests::{Database, LockedKey};
 use diesel::pg::PgConnection;
 use diesel::sql_types::Text;
@@ -60,16 +60,15 @@ async fn wait(conn: &mut AsyncPgConnection, id: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// A lock of the same key at the connection's own node.
-#[advisory_lock(key = "tenant:<id>", name = "tenant")]
+/// Holds the same lock, taken without rows.
 async fn hold(
     conn: &mut AsyncPgConnection,
     id: &str,
     others: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    _ = conn;
+    let held = xact::begin(conn, lock_key!("tenant:<id: text>", name = "tenant")).await?;
     others.await;
-    Ok(())
+    held.finish(Ok(())).await
 }
 
 #[tokio::test]
