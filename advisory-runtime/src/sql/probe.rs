@@ -208,9 +208,9 @@ pub(crate) fn holds_all(keys: &[Key], mode: Mode) -> String {
     sql
 }
 
-/// Fails with [`Marker::LockLost`] unless the transaction holds every key at the node of these rows.
-/// It takes them again, because the catalogs of another node cannot be read: a transaction that
-/// holds them gets them.
+/// Fails with [`Marker::LockLost`] unless the transaction holds every key at the node of these
+/// rows. It takes them again, because the catalogs of another node cannot be read: a transaction
+/// that holds them gets them.
 pub(crate) fn takes_all(rows: &DistributedRows, keys: &[Key], mode: Mode) -> String {
     let (function, lost) = (try_function(Scope::Xact, mode), Marker::LockLost.text());
     let mut sql =

@@ -14,7 +14,6 @@ mod alerts;
 mod arguments;
 mod as_released;
 mod at_rows;
-
 mod blocking;
 mod blocking_claims;
 mod blocking_hold;

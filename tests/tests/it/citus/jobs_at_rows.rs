@@ -186,7 +186,7 @@ async fn jobs_are_done_once_while_their_shards_move() {
     let moves = AtomicU64::load(&moves, Ordering::Relaxed);
     assert!(moves > 1, "{moves}");
     row(
-        &format!("the same, while {moves} shards move"),
+        &format!("2,000 such jobs, while {moves} shards move"),
         &format!("each done once; {}", shown(&errors)),
     );
 }
@@ -206,7 +206,7 @@ async fn jobs_are_done_once_while_a_worker_node_crashes() {
     let (_, errors) = run(&cluster, crashes).await;
     assert!(!errors.is_empty());
     row(
-        "the same, while a worker node crashes and starts again, twice",
+        "2,000 such jobs, while a worker node crashes and starts again, twice",
         &format!("each done once; {}", shown(&errors)),
     );
 }

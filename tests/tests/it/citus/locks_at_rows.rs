@@ -14,7 +14,7 @@ use tokio::sync::Barrier;
 use tokio::time::sleep;
 
 diesel::table! {
-    citus_tenant (id) {
+    citus_balance (id) {
         id -> BigInt,
         balance -> BigInt,
     }
@@ -25,7 +25,7 @@ const NOBODY: i64 = 1_000_003;
 
 /// Creates the table of balances, as [`Cluster::accounts`] does.
 async fn set_up(cluster: &Cluster) -> i64 {
-    cluster.accounts("citus_tenant").await
+    cluster.accounts("citus_balance").await
 }
 
 impl Cluster {
@@ -33,7 +33,7 @@ impl Cluster {
     async fn ports(&self, id: i64) -> [i64; 2] {
         let port = format!(
             "SELECT nodeport::int8 AS number FROM pg_dist_shard_placement WHERE shardid = \
-             get_shard_id_for_distribution_column('citus_tenant', {id})"
+             get_shard_id_for_distribution_column('citus_balance', {id})"
         );
         let port = self.coordinator.number(&port).await;
         let other = format!(
@@ -53,35 +53,35 @@ impl Cluster {
     async fn moves(&self, id: i64, mode: &str) -> String {
         let [from, to] = self.ports(id).await;
         format!(
-            "SELECT citus_move_shard_placement(get_shard_id_for_distribution_column('citus_tenant', {id}), \
+            "SELECT citus_move_shard_placement(get_shard_id_for_distribution_column('citus_balance', {id}), \
              '127.0.0.1', {from}, '127.0.0.1', {to}, '{mode}')"
         )
     }
 }
 
 /// Reads a balance, and writes it with one more after a while: two calls at once lose one of them.
-#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id))]
+#[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id))]
 async fn add(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     add_slowly(conn, id).await
 }
 
 /// The same, under the lock of the node that the client is connected to.
-#[advisory_lock(key = "citus-tenant-here:<id>", pool = pool)]
+#[advisory_lock(key = "citus-balance-here:<id>", pool = pool)]
 async fn add_here(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     add_slowly(conn, id).await
 }
 
 async fn add_slowly(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> {
-    let read = format!("SELECT balance AS number FROM citus_tenant WHERE id = {id}");
+    let read = format!("SELECT balance AS number FROM citus_balance WHERE id = {id}");
     let balance = number(conn, &read).await + 1;
     sleep(Duration::from_millis(10)).await;
-    let write = format!("UPDATE citus_tenant SET balance = {balance} WHERE id = {id}");
+    let write = format!("UPDATE citus_balance SET balance = {balance} WHERE id = {id}");
     execute(conn, &write).await?;
     Ok(())
 }
 
 /// Holds a tenant's lock while the future runs.
-#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id), handle = lock)]
+#[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id), handle = lock)]
 async fn hold<F: Future<Output = ()>>(
     pool: &Pool<AsyncPgConnection>,
     id: i64,
@@ -93,26 +93,26 @@ async fn hold<F: Future<Output = ()>>(
 }
 
 /// Whether a tenant's lock is free.
-#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id), wait = "never", on_held = Ok(false))]
+#[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id), wait = "never", on_held = Ok(false))]
 async fn is_free(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<bool, Error> {
     _ = conn;
     Ok(true)
 }
 
-#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id), wait = "300ms")]
+#[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id), wait = "300ms")]
 async fn wait(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     _ = conn;
     Ok(())
 }
 
-#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id), wait = "20s", poll = "20ms")]
+#[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id), wait = "20s", poll = "20ms")]
 async fn poll(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     _ = conn;
     Ok(())
 }
 
 /// Takes a tenant's lock in the caller's transaction, and fails.
-#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", at = (citus_tenant::id, id))]
+#[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", at = (citus_balance::id, id))]
 async fn fail(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> {
     execute(conn, &format!("SELECT {id}")).await?;
     Err(Error::Database(DieselError::RollbackTransaction))
@@ -157,12 +157,12 @@ async fn clients_of_all_nodes_exclude_each_other() {
         return;
     };
     set_up(&cluster).await;
-    let balance = "SELECT balance AS number FROM citus_tenant WHERE id = 1";
+    let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
     let errors = sixty(&cluster, |pool| async move { add(&pool, 1).await }).await;
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(cluster.coordinator.number(balance).await, 60);
     cluster
-        .run("UPDATE citus_tenant SET balance = 0 WHERE id = 1")
+        .run("UPDATE citus_balance SET balance = 0 WHERE id = 1")
         .await;
     let errors = sixty(&cluster, |pool| async move { add_here(&pool, 1).await }).await;
     assert!(errors.is_empty(), "{errors:?}");
@@ -271,7 +271,7 @@ async fn a_savepoint_that_is_rolled_back_releases_the_lock() {
             let other = pool.clone();
             let free = tokio::spawn(async move { is_free(&other, 1).await });
             assert!(free.await.unwrap().unwrap());
-            execute(conn, "UPDATE citus_tenant SET balance = 7 WHERE id = 1").await
+            execute(conn, "UPDATE citus_balance SET balance = 7 WHERE id = 1").await
         });
         outer.await.unwrap();
     }
@@ -290,8 +290,8 @@ async fn a_deadlock_with_a_row_is_found_through_two_nodes() {
     let pool = cluster.workers[1].pool(2);
     let mut conn = cluster.workers[0].connect().await;
     let each_has_one = Barrier::new(2);
-    let update = "UPDATE citus_tenant SET balance = 1 WHERE id = 1";
-    #[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id))]
+    let update = "UPDATE citus_balance SET balance = 1 WHERE id = 1";
+    #[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id))]
     async fn lock_then_row(
         pool: &Pool<AsyncPgConnection>,
         id: i64,
@@ -302,7 +302,7 @@ async fn a_deadlock_with_a_row_is_found_through_two_nodes() {
         execute(conn, update).await?;
         Ok(())
     }
-    #[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", at = (citus_tenant::id, id))]
+    #[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", at = (citus_balance::id, id))]
     async fn lock(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> {
         _ = conn;
         Ok(())
@@ -330,17 +330,17 @@ async fn a_deadlock_with_a_row_is_found_through_two_nodes() {
 }
 
 /// Adds one to the balances of two tenants, whose rows are on two nodes, under the lock of the second.
-#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id))]
+#[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id))]
 async fn add_to_two(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
-    let add = format!("UPDATE citus_tenant SET balance = balance + 1 WHERE id IN (1, {id})");
+    let add = format!("UPDATE citus_balance SET balance = balance + 1 WHERE id IN (1, {id})");
     execute(conn, &add).await?;
     Ok(())
 }
 
 /// Reads a tenant's balance under its lock.
-#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id))]
+#[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id))]
 async fn balance(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<i64, Error> {
-    let read = format!("SELECT balance AS number FROM citus_tenant WHERE id = {id}");
+    let read = format!("SELECT balance AS number FROM citus_balance WHERE id = {id}");
     Ok(number(conn, &read).await)
 }
 
@@ -387,7 +387,7 @@ async fn a_query_alone_does_not_keep_its_shard_from_moving() {
     };
     set_up(&cluster).await;
     let take =
-        "BEGIN; SELECT pg_advisory_xact_lock(7 + 0 * count(*)) FROM citus_tenant WHERE id = 1";
+        "BEGIN; SELECT pg_advisory_xact_lock(7 + 0 * count(*)) FROM citus_balance WHERE id = 1";
     let (mut one, mut other) = (
         cluster.coordinator.connect().await,
         cluster.coordinator.connect().await,
@@ -472,7 +472,7 @@ async fn calls_stay_exact_while_their_shard_moves() {
     }
     is_over.store(true, Ordering::Relaxed);
     let (moves, refusals) = mover.await.unwrap();
-    let balance = "SELECT balance AS number FROM citus_tenant WHERE id = 1";
+    let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
     let kept = cluster.coordinator.number(balance).await;
     let failed: u32 = errors.values().sum();
     assert_eq!(kept, i64::from(calls - failed), "{errors:#?}");
@@ -504,7 +504,7 @@ async fn a_split_waits_for_the_holder_and_calls_stay_exact() {
                     "SELECT citus_split_shard_by_split_points(shardid, \
                      ARRAY[((shardminvalue::int8 + shardmaxvalue::int8) / 2)::text], \
                      ARRAY[(SELECT nodeid FROM pg_dist_node WHERE nodeport = {to}), (SELECT nodeid FROM pg_dist_node WHERE nodeport = {to})], \
-                     '{mode}') FROM pg_dist_shard WHERE shardid = get_shard_id_for_distribution_column('citus_tenant', 1)"
+                     '{mode}') FROM pg_dist_shard WHERE shardid = get_shard_id_for_distribution_column('citus_balance', 1)"
                 );
                 let mut conn = cluster.coordinator.connect().await;
                 match conn.batch_execute(&split).await {
@@ -523,7 +523,7 @@ async fn a_split_waits_for_the_holder_and_calls_stay_exact() {
         }
     }
     let (splits, refusals) = splitter.await.unwrap();
-    let balance = "SELECT balance AS number FROM citus_tenant WHERE id = 1";
+    let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
     let kept = cluster.coordinator.number(balance).await;
     let failed: u32 = errors.values().sum();
     assert_eq!(kept, i64::from(calls - failed), "{errors:#?}");
@@ -556,7 +556,7 @@ async fn a_holder_whose_session_or_node_ends_commits_nothing_and_frees_the_lock(
     let [port, _] = cluster.ports(1).await;
     let node = cluster.at(port);
     let ours =
-        "FROM pg_stat_activity WHERE query LIKE '%citus-tenant%' AND pid <> pg_backend_pid()";
+        "FROM pg_stat_activity WHERE query LIKE '%citus-balance%' AND pid <> pg_backend_pid()";
     for (client, ends) in [
         (&cluster.coordinator, "its own session"),
         (&cluster.coordinator, "the session at the node"),
@@ -573,7 +573,7 @@ async fn a_holder_whose_session_or_node_ends_commits_nothing_and_frees_the_lock(
         });
         assert!(held.await.is_err(), "{ends}");
         until_free(&cluster, 1).await;
-        let balance = "SELECT balance AS number FROM citus_tenant WHERE id = 1";
+        let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
         assert_eq!(cluster.coordinator.number(balance).await, 0, "{ends}");
     }
     row(
@@ -583,13 +583,13 @@ async fn a_holder_whose_session_or_node_ends_commits_nothing_and_frees_the_lock(
 }
 
 /// Writes, and holds a tenant's lock while the future runs.
-#[advisory_lock(key = "citus-tenant:<id>", name = "citus-tenant", pool = pool, at = (citus_tenant::id, id))]
+#[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id))]
 async fn write_while<F: Future<Output = ()>>(
     pool: &Pool<AsyncPgConnection>,
     id: i64,
     body: F,
 ) -> Result<(), Error> {
-    let write = format!("UPDATE citus_tenant SET balance = 9 /* citus-tenant */ WHERE id = {id}");
+    let write = format!("UPDATE citus_balance SET balance = 9 /* citus-balance */ WHERE id = {id}");
     execute(conn, &write).await?;
     body.await;
     Ok(())
@@ -603,13 +603,13 @@ async fn a_reference_table_excludes_too_and_its_other_keys_as_well() {
     };
     cluster
         .run(
-            "DROP TABLE IF EXISTS citus_tenant; CREATE TABLE citus_tenant (id int8 PRIMARY KEY, balance int8 NOT NULL); \
-             SELECT create_reference_table('citus_tenant'); INSERT INTO citus_tenant VALUES (1, 0)",
+            "DROP TABLE IF EXISTS citus_balance; CREATE TABLE citus_balance (id int8 PRIMARY KEY, balance int8 NOT NULL); \
+             SELECT create_reference_table('citus_balance'); INSERT INTO citus_balance VALUES (1, 0)",
         )
         .await;
     let errors = sixty(&cluster, |pool| async move { add(&pool, 1).await }).await;
     assert!(errors.is_empty(), "{errors:?}");
-    let balance = "SELECT balance AS number FROM citus_tenant WHERE id = 1";
+    let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
     assert_eq!(cluster.coordinator.number(balance).await, 60);
     let pools = cluster.nodes().map(|node| node.pool(2));
     let mut seen = Vec::new();
@@ -624,7 +624,7 @@ async fn a_reference_table_excludes_too_and_its_other_keys_as_well() {
     })
     .await
     .unwrap();
-    cluster.run("DROP TABLE citus_tenant").await;
+    cluster.run("DROP TABLE citus_balance").await;
     row(
         "60 calls with `at` and a reference table, through three nodes",
         &format!("60 kept; tries through workers while 1 is held: {seen:?}"),
@@ -640,7 +640,7 @@ async fn what_a_lock_at_the_rows_costs() {
     set_up(&cluster).await;
     #[advisory_lock(key = "citus-cost:<id>", pool = pool)]
     async fn here(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
-        let read = format!("SELECT balance AS number FROM citus_tenant WHERE id = {id}");
+        let read = format!("SELECT balance AS number FROM citus_balance WHERE id = {id}");
         number(conn, &read).await;
         Ok(())
     }
