@@ -329,6 +329,10 @@ impl Request {
     /// their table. Only for the attribute, which refuses what does not fit: a session-level lock,
     /// permits, and a stricter isolation level.
     #[doc(hidden)]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the attribute passes the value as it is written"
+    )]
     pub fn at<C, V>(mut self, column: C, value: V) -> Self
     where
         C: Column<Table: Default, SqlType: SqlType + TypedExpressionType>,

@@ -157,7 +157,7 @@ impl LockArgs {
                 let levels = Isolation::ALL.map(|level| (level.name(), level));
                 set!(isolation, choice(&value, name, levels, errors));
             }
-            "at" => set!(at, at(value, name, errors)),
+            "at" => set!(at, at(&value, name, errors)),
             "nested" => {
                 let answers = [("allow", false), ("refuse", true)];
                 set!(refuses_nested, choice(&value, name, answers, errors));

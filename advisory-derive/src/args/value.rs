@@ -94,7 +94,7 @@ pub(crate) struct AtArg {
     pub(crate) value: TokenStream,
 }
 
-pub(crate) fn at(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<AtArg> {
+pub(crate) fn at(value: &TokenStream, name: &Ident, errors: &mut Errors) -> Option<AtArg> {
     let mut tokens = value.clone().into_iter();
     if let (Some(TokenTree::Group(pair)), None) = (tokens.next().map(ungrouped), tokens.next())
         && pair.delimiter() == Delimiter::Parenthesis
@@ -106,7 +106,7 @@ pub(crate) fn at(value: TokenStream, name: &Ident, errors: &mut Errors) -> Optio
     let wanted = format_args!(
         "`{name}` takes the column by which a table is distributed, and its value: write `{name} = (tenants::id, tenant_id)`"
     );
-    errors.at(first_span(&value), wanted);
+    errors.at(first_span(value), wanted);
     None
 }
 

@@ -4,7 +4,7 @@ use crate::key::{KeyPart, raw_text};
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
 use diesel::{Column, QueryResult, QuerySource};
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// The table, and a condition that sends a statement to the node of the rows but finds no row
 /// there, whatever the table's indexes are: no row has this `ctid`.
@@ -48,7 +48,8 @@ fn literal(text: &str) -> String {
         if letter.is_ascii_alphanumeric() || letter == '-' {
             literal.push(letter);
         } else {
-            literal.push_str(&format!("\\U{:08X}", u32::from(letter)));
+            // Writing to a `String` cannot fail.
+            let _: fmt::Result = write!(literal, "\\U{:08X}", u32::from(letter));
         }
     }
     literal.push('\'');
