@@ -24,6 +24,8 @@ struct SiteLock {
     guesses: Vec<Guess>,
     /// The word with which a message suggests to start the key.
     word: Option<String>,
+    /// Whether the site takes it at the node of rows; `None` if it takes none.
+    is_at: Option<bool>,
     /// Set if a collision was reported here; the report applies to every site of this form.
     reported: Option<LockForm>,
 }
@@ -69,6 +71,7 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
             written: known.written.clone(),
             guesses: known.guesses.clone(),
             word: site.key_prefix().map(ToOwned::to_owned),
+            is_at: site.kind.is_at(),
             reported: None,
         };
         let found = earlier_locks
@@ -119,6 +122,11 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
                 ),
             );
             site_lock.reported = Some(form);
+        } else if let Some(there) = earlier_locks
+            .iter()
+            .find(|earlier| site_lock.is_at_another_node(earlier))
+        {
+            errors.at(known.span, at_another_node(there, &site_lock));
         }
         earlier_locks.push(site_lock);
     }
@@ -140,7 +148,38 @@ fn repeated(first: &SiteLock, again: &SiteLock, count: usize) -> String {
     )
 }
 
+/// The message for a lock that one site takes at the node of rows, and the other does not.
+fn at_another_node(there: &SiteLock, here: &SiteLock) -> String {
+    let CallSite {
+        file,
+        line,
+        column,
+        item,
+        ..
+    } = &there.call_site;
+    let (first, second) = if here.is_at == Some(true) {
+        ("with", "without")
+    } else {
+        ("without", "with")
+    };
+    format!(
+        "`{}` is locked {first} `at` here, and {second} it there\n --> {file}:{line}:{column} ({item}) is the other lock\n  \
+         = help: of a distributed table they are locks at two nodes: write `at` at both, or at neither",
+        here.written
+    )
+}
+
 impl SiteLock {
+    /// Whether the other site takes the same lock, but only one of them at the node of rows.
+    fn is_at_another_node(&self, other: &Self) -> bool {
+        matches!((self.is_at, other.is_at), (Some(here), Some(there)) if here != there)
+            && self.call_site.krate == other.call_site.krate
+            && self.call_site != other.call_site
+            && self.lock.name().is_some()
+            && self.lock.name() == other.lock.name()
+            && self.written == other.written
+    }
+
     fn side(&self) -> Side<'_> {
         Side {
             lock: &self.lock,

@@ -19,7 +19,11 @@ pub(crate) struct SiteFacts {
 /// The declaration of the lock.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    Lock(Scope),
+    /// A function under a lock, which it takes at the node of rows or not.
+    Lock {
+        scope: Scope,
+        is_at: bool,
+    },
     Lease,
     Struct,
     Macro,
@@ -45,7 +49,7 @@ impl SiteFacts {
     /// ``fn `book` ``
     pub(crate) fn item(&self) -> String {
         match self.kind {
-            Kind::Lock(_) | Kind::Lease | Kind::Struct => {
+            Kind::Lock { .. } | Kind::Lease | Kind::Struct => {
                 format!("{} `{}`", self.kind.name(), self.name)
             }
             Kind::Macro => format!("`{}`", self.name),
@@ -55,14 +59,14 @@ impl SiteFacts {
     /// The word with which a message suggests to start the key.
     pub(crate) fn key_prefix(&self) -> Option<&str> {
         match self.kind {
-            Kind::Lock(_) | Kind::Lease | Kind::Struct => Some(&self.name),
+            Kind::Lock { .. } | Kind::Lease | Kind::Struct => Some(&self.name),
             Kind::Macro => None,
         }
     }
 
     pub(crate) fn key_space(&self) -> KeySpace {
         match self.kind {
-            Kind::Lock(_) | Kind::Macro => KeySpace::Advisory,
+            Kind::Lock { .. } | Kind::Macro => KeySpace::Advisory,
             Kind::Lease => KeySpace::Lease,
             Kind::Struct => KeySpace::Declared.under(self.derivation),
         }
@@ -70,9 +74,17 @@ impl SiteFacts {
 }
 
 impl Kind {
+    /// Whether the site takes its lock at the node of rows; `None` if it takes none.
+    pub(crate) const fn is_at(self) -> Option<bool> {
+        match self {
+            Self::Lock { is_at, .. } => Some(is_at),
+            Self::Lease | Self::Struct | Self::Macro => None,
+        }
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Lock(_) | Self::Lease => "fn",
+            Self::Lock { .. } | Self::Lease => "fn",
             Self::Struct => "struct",
             Self::Macro => "macro",
         }
@@ -81,7 +93,7 @@ impl Kind {
     /// The scope in the site's record.
     pub(crate) const fn scope(self) -> &'static str {
         match self {
-            Self::Lock(scope) => scope.name(),
+            Self::Lock { scope, .. } => scope.name(),
             Self::Lease => "lease",
             Self::Struct | Self::Macro => "none",
         }

@@ -249,6 +249,14 @@ numbers! {
     (i32, i32) => |key| Key::IntInt(key.0, key.1);
 }
 
+/// A value's text, with nothing escaped.
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+pub(crate) fn raw_text<T: KeyPart + ?Sized>(value: &T) -> String {
+    let mut text = KeyWriter::text_only();
+    text.render(value, &[Filter::Raw]);
+    text.into_text()
+}
+
 /// Renders one key: into its derivation, without storing the text, or into a text.
 #[doc(hidden)]
 pub struct KeyWriter(Sink);

@@ -1,13 +1,20 @@
 //! A request for locks: which keys, in which mode, and how long to wait.
 
+mod distributed_rows;
 mod origin;
 
 use crate::error::Error;
-use crate::key::{Key, LockKey};
+use crate::key::{Key, KeyPart, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
 use crate::random::random;
 use advisory_pattern::MOST_PERMITS;
+use diesel::expression::{AsExpression, TypedExpressionType};
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment;
+use diesel::sql_types::SqlType;
+use diesel::{Column, QuerySource};
+pub(crate) use distributed_rows::DistributedRows;
 pub(crate) use origin::{CallSite, Origin};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -61,6 +68,9 @@ pub struct Request {
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// The rows at whose node the locks are taken; `None` for the node that the client is
+    /// connected to.
+    pub(crate) at: Option<DistributedRows>,
     /// The content of the comment in front of its message.
     pub(crate) shown_name: Option<Cow<'static, str>>,
     /// The part of the wait that passed in this process: in its queue, or in earlier tries.
@@ -163,6 +173,7 @@ impl Request {
             isolation: Isolation::ReadCommitted,
             refuses_nested: false,
             max_hold: None,
+            at: None,
             queued: Duration::ZERO,
             origin: Origin::here(),
         }
@@ -311,6 +322,24 @@ impl Request {
     /// [`Error::HoldExceeded`]: crate::Error::HoldExceeded
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// Takes the locks at the node that has the rows with this value in the distribution column of
+    /// their table. Only for the attribute, which refuses what does not fit: a session-level lock,
+    /// permits, and a stricter isolation level.
+    #[doc(hidden)]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the attribute passes the value as it is written"
+    )]
+    pub fn at<C, V>(mut self, column: C, value: V) -> Self
+    where
+        C: Column<Table: Default, SqlType: SqlType + TypedExpressionType>,
+        <C::Table as QuerySource>::FromClause: QueryFragment<Pg>,
+        V: KeyPart + AsExpression<C::SqlType>,
+    {
+        self.at = Some(DistributedRows::new(column, &value));
         self
     }
 

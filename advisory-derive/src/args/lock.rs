@@ -6,7 +6,7 @@ use super::call::{CallArgs, uses};
 use super::choice::{Isolation, Scope, choice};
 use super::duration::{self, Duration};
 use super::key::{KeyArg, key, keys};
-use super::value::{PermitsArg, number, permits, reason, tables};
+use super::value::{AtArg, PermitsArg, at, number, permits, reason, tables};
 use crate::attribute::Attribute;
 use crate::errors::Errors;
 use advisory_pattern::{Derivation, Permits};
@@ -14,7 +14,7 @@ use proc_macro2::{Ident, TokenStream};
 use syn::{LitInt, LitStr};
 
 /// Every argument. Each is read below, or in `call.rs` or `args.rs` if a lease has it too.
-pub(super) const NAMES: [&str; 27] = [
+pub(super) const NAMES: [&str; 28] = [
     "key",
     "keys",
     "with",
@@ -28,6 +28,7 @@ pub(super) const NAMES: [&str; 27] = [
     "err",
     "max_hold",
     "isolation",
+    "at",
     "nested",
     "queue",
     "handle",
@@ -59,6 +60,8 @@ pub(crate) struct LockArgs {
     pub(crate) permits: Option<PermitsArg>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) isolation: Option<Isolation>,
+    /// The rows at whose node the lock is taken.
+    pub(crate) at: Option<AtArg>,
     refuses_nested: Option<bool>,
     pub(crate) queue: Option<LitInt>,
     pub(crate) conn: Option<TokenStream>,
@@ -113,11 +116,12 @@ impl LockArgs {
         max_keys.unwrap_or(MAX_KEYS)
     }
 
-    /// Returns whether the lock uses this name's value for its connection or its permits.
+    /// Returns whether the lock uses this name's value for its connection, its permits or its rows.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         let is_for_lock = self.is_session() && self.conn.is_none() && name == "conn";
         let permits = self.permits.as_ref().and_then(PermitsArg::expression);
-        is_for_lock || uses([self.conn.as_ref(), permits], name)
+        let value = self.at.as_ref().map(|at| &at.value);
+        is_for_lock || uses([self.conn.as_ref(), permits, value], name)
     }
 
     /// Reads the value of an argument.
@@ -153,6 +157,7 @@ impl LockArgs {
                 let levels = Isolation::ALL.map(|level| (level.name(), level));
                 set!(isolation, choice(&value, name, levels, errors));
             }
+            "at" => set!(at, at(&value, name, errors)),
             "nested" => {
                 let answers = [("allow", false), ("refuse", true)];
                 set!(refuses_nested, choice(&value, name, answers, errors));

@@ -1,9 +1,9 @@
 //! Single values among the arguments: texts, numbers and names.
 
 use crate::errors::Errors;
-use crate::tokens::{first_span, is_punct, is_word, spelled, split_at_commas};
+use crate::tokens::{first_span, is_punct, is_word, spelled, split_at_commas, ungrouped};
 use advisory_pattern::{MOST_PERMITS, Permits};
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::{Lit, LitInt, LitStr};
 
 pub(crate) fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
@@ -85,6 +85,28 @@ pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> 
         first_span(&value),
         format_args!("`{name}` must be a number from 1 to {MOST_PERMITS}{wanted}"),
     );
+    None
+}
+
+/// `at = (tenants::id, tenant_id)`.
+pub(crate) struct AtArg {
+    pub(crate) column: TokenStream,
+    pub(crate) value: TokenStream,
+}
+
+pub(crate) fn at(value: &TokenStream, name: &Ident, errors: &mut Errors) -> Option<AtArg> {
+    let mut tokens = value.clone().into_iter();
+    if let (Some(TokenTree::Group(pair)), None) = (tokens.next().map(ungrouped), tokens.next())
+        && pair.delimiter() == Delimiter::Parenthesis
+        && let [column, value] = split_at_commas(pair.stream()).as_slice()
+    {
+        let (column, value) = (column.clone(), value.clone());
+        return Some(AtArg { column, value });
+    }
+    let wanted = format_args!(
+        "`{name}` takes the column by which a table is distributed, and its value: write `{name} = (tenants::id, tenant_id)`"
+    );
+    errors.at(first_span(value), wanted);
     None
 }
 

@@ -5,7 +5,7 @@ use super::handle::{Declared, keeps_locks, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::Wait;
-use crate::args::value::PermitsArg;
+use crate::args::value::{AtArg, PermitsArg};
 use crate::key_pattern::names::Names;
 use crate::key_pattern::{KeyPattern, writer};
 use crate::site::Site;
@@ -86,6 +86,10 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     if let Some(isolation) = isolation {
         let isolation = Ident::new(isolation, here);
         options.extend(quote_spanned!(here=> .isolation(#private::Isolation::#isolation)));
+    }
+    if let Some(AtArg { column, value }) = &args.at {
+        let at = at_start(value);
+        options.extend(quote_spanned!(at=> .at(#column, #value)));
     }
     if args.refuses_nested() {
         options.extend(quote_spanned!(here=> .refuse_nested()));
@@ -306,6 +310,10 @@ mod tests {
                 ".isolation(Isolation::Serializable);",
             ),
             ("isolation = \"read committed\"", ".in_function(\"run\");"),
+            (
+                "at = (tenants::id, x)",
+                ".in_function(\"run\").at(tenants::id,x);",
+            ),
             ("max_hold = \"2s\"", ".max_hold(millis(2000u64));"),
             ("wait = \"never\"", ".wait(Wait::Never);"),
             (

@@ -52,7 +52,10 @@ impl LockSite {
         check::connection_shadowing(&connection, &function, errors);
         check::self_in_text(&connection, &function, errors);
         let facts = SiteFacts {
-            kind: Kind::Lock(lock.scope()),
+            kind: Kind::Lock {
+                scope: lock.scope(),
+                is_at: lock.at.is_some(),
+            },
             name: function.name.to_string(),
             purpose: record::purpose(&function.head),
             derivation: lock.derivation(),

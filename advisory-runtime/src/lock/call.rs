@@ -153,6 +153,7 @@ impl Call {
                 None => self.request.permits.clone(),
             },
             mode: self.request.mode,
+            at: self.request.at.clone(),
             waited: self.timing.waited,
             driver: PhantomData,
         }

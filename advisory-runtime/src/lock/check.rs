@@ -8,9 +8,10 @@ use crate::{Error, sql};
 
 /// Asks the server.
 pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &LockInfo<D>) -> Result<(), Error> {
-    let message = match &acquired.permits[..] {
-        [] => sql::probe::holds_all(acquired.held(), acquired.mode),
-        permits => sql::probe::holds_one(permits, acquired.mode),
+    let message = match (&acquired.at, &acquired.permits[..]) {
+        (Some(rows), _) => sql::probe::takes_all(rows, acquired.held(), acquired.mode),
+        (None, []) => sql::probe::holds_all(acquired.held(), acquired.mode),
+        (None, permits) => sql::probe::holds_one(permits, acquired.mode),
     };
     let Err(source) = conn.execute(&message).await else {
         return Ok(());

@@ -3,7 +3,7 @@
 use crate::error::{LockName, never};
 use crate::holding::OfDeclaredLock;
 use crate::key::Key;
-use crate::request::{Keys, Mode};
+use crate::request::{DistributedRows, Keys, Mode};
 #[cfg(feature = "diesel-async")]
 use diesel_async::AsyncPgConnection;
 use std::fmt;
@@ -40,6 +40,8 @@ pub struct LockInfo<
     /// All permits of a lock with permits, if the server did not say which one is held.
     pub(crate) permits: Vec<Key>,
     pub(crate) mode: Mode,
+    /// The rows at whose node it is held.
+    pub(crate) at: Option<DistributedRows>,
     pub(crate) waited: Duration,
     pub(crate) driver: PhantomData<fn() -> D>,
 }
@@ -82,6 +84,7 @@ impl<D> Clone for LockInfo<D> {
             permit: self.permit,
             permits: self.permits.clone(),
             mode: self.mode,
+            at: self.at.clone(),
             waited: self.waited,
             driver: PhantomData,
         }

@@ -1,8 +1,9 @@
 //! Queries about the session, and about locks that others hold.
 
 use super::own_locks::{push_count, push_is_key};
-use super::{Arguments, IsBackend};
+use super::{Arguments, IsBackend, try_function};
 use crate::error::Marker;
+use crate::request::{DistributedRows, Scope};
 use crate::{Key, Mode, Request};
 use std::num::NonZeroU32;
 
@@ -146,6 +147,11 @@ pub(crate) fn check_mark(depth: NonZeroU32, mark: u64, request: &Request) -> Str
 
 /// A condition: this session holds every key of the request; of one with permits, one of them.
 fn push_is_held(sql: &mut String, request: &Request) {
+    if request.at.is_some() {
+        // Another node knows.
+        sql.push_str("true");
+        return;
+    }
     let (least, keys) = match &request.permits[..] {
         [] => (request.keys.len(), &*request.keys),
         permits => (1, permits),
@@ -199,6 +205,23 @@ pub(crate) fn holds_all(keys: &[Key], mode: Mode) -> String {
     push_count(&mut sql, keys, mode);
     let lost = Marker::LockLost.text();
     put!(sql, " THEN '1' ELSE '{lost}' END AS pg_catalog.int4)");
+    sql
+}
+
+/// Fails with [`Marker::LockLost`] unless the transaction holds every key at the node of these
+/// rows. It takes them again, because the catalogs of another node cannot be read: a transaction
+/// that holds them gets them.
+pub(crate) fn takes_all(rows: &DistributedRows, keys: &[Key], mode: Mode) -> String {
+    let (function, lost) = (try_function(Scope::Xact, mode), Marker::LockLost.text());
+    let mut sql =
+        String::from("SELECT CAST(CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.>=) 0");
+    for key in keys {
+        put!(sql, " AND {function}({})", Arguments(*key));
+    }
+    put!(
+        sql,
+        " THEN '1' ELSE '{lost}' END AS pg_catalog.int4) FROM {rows}"
+    );
     sql
 }
 

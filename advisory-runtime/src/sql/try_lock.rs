@@ -37,10 +37,16 @@ impl TryLock {
     /// `None` for a request that a rollback to a savepoint would have to undo after a miss.
     pub(crate) fn of(request: &Request) -> Option<Self> {
         match *request.keys {
-            [key] if request.permits.is_empty() && request.max_hold.is_none() => Some(Self {
-                key,
-                mode: request.mode,
-            }),
+            [key]
+                if request.permits.is_empty()
+                    && request.max_hold.is_none()
+                    && request.at.is_none() =>
+            {
+                Some(Self {
+                    key,
+                    mode: request.mode,
+                })
+            }
             _ => None,
         }
     }

@@ -4,5 +4,7 @@ mod claims;
 mod cluster;
 mod commits;
 mod jobs;
+mod jobs_at_rows;
 mod leases;
 mod locks;
+mod locks_at_rows;

@@ -13,6 +13,7 @@
 mod alerts;
 mod arguments;
 mod as_released;
+mod at_rows;
 mod blocking;
 mod blocking_calls;
 mod blocking_claims;

@@ -10,6 +10,16 @@ use std::rc::Rc;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+/// A table.
+mod schema {
+    diesel::table! {
+        tenant (id) {
+            id -> BigInt,
+        }
+    }
+}
+use schema::tenant;
+
 /// A pool.
 pub type Bb8 = bb8::Pool<AsyncPgConnection>;
 /// A pool of blocking connections.

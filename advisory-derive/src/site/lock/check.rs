@@ -2,6 +2,7 @@
 
 use crate::args::SiteArgs;
 use crate::args::call::CallArgs;
+use crate::args::choice::Isolation;
 use crate::args::duration::{Duration, Wait};
 use crate::args::lock::LockArgs;
 use crate::errors::Errors;
@@ -66,8 +67,19 @@ pub(crate) fn combinations(site: &SiteArgs, call: &CallArgs, args: &LockArgs, er
                 "nested",
                 "`scope = \"session\"` is always refused inside a transaction: leave `nested` out",
             ),
+            (
+                "at",
+                "`at` takes a lock of the transaction at the node of its rows, and `scope = \"session\"` has none: leave `at` out",
+            ),
         ];
         site.refuse(&unfit, errors);
+    }
+    if let Some(span) = site.span("at")
+        && !matches!(args.isolation, None | Some(Isolation::ReadCommitted))
+    {
+        let wanted = "with a stricter `isolation` the session takes the lock, before its transaction begins and at its own node: \
+                      leave `at` or `isolation` out";
+        errors.at(span, wanted);
     }
     if let Some(span) = site.span("queue")
         && args.is_shared()
@@ -226,6 +238,41 @@ mod tests {
         let db = "let mut db = pool.get().await?;";
         assert!(shadows(", conn = db", "db: C, pool: &P", db));
         assert!(!shadows(", conn = db.conn", "db: D, pool: &P", db));
+    }
+
+    #[test]
+    fn a_lock_at_the_node_of_its_rows_is_the_transactions() {
+        let refused = |args: &str| {
+            messages(&format!(
+                "#[advisory_lock(key = \"tenant:<id>\", {args})] async fn run(conn: &mut C, id: i64) -> QueryResult<()> {{ Ok(()) }}"
+            ))
+        };
+        let at = "at = (tenants::id, id)";
+        for (args, wanted) in [
+            ("", ""),
+            ("isolation = \"read committed\"", ""),
+            ("scope = \"session\"", "leave `at` out"),
+            (
+                "isolation = \"serializable\"",
+                "leave `at` or `isolation` out",
+            ),
+            ("permits = 3, wait = \"never\"", "leave `at` out"),
+        ] {
+            let found = refused(&format!("{at}, {args}"));
+            match wanted {
+                "" => assert_eq!(found, [""; 0], "{args}"),
+                _ => assert!(found.len() == 1 && found[0].contains(wanted), "{found:?}"),
+            }
+        }
+        for at in [
+            "at = tenants::id",
+            "at = (id)",
+            "at = (tenants::id, id, id)",
+        ] {
+            let found = refused(at);
+            let write = "write `at = (tenants::id, tenant_id)`";
+            assert!(found.len() == 1 && found[0].contains(write), "{found:?}");
+        }
     }
 
     #[test]

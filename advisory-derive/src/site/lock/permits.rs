@@ -43,6 +43,10 @@ pub(crate) fn check(
     }
     let unfit = [
         (
+            "at",
+            "a permit is taken at the node of the connection: leave `at` out",
+        ),
+        (
             "queue",
             "`queue` admits one call at a time, and `permits` several: leave `queue` out",
         ),

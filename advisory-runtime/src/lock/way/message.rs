@@ -4,7 +4,7 @@ use super::answer_tag::AnswerTag;
 use super::client_check::{self, CLIENT_CHECK};
 use crate::error::Marker;
 use crate::request::Scope;
-use crate::sql::{Arguments, lock_function, try_function};
+use crate::sql::{Arguments, lock_function, put, try_function};
 use crate::{Key, Request, Wait, query_comment};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -26,12 +26,25 @@ pub(super) enum IsPooled {
     /// Like `Backend`, where the process is known or the setting `advisory.pooler` is
     /// `transaction`.
     Setting(Option<i32>),
+    /// Never, which the node that has the rows of the statement finds out. A function whose
+    /// argument does not need the rows could be called at another node.
+    AtRows,
+}
+
+impl IsPooled {
+    /// For each key of a transaction-level lock.
+    fn of_xact(request: &Request) -> Option<Self> {
+        request.at.is_some().then_some(Self::AtRows)
+    }
 }
 
 impl fmt::Display for IsPooled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let process = match *self {
             Self::Backend(process) => process,
+            Self::AtRows => {
+                return f.write_str("pg_catalog.count(*) OPERATOR(pg_catalog.<) 0");
+            }
             Self::Setting(process) => {
                 f.write_str("pg_catalog.current_setting('advisory.pooler',true) OPERATOR(pg_catalog.=) 'transaction'")?;
                 let Some(process) = process else {
@@ -92,15 +105,10 @@ impl fmt::Display for TryLocks<'_> {
         let Self(request, scope, process) = self;
         let lock = try_function(*scope, request.mode);
         for (index, key) in request.keys.iter().enumerate() {
-            if index == 0 {
-                write!(
-                    f,
-                    "{lock}({})",
-                    OwnArguments(*key, process.map(IsPooled::Backend))
-                )?;
-            } else {
-                write!(f, " AND {lock}({})", Arguments(*key))?;
-            }
+            let process = process.filter(|_| index == 0).map(IsPooled::Backend);
+            let key = OwnArguments(*key, process.or(IsPooled::of_xact(request)));
+            let and = if index == 0 { "" } else { " AND " };
+            write!(f, "{and}{lock}({key})")?;
         }
         Ok(())
     }
@@ -195,7 +203,10 @@ impl Message {
         let (scope, process) = (Scope::Xact, None);
         if request.permits.is_empty() {
             let locks = TryLocks(request, scope, process);
-            message.column(format_args!("1 WHERE {locks}"));
+            match &request.at {
+                Some(rows) => message.column(format_args!("1 FROM {rows} HAVING {locks}")),
+                None => message.column(format_args!("1 WHERE {locks}")),
+            }
         } else {
             let position = TryPermits(request, scope, process);
             message.column(format_args!(
@@ -231,13 +242,24 @@ impl Message {
         message.finish()
     }
 
-    /// A statement, and the timeouts that bound the holder of a lock that is taken after it.
-    pub(super) fn bounded(statement: &'static str, request: &Request) -> Cow<'static, str> {
-        if request.max_hold.is_none() {
+    /// Keeps the rows, at whose node the locks are taken, from moving to another node before the
+    /// transaction ends. Citus moves no rows on which a transaction has written, and this is a
+    /// write. A `SELECT` is not, whatever rows it locks.
+    pub(super) fn keep_rows(&mut self, request: &Request) {
+        if let Some(rows) = &request.at {
+            self.statement(&format!("DELETE FROM {rows}"));
+        }
+    }
+
+    /// A statement, and what a lock needs that is taken after it: the timeouts that bound its
+    /// holder, and the rows at its node.
+    pub(super) fn before_try(statement: &'static str, request: &Request) -> Cow<'static, str> {
+        if request.max_hold.is_none() && request.at.is_none() {
             return statement.into();
         }
         let mut message = Self::empty();
         message.statement(statement);
+        message.keep_rows(request);
         message.select_own_client_check(request);
         message.set_xact_timeouts(request);
         message.finish().into()
@@ -292,6 +314,7 @@ impl Message {
         for (index, key) in request.keys.iter().enumerate() {
             if index > 0 {
                 if index % KEYS_PER_STATEMENT == 0 {
+                    self.push_rows(request);
                     self.select();
                 }
                 // `lock_timeout` counts for each wait.
@@ -299,13 +322,23 @@ impl Message {
                     self.push_remaining(milliseconds(wait));
                 }
             }
-            let key = OwnArguments(*key, is_pooled.filter(|_| index == 0));
+            let is_pooled = is_pooled.filter(|_| index == 0);
+            let key = OwnArguments(*key, is_pooled.or(IsPooled::of_xact(request)));
             self.column(format_args!("{lock}({key})"));
         }
         if restores && lock_timeout.is_some() {
             self.column(format_args!(
                 "pg_catalog.set_config('lock_timeout',pg_catalog.current_setting('advisory.lock_timeout'),true)"
             ));
+        }
+        self.push_rows(request);
+    }
+
+    /// Ends a `SELECT` that takes locks at the node of rows.
+    fn push_rows(&mut self, request: &Request) {
+        if let Some(rows) = &request.at {
+            put!(self.text, " FROM {rows}");
+            self.separator = "";
         }
     }
 
@@ -409,7 +442,7 @@ impl Message {
     }
 
     /// The next column is one more of the `SELECT` that is open, or the first of a new one.
-    fn continue_select(&mut self) {
+    pub(super) fn continue_select(&mut self) {
         if self.separator.is_empty() {
             self.select();
         }

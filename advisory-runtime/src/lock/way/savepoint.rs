@@ -84,6 +84,7 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
             ));
         }
     }
+    message.keep_rows(request);
     if request.max_hold.is_some() {
         message.select();
         for setting in BOUNDING {
@@ -102,6 +103,7 @@ const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval
 /// Bounds an idle client.
 fn push_idle_timeout(message: &mut Message, request: &Request) {
     if let Some(max_hold) = request.max_hold {
+        message.continue_select();
         message.push_timeout(XACT_TIMEOUTS[0], max_hold, SettingScope::Transaction);
     }
 }

@@ -35,7 +35,7 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRA
 fn acquire_sql(request: &Request) -> AcquireSql {
     if request.budget() == Wait::Never {
         return AcquireSql {
-            message: Message::bounded(BEGIN, request),
+            message: Message::before_try(BEGIN, request),
             try_query: Some(TryQuery::Xact {
                 one_key: TryLock::of(request),
                 undo: ROLLBACK.into(),
@@ -45,6 +45,7 @@ fn acquire_sql(request: &Request) -> AcquireSql {
     let mut message = Message::new(request);
     message.statement(SET_LEVEL);
     message.set_client_check(request);
+    message.keep_rows(request);
     message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);
     message.set_xact_timeouts(request);
     message.statement("BEGIN");

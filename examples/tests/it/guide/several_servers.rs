@@ -32,6 +32,42 @@ async fn close(shards: &Shards, tenant_id: i64) -> Result<(), Error> {
     Ok(())
 }
 
+diesel::table! {
+    tenant (id) {
+        id -> BigInt,
+        is_open -> Bool,
+    }
+}
+
+#[advisory_lock(key = "opening:<id>", name = "opening", pool = pool, at = (tenant::id, id))]
+async fn open(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
+    let open = diesel::sql_query("UPDATE tenant SET is_open = true WHERE id = $1");
+    open.bind::<BigInt, _>(id).execute(conn).await?;
+    Ok(())
+}
+
+/// On one server it is the lock without `at`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_at_its_rows_is_the_same_on_one_server() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE tenant AS SELECT 2::int8 AS id, false AS is_open")
+        .await;
+    let id = 2;
+    let key = lock_key!("opening:<id: int>", name = "opening");
+    let Key::BigInt(number) = key else {
+        panic!("{key} is a pair")
+    };
+    let mut conn = db.connect().await;
+    let held = xact::begin(&mut conn, key).await.unwrap();
+    let pool = db.deadpool(2);
+    let call = tokio::spawn(async move { open(&pool, id).await });
+    db.until_waiting(number).await;
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    call.await.unwrap().unwrap();
+    let opened = "SELECT count(*) FROM tenant WHERE is_open";
+    assert_eq!(db.count(opened).await, 1);
+}
+
 /// One database has a lock and its rows, and the other has neither.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_lives_where_its_rows_live() {

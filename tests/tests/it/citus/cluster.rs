@@ -6,6 +6,7 @@ use diesel::{QueryResult, QueryableByName};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::process::Command;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -25,9 +26,9 @@ pub(super) struct Cluster {
 }
 
 #[derive(QueryableByName)]
-struct Number {
+pub(super) struct Number {
     #[diesel(sql_type = Nullable<BigInt>)]
-    number: Option<i64>,
+    pub(super) number: Option<i64>,
 }
 
 #[derive(QueryableByName)]
@@ -50,6 +51,10 @@ impl Cluster {
             coordinator,
             workers: [one, two],
         })
+    }
+
+    pub(super) fn nodes(&self) -> [&Node; 3] {
+        [&self.coordinator, &self.workers[0], &self.workers[1]]
     }
 
     /// Runs statements at the coordinator.
@@ -111,6 +116,25 @@ impl Node {
             conn.batch_execute(statement)
                 .await
                 .unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+    }
+
+    /// Crashes the server, and waits until it has ended all its sessions and has started again.
+    pub(super) async fn crash(&self) {
+        const LOCK: &str = "SELECT 1::int8 AS number FROM pg_advisory_lock(7, 31247)";
+        const IS_GONE: &str = "SELECT (count(*) = 0)::int::int8 AS number FROM pg_locks \
+             WHERE locktype = 'advisory' AND classid = 7 AND objid = 31247";
+        let (mut holder, mut victim) = (self.connect().await, self.connect().await);
+        number(&mut holder, LOCK).await;
+        let pid = number(&mut victim, "SELECT pg_backend_pid()::int8 AS number").await;
+        let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        assert!(killed.unwrap().success());
+        loop {
+            let mut conn = self.connect().await;
+            let answer = diesel::sql_query(IS_GONE).get_result::<Number>(&mut conn);
+            if answer.await.is_ok_and(|gone| gone.number == Some(1)) {
+                return;
+            }
         }
     }
 

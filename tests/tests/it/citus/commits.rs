@@ -16,10 +16,10 @@ const UNANSWERED: &str =
     "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'";
 
 /// The sessions that other nodes have opened.
-const INTERNAL: &str = "FROM pg_stat_activity WHERE application_name LIKE 'citus_internal%' AND pid <> pg_backend_pid()";
+pub(super) const INTERNAL: &str = "FROM pg_stat_activity WHERE application_name LIKE 'citus_internal%' AND pid <> pg_backend_pid()";
 
 impl Node {
-    async fn hold_answers(&self, holds: bool) {
+    pub(super) async fn hold_answers(&self, holds: bool) {
         self.run(if holds { STANDBY } else { NO_STANDBY }).await;
         self.run("SELECT pg_reload_conf()").await;
         // A session reads it again before its next statement.
@@ -29,12 +29,12 @@ impl Node {
         self.until("the setting", &shows).await;
     }
 
-    async fn until_unanswered(&self) {
+    pub(super) async fn until_unanswered(&self) {
         let counts = format!("SELECT count(*) AS number {UNANSWERED}");
         self.until("a commit without an answer", &counts).await;
     }
 
-    async fn terminate(&self, sessions: &str) {
+    pub(super) async fn terminate(&self, sessions: &str) {
         self.run(&format!(
             "SELECT pg_terminate_backend(pid, 5000) {sessions}"
         ))

@@ -107,7 +107,7 @@ pub(super) const SITES: [Site; 28] = [
     },
     Site {
         name: "each",
-        arguments: "keys = ids.iter().map(|id| Declared { id: *id + {read} }), max_keys = 3",
+        arguments: "keys = ids.iter().map(|id| Declared { id: *id + {read} }), max_keys = 3, at = (tenant::id, {read})",
         params: "conn: &mut AsyncPgConnection, ids: &[i64]",
         given: "any(), &[1]",
         ..LOCK

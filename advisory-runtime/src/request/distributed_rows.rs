@@ -1,0 +1,94 @@
+//! The rows at whose node a lock is taken, in a cluster that distributes the rows of a table.
+
+use crate::key::{KeyPart, raw_text};
+use diesel::pg::{Pg, PgQueryBuilder};
+use diesel::query_builder::{QueryBuilder, QueryFragment};
+use diesel::{Column, QueryResult, QuerySource};
+use std::fmt::{self, Write as _};
+
+/// The table, and a condition that sends a statement to the node of the rows but finds no row
+/// there, whatever the table's indexes are: no row has this `ctid`.
+#[derive(Clone, Debug)]
+pub(crate) struct DistributedRows(Box<str>);
+
+impl DistributedRows {
+    pub(super) fn new<C, V>(_: C, value: &V) -> Self
+    where
+        C: Column<Table: Default>,
+        <C::Table as QuerySource>::FromClause: QueryFragment<Pg>,
+        V: KeyPart,
+    {
+        let mut sql = PgQueryBuilder::default();
+        let pushed = push::<C>(&mut sql, &literal(&raw_text(value)));
+        // Does not fail: it binds no values.
+        let sql = pushed.map_or_else(|error| format!("-- {error}"), |()| sql.finish());
+        Self(sql.into())
+    }
+}
+
+fn push<C>(sql: &mut PgQueryBuilder, value: &str) -> QueryResult<()>
+where
+    C: Column<Table: Default>,
+    <C::Table as QuerySource>::FromClause: QueryFragment<Pg>,
+{
+    C::Table::default().from_clause().to_sql(sql, &Pg)?;
+    sql.push_sql(" WHERE ");
+    sql.push_identifier(C::NAME)?;
+    sql.push_sql(" OPERATOR(pg_catalog.=) ");
+    sql.push_sql(value);
+    sql.push_sql(" AND ctid OPERATOR(pg_catalog.=) '(0,0)'");
+    Ok(())
+}
+
+/// A text as a literal that means the same under both settings of `standard_conforming_strings` and
+/// that can stand in a comment.
+fn literal(text: &str) -> String {
+    let mut literal = String::from("E'");
+    for letter in text.chars() {
+        if letter.is_ascii_alphanumeric() || letter == '-' {
+            literal.push(letter);
+        } else {
+            // Writing to a `String` cannot fail.
+            let _: fmt::Result = write!(literal, "\\U{:08X}", u32::from(letter));
+        }
+    }
+    literal.push('\'');
+    literal
+}
+
+impl fmt::Display for DistributedRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DistributedRows;
+
+    diesel::table! {
+        shop.tenant (id) {
+            id -> Text,
+            #[sql_name = "Is \"big\""]
+            is_big -> Bool,
+        }
+    }
+
+    #[test]
+    fn values_and_names_are_escaped() {
+        let rows = |value: &str| DistributedRows::new(tenant::id, &value).to_string();
+        for (value, wanted) in [
+            ("nl-7", "E'nl-7'"),
+            ("a'b", r"E'a\U00000027b'"),
+            ("*/;", r"E'\U0000002A\U0000002F\U0000003B'"),
+            ("\\é", r"E'\U0000005C\U000000E9'"),
+        ] {
+            let wanted = format!(
+                "\"shop\".\"tenant\" WHERE \"id\" OPERATOR(pg_catalog.=) {wanted} AND ctid OPERATOR(pg_catalog.=) '(0,0)'"
+            );
+            assert_eq!(rows(value), wanted);
+        }
+        let rows = DistributedRows::new(tenant::is_big, &true).to_string();
+        assert!(rows.contains(r#" WHERE "Is ""big""" OPERATOR"#), "{rows}");
+    }
+}
