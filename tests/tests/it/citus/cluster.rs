@@ -10,6 +10,9 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// The sessions that other nodes have opened.
+pub(super) const INTERNAL: &str = "FROM pg_stat_activity WHERE application_name LIKE 'citus_internal%' AND pid <> pg_backend_pid()";
+
 /// The addresses of the coordinator and its workers, separated by spaces.
 const URLS: &str = "ADVISORY_TEST_CITUS_URLS";
 

@@ -1,6 +1,6 @@
 //! Commits that reach several nodes.
 
-use super::cluster::{Cluster, Node, execute, number, row};
+use super::cluster::{Cluster, INTERNAL, Node, execute, number, row};
 use super::jobs::{create, effect};
 use advisory_runtime::{Error, advisory_lock, claim};
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -14,9 +14,6 @@ const NO_STANDBY: &str = "ALTER SYSTEM RESET synchronous_standby_names";
 /// The sessions whose commit, or whose preparation of one, is on disk and not yet answered.
 const UNANSWERED: &str =
     "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'";
-
-/// The sessions that other nodes have opened.
-pub(super) const INTERNAL: &str = "FROM pg_stat_activity WHERE application_name LIKE 'citus_internal%' AND pid <> pg_backend_pid()";
 
 impl Node {
     pub(super) async fn hold_answers(&self, holds: bool) {

@@ -1,7 +1,6 @@
 //! Locks at the node that has the rows: whom they exclude, and what moves, lost messages and ends do to them.
 
-use super::cluster::{Cluster, Node, execute, number, row};
-use super::commits::INTERNAL;
+use super::cluster::{Cluster, INTERNAL, Node, execute, number, row};
 use advisory_runtime::{Error, advisory_lock};
 use diesel::result::Error as DieselError;
 use diesel_async::pooled_connection::deadpool::Pool;
