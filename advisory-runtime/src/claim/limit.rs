@@ -5,7 +5,7 @@ use super::Error;
 use super::claimed::{Answer, Answered, Claimed};
 use super::retry::Retries;
 use super::spent::fail_spent;
-use super::sql::limit::{BEGIN, COMMIT, ROLLBACK};
+use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
 use super::sql::{Statement, Wanted};
 use super::table::Claim;
 use crate::driver::{Driver, Queries, depth};
@@ -22,6 +22,8 @@ use std::time::Duration;
 const MORE: u32 = 16;
 /// The values that any retry locks in addition at the most.
 const MOST: u32 = 256;
+/// How many times as far a reservation reaches after one that has locked nothing.
+const FARTHER: u32 = 8;
 /// The pauses while other sessions claim rows of all values that have room. Each of them holds its
 /// locks for a statement or two.
 const PAUSES: [Duration; 8] = [
@@ -45,6 +47,9 @@ struct Reserved {
     /// Whether other sessions have locked every value that has room.
     #[diesel(sql_type = Bool)]
     is_busy: bool,
+    /// Whether there are rows that it has not reached.
+    #[diesel(sql_type = Bool)]
+    has_more: bool,
     /// How long it waited for the lock, in microseconds.
     #[diesel(sql_type = BigInt)]
     waited: i64,
@@ -64,10 +69,15 @@ pub(super) async fn take<T: Claim, D: Queries>(
     let claim = Statement::<T, _>::next_of_reserved(worker, limit, wanted);
     let mut passed_over = NONE.to_owned();
     let (mut more, mut pauses) = (0, PAUSES.into_iter());
+    let mut reach = NEAR;
+    while reach < limit {
+        reach = reach.saturating_mul(FARTHER);
+    }
     // A statement that is prepared each time arrives too late.
     let mut is_pipelined = claim.is_safe_to_cache_prepared(&Pg).unwrap_or(false);
     loop {
-        let reserve = Statement::<T, _>::reserve(&passed_over, limit.saturating_add(more), wanted);
+        let width = limit.saturating_add(more);
+        let reserve = Statement::<T, _>::reserve(&passed_over, width, reach, wanted);
         let taken = reserve_and_take(conn, &reserve, &claim, is_pipelined).await?;
         if !taken.claimed.is_empty() {
             if let Some(spent) = &taken.spent {
@@ -75,7 +85,9 @@ pub(super) async fn take<T: Claim, D: Queries>(
             }
             return Ok(taken.claimed);
         }
-        if taken.reserved.locked == NONE {
+        if taken.reserved.locked == NONE && taken.reserved.has_more {
+            reach = reach.saturating_mul(FARTHER);
+        } else if taken.reserved.locked == NONE {
             let pause = pauses.next().filter(|_| taken.reserved.is_busy);
             let Some(pause) = pause else {
                 return Ok(Vec::new());

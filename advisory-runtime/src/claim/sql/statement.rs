@@ -24,8 +24,8 @@ pub(in crate::claim) struct Statement<'a, T: Claim, K, Id = ()> {
     message: Option<&'a str>,
     /// The pause before another attempt, in milliseconds.
     pause: i64,
-    /// How many rows to claim.
-    limit: i64,
+    /// How many rows to claim, or a number before the first value to look at.
+    pub(super) limit: i64,
     wanted: Wanted<'a>,
     selection: T::Selection,
     row: PhantomData<fn() -> (T, Id)>,
