@@ -113,18 +113,22 @@ async fn claims_by_two_names_of_a_table_share_the_limit() {
     }
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     for name in 0..3 {
-        conn.batch_execute("BEGIN").await.unwrap();
-        let is_taken = match name {
-            0 => taken::<Shard>(&mut conn).await,
-            1 => taken::<Seen>(&mut conn).await,
-            _ => taken::<Whole>(&mut conn).await,
-        };
-        assert!(is_taken, "{name}");
-        // Its row is not visible yet, so only the lock tells the others.
-        assert!(!taken::<Shard>(&mut other).await, "{name}");
-        assert!(!taken::<Seen>(&mut other).await, "{name}");
-        assert!(!taken::<Whole>(&mut other).await, "{name}");
-        conn.batch_execute("ROLLBACK").await.unwrap();
+        let undone: Result<(), Error> = conn
+            .transaction(async |conn| {
+                let is_taken = match name {
+                    0 => taken::<Shard>(conn).await,
+                    1 => taken::<Seen>(conn).await,
+                    _ => taken::<Whole>(conn).await,
+                };
+                assert!(is_taken, "{name}");
+                // Its row is not visible yet, so only the lock tells the others.
+                assert!(!taken::<Shard>(&mut other).await, "{name}");
+                assert!(!taken::<Seen>(&mut other).await, "{name}");
+                assert!(!taken::<Whole>(&mut other).await, "{name}");
+                Err(Error::Database(diesel::result::Error::RollbackTransaction))
+            })
+            .await;
+        undone.unwrap_err();
     }
 }
 

@@ -29,7 +29,7 @@ pub(in crate::claim) const ROLLBACK: &str = "ROLLBACK";
 /// How many rows the first reservation reads in order.
 pub(in crate::claim) const NEAR: u32 = 64;
 /// For so many rows in order the first row of one value is read.
-const ROWS_A_VALUE: u32 = 4;
+pub(in crate::claim) const ROWS_A_VALUE: u32 = 4;
 
 const IS_STALE: &str = "current_setting('transaction_isolation') \
      = ANY (CAST('{repeatable read,serializable}' AS text[]))";

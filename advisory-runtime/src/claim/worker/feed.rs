@@ -63,6 +63,10 @@ where
             Ok(conn) => claim(settings, conn, limit, passes_over, answer, shared).await,
             Err(error) => Err(error),
         };
+        // Where values have limits, a claim of fewer rows has found all that have room. Another one
+        // is in vain until a row ends.
+        let is_rest = T::Per::COLUMN.is_some()
+            && matches!(&taken, Ok(claimed) if claimed.len() < usize::try_from(limit).unwrap_or(usize::MAX));
         let taken = taken.and_then(|claimed| wait(settings, claimed, suspect, shared));
         // The pool may hand out another connection that is gone or that refuses the statement each
         // time.
@@ -81,10 +85,10 @@ where
                     settings.tell(Event::Reconnected);
                 }
                 (is_first, pause) = (false, PAUSES[0]);
-                if has_come {
+                if has_come && !is_rest {
                     continue;
                 }
-                if settings.is_until_empty && is_alone && !passes_over {
+                if !has_come && settings.is_until_empty && is_alone && !passes_over {
                     return Ok(());
                 }
             }
