@@ -383,6 +383,24 @@ async fn a_row_behind_any_number_of_values_at_their_limit_is_found() {
     assert!(next(&mut conn).await.is_none());
 }
 
+/// They are ended a thousand at a time, by the indexes: not one by one, each with the whole table.
+#[tokio::test]
+async fn rows_without_an_attempt_left_do_not_have_the_table_read() {
+    let db = jobs(&[("a", 20_000)]).await;
+    db.run("UPDATE job SET attempts = 3 WHERE id <= 5000; UPDATE job SET tenant_id = 'tenant ' || id % 1000; ANALYZE job")
+        .await;
+    let scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'job'";
+    let before = db.count(scans).await;
+    let mut conn = db.connect().await;
+    assert_eq!(next(&mut conn).await.unwrap().id, 5_001);
+    let failed = "SELECT count(*) FROM job WHERE failed_at IS NOT NULL";
+    conn.batch_execute("SELECT pg_stat_force_next_flush()")
+        .await
+        .unwrap();
+    assert_eq!(db.count(scans).await, before);
+    assert_eq!(db.count(failed).await, 5_000);
+}
+
 /// A value that is in front, at its limit, has all others behind it wait for their turn, but each
 /// gets one.
 #[tokio::test]
