@@ -16,7 +16,10 @@ use tokio::task::JoinSet;
 
 /// A table with a million rows that can be claimed, and the SQL that makes its rows.
 const TABLES: [(&str, &str); 6] = [
-    ("100,000 values", "INSERT INTO jobs (id, tenant_id, run_at) SELECT i, i % 100000, {run_at} FROM generate_series(1, 1000000) AS i"),
+    (
+        "100,000 values",
+        "INSERT INTO jobs (id, tenant_id, run_at) SELECT i, i % 100000, {run_at} FROM generate_series(1, 1000000) AS i",
+    ),
     (
         "1,000 at the limit in front",
         "INSERT INTO jobs (id, tenant_id, run_at) SELECT i, i / 10, {run_at} FROM generate_series(1, 1000000) AS i; \
@@ -167,7 +170,8 @@ async fn hot(db: &Database) -> Result<Limits, Box<dyn Error>> {
     }
     let by_hand = start.elapsed();
     set_up(db, rows).await?;
-    db.run(&format!("DELETE FROM jobs WHERE id > {HOT_JOBS}")).await;
+    db.run(&format!("DELETE FROM jobs WHERE id > {HOT_JOBS}"))
+        .await;
     let pool = pool(db.url(), HOT_CONNECTIONS)?;
     let start = Instant::now();
     let worker: Worker<'_, JobPerTenant, _> = Worker::new(&pool, "bench");

@@ -383,7 +383,11 @@ fn expression(written: &str) -> String {
     column.map_or_else(
         || written.to_owned(),
         |column| {
-            let column = if column.starts_with('"') { column.to_owned() } else { quoted(column) };
+            let column = if column.starts_with('"') {
+                column.to_owned()
+            } else {
+                quoted(column)
+            };
             format!("pg_catalog.hash_record_extended(ROW({column}),0)")
         },
     )

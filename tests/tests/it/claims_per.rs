@@ -386,12 +386,16 @@ async fn a_row_behind_any_number_of_values_at_their_limit_is_found() {
 /// They are ended a thousand at a time, by the indexes: not one by one, each with the whole table.
 #[tokio::test]
 async fn rows_without_an_attempt_left_do_not_have_the_table_read() {
-    let db = jobs(&[("a", 20_000)]).await;
+    let db = jobs(&[("a", 50_000)]).await;
     db.run("UPDATE job SET attempts = 3 WHERE id <= 5000; UPDATE job SET tenant_id = 'tenant ' || id % 1000; ANALYZE job")
         .await;
     let scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'job'";
     let before = db.count(scans).await;
     let mut conn = db.connect().await;
+    // As for a table that is much larger.
+    conn.batch_execute("SET random_page_cost = 0.01")
+        .await
+        .unwrap();
     assert_eq!(next(&mut conn).await.unwrap().id, 5_001);
     let failed = "SELECT count(*) FROM job WHERE failed_at IS NOT NULL";
     conn.batch_execute("SELECT pg_stat_force_next_flush()")
@@ -484,7 +488,8 @@ async fn the_wait_for_the_lock_of_a_value_does_not_count() {
     claim::release(&mut conn, &job.unwrap().unwrap())
         .await
         .unwrap();
-    let lock = "SELECT pg_advisory_lock(hashint8extended(hash_record_extended(ROW('a'::text), 0), 0))";
+    let lock =
+        "SELECT pg_advisory_lock(hashint8extended(hash_record_extended(ROW('a'::text), 0), 0))";
     other.batch_execute(lock).await.unwrap();
     let freed = async {
         let early = "SELECT 'too early' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \

@@ -49,8 +49,10 @@ async fn parcels(sql_type: &str, values: &[&str]) -> Database {
     .await;
     db.run(&claim::indexes::<Parcel>().concat()).await;
     for (nth, value) in values.iter().enumerate() {
-        db.run(&format!("INSERT INTO parcel (id, tenant) VALUES ({nth}, {value})"))
-            .await;
+        db.run(&format!(
+            "INSERT INTO parcel (id, tenant) VALUES ({nth}, {value})"
+        ))
+        .await;
     }
     db
 }
@@ -83,7 +85,14 @@ async fn values_are_equal_as_their_type_says() {
         ("char(9)", ["'a'", "'a  '", "'b'"]),
         ("numeric", ["1", "1.00", "2"]),
         ("tenant_name", ["'a'", "'a'", "'A'"]),
-        ("timestamptz", ["'2020-01-01 00:00Z'", "'2020-01-01 01:00+1'", "'2020-01-02Z'"]),
+        (
+            "timestamptz",
+            [
+                "'2020-01-01 00:00Z'",
+                "'2020-01-01 01:00+1'",
+                "'2020-01-02Z'",
+            ],
+        ),
     ] {
         let db = parcels(sql_type, &values).await;
         let mut conn = db.connect().await;
@@ -110,7 +119,10 @@ async fn null_is_a_value() {
     let db = parcels("text", &["NULL", "NULL", "'a'", "'a'"]).await;
     let mut conn = db.connect().await;
     assert_eq!(claimed(&mut conn).await, [0, 2]);
-    let by_key = claim::next::<Parcel>("worker").key(1).first(&mut conn).await;
+    let by_key = claim::next::<Parcel>("worker")
+        .key(1)
+        .first(&mut conn)
+        .await;
     assert!(by_key.unwrap().is_none());
 }
 

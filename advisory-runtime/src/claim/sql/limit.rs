@@ -67,8 +67,10 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
             fragments.add("reach", reach.to_string());
             fragments.add("far", (reach / ROWS_A_VALUE).to_string());
             fragments.fill_into("is_below_limit", IS_BELOW_LIMIT);
-            for (name, after) in [("first_value", ":start"), ("next_value", "advisory_circle.value")]
-            {
+            for (name, after) in [
+                ("first_value", ":start"),
+                ("next_value", "advisory_circle.value"),
+            ] {
                 let next = include_str!("next_value.sql").replace("{after}", after);
                 fragments.fill_into(name, &next);
             }
