@@ -22,8 +22,8 @@ const TABLES: [(&str, &str); 6] = [
     ),
     (
         "1,000 at the limit in front",
-        "INSERT INTO jobs (id, tenant_id, run_at) SELECT i, i / 10, {run_at} FROM generate_series(1, 1000000) AS i; \
-         UPDATE jobs SET locked_by = 'other#', locked_until = now() + interval '1 day' WHERE id % 10 = 0 AND id < 10000",
+        "INSERT INTO jobs (id, tenant_id, run_at) SELECT i, (i - 1) / 10, {run_at} FROM generate_series(1, 1000000) AS i; \
+         UPDATE jobs SET locked_by = 'other#', locked_until = now() + interval '1 day' WHERE id % 10 = 1 AND id <= 10000",
     ),
     (
         "99 % of one at its limit",
