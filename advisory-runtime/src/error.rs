@@ -18,14 +18,14 @@ pub(crate) use classify::{
     is_same_answer, may_be_outside_transaction, may_follow_commit, may_pass, no_answer,
 };
 pub use diesel_error::ErrorRef;
-pub(crate) use diesel_error::{find, from_diesel, into_diesel};
+pub(crate) use diesel_error::{from_diesel, into_diesel};
 pub use fallible::{Fallible, never};
 pub(crate) use lock_name::LockName;
 pub(crate) use message::CommonMessage;
 pub(crate) use pool_error::NoSecond;
 pub use pool_error::PoolError;
 pub use product::ProductError;
-pub(crate) use product::{printed, product_error};
+pub(crate) use product::product_error;
 
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;

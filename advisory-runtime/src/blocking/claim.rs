@@ -33,8 +33,8 @@
 //! # fn sync(_: &SyncJob) {}
 //! ```
 //!
-//! [`run`] and [`renew_while`] renew a claim on a thread. Blocking work cannot be dropped, so work
-//! that has lost its claim runs to its end, and its result is refused: between two steps, work can
+//! [`run`] and [`renew_while`] renew a claim on a thread. A blocking body cannot be dropped: if it
+//! has lost its claim, it runs to its end, and its result is refused. Between two steps it can
 //! check [`Claimed::deadline`].
 
 mod run;

@@ -114,7 +114,7 @@ impl<T: Claim> Claimed<T> {
         self.0.ttl
     }
 
-    /// When the work must have stopped, by this process's clock: a tenth of the ttl, at most a
+    /// When the body must have stopped, by this process's clock: a tenth of the ttl, at most a
     /// second, before the claim expires. The expiry counts from when the claim or its last renewal
     /// was *sent*, so on the server it is later. A wait for the row by its
     /// [`key`](super::Next::key) does not count.

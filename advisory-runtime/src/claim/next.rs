@@ -93,6 +93,7 @@ impl<'w, T: Claim, Kind> Next<'w, T, Kind> {
             key: self.key.as_deref(),
             conditions: &self.conditions,
             changes: &self.changes,
+            from: None,
             is_fresh: false,
         }
     }

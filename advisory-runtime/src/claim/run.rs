@@ -1,5 +1,5 @@
-//! Runs work under a claim, which is renewed meanwhile and ends with the work. The work is dropped
-//! before the claim expires.
+//! Runs a body under a claim, which is renewed meanwhile and ends with the body. The body is
+//! dropped before the claim expires.
 
 use super::Error;
 use super::claimed::{Claimed, no_answer};
@@ -9,17 +9,17 @@ use crate::Pool;
 use crate::rows::{self, End, Kept, Pooled, Stop};
 use std::fmt::Display;
 
-/// Works under a claim: renews it in the background, completes the job on `Ok`, and on `Err` ends
-/// it as `on_err` says.
+/// Runs a body under a claim: renews it in the background, completes the job on `Ok`, and on `Err`
+/// ends it as `on_err` says.
 ///
-/// `work` is a future, such as `sync(&job)`, which starts when this one is awaited. To complete the
-/// job with columns of yours, or in the transaction that writes the results, let the work do so,
-/// here or under [`renew_while`]: a job that the work has completed, failed or released is left as
-/// it is. If the work did so in a transaction that was rolled back, the job ends as the work
-/// returns. That transaction must be over when the work returns.
+/// `body` is a future, such as `sync(&job)`, which starts when this one is awaited. To complete the
+/// job with columns of yours, or in the transaction that writes the results, let the body do so,
+/// here or under [`renew_while`]: a job that the body has completed, failed or released is left as
+/// it is. If the body did so in a transaction that was rolled back, the job ends as the body
+/// returns. That transaction must be over when the body returns.
 ///
-/// The work is dropped at the claim's [`deadline`](Claimed::deadline), or when a renewal is
-/// refused. Work that blocks its thread cannot be dropped, nor can a task that it has spawned.
+/// The body is dropped at the claim's [`deadline`](Claimed::deadline), or when a renewal is
+/// refused. A body that blocks its thread cannot be dropped, nor can a task that it has spawned.
 ///
 /// # Locking
 ///
@@ -36,10 +36,10 @@ use std::fmt::Display;
 ///
 /// # Errors
 ///
-/// The work's own error, even if failing or releasing the job did not work: then the claim expires.
-/// Otherwise [`Error::Lost`] if the claim was lost and another worker may do the job: the work was
+/// The body's own error, even if the job could not be failed or released: then the claim expires.
+/// Otherwise [`Error::Lost`] if the claim was lost and another worker may do the job: the body was
 /// dropped, or returned too late. [`Error::CommitUnknown`] if the connection was lost, or did not
-/// answer in time, while the job was being completed, also where the work has tried that itself.
+/// answer in time, while the job was being completed, also where the body has tried that itself.
 /// [`Error::Pool`], [`Error::Database`].
 ///
 /// # Panics
@@ -48,7 +48,7 @@ use std::fmt::Display;
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the work is dropped, and the job is released in the background. After the work has
+/// Cancel safe: the body is dropped, and the job is released in the background. After the body has
 /// returned, the job is ended in the background as it would have been.
 ///
 /// # Examples
@@ -100,9 +100,10 @@ where
     }
 }
 
-/// Works under a claim as [`run`] does, but leaves it to the work or the caller to finish the job.
+/// Runs a body under a claim as [`run`] does, but leaves it to the body or the caller to finish the
+/// job.
 ///
-/// After the job is finished through `job`, the work runs to its end, unless the transaction that
+/// After the job is finished through `job`, the body runs to its end, unless the transaction that
 /// finished it is rolled back and the claim has expired.
 ///
 /// # Locking
@@ -113,11 +114,11 @@ where
 ///
 /// # Errors
 ///
-/// [`Error::Lost`] if the claim was lost: the work was dropped, or blocked its thread until the
+/// [`Error::Lost`] if the claim was lost: the body was dropped, or blocked its thread until the
 /// claim had expired. The same if the job was finished below a savepoint, in a transaction that
 /// lasted longer than the claim, and another worker has claimed the row since.
 /// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the
-/// job, or if such a statement got no answer before. What the work returns is inside the `Ok`.
+/// job, or if such a statement got no answer before. What the body returns is inside the `Ok`.
 ///
 /// # Panics
 ///
@@ -125,7 +126,7 @@ where
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the work is dropped, and the claim is yours to finish, or expires.
+/// Cancel safe: the body is dropped, and the claim is yours to finish, or expires.
 ///
 /// # Examples
 ///

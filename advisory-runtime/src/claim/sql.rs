@@ -16,6 +16,8 @@ pub(super) mod limit;
 #[cfg(feature = "diesel-async")]
 pub(super) mod listen;
 mod many;
+#[cfg(feature = "diesel-async")]
+mod position;
 pub(super) mod schema;
 mod state;
 mod statement;
@@ -31,6 +33,8 @@ pub(super) use end::end_of;
 pub(super) use fragments::LONGEST_PAUSE;
 use fragments::{order, pending};
 pub(super) use many::{ManyKeys, OneEnd, transaction_of, triggers};
+#[cfg(feature = "diesel-async")]
+pub(super) use position::FromPosition;
 pub(super) use state::{counts, state};
 pub(super) use statement::{Ending, Fixed, Id, Statement};
 use std::borrow::Cow;
@@ -45,6 +49,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) key: Option<&'a (dyn QueryFragment<Pg> + Send + Sync)>,
     pub(crate) conditions: &'a [Fragment<'a>],
     pub(crate) changes: &'a [Fragment<'a>],
+    /// Where to begin in the order.
+    pub(crate) from: Option<&'a (dyn QueryFragment<Pg> + Send + Sync)>,
     /// Passes over rows whose earlier claim has expired: this process runs one already, which may
     /// end it.
     pub(crate) is_fresh: bool,

@@ -1,5 +1,5 @@
-//! A worker: claims rows, works on several at a time, ends each claim as its work ends, and stops
-//! gracefully.
+//! A worker: claims rows, runs several bodies at a time, ends each claim as its body ends, and
+//! stops gracefully.
 
 mod feed;
 mod job;
@@ -40,7 +40,7 @@ const MOST_PREFETCHED: u32 = 100_000;
 /// turn: some of them send what has ended.
 const TURN: (usize, Duration) = (64, Duration::from_millis(1));
 
-/// Claims rows and works on them until it is told to stop.
+/// Claims rows and runs a body for each until it is told to stop.
 ///
 /// ```no_run
 /// # #[cfg(feature = "bb8")]
@@ -65,15 +65,15 @@ const TURN: (usize, Duration) = (64, Duration::from_millis(1));
 /// # }
 /// ```
 ///
-/// It works on up to [`concurrency`](Self::concurrency) rows at a time, in the order of
-/// `#[claim(order = …)]`, each renewed as under [`claim::run`](super::run). It claims others ahead
-/// ([`prefetch`](Self::prefetch)), many at a time, and rows that end while a statement is on its
-/// way are ended together by the next one. If it finds no row, it looks again when it is notified,
-/// and at the latest after the time of [`poll`](Self::poll).
+/// It runs up to [`concurrency`](Self::concurrency) bodies at a time, in the order of
+/// `#[claim(order = …)]`, each row renewed as under [`claim::run`](super::run). It claims others
+/// ahead ([`prefetch`](Self::prefetch)), many at a time, and rows that end while a statement is on
+/// its way are ended together by the next one. If it finds no row, it looks again when it is
+/// notified, and at the latest after the time of [`poll`](Self::poll).
 ///
-/// The works run at the same time in one task, not in parallel: for work that needs a processor for
-/// long, call `tokio::task::spawn_blocking` in it, or run several workers in tasks of their own.
-/// The pool needs a connection for what each work takes from it, and one for the worker.
+/// The bodies run at the same time in one task, not in parallel. For those that need a processor
+/// for long, call [`run_spawned`](Self::run_spawned), or `tokio::task::spawn_blocking` in the body.
+/// The pool needs the connections that the bodies take from it, and one for the worker.
 #[must_use = "a worker does nothing until `run`"]
 pub struct Worker<'w, T: Claim, P> {
     settings: Settings<'w, T, P>,
@@ -103,9 +103,9 @@ struct Settings<'w, T: Claim, P> {
 impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     /// A worker with this name, which `locked_by` begins with. Several workers can share a name.
     ///
-    /// By default it works on one row at a time. A failed attempt is retried if the table has a
+    /// By default it runs one body at a time. A failed attempt is retried if the table has a
     /// `run_at`, fails the row for good if it has a `failed_at`, and otherwise releases it. A row
-    /// of a table without `completed_at` is claimed again as soon as its work is done.
+    /// of a table without `completed_at` is claimed again as soon as its body has returned.
     pub fn new(pool: &'w P, name: impl Into<String>) -> Self {
         let on_err = match T::RunAt::COLUMN {
             Some(_) => End::Retry { after: None },
@@ -131,7 +131,7 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
         Self { settings, stop }
     }
 
-    /// Works on up to so many rows at a time; at least one, at most a thousand.
+    /// Runs up to so many bodies at a time; at least one, at most a thousand.
     pub fn concurrency(mut self, rows: usize) -> Self {
         self.settings.concurrency = rows.clamp(1, 1_000);
         self
@@ -145,8 +145,8 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     /// does not wait here while another worker has nothing to do. If the process is killed, they
     /// expire like the rows that run, and each has lost an attempt.
     ///
-    /// By default as many rows are fetched ahead as the worker works off in a tenth of a second, by
-    /// the time that the last bodies took, and at most 1,000: none for bodies that take a second.
+    /// By default as many rows are fetched ahead as the worker runs in a tenth of a second, by the
+    /// time that the last bodies took, and at most 1,000: none if that is less than one.
     /// With `#[claim(per = …)]`, whose limit they would use up, none. With 0, no row is claimed
     /// before it can begin, and no slot is free before its row has ended. For the most jobs a
     /// second write 2,000.
@@ -159,7 +159,7 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
         self
     }
 
-    /// What happens to a row whose work returns an error or panics. Before it releases one, the
+    /// What happens to a row whose body returns an error or panics. Before it releases one, the
     /// worker waits for the time of [`poll`](Self::poll), so that a row that always fails does not
     /// keep it busy.
     pub const fn on_err(mut self, on_err: End) -> Self {
@@ -281,16 +281,16 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
         .await
     }
 
-    /// Claims rows and works on them until the future of [`until`](Self::until) is ready; without
-    /// one, for ever.
+    /// Claims rows and runs their bodies until the future of [`until`](Self::until) is ready;
+    /// without one, for ever.
     ///
-    /// `work` is an async closure or an `async fn`. `Ok` completes the row, and `Err` ends it as
+    /// `body` is an async closure or an `async fn`. `Ok` completes the row, and `Err` ends it as
     /// [`on_err`](Self::on_err) says, with the error's text as the row's message. A panic ends it
-    /// like an error, and the worker goes on. If the work has ended the claim itself, such as in
-    /// the transaction that writes its results, it is left as it is. If the claim is lost, the work
+    /// like an error, and the worker goes on. If the body has ended the claim itself, such as in
+    /// the transaction that writes its results, it is left as it is. If the claim is lost, the body
     /// is dropped, and another worker has the row or will claim it.
     ///
-    /// With the feature `tracing`, each work runs in a span `advisory_lock` with the table as its
+    /// With the feature `tracing`, each body runs in a span `advisory_lock` with the table as its
     /// pattern and `claim` as its scope, and what goes wrong is a warning there. With `metrics` it
     /// counts as a lock does: `advisory_acquired_total`, `advisory_hold_seconds`, and
     /// `advisory_ended_total` by outcome, which is `done`, `failed`, `panicked` or `lost`.
@@ -299,10 +299,10 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     ///
     /// The statements of [`next`](super::next) and [`run`](super::run), and one `UPDATE` for
     /// several rows that end, which skips locked ones: those are ended one by one. A connection of
-    /// the pool is used for each, and is free while the work runs. Outside
-    /// the pool the workers of a process share one connection for `LISTEN advisory_claim`, unless
-    /// [`poll_only`](Self::poll_only). If it cannot be opened, or if a pooler in transaction mode is
-    /// in front of the server, the observer is told once, and the worker polls.
+    /// the pool is used for each, and is free while the body runs. Outside the pool the workers of
+    /// a process share one connection for `LISTEN advisory_claim`, unless
+    /// [`poll_only`](Self::poll_only). If it cannot be opened, or if a pooler in transaction mode
+    /// is in front of the server, the observer is told once, and the worker polls.
     ///
     /// # Errors
     ///
@@ -318,10 +318,10 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     ///
     /// # Cancel safety
     ///
-    /// If this future is dropped, the works are dropped and their rows released in the background;
+    /// If this future is dropped, the bodies are dropped and their rows released in the background;
     /// a row that was being ended ends as it would have. A row whose claim was being sent may stay
     /// claimed until it expires. To stop without either, use [`until`](Self::until).
-    pub async fn run<E, F>(self, work: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
+    pub async fn run<E, F>(self, body: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
     where
         F: Future<Output = Result<(), E>>,
         E: Display,
@@ -367,7 +367,7 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
                     break;
                 };
                 begun += 1;
-                let mut job = Box::pin(job::job(settings, &shared, &work, row));
+                let mut job = Box::pin(job::job(settings, &shared, &body, row));
                 if job.as_mut().poll(context).is_pending() {
                     jobs.push(job);
                 }
@@ -409,12 +409,13 @@ impl<T: Claim, P> Settings<'_, T, P> {
         tell(self.observer.as_ref(), event);
     }
 
-    fn wanted(&self, is_fresh: bool) -> Wanted<'_> {
+    const fn wanted(&self) -> Wanted<'_> {
         Wanted {
             key: None,
-            conditions: &self.conditions,
-            changes: &self.changes,
-            is_fresh,
+            conditions: self.conditions.as_slice(),
+            changes: self.changes.as_slice(),
+            from: None,
+            is_fresh: false,
         }
     }
 }

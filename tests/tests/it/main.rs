@@ -52,6 +52,7 @@ mod claims_waits;
 mod claims_where;
 mod claims_worker;
 mod claims_worker_ahead;
+mod claims_worker_start;
 mod claims_worker_stop;
 mod claims_worker_wakes;
 mod closed_connection;

@@ -19,7 +19,8 @@ use std::ops::Deref;
 /// fn publish(conn: &mut PgConnection, lease: &Lease) -> Result<(), Error> {
 ///     conn.transaction(|conn| {
 ///         lease.fence(conn)?;
-///         diesel::sql_query("UPDATE reports SET is_public = true").execute(conn)?;
+///         let publish = "UPDATE reports SET is_public = true WHERE month = '2026-11'";
+///         diesel::sql_query(publish).execute(conn)?;
 ///         Ok(())
 ///     })
 /// }

@@ -19,7 +19,7 @@ type ByType<T> = <<T as Claim>::LockedBy as Expression>::SqlType;
 
 /// The values of a statement, by their names in the files, and the mark that stands for each in a
 /// text: NUL, which no name contains, and a letter.
-const VALUES: [(&str, &str); 13] = [
+const VALUES: [(&str, &str); 14] = [
     ("key", "\0k"),
     ("keys", "\0K"),
     ("holder", "\0b"),
@@ -33,6 +33,7 @@ const VALUES: [(&str, &str); 13] = [
     ("transactions", "\0X"),
     ("passed_over", "\0b"),
     ("start", "\0l"),
+    ("position", "\0o"),
 ];
 
 /// SQL of the caller's, by its name in the files: the columns of the row, its conditions, and what

@@ -242,6 +242,12 @@ impl Wanted<'_> {
             'w' => (self.conditions, " AND (", ")"),
             _ => (self.changes, ", ", ""),
         };
+        if mark == 'w'
+            && let Some(from) = self.from
+        {
+            out.push_sql(" AND ");
+            from.walk_ast(out.reborrow())?;
+        }
         for fragment in fragments {
             if !fragment.is_noop(&Pg)? {
                 out.push_sql(before);

@@ -49,6 +49,8 @@ pub(super) enum Form {
     },
     ReserveKey,
     ReservedKey,
+    Position,
+    FromPosition,
 }
 
 /// What becomes of a row that has no attempt left.
@@ -74,6 +76,7 @@ impl Form {
 }
 
 /// SQL, and the marks in it.
+#[derive(Debug)]
 pub(super) struct Text {
     first: Box<str>,
     rest: Box<[(char, Box<str>)]>,

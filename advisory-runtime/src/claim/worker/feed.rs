@@ -6,8 +6,9 @@ use super::room::Suspect;
 use super::{Settings, Shared, Waiting};
 use crate::claim::rows::keep_all;
 use crate::claim::run::ReleaseOnDrop;
+use crate::claim::sql::{FromPosition, Wanted};
 use crate::claim::table::{Claim, MaybePer, ttl};
-use crate::claim::take::take;
+use crate::claim::take::{position_of, take};
 use crate::claim::{Claimed, Error, Event};
 use crate::driver::Driver as _;
 use crate::error::{is_connection_lost, is_refused_by_citus, may_pass};
@@ -30,6 +31,10 @@ const ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
 /// How long a row waits for a slot at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
+/// A claim that takes longer asks for the position of its last row, so that the next one can begin
+/// there. It costs little beside the claim.
+const SLOW: Duration = Duration::from_millis(2);
+
 type Stop<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
 
 /// Claims until `stop` is ready.
@@ -44,6 +49,7 @@ where
     let (mut is_first, mut pause) = (true, PAUSES[0]);
     let (mut is_fresh, mut answer) = (false, ANSWER[0]);
     let (mut refused, mut is_reached) = (None, true);
+    let mut start = Start::new::<T>(settings.poll);
     loop {
         let Some(limit) = unless(&mut stop, until_room(settings, shared)).await else {
             return Ok(());
@@ -59,14 +65,36 @@ where
         let is_alone = shared.room.held() == 0;
         let suspect = Suspect::try_new::<T>();
         let passes_over = suspect.is_none();
+        let asks_position = start.can_advance;
+        let from = start.position();
+        let is_from_first = from.is_none();
+        let wanted = Wanted {
+            is_fresh: passes_over,
+            from: from.map(|from| from as _),
+            ..settings.wanted()
+        };
+        let asked = Asked {
+            limit,
+            wanted,
+            answer,
+            asks_position,
+        };
         let taken = match conn {
-            Ok(conn) => claim(settings, conn, limit, passes_over, answer, shared).await,
+            Ok(conn) => claim(settings, conn, asked, shared).await,
             Err(error) => Err(error),
         };
-        // Where values have limits, a claim of fewer rows has found all that have room. Another one
-        // is in vain until a row ends.
-        let is_rest = T::Per::COLUMN.is_some()
-            && matches!(&taken, Ok(claimed) if claimed.len() < usize::try_from(limit).unwrap_or(usize::MAX));
+        let mut is_rest = false;
+        let taken = taken.map(|Taken { claimed, position }| {
+            let may_be_more = claimed.len() >= limit as usize;
+            start.advance::<T>(position, may_be_more);
+            // Where values have limits, a claim of fewer rows has found all that have room. Another
+            // one is in vain until a row ends.
+            is_rest = T::Per::COLUMN.is_some() && !may_be_more;
+            claimed
+        });
+        if let Err(error) = &taken {
+            start.fail(error);
+        }
         let taken = taken.and_then(|claimed| wait(settings, claimed, suspect, shared));
         // The pool may hand out another connection that is gone or that refuses the statement each
         // time.
@@ -85,7 +113,7 @@ where
                     settings.tell(Event::Reconnected);
                 }
                 (is_first, pause) = (false, PAUSES[0]);
-                if has_come && !is_rest {
+                if (has_come && !is_rest) || !is_from_first {
                     continue;
                 }
                 if !has_come && settings.is_until_empty && is_alone && !passes_over {
@@ -265,6 +293,50 @@ where
     drop(timeout(settings.poll, waiting).await);
 }
 
+/// Where claims begin in the order: at the first row, or where an earlier claim ended. Then the rows
+/// before that one are found when there are no more after it, and at the latest after the time
+/// between two looks.
+struct Start {
+    /// And since when claims do not begin at the first row.
+    position: Option<(FromPosition, Instant)>,
+    poll: Duration,
+    can_advance: bool,
+}
+
+impl Start {
+    fn new<T: Claim>(poll: Duration) -> Self {
+        Self {
+            position: None,
+            poll,
+            can_advance: T::Per::COLUMN.is_none() && FromPosition::is_possible::<T>(),
+        }
+    }
+
+    fn position(&mut self) -> Option<&FromPosition> {
+        self.position
+            .take_if(|(_, since)| since.elapsed() >= self.poll);
+        self.position.as_ref().map(|(position, _)| position)
+    }
+
+    fn advance<T: Claim>(&mut self, position: Option<String>, may_be_more: bool) {
+        if !may_be_more || !self.can_advance {
+            self.position = None;
+        } else if let Some(position) = position {
+            let since = self.position.take().map(|(_, since)| since);
+            let position = FromPosition::new::<T>(position);
+            self.position = Some((position, since.unwrap_or_else(Instant::now)));
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        // The type of a column may have no order in `pg_catalog`.
+        let is_of_position = self.position.take().is_some();
+        if is_of_position && matches!(error, Error::Database(error) if !is_connection_lost(error)) {
+            self.can_advance = false;
+        }
+    }
+}
+
 /// A connection of the pool, or a fresh one outside of it.
 enum Claiming<C> {
     Pooled(C),
@@ -281,45 +353,58 @@ async fn connection<P: Pool>(
     Ok(Claiming::Pooled(pool.connection().await?))
 }
 
-/// Claims up to so many rows.
+/// A claim of a worker.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    limit: u32,
+    wanted: Wanted<'a>,
+    answer: Duration,
+    asks_position: bool,
+}
+
+/// Its answer.
+struct Taken<T: Claim> {
+    claimed: Vec<Claimed<T>>,
+    /// That of the last row, if the claim was slow and there may be more.
+    position: Option<String>,
+}
+
 async fn claim<T, P, C>(
     settings: &Settings<'_, T, P>,
     conn: Claiming<C>,
-    limit: u32,
-    passes_over: bool,
-    answer: Duration,
+    asked: Asked<'_>,
     shared: &Shared<T, P>,
-) -> Result<Vec<Claimed<T>>, Error>
+) -> Result<Taken<T>, Error>
 where
     T: Claim,
     P: Pool + Clone + Send + 'static,
     C: Connection,
 {
     match conn {
-        Claiming::Pooled(conn) => {
-            claim_on(settings, conn, limit, passes_over, answer, shared).await
-        }
-        Claiming::Fresh(conn) => {
-            claim_on(settings, *conn, limit, passes_over, answer, shared).await
-        }
+        Claiming::Pooled(conn) => claim_on(settings, conn, asked, shared).await,
+        Claiming::Fresh(conn) => claim_on(settings, *conn, asked, shared).await,
     }
 }
 
 async fn claim_on<T, P, C>(
     settings: &Settings<'_, T, P>,
     conn: C,
-    limit: u32,
-    passes_over: bool,
-    answer: Duration,
+    asked: Asked<'_>,
     shared: &Shared<T, P>,
-) -> Result<Vec<Claimed<T>>, Error>
+) -> Result<Taken<T>, Error>
 where
     T: Claim,
     P: Pool + Clone + Send + 'static,
     C: Connection,
 {
     let mut borrowed = Borrowed::new(conn);
-    let wanted = settings.wanted(passes_over);
+    let Asked {
+        limit,
+        wanted,
+        answer,
+        asks_position,
+    } = asked;
+    let sent = Instant::now();
     let claim = take(borrowed.pg(), &settings.name, limit, wanted);
     let claim = shared.unless_stopped_for(LAST_END, timeout(answer, claim));
     let Some(Ok(taken)) = claim.await else {
@@ -330,8 +415,25 @@ where
     {
         borrowed.pg().close(false);
     }
+    let mut position = None;
+    if let Ok(claimed) = &taken
+        && asks_position
+        && sent.elapsed() >= SLOW
+        && claimed.len() >= limit as usize
+        && let Some(last) = claimed.last()
+    {
+        // The rows do not wait for it: without the answer the connection is closed.
+        let Ok(answered) = timeout(SLOW * 50, position_of(borrowed.pg(), last)).await else {
+            return Ok(Taken {
+                claimed: taken?,
+                position,
+            });
+        };
+        position = answered.ok().flatten();
+    }
     borrowed.record_answer();
-    taken
+    let claimed = taken?;
+    Ok(Taken { claimed, position })
 }
 
 async fn is_ready(stop: &mut Stop<'_>) -> bool {

@@ -1,4 +1,4 @@
-//! The work on one row: caught if it panics, observed, and ended.
+//! The body of one row: caught if it panics, observed, and its row ended.
 
 use super::{Settings, Shared, Waiting};
 use crate::Pool;
@@ -18,7 +18,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// How the work on a row went wrong.
+/// How the body of a row failed.
 enum Failure {
     Work(String),
     Panicked(String),
@@ -29,7 +29,7 @@ impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Work(message) => f.write_str(message),
-            Self::Panicked(message) => write!(f, "the work panicked: {message}"),
+            Self::Panicked(message) => write!(f, "the body panicked: {message}"),
             Self::Claim(error) => error.fmt(f),
         }
     }
@@ -148,7 +148,7 @@ where
     result
 }
 
-/// Whether the row of a failed work can be claimed again at once.
+/// Whether the row of a failed body can be claimed again at once.
 fn is_released<T: Claim>(on_err: End) -> bool {
     match end_of::<T>(on_err) {
         End::Retry { .. } => T::RunAt::COLUMN.is_none(),
@@ -156,7 +156,7 @@ fn is_released<T: Claim>(on_err: End) -> bool {
     }
 }
 
-/// The span of a work, which each of its polls enters.
+/// The span of a body, which each of its polls enters.
 struct Entered {
     #[cfg(feature = "tracing")]
     span: tracing::Span,
