@@ -49,7 +49,9 @@ const TABLES: [(&str, &str); 6] = [
 /// Claims of each kind, by default.
 const CLAIMS: usize = 100;
 const HOT_JOBS: u32 = 2_000;
-const HOT_CONNECTIONS: usize = 8;
+const HOT_CONNECTIONS: u32 = 8;
+const ALONE: &str = "one value, one connection";
+const WORKER: &str = "one value, a worker of 8";
 
 /// The times of one claim, or jobs a second.
 pub(crate) struct Limits {
@@ -67,8 +69,12 @@ pub(crate) async fn run(db: &Database, flags: &Flags) -> Result<Vec<Limits>, Box
             println!("{}", all[all.len() - 1]);
         }
     }
-    if flags.wants(&label(HOT)) {
-        all.push(hot(db).await?);
+    if flags.wants(&label(ALONE)) {
+        all.push(alone(db).await?);
+        println!("{}", all[all.len() - 1]);
+    }
+    if flags.wants(&label(WORKER)) {
+        all.push(worker(db).await?);
         println!("{}", all[all.len() - 1]);
     }
     Ok(all)
@@ -124,9 +130,6 @@ async fn claims(
         with.push(claim_once::<JobPerTenant>(&mut conn).await?);
         without.push(claim_once::<Job>(&mut conn).await?);
     }
-    if std::env::var_os("BENCH_FIRST").is_some() {
-        println!("first {:?} {:?}", with[0], without[0]);
-    }
     let median = |mut times: Vec<Duration>| {
         times.sort();
         per_mille(&times, 500).as_secs_f64() * 1e3
@@ -139,24 +142,24 @@ async fn claims(
     })
 }
 
-const HOT: &str = "one value, jobs a second";
+const HOT_ROWS: &str = "INSERT INTO jobs (id, tenant_id, run_at) SELECT i, 7, {run_at} FROM generate_series(1, 1000000) AS i";
 
-/// Works off the jobs of one value, one at a time: by a worker, and by hand with an advisory lock.
-async fn hot(db: &Database) -> Result<Limits, Box<dyn Error>> {
-    let rows = "INSERT INTO jobs (id, tenant_id, run_at) SELECT i, 7, {run_at} FROM generate_series(1, 1000000) AS i";
-    set_up(db, rows).await?;
+/// Works off jobs of one value by hand: each connection locks the value around a job.
+async fn by_hand(db: &Database, connections: u32) -> Result<f64, Box<dyn Error>> {
+    set_up(db, HOT_ROWS).await?;
     let start = Instant::now();
-    let mut by_hand = JoinSet::new();
-    for _ in 0..HOT_CONNECTIONS {
+    let mut running = JoinSet::new();
+    for _ in 0..connections {
         let client = client(db.url()).await?;
-        by_hand.spawn(async move {
-            let first = "SELECT id FROM jobs WHERE completed_at IS NULL AND failed_at IS NULL AND run_at <= now() ORDER BY run_at, id LIMIT 1";
-            let first = client.prepare(first).await?;
+        running.spawn(async move {
+            let first = "SELECT id FROM jobs WHERE completed_at IS NULL AND failed_at IS NULL AND run_at <= now() \
+                 ORDER BY run_at, id LIMIT 1";
             let done = "UPDATE jobs SET completed_at = now(), attempts = attempts + 1 WHERE id = $1";
-            let done = client.prepare(done).await?;
             let lock = client.prepare("SELECT pg_advisory_lock(7)").await?;
+            let first = client.prepare(first).await?;
+            let done = client.prepare(done).await?;
             let unlock = client.prepare("SELECT pg_advisory_unlock(7)").await?;
-            for _ in 0..HOT_JOBS / 8 {
+            for _ in 0..HOT_JOBS / connections {
                 client.query(&lock, &[]).await?;
                 let id: i64 = client.query_one(&first, &[]).await?.get(0);
                 client.execute(&done, &[&id]).await?;
@@ -165,26 +168,53 @@ async fn hot(db: &Database) -> Result<Limits, Box<dyn Error>> {
             Ok::<_, tokio_postgres::Error>(())
         });
     }
-    for done in by_hand.join_all().await {
+    for done in running.join_all().await {
         done?;
     }
-    let by_hand = start.elapsed();
-    set_up(db, rows).await?;
+    Ok(rate(start))
+}
+
+fn rate(start: Instant) -> f64 {
+    f64::from(HOT_JOBS) / start.elapsed().as_secs_f64()
+}
+
+/// On one connection, claims and completes.
+async fn alone(db: &Database) -> Result<Limits, Box<dyn Error>> {
+    let without = by_hand(db, 1).await?;
+    set_up(db, HOT_ROWS).await?;
+    let mut conn = db.connect().await;
+    let start = Instant::now();
+    for _ in 0..HOT_JOBS {
+        let job = claim::next::<JobPerTenant>("bench")
+            .first(&mut conn)
+            .await?;
+        claim::complete(&mut conn, &job.ok_or("no row")?).await?;
+    }
+    Ok(Limits {
+        what: ALONE,
+        without,
+        with: rate(start),
+        unit: "jobs/s",
+    })
+}
+
+/// With several connections, and a worker.
+async fn worker(db: &Database) -> Result<Limits, Box<dyn Error>> {
+    let without = by_hand(db, HOT_CONNECTIONS).await?;
+    set_up(db, HOT_ROWS).await?;
+    let pool = pool(db.url(), HOT_CONNECTIONS as usize)?;
     db.run(&format!("DELETE FROM jobs WHERE id > {HOT_JOBS}"))
         .await;
-    let pool = pool(db.url(), HOT_CONNECTIONS)?;
-    let start = Instant::now();
     let worker: Worker<'_, JobPerTenant, _> = Worker::new(&pool, "bench");
-    let worker = worker.concurrency(HOT_CONNECTIONS).until_empty();
+    let worker = worker.concurrency(HOT_CONNECTIONS as usize).until_empty();
+    let start = Instant::now();
     worker
         .run(async |_: Claimed<JobPerTenant>| Ok::<_, claim::Error>(()))
         .await?;
-    let ours = start.elapsed();
-    let rate = |time: Duration| f64::from(HOT_JOBS) / time.as_secs_f64();
     Ok(Limits {
-        what: HOT,
-        without: rate(by_hand),
-        with: rate(ours),
+        what: WORKER,
+        without,
+        with: rate(start),
         unit: "jobs/s",
     })
 }

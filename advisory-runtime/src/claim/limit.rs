@@ -5,7 +5,7 @@ use super::Error;
 use super::claimed::{Answer, Answered, Claimed};
 use super::retry::Retries;
 use super::spent::fail_spent;
-use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK, ROWS_A_VALUE};
+use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
 use super::sql::{Statement, Wanted};
 use super::table::Claim;
 use crate::driver::{Driver, Queries, depth};
@@ -70,7 +70,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
     let mut passed_over = NONE.to_owned();
     let (mut more, mut pauses) = (0, PAUSES.into_iter());
     let mut reach = NEAR;
-    while reach / ROWS_A_VALUE < limit {
+    while reach < limit {
         reach = reach.saturating_mul(FARTHER);
     }
     // A statement that is prepared each time arrives too late.

@@ -28,8 +28,10 @@ pub(in crate::claim) const ROLLBACK: &str = "ROLLBACK";
 
 /// How many rows the first reservation reads in order.
 pub(in crate::claim) const NEAR: u32 = 64;
-/// For so many rows in order the first row of one value is read.
-pub(in crate::claim) const ROWS_A_VALUE: u32 = 4;
+/// How many values it looks at, if those in front are at their limit.
+const FAR: u32 = 16;
+/// The first row of a value takes the server as long as so many rows in order.
+const ROWS_A_VALUE: u32 = 16;
 
 const IS_STALE: &str = "current_setting('transaction_isolation') \
      = ANY (CAST('{repeatable read,serializable}' AS text[]))";
@@ -65,7 +67,8 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
             let mut fragments = Fragments::of_limit::<T>(claimable(is_fresh));
             fragments.add("width", width.to_string());
             fragments.add("reach", reach.to_string());
-            fragments.add("far", (reach / ROWS_A_VALUE).to_string());
+            let far = (reach / ROWS_A_VALUE).max(FAR).max(width);
+            fragments.add("far", far.to_string());
             fragments.fill_into("is_below_limit", IS_BELOW_LIMIT);
             for (name, after) in [
                 ("first_value", ":start"),
