@@ -390,7 +390,7 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 /// | `completed` | none; `completed = status.eq("sent")`, what Diesel's `set` takes | columns to set where a row is completed and the caller sets none: also by a worker |
 /// | `failed` | none; `failed = status.eq("failed")`, what Diesel's `set` takes | columns to set where a row fails for good and the caller sets none: also where its worker died |
 /// | `backoff` | `"10s..10m"` | the pause after the first failed attempt, and the longest. Needs `run_at` |
-/// | `per`, `limit` | none; `per = "tenant_id", limit = 1`, the limit also an expression | how many rows of each value of the column can be claimed at a time; the column is a `Text`, an integer or a `Uuid`, and `NOT NULL` |
+/// | `per`, `limit` | none; `per = "tenant_id", limit = 1`, the limit also an expression | how many rows of each value of the column can be claimed at a time; NULL is a value like the others |
 /// | `crate` | `::advisory_runtime`, a path | the path of the runtime, if it was renamed |
 ///
 /// Names are those of the `table!`. A column that is missing there, or has another type, does not

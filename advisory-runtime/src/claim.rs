@@ -112,7 +112,7 @@ pub use advisory_derive::Claim;
 /// What the derive implements, and the bounds that follow from it.
 #[doc(hidden)]
 pub use {
-    column_type::{Count, HolderType, NullableTime, PerType, Time},
+    column_type::{Count, HolderType, NullableTime, Time},
     next::{Async, Blocking},
     state::StateOf,
     table::{

@@ -194,7 +194,7 @@ pub mod claim {
                 None => "",
             },
             match <T::Per as MaybePer<T::Table>>::COLUMN {
-                Some((name, _)) => name,
+                Some(name) => name,
                 None => "",
             },
         ];

@@ -79,40 +79,6 @@ impl HolderType for Nullable<Uuid> {
     const TEXT: &'static str = "CAST({by} AS text)";
 }
 
-/// A type whose values have a limit of running rows each. Its texts are equal if and only if its
-/// values are, in every session.
-#[diagnostic::on_unimplemented(
-    message = "a claim can't limit the running rows by a column of the type `{Self}`",
-    label = "the type of this column",
-    note = "expected `Text`, `BigInt`, `Integer`, `SmallInt` or `Uuid`, and `NOT NULL`",
-    note = "for anything else add a generated column: in SQL, `ADD COLUMN … text NOT NULL GENERATED ALWAYS AS (…) STORED`"
-)]
-pub trait PerType {
-    /// The type in SQL.
-    #[doc(hidden)]
-    const NAME: &'static str;
-}
-
-impl PerType for Text {
-    const NAME: &'static str = "pg_catalog.text";
-}
-
-impl PerType for BigInt {
-    const NAME: &'static str = "pg_catalog.int8";
-}
-
-impl PerType for Integer {
-    const NAME: &'static str = "pg_catalog.int4";
-}
-
-impl PerType for SmallInt {
-    const NAME: &'static str = "pg_catalog.int2";
-}
-
-impl PerType for Uuid {
-    const NAME: &'static str = "pg_catalog.uuid";
-}
-
 /// An integer type that counts attempts.
 #[diagnostic::on_unimplemented(
     message = "a claim can't count attempts in a column of the type `{Self}`",

@@ -5,7 +5,7 @@ use super::Error;
 use super::claimed::{Answer, Answered, Claimed};
 use super::send::Retries;
 use super::spent::fail_spent;
-use super::sql::limit::{BEGIN, COMMIT, ROLLBACK};
+use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
 use super::sql::{Statement, Wanted};
 use super::table::Claim;
 use crate::driver::{Driver, Queries, depth};
@@ -21,6 +21,8 @@ use std::time::Duration;
 const MORE: u32 = 16;
 /// The values that any retry locks in addition at the most.
 const MOST: u32 = 256;
+/// How many times as far a reservation reaches after one that has locked nothing.
+const FARTHER: u32 = 8;
 /// How often a claim pauses while other sessions claim rows of all values that have room. Each of
 /// them holds its locks for a statement or two.
 const PAUSES: u32 = 8;
@@ -35,6 +37,9 @@ struct Reserved {
     /// Whether other sessions have locked every value that has room.
     #[diesel(sql_type = Bool)]
     is_busy: bool,
+    /// Whether there are rows that it has not reached.
+    #[diesel(sql_type = Bool)]
+    has_more: bool,
     /// How long it waited for the lock, in microseconds.
     #[diesel(sql_type = BigInt)]
     waited: i64,
@@ -55,10 +60,15 @@ pub(super) async fn take<T: Claim, D: Queries>(
     let mut passed_over = NONE.to_owned();
     let mut backoff = Backoff::between(Duration::from_millis(1), Duration::from_millis(128));
     let (mut more, mut pauses) = (0, 0);
+    let mut reach = NEAR;
+    while reach < limit {
+        reach = reach.saturating_mul(FARTHER);
+    }
     // A statement that is prepared each time arrives too late.
     let mut is_pipelined = claim.is_safe_to_cache_prepared(&Pg).unwrap_or(false);
     loop {
-        let reserve = Statement::<T, _>::reserve(&passed_over, limit.saturating_add(more), wanted);
+        let width = limit.saturating_add(more);
+        let reserve = Statement::<T, _>::reserve(&passed_over, width, reach, wanted);
         let taken = reserve_and_take(conn, &reserve, &claim, is_pipelined).await?;
         if !taken.claimed.is_empty() {
             if let Some(spent) = &taken.spent {
@@ -66,7 +76,9 @@ pub(super) async fn take<T: Claim, D: Queries>(
             }
             return Ok(taken.claimed);
         }
-        if taken.reserved.locked == NONE {
+        if taken.reserved.locked == NONE && taken.reserved.has_more {
+            reach = reach.saturating_mul(FARTHER);
+        } else if taken.reserved.locked == NONE {
             if !taken.reserved.is_busy || pauses == PAUSES {
                 return Ok(Vec::new());
             }

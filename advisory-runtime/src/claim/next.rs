@@ -179,9 +179,8 @@ impl<T: Claim> Next<'_, T> {
 /// takes effect then. If the transaction is rolled back, so is the claim: drop the value.
 ///
 /// With `#[claim(per = …, limit = …)]` it is a transaction of two statements, sent at once: the
-/// first locks the value of the first row that can be claimed by
-/// `pg_try_advisory_xact_lock(hashtextextended(value, oid of the table))`, and the second counts
-/// and claims. If other sessions have locked all values that have room, it tries again for up to
+/// first locks the value of the first row that can be claimed by `pg_try_advisory_xact_lock` and a
+/// hash of the value, and the second counts and claims. If other sessions have locked all values that have room, it tries again for up to
 /// 255 ms. The locks last until the commit, in a transaction of yours until its end.
 ///
 /// # Examples

@@ -1,6 +1,6 @@
 //! Which rows can be claimed: their table, lease columns, key and order.
 
-use super::column_type::{Count, HolderType, NullableTime, PerType, Time};
+use super::column_type::{Count, HolderType, NullableTime, Time};
 use crate::rows::DEFAULT_TTL;
 use diesel::deserialize::{FromSqlRow, Result};
 use diesel::expression::{AsExpression, TypedExpressionType};
@@ -464,18 +464,17 @@ impl<Table, C: Column<Table = Table, SqlType: Count>> MaybeCount<Table> for C {
 
 /// A column of which each value has a limit of running rows, or [`Absent`].
 pub trait MaybePer<Table> {
-    /// The column's name and its type in SQL, if there is a limit.
+    /// The column's name, if there is a limit.
     #[doc(hidden)]
-    const COLUMN: Option<(&'static str, &'static str)>;
+    const COLUMN: Option<&'static str>;
 }
 
 impl<Table> MaybePer<Table> for Absent {
-    const COLUMN: Option<(&'static str, &'static str)> = None;
+    const COLUMN: Option<&'static str> = None;
 }
 
-impl<Table, C: Column<Table = Table, SqlType: PerType>> MaybePer<Table> for C {
-    const COLUMN: Option<(&'static str, &'static str)> =
-        Some((C::NAME, <C::SqlType as PerType>::NAME));
+impl<Table, C: Column<Table = Table>> MaybePer<Table> for C {
+    const COLUMN: Option<&'static str> = Some(C::NAME);
 }
 
 impl<Table, SqlType> MaybeColumn<Table, SqlType> for Absent {

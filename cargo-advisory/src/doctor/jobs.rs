@@ -174,7 +174,9 @@ fn check_indexes(
     let needed = indexes(table);
     for (name, definition) in &needed {
         let (columns, condition) = definition.split_once(" WHERE ").unwrap_or((definition, ""));
-        let wanted: Vec<&str> = columns.trim_matches(['(', ')']).split(", ").collect();
+        let columns = columns.strip_prefix('(').unwrap_or(columns);
+        let columns = columns.strip_suffix(')').unwrap_or(columns);
+        let wanted: Vec<&str> = columns.split(", ").collect();
         let conditions: Vec<&str> = condition
             .split(" AND ")
             .filter(|part| !part.is_empty())
@@ -337,7 +339,7 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Fai
     // One row for each column of an index. Bit 1 is a descending order, bit 2 is nulls first.
     let question = format!(
         "SELECT c.relname, i.indisvalid AND i.indisready, COALESCE(pg_catalog.pg_get_expr(i.indpred, i.indrelid, true), ''), \
-         a.attname, o.option FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) i.indexrelid \
+         a.attname, o.option, pg_catalog.pg_get_indexdef(i.indexrelid, CAST(o.place AS pg_catalog.int4), true) FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) i.indexrelid \
          CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(CAST(i.indkey AS pg_catalog.int2[])), \
          pg_catalog.unnest(CAST(i.indoption AS pg_catalog.int2[]))) WITH ORDINALITY AS o (attnum, option, place) \
          LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid \
@@ -355,7 +357,11 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Fai
             Some("2") => " NULLS FIRST",
             _ => " DESC",
         };
-        let column = format!("{}{direction}", quoted(&text(3)));
+        let column = match row.get(3) {
+            Some(column) => quoted(column),
+            None => expression(&text(5)),
+        };
+        let column = format!("{column}{direction}");
         match indexes.last_mut().filter(|index| index.name == name) {
             Some(index) => index.columns.push(column),
             None => indexes.push(Index {
@@ -367,6 +373,24 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Fai
         }
     }
     Ok(indexes)
+}
+
+/// The expression of an index, as `indexes` writes the hash of a column.
+fn expression(written: &str) -> String {
+    let column = written
+        .strip_prefix("hash_record_extended(ROW(")
+        .and_then(|rest| rest.strip_suffix("), 0::bigint)"));
+    column.map_or_else(
+        || written.to_owned(),
+        |column| {
+            let column = if column.starts_with('"') {
+                column.to_owned()
+            } else {
+                quoted(column)
+            };
+            format!("pg_catalog.hash_record_extended(ROW({column}),0)")
+        },
+    )
 }
 
 /// A condition of columns that are `NULL`, as `indexes` writes it: the server writes brackets, and

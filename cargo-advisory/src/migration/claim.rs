@@ -140,12 +140,12 @@ pub(crate) fn indexes(table: &JobTable) -> Vec<(String, String)> {
         definitions.push(format!("({order}){}", only(&pending)));
     }
     if let Some(per) = table.column("per") {
-        let per = quoted(per);
-        definitions.push(format!("({per}, {order}){}", only(&pending)));
+        let value = format!("pg_catalog.hash_record_extended(ROW({}),0)", quoted(per));
+        definitions.push(format!("({value}, {order}){}", only(&pending)));
         let by = table.column("locked_by").unwrap_or("locked_by");
         let mut claimed = pending;
         claimed.push(format!("{} IS NOT NULL", quoted(by)));
-        definitions.push(format!("({per}){}", only(&claimed)));
+        definitions.push(format!("({value}){}", only(&claimed)));
     }
     let named = |definition: String| (index_name(&table.name, &definition), definition);
     definitions.into_iter().map(named).collect()

@@ -60,7 +60,7 @@ pub(crate) fn fix(findings: &[Value], name: &str) -> Vec<String> {
 }
 
 /// A queue of the program, as its record says.
-pub(crate) fn job_program(table: &str) -> String {
+pub(crate) fn job_program(table: &str, per: Option<&str>) -> String {
     let column = |name: &str| (name.to_owned(), name.to_owned());
     let names = [
         "locked_until",
@@ -73,14 +73,18 @@ pub(crate) fn job_program(table: &str) -> String {
     ];
     let record = advisory_pattern::ClaimRecord {
         table: table.to_owned(),
-        columns: names.into_iter().map(column).collect(),
+        columns: names
+            .into_iter()
+            .map(column)
+            .chain(per.map(|per| ("per".to_owned(), per.to_owned())))
+            .collect(),
         key: vec!["id".to_owned()],
         module: "post".to_owned(),
         row: "Mail".to_owned(),
         krate: "post".to_owned(),
         ..Default::default()
     };
-    file(
+    crate::programs::file(
         &format!("doctor-{table}.rmeta"),
         format!("rust{}", record.encode()),
     )

@@ -378,7 +378,8 @@ async fn a_job_table_is_looked_at_with_the_claims_of_the_program() {
     }
     db.run(
         "CREATE UNLOGGED TABLE mail (id int8 PRIMARY KEY, run_at timestamp NOT NULL DEFAULT now(), attempts int4 NOT NULL DEFAULT 0, \
-         locked_until timestamptz, locked_by varchar(30), completed_at timestamptz, failed_at timestamptz, error_message varchar(20)); \
+         locked_until timestamptz, locked_by varchar(30), completed_at timestamptz, failed_at timestamptz, error_message varchar(20), \
+         \"Tenant\" char(9)); \
          CREATE INDEX mail_claim_0123abcd ON mail (run_at); \
          CREATE INDEX other ON mail (run_at, id) WHERE attempts > 0",
     )
@@ -399,7 +400,7 @@ async fn a_job_table_is_looked_at_with_the_claims_of_the_program() {
         role.name
     ))
     .await;
-    let program = job_program("mail");
+    let program = job_program("mail", Some("Tenant"));
     let words = ["--artifact", &program];
     let before = findings(&role.url, &words).await;
     let mut expected = problems(&before);
@@ -413,6 +414,7 @@ async fn a_job_table_is_looked_at_with_the_claims_of_the_program() {
         "`locked_by` of `mail` is character varying(30), too short",
         "`error_message` of `mail` is character varying(20)",
         "`mail` has no index that its claims can use, for `(\"run_at\", \"id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL`",
+        "`mail` has no index that its claims can use, for `(pg_catalog.hash_record_extended(ROW(\"Tenant\"),0), \"run_at\", \"id\") WHERE",
         "the index `mail_claim_0123abcd` of `mail` is that of another form",
     ] {
         assert!(said.contains(part), "{part}: {said}");

@@ -79,7 +79,7 @@ async fn a_job_table_that_a_foreign_key_has_converted_is_a_problem() {
     .await;
     manage(&db, "tenant", REFERENCE).await;
     manage(&db, "mail", CONVERTED).await;
-    let found = findings(db.url(), &["--artifact", &job_program("mail")]).await;
+    let found = findings(db.url(), &["--artifact", &job_program("mail", None)]).await;
     assert_eq!(problems(&found), ["job_tables"]);
     let said = message(&found, "job_tables");
     let expected = "`mail` is a table that Citus manages since a foreign key connects it with a reference table, which refuses every claim";

@@ -282,7 +282,7 @@ async fn a_backlog_of_one_value_is_not_read() {
         let values = if statement.contains("UPDATE \"job\"") {
             "('worker#')"
         } else {
-            "('{}', '{}')"
+            "('{}', 0, '{}')"
         };
         let explain = format!("EXPLAIN (ANALYZE, BUFFERS) EXECUTE {name}{values}");
         let plan: Vec<Line> = diesel::sql_query(explain).load(&mut conn).await.unwrap();
@@ -299,6 +299,69 @@ async fn a_backlog_of_one_value_is_not_read() {
     assert_eq!(next(&mut conn).await.unwrap().id, 2);
 }
 
+/// More values are at their limit, and more of their rows are in front, than the first reservations
+/// reach.
+#[tokio::test]
+async fn a_row_behind_any_number_of_values_at_their_limit_is_found() {
+    let db = jobs(&[]).await;
+    db.run(
+        "INSERT INTO job (tenant_id, run_at) SELECT 'full ' || nth % 700, now() - interval '1 day' + nth * interval '1 ms' \
+             FROM generate_series(1, 7000) AS nth; \
+         UPDATE job SET locked_by = 'other', locked_until = now() + interval '1 day' WHERE id <= 700; \
+         INSERT INTO job (tenant_id, run_at) VALUES ('free', now())",
+    )
+    .await;
+    let mut conn = db.connect().await;
+    assert_eq!(next(&mut conn).await.unwrap().tenant_id, "free");
+    assert!(next(&mut conn).await.is_none());
+}
+
+/// They are ended a thousand at a time, by the indexes: not one by one, each with the whole table.
+#[tokio::test]
+async fn rows_without_an_attempt_left_do_not_have_the_table_read() {
+    let db = jobs(&[("a", 50_000)]).await;
+    db.run("UPDATE job SET attempts = 3 WHERE id <= 5000; UPDATE job SET tenant_id = 'tenant ' || id % 1000; ANALYZE job")
+        .await;
+    let scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'job'";
+    let before = db.count(scans).await;
+    let mut conn = db.connect().await;
+    // As for a table that is much larger.
+    conn.batch_execute("SET random_page_cost = 0.01")
+        .await
+        .unwrap();
+    assert_eq!(next(&mut conn).await.unwrap().id, 5_001);
+    let failed = "SELECT count(*) FROM job WHERE failed_at IS NOT NULL";
+    conn.batch_execute("SELECT pg_stat_force_next_flush()")
+        .await
+        .unwrap();
+    assert_eq!(db.count(scans).await, before);
+    assert_eq!(db.count(failed).await, 5_000);
+}
+
+/// A value that is in front, at its limit, has all others behind it wait for their turn, but each
+/// gets one.
+#[tokio::test]
+async fn each_value_behind_a_backlog_gets_its_turn() {
+    let db = jobs(&[("hot", 1_000)]).await;
+    db.run(
+        "INSERT INTO job (tenant_id, run_at) SELECT 'tenant ' || nth % 100, now() - interval '1 hour' \
+             FROM generate_series(1, 100000) AS nth; ANALYZE job",
+    )
+    .await;
+    let mut conn = db.connect().await;
+    assert_eq!(next(&mut conn).await.unwrap().tenant_id, "hot");
+    let mut tenants = std::collections::HashSet::new();
+    for _ in 0..2_000 {
+        let job = next(&mut conn).await.unwrap();
+        claim::complete(&mut conn, &job).await.unwrap();
+        tenants.insert(job.tenant_id.clone());
+        if tenants.len() == 100 {
+            return;
+        }
+    }
+    panic!("only {} of 100", tenants.len());
+}
+
 /// Renewals change none of the indexes, so the server need not write them.
 #[tokio::test]
 async fn three_indexes_are_printed_and_renewals_change_none() {
@@ -306,8 +369,8 @@ async fn three_indexes_are_printed_and_renewals_change_none() {
     assert_eq!(indexes.len(), 3, "{indexes:#?}");
     let parts = [
         "(\"run_at\", \"id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL;",
-        "(\"tenant_id\", \"run_at\", \"id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL;",
-        "(\"tenant_id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL AND \"locked_by\" IS NOT NULL;",
+        "(pg_catalog.hash_record_extended(ROW(\"tenant_id\"),0), \"run_at\", \"id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL;",
+        "(pg_catalog.hash_record_extended(ROW(\"tenant_id\"),0)) WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL AND \"locked_by\" IS NOT NULL;",
     ];
     for (index, part) in indexes.iter().zip(parts) {
         assert!(index.ends_with(part), "{index}");
@@ -329,7 +392,7 @@ async fn the_key_of_a_values_lock_never_changes() {
     let db = jobs(&[("a", 1)]).await;
     let mut conn = db.connect().await;
     let locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 \
-         AND (classid::int8 << 32 | objid::int8) = hashtextextended('a', 'job'::regclass::oid::int8) \
+         AND (classid::int8 << 32 | objid::int8) = hashint8extended(hash_record_extended(ROW('a'::text), 0), 0) \
          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     let claimed: Result<i64, Error> = conn
         .transaction(async |conn| {
@@ -358,7 +421,8 @@ async fn the_wait_for_the_lock_of_a_value_does_not_count() {
     claim::release(&mut conn, &job.unwrap().unwrap())
         .await
         .unwrap();
-    let lock = "SELECT pg_advisory_lock(hashtextextended('a', 'job'::regclass::oid::int8))";
+    let lock =
+        "SELECT pg_advisory_lock(hashint8extended(hash_record_extended(ROW('a'::text), 0), 0))";
     other.batch_execute(lock).await.unwrap();
     let freed = async {
         let early = "SELECT 'too early' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \

@@ -3,6 +3,7 @@
 use crate::tenant_jobs::{One, Two, by_key, jobs, next};
 use advisory_runtime::claim::{self, Claim, Error};
 use advisory_tests::{Database, pid_of};
+use diesel::prelude::*;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::collections::HashMap;
 use std::mem;
@@ -51,6 +52,84 @@ async fn a_claim_committed_during_the_wait_for_the_lock_counts() {
     );
     assert!(claimed.is_some());
     assert!(waited.is_none(), "two rows of one value are running");
+}
+
+/// The lock of a value has to be the same under each name of the table.
+#[tokio::test]
+async fn claims_by_two_names_of_a_table_share_the_limit() {
+    diesel::table! {
+        shard (id) {
+            id -> BigInt,
+            tenant_id -> Text,
+            run_at -> Timestamptz,
+            locked_until -> Nullable<Timestamptz>,
+            locked_by -> Nullable<Text>,
+        }
+    }
+    diesel::table! {
+        seen (id) {
+            id -> BigInt,
+            tenant_id -> Text,
+            run_at -> Timestamptz,
+            locked_until -> Nullable<Timestamptz>,
+            locked_by -> Nullable<Text>,
+        }
+    }
+    diesel::table! {
+        whole (id) {
+            id -> BigInt,
+            tenant_id -> Text,
+            run_at -> Timestamptz,
+            locked_until -> Nullable<Timestamptz>,
+            locked_by -> Nullable<Text>,
+        }
+    }
+    macro_rules! row {
+        ($row:ident, $table:ident) => {
+            #[derive(Queryable, Selectable, Claim)]
+            #[diesel(table_name = $table)]
+            #[claim(run_at, per = "tenant_id", limit = 1)]
+            struct $row {
+                #[allow(dead_code, reason = "the key")]
+                id: i64,
+            }
+        };
+    }
+    row!(Shard, shard);
+    row!(Seen, seen);
+    row!(Whole, whole);
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE whole (id int8 NOT NULL, tenant_id text NOT NULL, run_at timestamptz NOT NULL DEFAULT now(), \
+             locked_until timestamptz, locked_by text) PARTITION BY LIST (tenant_id); \
+         CREATE TABLE shard PARTITION OF whole (PRIMARY KEY (id)) FOR VALUES IN ('a'); \
+         CREATE VIEW seen AS SELECT * FROM whole; \
+         INSERT INTO whole (id, tenant_id) VALUES (1, 'a'), (2, 'a')",
+    )
+    .await;
+    async fn taken<T: Claim>(conn: &mut AsyncPgConnection) -> bool {
+        let claimed = claim::next::<T>("worker").first(conn).await.unwrap();
+        claimed.is_some()
+    }
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    for name in 0..3 {
+        let undone: Result<(), Error> = conn
+            .transaction(async |conn| {
+                let is_taken = match name {
+                    0 => taken::<Shard>(conn).await,
+                    1 => taken::<Seen>(conn).await,
+                    _ => taken::<Whole>(conn).await,
+                };
+                assert!(is_taken, "{name}");
+                // Its row is not visible yet, so only the lock tells the others.
+                assert!(!taken::<Shard>(&mut other).await, "{name}");
+                assert!(!taken::<Seen>(&mut other).await, "{name}");
+                assert!(!taken::<Whole>(&mut other).await, "{name}");
+                Err(Error::Database(diesel::result::Error::RollbackTransaction))
+            })
+            .await;
+        undone.unwrap_err();
+    }
 }
 
 /// The statement that renews began before the expiry and has not ended, so the claim is about to be running again.

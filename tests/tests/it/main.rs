@@ -40,6 +40,7 @@ mod claims_end;
 mod claims_exclusion;
 mod claims_index;
 mod claims_per;
+mod claims_per_columns;
 mod claims_per_races;
 mod claims_plan;
 mod claims_pooler;

@@ -4,5 +4,5 @@ SELECT {columns}
 FROM {table}
 WHERE ({key}) = (:key)
     AND {is_claimable}{conditions}
-    AND EXISTS (SELECT FROM advisory_room WHERE advisory_room.per = {per} AND advisory_room.room > 0)
+    AND EXISTS (SELECT FROM advisory_room WHERE advisory_room.value = {value} AND advisory_room.room > 0)
 FOR NO KEY UPDATE

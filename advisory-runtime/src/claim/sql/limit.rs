@@ -7,14 +7,18 @@
 //! values are locked, so the claim can be sent before the reservation is answered: without the
 //! setting it claims nothing.
 //!
-//! A reservation reads the first rows in order. If there are more, and all of these have values at
-//! their limits, it reads the first row of each value, and not the rows behind it.
+//! A value stands in these statements and in the indexes as its hash, a number, which PostgreSQL
+//! computes for any type with equality, NULL included. Two values with one hash would share a
+//! limit. The values at their limit are few: those of running rows, which have an index. A
+//! reservation reads the first rows in order, and the first row of some values if those in front
+//! are at their limit; if that was in vain, the next one reads more of both.
 
 use super::fragments::{Claimable, Fragments, joined, order_columns, pending};
 use super::statement::{Statement, of_worker};
 use super::text_cache::{Form, cached};
 use super::{Wanted, only, quoted, table};
 use crate::claim::table::{Claim, MaybePer};
+use crate::random::random;
 use diesel::Column;
 
 /// Precedes a reservation outside of a transaction. The claim needs a snapshot of its own.
@@ -22,34 +26,62 @@ pub(in crate::claim) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED N
 pub(in crate::claim) const COMMIT: &str = "COMMIT";
 pub(in crate::claim) const ROLLBACK: &str = "ROLLBACK";
 
-/// How many rows a reservation reads in order.
-const NEAR: u32 = 64;
+/// How many rows the first reservation reads in order.
+pub(in crate::claim) const NEAR: u32 = 64;
+/// How many values it looks at, if those in front are at their limit.
+const FAR: u32 = 16;
+/// The first row of a value takes the server as long as so many rows in order.
+const ROWS_A_VALUE: u32 = 16;
 
 const IS_STALE: &str = "current_setting('transaction_isolation') \
      = ANY (CAST('{repeatable read,serializable}' AS text[]))";
-/// The key of a value's lock: a hash of the value, seeded with the table.
-const LOCK_KEY: &str = "hashtextextended(CAST(advisory_value.per AS text), \
-     CAST(CAST(CAST({table_literal} AS regclass) AS oid) AS int8))";
-/// Fewer rows of the value are running than may, by the snapshot, which can be old.
-const HAS_ROOM: &str =
-    "(SELECT count(*) FROM {table} WHERE {is_claimed} AND {until} > {clock}) < {value_limit}";
+/// The hash of a row of one column is that of the value, by its type's own equality.
+const VALUE: &str = "hash_record_extended(ROW({per}), 0)";
+/// Without the table, which can have several names: itself, a view, a partition and its parent.
+/// Hashed again, since the hash itself is the key of `pg_advisory_lock(hashtextextended(…, 0))`.
+const LOCK_KEY: &str = "hashint8extended(advisory_value.value, 0)";
+/// By the snapshot, which can be old.
+const IS_BELOW_LIMIT: &str = "NOT (advisory_value.value = ANY (CAST(:passed_over AS int8[]))) \
+     AND NOT (advisory_value.value = ANY (SELECT advisory_at_limit.value FROM advisory_at_limit))";
 /// With it and the value in front of the order, only the index on the value and the order gives the
 /// first rows without a sort. An equation would leave the order to the index for all values, in
 /// which the server expects a row of each value soon, and reads the whole backlog of another one.
-const IS_OF_VALUE: &str = "{per} >= advisory_value.per AND {per} <= advisory_value.per";
-const IS_OF_ROOM: &str = "{per} >= advisory_room.per AND {per} <= advisory_room.per";
+const IS_OF_VALUE: &str = "{value} = ANY (ARRAY[advisory_value.value])";
 
 impl<'a, T: Claim> Statement<'a, T, ()> {
     /// Locks the values of the first rows that can be claimed, at most `width`, but none of
-    /// `passed_over`, an array in SQL.
-    pub(in crate::claim) fn reserve(passed_over: &'a str, width: u32, wanted: Wanted<'a>) -> Self {
+    /// `passed_over`, an array in SQL. It reads the first `reach` rows, or begins with any value.
+    pub(in crate::claim) fn reserve(
+        passed_over: &'a str,
+        width: u32,
+        reach: u32,
+        wanted: Wanted<'a>,
+    ) -> Self {
         let is_fresh = wanted.is_fresh;
-        let text = cached::<T>(Form::Reserve { width, is_fresh }, || {
+        let form = Form::Reserve {
+            width,
+            reach,
+            is_fresh,
+        };
+        let text = cached::<T>(form, || {
             let mut fragments = Fragments::of_limit::<T>(claimable(is_fresh));
             fragments.add("width", width.to_string());
+            fragments.add("reach", reach.to_string());
+            let far = (reach / ROWS_A_VALUE).max(FAR).max(width);
+            fragments.add("far", far.to_string());
+            fragments.add("is_below_limit", IS_BELOW_LIMIT);
+            for (name, after) in [
+                ("first_value", ":start"),
+                ("next_value", "advisory_circle.value"),
+            ] {
+                let next = include_str!("next_value.sql").replace("{after}", after);
+                fragments.add(name, next);
+            }
             fragments.fill(include_str!("reserve.sql"))
         });
-        Self::new(text, (), passed_over.into()).with(wanted)
+        let mut statement = Self::new(text, (), passed_over.into()).with(wanted);
+        statement.limit = random().cast_signed();
+        statement
     }
 
     /// Claims the first rows of the locked values, as many as their limits allow.
@@ -102,11 +134,10 @@ impl Fragments {
     fn of_limit<T: Claim>(which: Claimable) -> Self {
         let mut fragments = Self::of::<T>();
         let table = table::<T>();
-        let (column, sql_type) = T::Per::COLUMN.unwrap_or(("", "pg_catalog.text"));
+        let column = T::Per::COLUMN.unwrap_or_default();
         fragments.add("per", format!("{table}.{}", quoted(column)));
-        fragments.add("per_type", sql_type);
+        fragments.add("value", VALUE);
         fragments.add("value_limit", T::LIMIT.max(1).to_string());
-        fragments.add("near", NEAR.to_string());
         let order = order_columns::<T>(|column| format!("{table}.{}", quoted(column)));
         fragments.add("order_columns", named(&order));
         fragments.add("order_names", joined(&by_name(&order)));
@@ -117,13 +148,11 @@ impl Fragments {
         // By the literal condition of the index.
         fragments.add(
             "is_claimed",
-            "{per} = advisory_value.per{and_pending} AND {by} IS NOT NULL",
+            "{value} = advisory_value.value{and_pending} AND {by} IS NOT NULL",
         );
-        fragments.add("has_room", HAS_ROOM);
         fragments.add("lock_key", LOCK_KEY);
         fragments.add("is_stale", IS_STALE);
         fragments.add("is_of_value", IS_OF_VALUE);
-        fragments.add("is_of_room", IS_OF_ROOM);
         fragments.add("room", include_str!("room.sql"));
         fragments.add("reserved", include_str!("reserved.sql"));
         fragments
@@ -146,7 +175,7 @@ fn by_name(order: &[[String; 2]]) -> Vec<[String; 2]> {
 
 /// What the indexes for these statements contain.
 pub(in crate::claim) fn indexes<T: Claim>() -> Vec<String> {
-    let Some((column, _)) = T::Per::COLUMN else {
+    let Some(column) = T::Per::COLUMN else {
         return Vec::new();
     };
     let order = joined(&order_columns::<T>(quoted));
@@ -160,9 +189,9 @@ pub(super) fn indexes_of(
     pending: Vec<String>,
     locked_by: &str,
 ) -> [String; 2] {
-    let column = quoted(column);
-    let rows = format!("({column}, {order}){}", only(&pending));
+    let value = format!("pg_catalog.hash_record_extended(ROW({}),0)", quoted(column));
+    let rows = format!("({value}, {order}){}", only(&pending));
     let mut conditions = pending;
     conditions.push(format!("{} IS NOT NULL", quoted(locked_by)));
-    [rows, format!("({column}){}", only(&conditions))]
+    [rows, format!("({value}){}", only(&conditions))]
 }

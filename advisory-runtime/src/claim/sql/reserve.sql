@@ -1,65 +1,58 @@
--- Locks the values of the first rows that can be claimed, at most `width`, but none of :passed_over.
-WITH RECURSIVE advisory_row AS MATERIALIZED (
-    SELECT {per} AS per FROM {table} WHERE {is_claimable}{conditions} ORDER BY {order} LIMIT {near}
+-- Locks the values of the first rows that can be claimed, at most {width}: none of :passed_over, and none at its limit.
+--
+-- Reads the first {reach} rows. If there are more, and these have too few values, reads the first rows of {far} values, in a
+-- circle that begins anywhere, at :start: one value's rows may stand in front of all others.
+WITH RECURSIVE advisory_at_limit AS MATERIALIZED (
+    SELECT {value} AS value
+    FROM {table}
+    WHERE {by} IS NOT NULL{and_pending} AND {until} > {clock}
+    GROUP BY {value}
+    HAVING count(*) >= {value_limit}
+),
+advisory_row AS MATERIALIZED (
+    SELECT {value} AS value FROM {table} WHERE {is_claimable}{conditions} ORDER BY {order} LIMIT {reach}
 ),
 advisory_near AS MATERIALIZED (
-    SELECT numbered.per, min(numbered.nth) AS nth
-    FROM (SELECT advisory_row.per, row_number() OVER () AS nth FROM advisory_row) AS numbered
-    WHERE NOT (numbered.per = ANY (CAST(:passed_over AS {per_type}[])))
-    GROUP BY numbered.per
+    SELECT advisory_value.value, min(advisory_value.nth) AS nth
+    FROM (SELECT advisory_row.value, row_number() OVER () AS nth FROM advisory_row) AS advisory_value
+    WHERE {is_below_limit}
+    GROUP BY advisory_value.value
     ORDER BY nth
 ),
 advisory_locked_near AS MATERIALIZED (
-    SELECT advisory_value.per
-    FROM advisory_near AS advisory_value
-    -- A `CASE`, because the server would call the function first, which is cheaper than the count.
-    WHERE CASE WHEN {has_room} THEN pg_try_advisory_xact_lock({lock_key}) END
-    LIMIT {width}
+    SELECT advisory_value.value FROM advisory_near AS advisory_value WHERE pg_try_advisory_xact_lock({lock_key}) LIMIT {width}
 ),
--- The values one after the other, if the first rows were not enough.
-advisory_value (per) AS (
-    (
-        SELECT {per}
-        FROM {table}
-        WHERE (SELECT count(*) FROM advisory_locked_near) < {width}
-            AND (SELECT count(*) FROM advisory_row) = {near}
-            {and_pending}
-        ORDER BY {per}
-        LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-        SELECT {per} FROM {table} WHERE {per} > advisory_value.per {and_pending} ORDER BY {per} LIMIT 1
-    )
-    FROM advisory_value
-    WHERE advisory_value.per IS NOT NULL
+-- The server reads no more of the circle than is asked for.
+advisory_circle (value) AS (
+    SELECT {first_value}
+    WHERE (SELECT count(*) FROM advisory_locked_near) < {width} AND (SELECT count(*) FROM advisory_row) = {reach}
+    UNION
+    SELECT {next_value} FROM advisory_circle
+),
+advisory_walked AS MATERIALIZED (
+    SELECT advisory_circle.value FROM advisory_circle LIMIT {far}
 ),
 advisory_far AS MATERIALIZED (
-    SELECT advisory_value.per
-    FROM advisory_value
+    SELECT advisory_value.value
+    FROM advisory_walked AS advisory_value
     CROSS JOIN LATERAL (
         SELECT {order_columns}
         FROM {table}
         WHERE {is_of_value} AND {is_claimable}{conditions}
-        ORDER BY {per}, {order}
+        ORDER BY {value}, {order}
         LIMIT 1
     ) AS advisory_first
-    WHERE {has_room} AND NOT (advisory_value.per = ANY (CAST(:passed_over AS {per_type}[])))
+    WHERE {is_below_limit}
     ORDER BY {order_names}
 ),
 advisory_locked_far AS MATERIALIZED (
-    SELECT advisory_value.per
-    FROM advisory_far AS advisory_value
-    WHERE pg_try_advisory_xact_lock({lock_key})
-    LIMIT {width}
+    SELECT advisory_value.value FROM advisory_far AS advisory_value WHERE pg_try_advisory_xact_lock({lock_key}) LIMIT {width}
 ),
 advisory_locked AS MATERIALIZED (
-    SELECT per FROM advisory_locked_near UNION ALL SELECT per FROM advisory_locked_far
+    SELECT value FROM advisory_locked_near UNION ALL SELECT value FROM advisory_locked_far
 )
 SELECT
     {reserved},
     NOT EXISTS (SELECT FROM advisory_locked)
-        AND (
-            EXISTS (SELECT FROM advisory_far)
-            OR EXISTS (SELECT FROM advisory_near AS advisory_value WHERE {has_room})
-        ) AS is_busy
+        AND (EXISTS (SELECT FROM advisory_far) OR EXISTS (SELECT FROM advisory_near)) AS is_busy,
+    (SELECT count(*) FROM advisory_row) = {reach} AND (SELECT count(*) FROM advisory_walked) = {far} AS has_more

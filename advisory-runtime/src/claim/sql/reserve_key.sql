@@ -1,6 +1,6 @@
 -- Locks the value of the row of a key. It waits for the lock.
 WITH advisory_locked AS MATERIALIZED (
-    SELECT advisory_value.per, pg_advisory_xact_lock({lock_key}) AS locked
-    FROM (SELECT {per} AS per FROM {table} WHERE ({key}) = (:key) OFFSET 0) AS advisory_value
+    SELECT advisory_value.value, pg_advisory_xact_lock({lock_key}) AS locked
+    FROM (SELECT {value} AS value FROM {table} WHERE ({key}) = (:key) OFFSET 0) AS advisory_value
 )
-SELECT {reserved}, false AS is_busy
+SELECT {reserved}, false AS is_busy, false AS has_more

@@ -3,7 +3,7 @@ set_config(
     'advisory.claim',
     CASE
         WHEN {is_stale} THEN '{}'
-        ELSE COALESCE((SELECT CAST(array_agg(advisory_locked.per) AS text) FROM advisory_locked), '{}')
+        ELSE COALESCE((SELECT CAST(array_agg(advisory_locked.value) AS text) FROM advisory_locked), '{}')
     END,
     true
 ) AS locked,

@@ -5,7 +5,8 @@ WITH advisory_first AS MATERIALIZED (
 advisory_claim AS MATERIALIZED (
     SELECT {columns}
     FROM {table}
-    WHERE (({key}) = ANY (SELECT * FROM advisory_first) OR ({key}) = ANY (SELECT * FROM ROWS FROM (:keys) AS met))
+    -- One `ANY`: of two with `OR` the server would make filters, and read the whole table.
+    WHERE ({key}) = ANY (SELECT * FROM advisory_first UNION ALL SELECT * FROM ROWS FROM (:keys) AS met)
         AND {is_spent}
         AND {is_free}
     FOR NO KEY UPDATE SKIP LOCKED

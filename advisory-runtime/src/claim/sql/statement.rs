@@ -24,8 +24,8 @@ pub(in crate::claim) struct Statement<'a, T: Claim, K, Id = ()> {
     message: Option<&'a str>,
     /// The pause before another attempt, in milliseconds.
     pause: i64,
-    /// How many rows to claim.
-    limit: i64,
+    /// How many rows to claim, or a number before the first value to look at.
+    pub(super) limit: i64,
     wanted: Wanted<'a>,
     selection: T::Selection,
     row: PhantomData<fn() -> (T, Id)>,
@@ -215,7 +215,7 @@ impl<T: Claim, K: QueryFragment<Pg>, N> QueryFragment<Pg> for Statement<'_, T, K
                 "holder" | "passed_over" => out.push_bind_param::<SqlText, _>(&self.holder)?,
                 "message" => out.push_bind_param::<Nullable<SqlText>, _>(&self.message)?,
                 "pause" => out.push_bind_param::<BigInt, _>(&self.pause)?,
-                "limit" => out.push_bind_param::<BigInt, _>(&self.limit)?,
+                "limit" | "start" => out.push_bind_param::<BigInt, _>(&self.limit)?,
                 "selection" => self.selection.walk_ast(out.reborrow())?,
                 name => self.wanted.walk_ast(name, out.reborrow())?,
             }

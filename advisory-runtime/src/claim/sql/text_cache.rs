@@ -41,6 +41,7 @@ pub(super) enum Form {
     },
     Reserve {
         width: u32,
+        reach: u32,
         is_fresh: bool,
     },
     NextOfReserved {

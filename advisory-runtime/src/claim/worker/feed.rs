@@ -65,6 +65,10 @@ pub(super) async fn feed<T: Claim, R: Reach>(
             }
             Err(error) => Err(error),
         };
+        // Where values have limits, a claim of fewer rows has found all that have room. Another one is
+        // in vain until a row ends.
+        let is_rest = T::Per::COLUMN.is_some()
+            && matches!(&taken, Ok(taken) if !asked.is_answered_in_full(&taken.claimed));
         let taken = start.record(&asked, taken);
         let taken = taken.and_then(|claimed| wait(source, settings, claimed, suspect, shared));
         // The pool may hand out another connection that is gone or that refuses the statement each
@@ -85,10 +89,10 @@ pub(super) async fn feed<T: Claim, R: Reach>(
                     settings.tell(Event::Reconnected);
                 }
                 (is_first, backoff) = (false, BACKOFF);
-                if has_come || asked.from.is_some() {
+                if (has_come && !is_rest) || asked.from.is_some() {
                     continue;
                 }
-                if settings.is_until_empty && is_alone && !passes_over {
+                if !has_come && settings.is_until_empty && is_alone && !passes_over {
                     return Ok(());
                 }
             }

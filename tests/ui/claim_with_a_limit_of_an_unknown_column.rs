@@ -6,7 +6,6 @@ diesel::table! {
     jobs (id) {
         id -> BigInt,
         tenant_id -> BigInt,
-        batch -> Nullable<BigInt>,
         locked_until -> Nullable<Timestamptz>,
         locked_by -> Nullable<Text>,
     }
@@ -16,13 +15,6 @@ diesel::table! {
 #[diesel(table_name = jobs)]
 #[claim(per = "tenant", limit = 1)]
 struct Unknown {
-    id: i64,
-}
-
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = jobs)]
-#[claim(per = "batch", limit = 1)]
-struct CanBeNull {
     id: i64,
 }
 

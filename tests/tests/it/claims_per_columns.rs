@@ -1,0 +1,152 @@
+//! The types of a column whose values have a limit.
+
+use advisory_runtime::claim::{self, Claim};
+use advisory_tests::{Database, left_out};
+use diesel::prelude::*;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+diesel::table! {
+    parcel (id) {
+        id -> BigInt,
+        tenant -> Nullable<Text>,
+        run_at -> Timestamptz,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+    }
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = parcel)]
+#[claim(run_at, per = "tenant", limit = 1)]
+struct Parcel {
+    id: i64,
+}
+
+/// The rows that are claimed while none ends.
+async fn claimed(conn: &mut AsyncPgConnection) -> Vec<i64> {
+    let mut ids = Vec::new();
+    while let Some(job) = claim::next::<Parcel>("worker").first(conn).await.unwrap() {
+        ids.push(job.id);
+    }
+    ids
+}
+
+/// A table whose column has this type, with rows of these values.
+async fn parcels(sql_type: &str, values: &[&str]) -> Database {
+    let db = Database::create().await;
+    db.run(
+        "CREATE DOMAIN tenant_name AS text NOT NULL CHECK (VALUE <> ''); \
+         CREATE DOMAIN tenant_number AS int4; CREATE TYPE tenant_kind AS ENUM ('a', 'b')",
+    )
+    .await;
+    if sql_type == "citext" {
+        db.run("CREATE EXTENSION citext").await;
+    }
+    db.run(&format!(
+        "CREATE TABLE parcel (id int8 PRIMARY KEY, tenant {sql_type}, run_at timestamptz NOT NULL DEFAULT now(), \
+             locked_until timestamptz, locked_by text)"
+    ))
+    .await;
+    db.run(&claim::indexes::<Parcel>().concat()).await;
+    for (nth, value) in values.iter().enumerate() {
+        db.run(&format!(
+            "INSERT INTO parcel (id, tenant) VALUES ({nth}, {value})"
+        ))
+        .await;
+    }
+    db
+}
+
+#[tokio::test]
+async fn any_type_with_equality_can_have_limits() {
+    for sql_type in [
+        "text",
+        "char(9)",
+        "varchar(9)",
+        "tenant_name",
+        "tenant_kind",
+        "name",
+        "bytea",
+    ] {
+        let db = parcels(sql_type, &["'a'", "'a'", "'b'"]).await;
+        let mut conn = db.connect().await;
+        assert_eq!(claimed(&mut conn).await, [0, 2], "{sql_type}");
+    }
+    for sql_type in ["int2", "int8", "numeric", "tenant_number", "float8"] {
+        let db = parcels(sql_type, &["1", "1", "-2"]).await;
+        let mut conn = db.connect().await;
+        assert_eq!(claimed(&mut conn).await, [0, 2], "{sql_type}");
+    }
+}
+
+#[tokio::test]
+async fn values_are_equal_as_their_type_says() {
+    for (sql_type, values) in [
+        ("char(9)", ["'a'", "'a  '", "'b'"]),
+        ("numeric", ["1", "1.00", "2"]),
+        ("tenant_name", ["'a'", "'a'", "'A'"]),
+        (
+            "timestamptz",
+            [
+                "'2020-01-01 00:00Z'",
+                "'2020-01-01 01:00+1'",
+                "'2020-01-02Z'",
+            ],
+        ),
+    ] {
+        let db = parcels(sql_type, &values).await;
+        let mut conn = db.connect().await;
+        assert_eq!(claimed(&mut conn).await, [0, 2], "{sql_type}");
+    }
+}
+
+#[tokio::test]
+async fn citext_ignores_the_case() {
+    let db = Database::create().await;
+    let available = "SELECT count(*) FROM pg_available_extensions WHERE name = 'citext'";
+    if db.count(available).await == 0 {
+        left_out("citext", "the server has no such extension");
+        return;
+    }
+    let db = parcels("citext", &["'a'", "'A'", "'b'"]).await;
+    let mut conn = db.connect().await;
+    assert_eq!(claimed(&mut conn).await, [0, 2]);
+}
+
+/// Rows without a value have one limit together.
+#[tokio::test]
+async fn null_is_a_value() {
+    let db = parcels("text", &["NULL", "NULL", "'a'", "'a'"]).await;
+    let mut conn = db.connect().await;
+    assert_eq!(claimed(&mut conn).await, [0, 2]);
+    let by_key = claim::next::<Parcel>("worker")
+        .key(1)
+        .first(&mut conn)
+        .await;
+    assert!(by_key.unwrap().is_none());
+}
+
+/// Otherwise a claim would read all rows each time.
+#[tokio::test]
+async fn the_indexes_are_used_for_each_type() {
+    for sql_type in ["text", "char(40)", "varchar(40)", "tenant_name", "uuid"] {
+        let db = parcels(sql_type, &[]).await;
+        db.run(&format!(
+            "INSERT INTO parcel (id, tenant) SELECT i, CAST(CAST(md5(GREATEST(i, 500)::text) AS uuid)::text AS {sql_type}) \
+                 FROM generate_series(1, 20000) AS i; ANALYZE parcel"
+        ))
+        .await;
+        let scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'parcel'";
+        let before = db.count(scans).await;
+        let mut conn = db.connect().await;
+        for _ in 0..3 {
+            let job = claim::next::<Parcel>("worker").first(&mut conn).await;
+            assert!(job.unwrap().is_some(), "{sql_type}");
+        }
+        diesel::sql_query("SELECT pg_stat_force_next_flush()")
+            .execute(&mut conn)
+            .await
+            .unwrap();
+        assert_eq!(db.count(scans).await, before, "{sql_type}");
+    }
+}
