@@ -84,7 +84,7 @@ pub(crate) fn job_program(table: &str, per: Option<&str>) -> String {
         krate: "post".to_owned(),
         ..Default::default()
     };
-    crate::programs::file(
+    file(
         &format!("doctor-{table}.rmeta"),
         format!("rust{}", record.encode()),
     )
