@@ -180,6 +180,15 @@ pub(super) async fn execute(conn: &mut AsyncPgConnection, sql: &str) -> QueryRes
     diesel::sql_query(sql).execute(conn).await
 }
 
+/// Passes time, as the work of a call does, or what disturbs it.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a trial of a load has no state to wait for"
+)]
+pub(super) async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
 /// Prints a row of the table.
 #[allow(
     clippy::print_stdout,

@@ -1,15 +1,14 @@
 //! Jobs of a table that is distributed by tenant, without claims: each is done in one transaction, under its tenant's lock at the
 //! node of the rows.
 
-use super::cluster::{Cluster, Node, Number, execute, number, row};
+use super::cluster::{Cluster, Node, Number, execute, number, pause, row};
 use advisory_runtime::{Error, advisory_lock};
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
-use tokio::time::{Duration, sleep};
+use std::time::{Duration, Instant};
 
 diesel::table! {
     citus_tenant_job (tenant_id, id) {
@@ -75,7 +74,7 @@ async fn tenants(pool: &Pool<AsyncPgConnection>) -> Result<Vec<i64>, Error> {
 /// Works until nothing is open. Returns the errors of calls, by their texts.
 async fn until_empty(node: Node, nth: usize) -> BTreeMap<String, u32> {
     let (pool, mut errors) = (node.pool(2), BTreeMap::new());
-    let mut note = |error: Error| {
+    let mut record = |error: Error| {
         let text = format!("{error:?}").chars().take(160).collect();
         *errors.entry(text).or_insert(0) += 1;
     };
@@ -83,8 +82,8 @@ async fn until_empty(node: Node, nth: usize) -> BTreeMap<String, u32> {
         let tenants = match tenants(&pool).await {
             Ok(tenants) => tenants,
             Err(error) => {
-                note(error);
-                sleep(Duration::from_millis(50)).await;
+                record(error);
+                pause(Duration::from_millis(50)).await;
                 continue;
             }
         };
@@ -97,13 +96,13 @@ async fn until_empty(node: Node, nth: usize) -> BTreeMap<String, u32> {
             match work(&pool, *tenant).await {
                 Ok(has_found) => has_worked |= has_found,
                 Err(error) => {
-                    note(error);
-                    sleep(Duration::from_millis(50)).await;
+                    record(error);
+                    pause(Duration::from_millis(50)).await;
                 }
             }
         }
         if !has_worked {
-            sleep(Duration::from_millis(5)).await;
+            pause(Duration::from_millis(5)).await;
         }
     }
 }
@@ -126,7 +125,7 @@ where
             *errors.entry(error).or_insert(0) += times;
         }
     }
-    let rate = JOBS as f64 / begun.elapsed().as_secs_f64();
+    let rate = f64::from(u32::try_from(JOBS).unwrap()) / begun.elapsed().as_secs_f64();
     disturbing.await.unwrap();
     let once = "SELECT count(*) AS number FROM (SELECT job_id FROM citus_tenant_effect GROUP BY tenant_id, job_id HAVING count(*) = 1) AS once";
     assert_eq!(cluster.coordinator.number(once).await, JOBS, "{errors:#?}");
@@ -158,9 +157,9 @@ async fn jobs_are_done_once_while_their_shards_move() {
     let Some(cluster) = Cluster::find().map(Arc::new) else {
         return;
     };
-    let moves = Arc::new(AtomicU64::new(0));
-    let mover = {
-        let (cluster, moves) = (Arc::clone(&cluster), Arc::clone(&moves));
+    let count = Arc::new(AtomicU64::new(0));
+    let disturb = {
+        let (cluster, count) = (Arc::clone(&cluster), Arc::clone(&count));
         async move {
             let mut conn = cluster.coordinator.connect().await;
             for tenant in 0..8 {
@@ -170,20 +169,20 @@ async fn jobs_are_done_once_while_their_shards_move() {
                          get_shard_id_for_distribution_column('citus_tenant_job', {tenant})"
                     );
                     let from = number(&mut conn, &from).await;
-                    let move_ = format!(
+                    let sql = format!(
                         "SELECT citus_move_shard_placement(get_shard_id_for_distribution_column('citus_tenant_job', {tenant}), \
                          '127.0.0.1', {from}, '127.0.0.1', nodeport, '{mode}') FROM pg_dist_node \
                          WHERE groupid <> 0 AND nodeport <> {from}"
                     );
-                    if conn.batch_execute(&move_).await.is_ok() {
-                        moves.fetch_add(1, Ordering::Relaxed);
+                    if conn.batch_execute(&sql).await.is_ok() {
+                        count.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             }
         }
     };
-    let (_, errors) = run(&cluster, mover).await;
-    let moves = AtomicU64::load(&moves, Ordering::Relaxed);
+    let (_, errors) = run(&cluster, disturb).await;
+    let moves = AtomicU64::load(&count, Ordering::Relaxed);
     assert!(moves > 1, "{moves}");
     row(
         &format!("2,000 such jobs, while {moves} shards move"),
@@ -199,7 +198,7 @@ async fn jobs_are_done_once_while_a_worker_node_crashes() {
     let node = cluster.workers[0].clone();
     let crashes = async move {
         for _ in 0..2 {
-            sleep(Duration::from_millis(700)).await;
+            pause(Duration::from_millis(700)).await;
             node.crash().await;
         }
     };

@@ -1,6 +1,6 @@
 //! Locks at the node that has the rows: whom they exclude, and what moves, lost messages and ends do to them.
 
-use super::cluster::{Cluster, INTERNAL, Node, execute, number, row};
+use super::cluster::{Cluster, INTERNAL, Node, execute, number, pause, row};
 use advisory_runtime::{Error, advisory_lock};
 use diesel::result::Error as DieselError;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
-use tokio::time::sleep;
 
 diesel::table! {
     citus_balance (id) {
@@ -73,7 +72,7 @@ async fn add_here(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> 
 async fn add_slowly(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> {
     let read = format!("SELECT balance AS number FROM citus_balance WHERE id = {id}");
     let balance = number(conn, &read).await + 1;
-    sleep(Duration::from_millis(10)).await;
+    pause(Duration::from_millis(10)).await;
     let write = format!("UPDATE citus_balance SET balance = {balance} WHERE id = {id}");
     execute(conn, &write).await?;
     Ok(())
@@ -211,9 +210,9 @@ async fn a_tenant_without_rows_has_a_lock_and_each_wait_ends() {
     }
     let (polled, held) = (pools[1].clone(), pools[0].clone());
     let (first, second) = tokio::join!(
-        hold(&held, NOBODY, sleep(Duration::from_millis(200))),
+        hold(&held, NOBODY, pause(Duration::from_millis(200))),
         async {
-            sleep(Duration::from_millis(50)).await;
+            pause(Duration::from_millis(50)).await;
             tokio::spawn(async move { poll(&polled, NOBODY).await })
                 .await
                 .unwrap()
@@ -237,14 +236,14 @@ async fn a_dropped_wait_leaves_nobody_at_the_node() {
     let node = cluster.at(port);
     let pools = cluster.nodes().map(|node| node.pool(2));
     let waits = "SELECT count(*) AS number FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted";
-    let none = "SELECT (count(*) = 0)::int::int8 AS number FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted";
+    let is_quiet = "SELECT (count(*) = 0)::int::int8 AS number FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted";
     for waiter in &pools {
         hold(&pools[0], 1, async {
             let waiter = waiter.clone();
             let waiting = tokio::spawn(async move { add(&waiter, 1).await });
             node.until("a wait", waits).await;
             waiting.abort();
-            node.until("no wait", none).await;
+            node.until("no wait", is_quiet).await;
         })
         .await
         .unwrap();
@@ -416,20 +415,20 @@ async fn a_move_waits_for_the_holder_and_new_calls_for_the_move() {
         let moves = cluster.moves(1, mode).await;
         let [_, target] = cluster.ports(1).await;
         let coordinator = cluster.coordinator.clone();
-        let mut moved = None;
+        let mut under_way = None;
         hold(&pool, 1, async {
-            moved = Some(tokio::spawn(async move { coordinator.run(&moves).await }));
+            under_way = Some(tokio::spawn(async move { coordinator.run(&moves).await }));
             // Citus locks a shard by its number, for the client's node and for all others.
             let waits = "SELECT count(*) AS number FROM pg_locks WHERE locktype = 'advisory' AND objsubid > 2 AND NOT granted";
             if mode == "block_writes" {
                 node.until("a move that waits", waits).await;
             }
-            sleep(Duration::from_millis(500)).await;
+            pause(Duration::from_millis(500)).await;
             assert_ne!(cluster.ports(1).await[0], target, "{mode}");
         })
         .await
         .unwrap();
-        moved.unwrap().await.unwrap();
+        under_way.unwrap().await.unwrap();
         assert_eq!(cluster.ports(1).await[0], target, "{mode}");
     }
     row(
@@ -446,7 +445,7 @@ async fn calls_stay_exact_while_their_shard_moves() {
     set_up(&cluster).await;
     let cluster = Arc::new(cluster);
     let is_over = Arc::new(AtomicBool::new(false));
-    let mover = tokio::spawn({
+    let moving = tokio::spawn({
         let (cluster, is_over) = (Arc::clone(&cluster), Arc::clone(&is_over));
         async move {
             let (mut moves, mut refusals) = (0, BTreeMap::new());
@@ -470,7 +469,7 @@ async fn calls_stay_exact_while_their_shard_moves() {
         }
     }
     is_over.store(true, Ordering::Relaxed);
-    let (moves, refusals) = mover.await.unwrap();
+    let (moves, refusals) = moving.await.unwrap();
     let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
     let kept = cluster.coordinator.number(balance).await;
     let failed: u32 = errors.values().sum();
@@ -497,7 +496,7 @@ async fn a_split_waits_for_the_holder_and_calls_stay_exact() {
             let mut splits = 0;
             let mut refusals = BTreeMap::new();
             for mode in ["block_writes", "force_logical", "block_writes"] {
-                sleep(Duration::from_millis(300)).await;
+                pause(Duration::from_millis(300)).await;
                 let [_, to] = cluster.ports(1).await;
                 let split = format!(
                     "SELECT citus_split_shard_by_split_points(shardid, \
