@@ -180,9 +180,9 @@ async fn a_worker_leaves_its_threads_after_its_grace_and_gives_their_attempt_bac
 async fn the_body_of_a_lost_row_keeps_its_thread_and_its_result_is_refused() {
     let db = mails(2).await;
     let pool = db.r2d2(3);
-    let (begin, mut begun) = unbounded_channel();
-    let (lose, mut lost) = unbounded_channel();
-    let (end, mut ended) = unbounded_channel();
+    let (on_begin, mut begun) = unbounded_channel();
+    let (on_loss, mut lost) = unbounded_channel();
+    let (on_end, mut ended) = unbounded_channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let may_go_on = Mutex::new(may_go_on);
     let (stop, stopped) = oneshot::channel::<()>();
@@ -190,12 +190,12 @@ async fn the_body_of_a_lost_row_keeps_its_thread_and_its_result_is_refused() {
         let worker = Worker::<Brief, _>::new(&pool, "w").poll(Duration::from_millis(10));
         let worker = worker.until(async { drop(stopped.await) });
         let worker = worker.observe(move |event| match event {
-            Event::Lost(job) => lose.send(job.id).unwrap(),
-            Event::Ended { row, .. } => end.send(row.id).unwrap(),
+            Event::Lost(job) => on_loss.send(job.id).unwrap(),
+            Event::Ended { row, .. } => on_end.send(row.id).unwrap(),
             _ => {}
         });
         worker.run_blocking(move |job: Claimed<Brief>| {
-            begin.send(job.id).unwrap();
+            on_begin.send(job.id).unwrap();
             let _: Result<(), mpsc::RecvError> = may_go_on.lock().unwrap().recv();
             Ok::<_, Infallible>(())
         })
@@ -207,7 +207,7 @@ async fn the_body_of_a_lost_row_keeps_its_thread_and_its_result_is_refused() {
     .await;
     assert_eq!(lost.recv().await, Some(1));
     for _ in 0..100 {
-        assert_eq!(mails_that(&db, "id = 2 AND attempts > 0").await, 0);
+        assert_eq!(mails_that(&db, "id = 2 AND locked_by IS NOT NULL").await, 0);
     }
     assert!(begun.try_recv().is_err());
     drop(go_on);
