@@ -4,14 +4,15 @@
 use crate::flags::Flags;
 use crate::jobs::{Job, JobPerTenant};
 use crate::pooled::pool;
-use crate::rivals::tokio_postgres::client;
-use crate::spread::per_mille;
+use crate::spent::account;
+use crate::spread::median;
 use advisory_runtime::claim::{self, Claim, Claimed, Worker};
-use advisory_tests::Database;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use advisory_tests::{Database, pid_of};
+use diesel::prelude::*;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::error::Error;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::task::JoinSet;
 
 /// A table with a million rows that can be claimed, and the SQL that makes its rows.
@@ -53,7 +54,7 @@ const HOT_CONNECTIONS: u32 = 8;
 const ALONE: &str = "one value, one connection";
 const WORKER: &str = "one value, a worker of 8";
 
-/// The times of one claim, or jobs a second.
+/// The processor time of the server for one claim, or jobs a second.
 pub(crate) struct Limits {
     what: &'static str,
     without: f64,
@@ -107,13 +108,15 @@ async fn set_up(db: &Database, rows: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The time of one claim, whose row is given back, so that the next one finds the same.
-async fn claim_once<T: Claim>(conn: &mut AsyncPgConnection) -> Result<Duration, Box<dyn Error>> {
-    let start = Instant::now();
+/// The processor time of the server for one claim, in milliseconds. The row is given back, so that the
+/// next claim finds the same.
+async fn claim_once<T: Claim>(conn: &mut AsyncPgConnection) -> Result<f64, Box<dyn Error>> {
+    let pid = pid_of(conn).await.unsigned_abs();
+    let start = account(pid).ok_or("the system keeps no account of processor time")?;
     let claimed = claim::next::<T>("bench").first(conn).await?;
-    let time = start.elapsed();
+    let end = account(pid).unwrap_or(start);
     claim::release(conn, &claimed.ok_or("no row")?).await?;
-    Ok(time)
+    Ok((end - start) / 1e3)
 }
 
 async fn claims(
@@ -130,9 +133,9 @@ async fn claims(
         with.push(claim_once::<JobPerTenant>(&mut conn).await?);
         without.push(claim_once::<Job>(&mut conn).await?);
     }
-    let median = |mut times: Vec<Duration>| {
-        times.sort();
-        per_mille(&times, 500).as_secs_f64() * 1e3
+    let median = |mut times: Vec<f64>| {
+        times.sort_unstable_by(f64::total_cmp);
+        median(&times)
     };
     Ok(Limits {
         what,
@@ -144,28 +147,35 @@ async fn claims(
 
 const HOT_ROWS: &str = "INSERT INTO jobs (id, tenant_id, run_at) SELECT i, 7, {run_at} FROM generate_series(1, 1000000) AS i";
 
-/// Works off jobs of one value by hand: each connection locks the value around a job.
+/// Works off jobs of one value by hand: each connection locks the value for the transaction of a job.
 async fn by_hand(db: &Database, connections: u32) -> Result<f64, Box<dyn Error>> {
+    use crate::jobs::jobs::{attempts, completed_at, failed_at, id, run_at, table as jobs};
     set_up(db, HOT_ROWS).await?;
     let start = Instant::now();
     let mut running = JoinSet::new();
     for _ in 0..connections {
-        let client = client(db.url()).await?;
+        let mut conn = db.connect().await;
         running.spawn(async move {
-            let first = "SELECT id FROM jobs WHERE completed_at IS NULL AND failed_at IS NULL AND run_at <= now() \
-                 ORDER BY run_at, id LIMIT 1";
-            let done = "UPDATE jobs SET completed_at = now(), attempts = attempts + 1 WHERE id = $1";
-            let lock = client.prepare("SELECT pg_advisory_lock(7)").await?;
-            let first = client.prepare(first).await?;
-            let done = client.prepare(done).await?;
-            let unlock = client.prepare("SELECT pg_advisory_unlock(7)").await?;
             for _ in 0..HOT_JOBS / connections {
-                client.query(&lock, &[]).await?;
-                let id: i64 = client.query_one(&first, &[]).await?.get(0);
-                client.execute(&done, &[&id]).await?;
-                client.query(&unlock, &[]).await?;
+                let done: QueryResult<usize> = conn
+                    .transaction(async |conn| {
+                        let lock = "SELECT pg_advisory_xact_lock(7)";
+                        diesel::sql_query(lock).execute(conn).await?;
+                        let first = jobs
+                            .filter(completed_at.is_null().and(failed_at.is_null()))
+                            .filter(run_at.le(diesel::dsl::now))
+                            .order((run_at, id))
+                            .select(id);
+                        let job: i64 = first.limit(1).for_update().first(conn).await?;
+                        diesel::update(jobs.find(job))
+                            .set((completed_at.eq(diesel::dsl::now), attempts.eq(attempts + 1)))
+                            .execute(conn)
+                            .await
+                    })
+                    .await;
+                done?;
             }
-            Ok::<_, tokio_postgres::Error>(())
+            QueryResult::Ok(())
         });
     }
     for done in running.join_all().await {

@@ -90,7 +90,7 @@ async fn spent<O: Open + Operation>(
 }
 
 /// The processor time of a process's first thread, in microseconds.
-fn account(pid: u32) -> Option<f64> {
+pub(crate) fn account(pid: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let nanoseconds: f64 = text.split(' ').next()?.parse().ok()?;
     Some(nanoseconds / 1_000.0)
