@@ -63,8 +63,8 @@ use site::lock::LockSite;
 /// mean the same. The function keeps its signature, and its future is `Send` whenever it would be
 /// without the attribute; `guide::expansion` names the exceptions.
 ///
-/// For work that takes longer than you want to hold a connection, and for work that is done once,
-/// use [`#[advisory_lease]`](macro@advisory_lease). This page is the reference;
+/// For work that takes longer than you want to hold a connection, and for an effect that must
+/// happen once, use [`#[advisory_lease]`](macro@advisory_lease). This page is the reference;
 /// `advisory_runtime::guide` explains. `advisory_runtime::xact` and `session` do this without the
 /// attribute.
 ///
@@ -164,9 +164,9 @@ use site::lock::LockSite;
 ///
 /// Dropping the future closes the connection: no lock, no open transaction and, without a pooler,
 /// no waiting backend is left. A pool replaces the connection; on a connection of your own, every
-/// further locked call returns `BrokenConnection`. To limit the time of a call and keep its
-/// connection, write `wait` and `max_hold`. After a drop during the commit it is not known whether
-/// the commit happened.
+/// further locked call returns `BrokenConnection`. To limit the time of a call, write `wait` and
+/// `max_hold`, which keep the connection open unless a statement of the body is running when
+/// `max_hold` ends. After a drop during the commit it is not known whether the commit happened.
 #[proc_macro_attribute]
 pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(Attribute::Lock, args, item)
@@ -227,9 +227,9 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// One statement acquires the row if it is free or expired, on the server's clock; an `UPDATE`
 /// renews it and another releases it. The body runs without a transaction and without a connection.
-/// If the lease is lost, the body is dropped before another process can acquire the key. The lease
-/// is released at the end of the call, also after an error, a panic or a drop; if the process dies,
-/// it expires.
+/// If the lease cannot be renewed, the body is dropped before it expires, unless the body blocks
+/// its thread. The lease is released at the end of the call, also after an error, a panic or a
+/// drop; if the process dies, it expires.
 ///
 /// A process that was stopped may wake up in the middle of its body after another one has acquired
 /// the key. So begin the transaction that writes results with `lease.fence(conn)`, or give
@@ -237,9 +237,9 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Once, or at least once
 ///
-/// The work is done at least once: if the process dies between the work and the end of the call, it
-/// runs again after the `ttl`. To do it exactly once, write a `keep` and an `on_done`, and call
-/// `lease.complete(conn)` last in the transaction that writes the results.
+/// The body runs at least once: if the process dies between its work and the end of the call, it
+/// runs again after the `ttl`. For results that are written exactly once, write a `keep` and an
+/// `on_done`, and call `lease.complete(conn)` last in the transaction that writes them.
 ///
 /// | the key | the call returns | instead of it |
 /// | --- | --- | --- |

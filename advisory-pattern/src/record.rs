@@ -136,8 +136,8 @@ impl Record {
     /// refuses only what it would misread.
     fn format_version(&self) -> u32 {
         let has_half = self.keys.iter().any(|key| key.starts_with(HALF));
-        let is_new = self.derivation == Derivation::Fnv1a64.name();
-        if has_half || is_new { 2 } else { 1 }
+        let of_derivation = Derivation::from_name(&self.derivation).map_or(1, first_version);
+        of_derivation.max(if has_half { 2 } else { 1 })
     }
 
     fn fields(&self) -> Vec<(&'static str, String)> {
@@ -290,5 +290,17 @@ impl Record {
     pub fn key_space(&self) -> Result<KeySpace, RecordError> {
         KeySpace::of(&self.scope, &self.kind)
             .ok_or_else(|| RecordError::Malformed(format!("scope `{}`", self.scope)))
+    }
+}
+
+/// The first version of the format whose readers know the derivation.
+const fn first_version(derivation: Derivation) -> u32 {
+    match derivation {
+        Derivation::Sha256
+        | Derivation::Md5
+        | Derivation::Fnv1a32
+        | Derivation::Hashtext
+        | Derivation::Hashtextextended => 1,
+        Derivation::Fnv1a64 => 2,
     }
 }

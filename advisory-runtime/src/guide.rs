@@ -35,6 +35,7 @@ macro_rules! pages {
                 "docs/alerts.yml"
                 "docs/benchmarks.md"
                 "docs/dashboard.json"
+                "docs/stress.md"
                 "docs/stuck-locks.md"
                 "examples/account_cleanup.rs"
                 "examples/guarded_table.rs"

@@ -99,6 +99,8 @@ mod driver;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod error;
 mod expansion;
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+mod find;
 // For the documentation only: no program compiles it.
 #[cfg(doc)]
 pub mod guide;

@@ -1,6 +1,6 @@
 //! Bugs that can be put into the model, so that the check is seen to fail.
 
-use crate::claim::Claim;
+use crate::lease_property::LeaseProperty;
 use std::str::FromStr;
 
 /// The first four are those of the stress test that concern leases. Each of the others leaves out one rule of the design.
@@ -82,15 +82,15 @@ impl Bug {
         }
     }
 
-    /// The claim that it breaks; it may break others too.
+    /// The property that it breaks; it may break others too.
     #[must_use]
-    pub const fn claim(self) -> Claim {
+    pub const fn property(self) -> LeaseProperty {
         match self {
-            Self::Now | Self::LateClock => Claim::OneHolder,
-            Self::SweptToken | Self::OldTimeline => Claim::TokensGrow,
-            Self::CompletedApart => Claim::DoneOnce,
+            Self::Now | Self::LateClock => LeaseProperty::OneHolder,
+            Self::SweptToken | Self::OldTimeline => LeaseProperty::TokensGrow,
+            Self::CompletedApart => LeaseProperty::DoneOnce,
             Self::UnfencedLeader | Self::WeakTakeOver | Self::GrantAlone | Self::UnlockedFence => {
-                Claim::NoLateWrite
+                LeaseProperty::NoLateWrite
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::action::Action;
 use crate::bug::Bug;
-use crate::claim::Claim;
+use crate::lease_property::LeaseProperty;
 use crate::leases::Leases;
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -13,8 +13,8 @@ pub struct Checked {
     pub states: usize,
     /// The longest path. With two threads the path to a state is not always its shortest.
     pub depth: usize,
-    /// The claims that are broken, each with a path to it.
-    pub broken: Vec<(Claim, Vec<Action>)>,
+    /// The properties that are broken, each with a path to it.
+    pub broken: Vec<(LeaseProperty, Vec<Action>)>,
     /// What should be possible and is not.
     pub impossible: Vec<&'static str>,
 }
@@ -23,13 +23,16 @@ pub struct Checked {
 #[must_use]
 pub fn check(model: &Leases) -> Checked {
     let checker = model.clone().checker().threads(2).spawn_bfs().join();
-    let broken = Claim::ALL.into_iter().filter_map(|claim| {
-        let path = checker.discovery(claim.name())?;
-        Some((claim, path.into_actions()))
+    let broken = LeaseProperty::ALL.into_iter().filter_map(|property| {
+        let path = checker.discovery(property.name())?;
+        Some((property, path.into_actions()))
     });
     let possible = model.properties().into_iter().map(|property| property.name);
     let impossible = possible.filter(|name| {
-        Claim::ALL.iter().all(|claim| claim.name() != *name) && checker.discovery(name).is_none()
+        LeaseProperty::ALL
+            .iter()
+            .all(|property| property.name() != *name)
+            && checker.discovery(name).is_none()
     });
     Checked {
         states: checker.unique_state_count(),
@@ -42,7 +45,7 @@ pub fn check(model: &Leases) -> Checked {
 /// The longest story that is looked for, in steps. The longest of a bug has 12.
 const LONGEST: usize = 16;
 
-/// The shortest path, with the fewest faults, on which the bug breaks its claim.
+/// The shortest path, with the fewest faults, on which the bug breaks its property.
 #[must_use]
 pub fn find(bug: Bug) -> Option<(Leases, Vec<Action>)> {
     let bounds = (0..=Leases::two().faults).flat_map(|faults| {
@@ -54,7 +57,7 @@ pub fn find(bug: Bug) -> Option<(Leases, Vec<Action>)> {
             faults,
             ..Leases::two().with(bug)
         };
-        let name = bug.claim().name();
+        let name = bug.property().name();
         let finish = HasDiscoveries::AllOf([name].into());
         // The checker returns the last of several paths, so it sees no longer ones.
         let checker = model.clone().checker().target_max_depth(states);

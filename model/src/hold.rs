@@ -3,7 +3,7 @@
 mod bug;
 mod search;
 
-pub use bug::{HoldBug, HoldClaim};
+pub use bug::{HoldBug, HoldProperty};
 pub use search::{HoldChecked, check_hold};
 
 /// How long a grant lasts, in ticks.

@@ -3,9 +3,9 @@
 mod action;
 mod bug;
 mod check;
-mod claim;
 mod effect;
 mod hold;
+mod lease_property;
 mod leases;
 mod model;
 mod state;
@@ -15,11 +15,11 @@ mod story;
 pub use action::Action;
 pub use bug::Bug;
 pub use check::{Checked, check, find};
-pub use claim::Claim;
 pub use hold::{
-    HOLD_GRACE, HOLD_MARGIN, HOLD_TTL, HoldBug, HoldChecked, HoldClaim, HoldState, HoldStep, Phase,
-    RowState, Settled, Stop, check_hold,
+    HOLD_GRACE, HOLD_MARGIN, HOLD_TTL, HoldBug, HoldChecked, HoldProperty, HoldState, HoldStep,
+    Phase, RowState, Settled, Stop, check_hold,
 };
+pub use lease_property::LeaseProperty;
 pub use leases::{Answer, Leases, TTL};
 pub use state::{Call, Caller, Data, History, Lease, Process, Row, State, Transaction, Written};
 pub use story::story;

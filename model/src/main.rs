@@ -10,7 +10,7 @@ Checks a model of leases in every order of its steps.
 Usage: cargo run --release -p advisory-model -- [--bug NAME | --bug all | --bounds PROCESSES CALLS FAULTS]
 
 Without `--bug`, it visits every state of two and of three processes.
-With it, it prints the shortest story in which the bug breaks a claim.";
+With it, it prints the shortest story in which the bug breaks a property.";
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut bugs = None;
@@ -62,10 +62,10 @@ fn check_all(models: &[Leases]) -> bool {
         for name in &checked.impossible {
             print(&format!("never: {name}"));
         }
-        for (claim, actions) in &checked.broken {
+        for (property, actions) in &checked.broken {
             print(&format!(
                 "broken: {}\n{}",
-                claim.name(),
+                property.name(),
                 story(model, actions)
             ));
         }
@@ -82,7 +82,7 @@ fn tell(bugs: &[Bug]) -> bool {
             print(&format!(
                 "{}\nThis breaks: {}.\n",
                 story(&model, &actions),
-                bug.claim().name()
+                bug.property().name()
             ));
         } else {
             is_good = false;

@@ -1,7 +1,7 @@
 //! The model as the checker sees it.
 
 use crate::action::Action;
-use crate::claim::Claim;
+use crate::lease_property::LeaseProperty;
 use crate::leases::Leases;
 use crate::state::{Call, Caller, State};
 use stateright::{Model, Property};
@@ -37,17 +37,17 @@ impl Model for Leases {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(Claim::OneHolder.name(), |_, state| {
-                Claim::OneHolder.is_true(state)
+            Property::always(LeaseProperty::OneHolder.name(), |_, state| {
+                LeaseProperty::OneHolder.is_true(state)
             }),
-            Property::always(Claim::NoLateWrite.name(), |_, state| {
-                Claim::NoLateWrite.is_true(state)
+            Property::always(LeaseProperty::NoLateWrite.name(), |_, state| {
+                LeaseProperty::NoLateWrite.is_true(state)
             }),
-            Property::always(Claim::TokensGrow.name(), |_, state| {
-                Claim::TokensGrow.is_true(state)
+            Property::always(LeaseProperty::TokensGrow.name(), |_, state| {
+                LeaseProperty::TokensGrow.is_true(state)
             }),
-            Property::always(Claim::DoneOnce.name(), |_, state| {
-                Claim::DoneOnce.is_true(state)
+            Property::always(LeaseProperty::DoneOnce.name(), |_, state| {
+                LeaseProperty::DoneOnce.is_true(state)
             }),
             Property::sometimes("a lease is held", |_, state: &State| {
                 let is_held = |process: &Caller| matches!(process.call, Call::Holding(_));

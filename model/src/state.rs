@@ -16,7 +16,7 @@ pub struct State {
     pub processes: Vec<Caller>,
     /// The last write in a storage elsewhere, which compares tokens alone.
     pub storage: Written,
-    /// For the claims.
+    /// For the properties.
     pub history: History,
     /// How many calls and take-overs have begun. Each has this as its number.
     pub calls: u8,

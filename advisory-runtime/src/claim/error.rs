@@ -1,6 +1,6 @@
 //! The error of a claim.
 
-use crate::error::{CommonMessage, ErrorRef, PoolError, find, product_error};
+use crate::error::{CommonMessage, PoolError, product_error};
 use diesel::result::Error as DieselError;
 use std::fmt;
 
@@ -77,15 +77,6 @@ impl Error {
             Self::Lost { source, .. } => source.as_ref(),
             _ => None,
         }
-    }
-
-    /// Finds a claim's error in an error of another type, by its chain of sources, as
-    /// [`advisory_runtime::Error::find`] does for a lock's.
-    ///
-    /// [`advisory_runtime::Error::find`]: crate::Error::find
-    #[must_use]
-    pub fn find<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<ErrorRef<'e, Self>> {
-        find(error)
     }
 }
 

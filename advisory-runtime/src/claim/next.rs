@@ -93,6 +93,7 @@ impl<'w, T: Claim, Kind> Next<'w, T, Kind> {
             key: self.key.as_deref(),
             conditions: &self.conditions,
             changes: &self.changes,
+            from: None,
             is_fresh: false,
         }
     }
@@ -142,10 +143,6 @@ impl<T: Claim> Next<'_, T> {
     /// claimed until its claim expires; if it is the only one, it is the error. With
     /// `#[claim(per = …)]` each limit is a statement of its own that is prepared once per
     /// connection: use few of them.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`first`](Self::first).
     ///
     /// # Cancel safety
     ///

@@ -1,25 +1,25 @@
-//! Runs work under a claim, which is renewed meanwhile and ends with the work. The work is dropped
-//! before the claim expires.
+//! Runs a body under a claim, which is renewed meanwhile and ends with the body. The body is
+//! dropped before the claim expires.
 
 use super::Error;
-use super::claimed::{Claimed, no_answer};
-use super::rows::{ClaimEnd, ClaimRows, ended};
+use super::claimed::Claimed;
+use super::rows::{ClaimEnd, KeptJob, ReleaseOnDrop, ended, watch};
 use super::table::Claim;
 use crate::Pool;
-use crate::rows::{self, End, Kept, Pooled, Stop};
+use crate::rows::{End, Pooled};
 use std::fmt::Display;
 
-/// Works under a claim: renews it in the background, completes the job on `Ok`, and on `Err` ends
-/// it as `on_err` says.
+/// Runs a body under a claim: renews it in the background, completes the job on `Ok`, and on `Err`
+/// ends it as `on_err` says.
 ///
-/// `work` is a future, such as `sync(&job)`, which starts when this one is awaited. To complete the
-/// job with columns of yours, or in the transaction that writes the results, let the work do so,
-/// here or under [`renew_while`]: a job that the work has completed, failed or released is left as
-/// it is. If the work did so in a transaction that was rolled back, the job ends as the work
-/// returns. That transaction must be over when the work returns.
+/// `body` is a future, such as `sync(&job)`, which starts when this one is awaited. To complete the
+/// job with columns of yours, or in the transaction that writes the results, let the body do so,
+/// here or under [`renew_while`]: a job that the body has completed, failed or released is left as
+/// it is. If the body did so in a transaction that was rolled back, the job ends as the body
+/// returns. That transaction must be over when the body returns.
 ///
-/// The work is dropped at the claim's [`deadline`](Claimed::deadline), or when a renewal is
-/// refused. Work that blocks its thread cannot be dropped, nor can a task that it has spawned.
+/// The body is dropped at the claim's [`deadline`](Claimed::deadline), or when a renewal is
+/// refused. A body that blocks its thread cannot be dropped, nor can a task that it has spawned.
 ///
 /// # Locking
 ///
@@ -36,10 +36,10 @@ use std::fmt::Display;
 ///
 /// # Errors
 ///
-/// The work's own error, even if failing or releasing the job did not work: then the claim expires.
-/// Otherwise [`Error::Lost`] if the claim was lost and another worker may do the job: the work was
+/// The body's own error, even if the job could not be failed or released: then the claim expires.
+/// Otherwise [`Error::Lost`] if the claim was lost and another worker may do the job: the body was
 /// dropped, or returned too late. [`Error::CommitUnknown`] if the connection was lost, or did not
-/// answer in time, while the job was being completed, also where the work has tried that itself.
+/// answer in time, while the job was being completed, also where the body has tried that itself.
 /// [`Error::Pool`], [`Error::Database`].
 ///
 /// # Panics
@@ -48,7 +48,7 @@ use std::fmt::Display;
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the work is dropped, and the job is released in the background. After the work has
+/// Cancel safe: the body is dropped, and the job is released in the background. After the body has
 /// returned, the job is ended in the background as it would have been.
 ///
 /// # Examples
@@ -100,9 +100,10 @@ where
     }
 }
 
-/// Works under a claim as [`run`] does, but leaves it to the work or the caller to finish the job.
+/// Runs a body under a claim as [`run`] does, but leaves it to the body or the caller to finish the
+/// job.
 ///
-/// After the job is finished through `job`, the work runs to its end, unless the transaction that
+/// After the job is finished through `job`, the body runs to its end, unless the transaction that
 /// finished it is rolled back and the claim has expired.
 ///
 /// # Locking
@@ -113,19 +114,15 @@ where
 ///
 /// # Errors
 ///
-/// [`Error::Lost`] if the claim was lost: the work was dropped, or blocked its thread until the
+/// [`Error::Lost`] if the claim was lost: the body was dropped, or blocked its thread until the
 /// claim had expired. The same if the job was finished below a savepoint, in a transaction that
 /// lasted longer than the claim, and another worker has claimed the row since.
 /// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the
-/// job, or if such a statement got no answer before. What the work returns is inside the `Ok`.
-///
-/// # Panics
-///
-/// As [`run`].
+/// job, or if such a statement got no answer before. What the body returns is inside the `Ok`.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the work is dropped, and the claim is yours to finish, or expires.
+/// Cancel safe: the body is dropped, and the claim is yours to finish, or expires.
 ///
 /// # Examples
 ///
@@ -165,63 +162,12 @@ where
     Ok(result)
 }
 
-/// Runs the body until the claim is lost.
-pub(super) async fn watch<T: Claim, R>(
-    job: &Claimed<T>,
-    body: impl Future<Output = R>,
-) -> Result<R, Error> {
-    match rows::watch(job.hold(), None, || (), body).await {
-        Ok(result) => Ok(result),
-        Err(Stop::Unanswered) => Err(job.unknown(no_answer())),
-        Err(Stop::Lost | Stop::Exceeded) => Err(job.gone()),
-    }
-}
-
-/// A claim that is renewed on the connections of a pool.
-pub(super) type KeptJob<T, P> = Kept<ClaimRows<T, Pooled<P>>>;
-
 /// Has a claim renewed.
-fn keep<T, P>(pool: &P, job: &Claimed<T>) -> Result<KeptJob<T, P>, Error>
+fn keep<T, P>(pool: &P, job: &Claimed<T>) -> Result<KeptJob<T, Pooled<P>>, Error>
 where
     T: Claim,
     P: Pool + Clone + Send + 'static,
 {
     let reach = || Pooled::new(pool.clone());
     Ok(super::rows::keep(pool.identity(), reach, job)?)
-}
-
-/// Releases the job in the background when its future is dropped, but not when its body panics. `A`
-/// is dropped once it is released.
-pub(super) struct ReleaseOnDrop<T, P, A: Send + 'static>(Option<(KeptJob<T, P>, A)>)
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static;
-
-impl<T, P, A: Send + 'static> ReleaseOnDrop<T, P, A>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
-    pub(super) const fn new(kept: KeptJob<T, P>, alive: A) -> Self {
-        Self(Some((kept, alive)))
-    }
-
-    /// Leaves the end to the caller.
-    pub(super) const fn take(&mut self) -> Option<(KeptJob<T, P>, A)> {
-        self.0.take()
-    }
-}
-
-impl<T, P, A: Send + 'static> Drop for ReleaseOnDrop<T, P, A>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
-    fn drop(&mut self) {
-        if let Some((kept, alive)) = self.0.take()
-            && !std::thread::panicking()
-        {
-            kept.end_later(ClaimEnd::new(End::Release), alive);
-        }
-    }
 }

@@ -10,12 +10,13 @@
 //! The commit waits for the disk: a claim lost in a crash would be held twice, and a job whose end
 //! is lost would be done twice.
 
-mod end;
+mod end_columns;
 mod fragments;
 pub(super) mod limit;
 #[cfg(feature = "diesel-async")]
 pub(super) mod listen;
 mod many;
+mod position;
 pub(super) mod schema;
 mod state;
 mod statement;
@@ -25,12 +26,11 @@ use super::table::{Claim, MaybeRunAt};
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
-pub(super) use end::How;
-#[cfg(feature = "diesel-async")]
-pub(super) use end::end_of;
+pub(super) use end_columns::{How, end_of};
 pub(super) use fragments::LONGEST_PAUSE;
 use fragments::{order, pending};
 pub(super) use many::{ManyKeys, OneEnd, transaction_of, triggers};
+pub(super) use position::FromPosition;
 pub(super) use state::{counts, state};
 pub(super) use statement::{Ending, Fixed, Id, Statement};
 use std::borrow::Cow;
@@ -45,6 +45,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) key: Option<&'a (dyn QueryFragment<Pg> + Send + Sync)>,
     pub(crate) conditions: &'a [Fragment<'a>],
     pub(crate) changes: &'a [Fragment<'a>],
+    /// Where to begin in the order.
+    pub(crate) from: Option<&'a (dyn QueryFragment<Pg> + Send + Sync)>,
     /// Passes over rows whose earlier claim has expired: this process runs one already, which may
     /// end it.
     pub(crate) is_fresh: bool,

@@ -3,16 +3,17 @@
 use super::Error;
 use super::claimed::{Answer, Answered, Claimed};
 use super::limit;
-use super::retry::load;
+use super::send::load;
 use super::spent::fail_spent;
 use super::sql::{Fixed, Id, Statement, Wanted};
-use super::table::{Claim, MaybePer};
+use super::table::{Claim, KeyValue as _, MaybePer};
 use crate::driver::Queries;
 use crate::rows::Sent;
 use diesel::expression::{AppearsOnTable, Expression, NonAggregate};
 use diesel::pg::Pg;
+use diesel::prelude::QueryableByName;
 use diesel::query_builder::QueryFragment;
-use diesel::sql_types::BoolOrNullableBool;
+use diesel::sql_types::{BoolOrNullableBool, Text};
 
 /// Claims the first row.
 pub(crate) async fn take_first<T: Claim, D: Queries>(
@@ -73,6 +74,22 @@ where
     E: AppearsOnTable<Table> + NonAggregate + QueryFragment<Pg> + Send + Sync,
     E: Expression<SqlType: BoolOrNullableBool>,
 {
+}
+
+/// Where a row stands in the order of the claims; `None` if it is gone.
+pub(super) async fn position_of<T: Claim, D: Queries>(
+    conn: &mut D,
+    job: &Claimed<T>,
+) -> Result<Option<String>, Error> {
+    #[derive(QueryableByName)]
+    #[diesel(check_for_backend(Pg))]
+    struct Position {
+        #[diesel(sql_type = Text)]
+        position: String,
+    }
+    let statement = Statement::<T, _>::position((**job).key().bound());
+    let rows: Vec<Position> = load(conn, &statement).await?;
+    Ok(rows.into_iter().next().map(|row| row.position))
 }
 
 async fn repeat<T: Claim, K: QueryFragment<Pg> + Send + Sync, N: Id, D: Queries>(

@@ -19,7 +19,7 @@ const MOST: usize = 1_024;
 #[derive(Debug)]
 struct Entry {
     held: HeldHere,
-    state: State,
+    state: CallState,
 }
 
 /// The locks of a call on its connection.
@@ -33,7 +33,7 @@ pub(super) struct HeldHere {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CallState {
     /// Its call runs; for a transaction-level lock the depth of its body.
     Runs(Option<NonZeroU32>),
     /// Left to the transaction of this depth.
@@ -91,7 +91,7 @@ impl CallLocks {
                     permit,
                     process,
                 },
-                state: State::Runs(depth),
+                state: CallState::Runs(depth),
             });
         }
     }
@@ -103,9 +103,9 @@ impl CallLocks {
                 // What was left to a savepoint of the body's own may be gone with it, and stays
                 // doubtful.
                 let is_own =
-                    matches!(entry.state, State::Left(depth) if Some(depth) == entered.depth);
+                    matches!(entry.state, CallState::Left(depth) if Some(depth) == entered.depth);
                 if is_own || entry.held.locks.id == entered.locks.id {
-                    entry.state = State::Left(outer);
+                    entry.state = CallState::Left(outer);
                 }
             }
         }
@@ -116,9 +116,9 @@ impl Drop for CallLocks {
     fn drop(&mut self) {
         if let Some(entered) = self.0.take().filter(|entered| entered.is_held) {
             retain(entered.address, |entry| match entry.state {
-                State::Runs(_) => entry.held.locks.id != entered.locks.id,
+                CallState::Runs(_) => entry.held.locks.id != entered.locks.id,
                 // What it was left to is gone with this one's transaction.
-                State::Left(depth) => entered.depth.is_none_or(|own| depth < own),
+                CallState::Left(depth) => entered.depth.is_none_or(|own| depth < own),
             });
         }
     }
@@ -126,19 +126,21 @@ impl Drop for CallLocks {
 
 impl Entry {
     fn runs(&self) -> bool {
-        matches!(self.state, State::Runs(_))
+        matches!(self.state, CallState::Runs(_))
     }
 
     /// Returns whether it is held for sure: it runs, or a call runs inside the transaction that it
     /// was left to.
     fn is_certain(&self, all: &[Self]) -> bool {
-        let State::Left(depth) = self.state else {
+        let CallState::Left(depth) = self.state else {
             return true;
         };
         all.iter().any(|other| match other.state {
-            State::Runs(Some(body)) if self.held.locks.id > other.held.locks.id => depth == body,
-            State::Runs(Some(body)) => depth < body,
-            State::Runs(None) | State::Left(_) => false,
+            CallState::Runs(Some(body)) if self.held.locks.id > other.held.locks.id => {
+                depth == body
+            }
+            CallState::Runs(Some(body)) => depth < body,
+            CallState::Runs(None) | CallState::Left(_) => false,
         })
     }
 }

@@ -22,17 +22,17 @@ struct Body {
 /// Until it is dropped, this thread is inside a body.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Mark(());
+pub(crate) struct InBody(());
 
-pub(crate) fn mark(address: Option<usize>, locks: &Arc<LockSet>) -> Mark {
+pub(crate) fn enter_body(address: Option<usize>, locks: &Arc<LockSet>) -> InBody {
     let locks = Arc::clone(locks);
     let body = Body { address, locks };
     // While the thread ends there is no list, here and in the drop, and nothing waits any more.
     let _ended = BODIES.try_with(|bodies| bodies.borrow_mut().push(body));
-    Mark(())
+    InBody(())
 }
 
-impl Drop for Mark {
+impl Drop for InBody {
     fn drop(&mut self) {
         drop(BODIES.try_with(|bodies| bodies.borrow_mut().pop()));
     }

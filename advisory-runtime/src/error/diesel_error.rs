@@ -1,6 +1,6 @@
-//! Converts a product's error into one of Diesel's, and finds it there again.
+//! Converts a product's error into one of Diesel's, and back.
 
-use super::product::{ProductError, next_to_search};
+use super::product::ProductError;
 use super::{Error, PoolError};
 use diesel::result::{DatabaseErrorInformation, Error as DieselError};
 use std::any::Any;
@@ -8,52 +8,6 @@ use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-
-impl Error {
-    /// Finds a lock's error in an error of another type, by its chain of sources.
-    ///
-    /// Works on `diesel::result::Error` and on any error that gives its cause through `source()`.
-    /// For `anyhow::Error` write `Error::find(&*error)`. To match on the variant write
-    /// `.as_deref()` behind it.
-    ///
-    /// ```
-    /// use advisory_runtime::Error;
-    ///
-    /// fn status(error: &diesel::result::Error) -> u16 {
-    ///     match Error::find(error).as_deref() {
-    ///         Some(Error::NotAvailable { .. }) => 409,
-    ///         Some(lock) if lock.is_busy() => 504,
-    ///         _ => 500,
-    ///     }
-    /// }
-    /// ```
-    #[must_use]
-    pub fn find<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<ErrorRef<'e>> {
-        find(error)
-    }
-}
-
-/// Finds a product's error in an error of another type.
-pub(crate) fn find<'e, E: ProductError>(
-    error: &'e (dyn std::error::Error + 'static),
-) -> Option<ErrorRef<'e, E>> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(ErrorRef(Inner::Borrowed(found)));
-        }
-        // Diesel leaves both out of its chain of sources.
-        next = match error.downcast_ref() {
-            Some(DieselError::QueryBuilderError(inner)) => Some(&**inner),
-            Some(DieselError::DatabaseError(_, answer)) => {
-                let found = ask(&**answer)?.downcast().ok()?;
-                return Some(ErrorRef(Inner::Shared(found)));
-            }
-            _ => next_to_search(error),
-        };
-    }
-    None
-}
 
 /// A product's error that its `find` has found, such as [`Error::find`]: it dereferences to that
 /// error.
@@ -74,6 +28,20 @@ pub struct ErrorRef<'e, E = Error>(Inner<'e, E>);
 enum Inner<'e, E> {
     Borrowed(&'e E),
     Shared(Arc<E>),
+}
+
+impl<'e, E: ProductError> ErrorRef<'e, E> {
+    /// This error, if it is a product's, or the one that it was converted from.
+    pub(crate) fn of(error: &'e (dyn std::error::Error + 'static)) -> Option<Self> {
+        if let Some(own) = error.downcast_ref() {
+            return Some(Self(Inner::Borrowed(own)));
+        }
+        let DieselError::DatabaseError(_, answer) = error.downcast_ref()? else {
+            return None;
+        };
+        let own = ask(&**answer)?.downcast().ok()?;
+        Some(Self(Inner::Shared(own)))
+    }
 }
 
 impl<E> Clone for ErrorRef<'_, E> {

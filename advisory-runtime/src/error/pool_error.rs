@@ -1,6 +1,5 @@
 //! The error of a pool that gave no connection.
 
-use super::product::printed;
 use diesel::result::Error as DieselError;
 use std::fmt;
 
@@ -79,7 +78,8 @@ impl From<PoolError> for DieselError {
 
 impl std::error::Error for PoolError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        printed(&*self.source)
+        // The message has its own.
+        self.source.source()
     }
 }
 

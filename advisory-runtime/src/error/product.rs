@@ -2,7 +2,6 @@
 
 use super::PoolError;
 use diesel::result::Error as DieselError;
-use std::cell::Cell;
 
 /// The error of a product: it can contain one of Diesel's, and can be put into one.
 #[allow(missing_docs, reason = "for the expansion alone")]
@@ -16,6 +15,9 @@ pub trait ProductError:
 
     /// Diesel's error, if this error is nothing else.
     fn into_database(self) -> Result<DieselError, Self>;
+
+    /// The error that this one contains, also where its own message has that error's.
+    fn cause(&self) -> Option<&(dyn std::error::Error + 'static)>;
 }
 
 /// Implements the conversions of an error with the variants `Pool(PoolError)` and
@@ -35,6 +37,13 @@ macro_rules! product_error {
                 match self {
                     Self::Database(error) => Ok(error),
                     error => Err(error),
+                }
+            }
+
+            fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                match self {
+                    Self::Pool(error) => Some(error),
+                    error => error.database().map(|source| source as _),
                 }
             }
         }
@@ -64,40 +73,13 @@ macro_rules! product_error {
         impl std::error::Error for $error {
             fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
                 match self {
-                    Self::Pool(error) => $crate::error::printed(error),
-                    Self::Database(error) => $crate::error::printed(error),
-                    error => <$error>::database(error).map(|source| source as _),
+                    // The message has theirs.
+                    Self::Pool(error) => error.source(),
+                    Self::Database(error) => error.source(),
+                    error => $crate::error::ProductError::cause(error),
                 }
             }
         }
     };
 }
 pub(crate) use product_error;
-
-thread_local! {
-    static FINDING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The `source()` of an error that prints this one itself: the cause of this one, or for
-/// [`find`](super::find) this one, which may be the error that is searched for.
-pub(crate) fn printed<'e>(
-    error: &'e (dyn std::error::Error + 'static),
-) -> Option<&'e (dyn std::error::Error + 'static)> {
-    // The thread-local is gone only while the thread ends.
-    if FINDING.try_with(Cell::get).unwrap_or(false) {
-        return Some(error);
-    }
-    error.source()
-}
-
-/// The next error to search, also where the text of this one contains it.
-pub(super) fn next_to_search<'e>(
-    error: &'e (dyn std::error::Error + 'static),
-) -> Option<&'e (dyn std::error::Error + 'static)> {
-    let before = FINDING.try_with(|finding| finding.replace(true));
-    let next = error.source();
-    if let Ok(before) = before {
-        let _ended = FINDING.try_with(|finding| finding.set(before));
-    }
-    next
-}

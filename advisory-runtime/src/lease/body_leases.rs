@@ -3,7 +3,7 @@
 
 use super::{Lease, Request};
 use crate::Wait;
-use crate::debug::self_deadlock::{Mark, mark};
+use crate::debug::self_deadlock::{InBody, enter_body};
 use crate::debug::{LockSet, is_on, order};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ thread_local! {
 #[must_use]
 pub(super) struct Entered {
     is_pushed: bool,
-    _mark: Mark,
+    _in_body: InBody,
 }
 
 pub(super) fn enter(lease: &Lease, lock_set: &Arc<LockSet>) -> Entered {
@@ -26,7 +26,7 @@ pub(super) fn enter(lease: &Lease, lock_set: &Arc<LockSet>) -> Entered {
         is_pushed: BODY_LEASES
             .try_with(|leases| leases.borrow_mut().push(lease))
             .is_ok(),
-        _mark: mark(None, lock_set),
+        _in_body: enter_body(None, lock_set),
     }
 }
 

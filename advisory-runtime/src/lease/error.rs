@@ -5,7 +5,7 @@ mod message;
 mod observed;
 
 use super::Table;
-use crate::error::{ErrorRef, PoolError, find, product_error};
+use crate::error::{PoolError, product_error};
 use crate::rows::Unusable;
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
@@ -175,8 +175,8 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// A lease is renewed on a tokio runtime with a timer, and the call was made outside of one. No
-    /// SQL was sent.
+    /// The call was made outside of a tokio runtime with a timer; of a blocking one, the thread
+    /// that renews could not be started. No SQL was sent.
     #[non_exhaustive]
     NoRuntime {
         /// The key pattern, or the start of the key's hash.
@@ -229,27 +229,6 @@ impl Error {
             Self::Lost { source, .. } => source.as_ref(),
             _ => None,
         }
-    }
-
-    /// Finds a lease's error in an error of another type, by its chain of sources, as
-    /// [`advisory_runtime::Error::find`] does for a lock's.
-    ///
-    /// [`advisory_runtime::Error::find`]: crate::Error::find
-    ///
-    /// ```
-    /// use advisory_runtime::lease;
-    ///
-    /// fn status(error: &diesel::result::Error) -> u16 {
-    ///     match lease::Error::find(error) {
-    ///         Some(lease) if lease.is_done() => 200,
-    ///         Some(lease) if lease.is_held() => 503,
-    ///         _ => 500,
-    ///     }
-    /// }
-    /// ```
-    #[must_use]
-    pub fn find<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<ErrorRef<'e, Self>> {
-        find(error)
     }
 }
 

@@ -6,7 +6,7 @@ use super::call::Call;
 use super::dropped::Dropped;
 use crate::debug::LockSet;
 use crate::debug::idle::Statements;
-use crate::debug::self_deadlock::{Mark, mark};
+use crate::debug::self_deadlock::{InBody, enter_body};
 use crate::driver::Driver;
 #[cfg(feature = "tracing")]
 use crate::observe::Telemetry;
@@ -78,10 +78,10 @@ impl Run {
     /// Marks this thread as inside the body, until the returned value is dropped.
     pub fn enter(&self) -> Entered {
         Entered {
-            _mark: self
+            _in_body: self
                 .locks
                 .as_ref()
-                .map(|locks| mark(Some(self.address), locks)),
+                .map(|locks| enter_body(Some(self.address), locks)),
             #[cfg(feature = "tracing")]
             _span: self.span.clone().entered(),
         }
@@ -118,7 +118,7 @@ impl<F: Future> Future for Watch<F> {
 #[doc(hidden)]
 #[must_use]
 pub struct Entered {
-    _mark: Option<Mark>,
+    _in_body: Option<InBody>,
     #[cfg(feature = "tracing")]
     _span: tracing::span::EnteredSpan,
 }

@@ -1,7 +1,7 @@
 //! Checks that a session still holds its locks.
 
 use super::lock_info::LockInfo;
-use super::way::refusal::{self, State};
+use super::way::refusal::{self, SessionState};
 use crate::driver::Driver;
 use crate::error::Marker;
 use crate::{Error, sql};
@@ -17,7 +17,7 @@ pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &LockInfo<D>) -> Re
         return Ok(());
     };
     let is_lost = Marker::of(&source) == Some(Marker::LockLost)
-        || refusal::probe(conn, &source).await == State::Lost;
+        || refusal::probe(conn, &source).await == SessionState::Lost;
     if !is_lost {
         return Err(Error::Database(source));
     }

@@ -10,8 +10,6 @@ use super::check::check;
 use super::guard::ConnAccessor;
 use super::lock_info::LockInfo;
 use super::pool_poll::PoolPoll;
-#[cfg(feature = "migrations")]
-use crate::debug;
 use crate::driver::Driver;
 use crate::request::POLL;
 use crate::{Error, PoolError, Request};
@@ -158,7 +156,7 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
     {
         let connection = self.connection.take()?;
         // They identify the connection by its address, which changes.
-        self.call.checks = debug::Checks::default();
+        self.call.checks = crate::debug::Checks::default();
         let (connection, answer) = work(*connection).await?;
         self.connection = Some(Box::new(connection));
         Some((self, answer))

@@ -5,8 +5,8 @@
 //! `message`, the builder, and `acquire_sql`, which sends what acquires.
 
 mod acquire_sql;
+mod answer_tag;
 mod client_check;
-mod mark;
 mod message;
 pub(super) mod refusal;
 mod savepoint;

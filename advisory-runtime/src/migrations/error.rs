@@ -2,7 +2,6 @@
 
 use super::Report;
 use super::step::{Holder, joined, took};
-use crate::error::printed;
 use diesel::ConnectionError;
 use diesel::result::Error as DieselError;
 use std::fmt;
@@ -283,18 +282,28 @@ impl fmt::Display for Error {
     }
 }
 
+impl Error {
+    /// The error that this one contains, also where its own message has that error's.
+    pub(crate) fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Connect { source, .. } => Some(source),
+            Self::Lock(error) => Some(error),
+            Self::Source(error) | Self::Before(error) => Some(&**error),
+            Self::ConnectionLost { source, .. }
+            | Self::After { source, .. }
+            | Self::Migration { source, .. }
+            | Self::Revert { source, .. } => Some(&**source),
+            Self::Pooler | Self::TimedOut { .. } | Self::LockLost { .. } => None,
+        }
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::ConnectionLost { source, .. } => Some(&**source),
-            Self::Connect { source, .. } => printed(source),
-            Self::Lock(error) => printed(error),
-            Self::Source(error) | Self::Before(error) => printed(&**error),
-            // Its message is part of this one.
-            Self::After { source, .. }
-            | Self::Migration { source, .. }
-            | Self::Revert { source, .. } => printed(&**source),
-            Self::Pooler | Self::TimedOut { .. } | Self::LockLost { .. } => None,
+            Self::ConnectionLost { .. } => self.cause(),
+            // The message has its own.
+            _ => self.cause()?.source(),
         }
     }
 }

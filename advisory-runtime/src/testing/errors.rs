@@ -242,7 +242,8 @@ fn pool() -> PoolError {
 
 #[cfg(test)]
 mod tests {
-    use crate::error::{ProductError, find, into_diesel};
+    use crate::error::{ProductError, into_diesel};
+    use crate::find::find;
     use crate::{Error, claim, lease};
     use diesel::result::{DatabaseErrorKind, Error as DieselError};
 

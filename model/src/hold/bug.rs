@@ -4,7 +4,7 @@ use super::{HOLD_MARGIN, HoldState, Phase, RowState, Stop};
 
 /// What is true of a held row in each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldClaim {
+pub enum HoldProperty {
     /// A body that is not stopped has its row, and a margin before others can take it.
     BodyHolds,
     /// An end that is reported is on the server.
@@ -17,7 +17,7 @@ pub enum HoldClaim {
     TransactionIsKnown,
 }
 
-impl HoldClaim {
+impl HoldProperty {
     /// All of them.
     pub const ALL: [Self; 5] = [
         Self::BodyHolds,
@@ -91,15 +91,15 @@ impl HoldBug {
         Self::ImpatientEnd,
     ];
 
-    /// The claim that it breaks.
+    /// The property that it breaks.
     #[must_use]
-    pub const fn claim(self) -> HoldClaim {
+    pub const fn property(self) -> HoldProperty {
         match self {
-            Self::LateClock | Self::NoMargin => HoldClaim::BodyHolds,
-            Self::EarlyEnd | Self::EndedByRollback => HoldClaim::EndIsThere,
-            Self::LostByCommit | Self::LateLoss | Self::ImpatientEnd => HoldClaim::EndIsNotLost,
-            Self::OldAnswer => HoldClaim::TransactionIsKnown,
-            Self::NoLimit => HoldClaim::BodyReturns,
+            Self::LateClock | Self::NoMargin => HoldProperty::BodyHolds,
+            Self::EarlyEnd | Self::EndedByRollback => HoldProperty::EndIsThere,
+            Self::LostByCommit | Self::LateLoss | Self::ImpatientEnd => HoldProperty::EndIsNotLost,
+            Self::OldAnswer => HoldProperty::TransactionIsKnown,
+            Self::NoLimit => HoldProperty::BodyReturns,
         }
     }
 }

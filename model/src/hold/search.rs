@@ -1,6 +1,6 @@
 //! Visits every state of a held row.
 
-use super::{HoldBug, HoldClaim, HoldState, HoldStep};
+use super::{HoldBug, HoldProperty, HoldState, HoldStep};
 use std::collections::{HashMap, VecDeque};
 
 /// What the check has found.
@@ -8,8 +8,8 @@ use std::collections::{HashMap, VecDeque};
 pub struct HoldChecked {
     /// How many states there are.
     pub states: usize,
-    /// The claims that are broken, each with a shortest path to it.
-    pub broken: Vec<(HoldClaim, Vec<HoldStep>)>,
+    /// The properties that are broken, each with a shortest path to it.
+    pub broken: Vec<(HoldProperty, Vec<HoldStep>)>,
 }
 
 /// Visits every state, with a bug or without one.
@@ -19,12 +19,12 @@ pub fn check_hold(bug: Option<HoldBug>) -> HoldChecked {
     let mut before: HashMap<HoldState, Option<(HoldState, HoldStep)>> = HashMap::new();
     before.insert(start, None);
     let mut next = VecDeque::from([start]);
-    let mut broken: Vec<(HoldClaim, Vec<HoldStep>)> = Vec::new();
+    let mut broken: Vec<(HoldProperty, Vec<HoldStep>)> = Vec::new();
     while let Some(state) = next.pop_front() {
-        for claim in HoldClaim::ALL {
-            let is_new = broken.iter().all(|(found, _)| *found != claim);
-            if is_new && !claim.is_true(&state, bug) {
-                broken.push((claim, path(&before, state)));
+        for property in HoldProperty::ALL {
+            let is_new = broken.iter().all(|(found, _)| *found != property);
+            if is_new && !property.is_true(&state, bug) {
+                broken.push((property, path(&before, state)));
             }
         }
         for step in HoldStep::ALL {
@@ -58,28 +58,28 @@ fn path(
 #[cfg(test)]
 mod tests {
     use super::check_hold;
-    use crate::hold::{HoldBug, HoldClaim};
+    use crate::hold::{HoldBug, HoldProperty};
 
     #[test]
-    fn a_held_row_keeps_every_claim() {
+    fn a_held_row_keeps_every_property() {
         let checked = check_hold(None);
         assert!(checked.broken.is_empty(), "{:?}", checked.broken);
         assert!(checked.states > 10_000, "{}", checked.states);
     }
 
     #[test]
-    fn each_bug_of_a_hold_breaks_its_claim() {
+    fn each_bug_of_a_hold_breaks_its_property() {
         for bug in HoldBug::ALL {
             let broken = check_hold(Some(bug)).broken;
-            let mut claims = broken.iter().map(|(claim, _)| *claim);
+            let mut properties = broken.iter().map(|(property, _)| *property);
             assert!(
-                claims.any(|claim| claim == bug.claim()),
+                properties.any(|property| property == bug.property()),
                 "{bug:?}: {broken:?}"
             );
         }
-        for claim in HoldClaim::ALL {
+        for property in HoldProperty::ALL {
             let mut bugs = HoldBug::ALL.into_iter();
-            assert!(bugs.any(|bug| bug.claim() == claim), "{claim:?}");
+            assert!(bugs.any(|bug| bug.property() == property), "{property:?}");
         }
     }
 }

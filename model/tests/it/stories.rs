@@ -11,10 +11,10 @@ fn each_bug_is_found() {
         };
         let mut state = model.start();
         for action in &actions {
-            assert!(bug.claim().is_true(&state), "`{}`", bug.name());
+            assert!(bug.property().is_true(&state), "`{}`", bug.name());
             state = model.next_state(&state, *action).unwrap();
         }
-        assert!(!bug.claim().is_true(&state), "`{}`", bug.name());
+        assert!(!bug.property().is_true(&state), "`{}`", bug.name());
         let story = story(&model, &actions);
         assert_eq!(story.lines().count(), actions.len(), "{story}");
     }

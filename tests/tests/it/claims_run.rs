@@ -208,12 +208,9 @@ async fn a_connection_that_answers_nothing_is_given_up_for_another() {
         .await;
     // Delays the first renewal, like a stopped server; it is released before the claim expires.
     other.begin_test_transaction().await.unwrap();
-    diesel_async::RunQueryDsl::execute(
-        diesel::sql_query("SELECT 1 FROM sync_jobs FOR UPDATE"),
-        &mut other,
-    )
-    .await
-    .unwrap();
+    diesel_async::RunQueryDsl::execute(diesel::sql_query("LOCK TABLE sync_jobs"), &mut other)
+        .await
+        .unwrap();
     let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
         db.until_active("advisory_claim").await;
         drop(other);

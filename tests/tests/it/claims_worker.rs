@@ -196,7 +196,7 @@ async fn errors_and_panics_are_retried_and_fail_at_the_last_attempt() {
     worker.run(works).await.unwrap();
     for (id, message) in [
         (1, "no such address"),
-        (2, "the work panicked: the address has 3 parts"),
+        (2, "the body panicked: the address has 3 parts"),
     ] {
         let failed = format!(
             "SELECT count(*) FROM mail WHERE id = {id} AND failed_at IS NOT NULL AND error_message = '{message}'"
@@ -220,7 +220,7 @@ async fn an_error_whose_text_panics_ends_only_its_row() {
     let worker = worker.until(until_empty(&db, "both mails", OPEN));
     let ran = worker.run(async |job: Claimed<Mail>| if job.id == 1 { Err(Mute) } else { Ok(()) });
     ran.await.unwrap();
-    let message = "SELECT count(*) FROM mail WHERE error_message = 'the work panicked: no words'";
+    let message = "SELECT count(*) FROM mail WHERE error_message = 'the body panicked: no words'";
     assert_eq!(db.count(message).await, 1);
 }
 

@@ -206,7 +206,7 @@ async fn works_are_spans_and_counters_of_their_table() {
     ran.await.unwrap();
     assert!(heard.has("new advisory_lock pattern=\"mail\" scope=\"claim\" mode=\"exclusive\""));
     assert!(heard.has("no such address"));
-    assert!(heard.has("the work panicked: no parts"));
+    assert!(heard.has("the body panicked: no parts"));
     for outcome in ["done", "failed", "panicked"] {
         let name = format!("advisory_ended_total/mail/claim/exclusive/{outcome}");
         assert_eq!(counted.count(&name), 1, "{outcome}");

@@ -1,4 +1,4 @@
-//! Runs work under a claim, which a thread renews meanwhile.
+//! Runs a body under a claim, which a thread renews meanwhile.
 
 use crate::blocking::Pool;
 use crate::blocking::reach::Threaded;
@@ -8,19 +8,20 @@ use crate::driver::wait;
 use crate::rows::{End, Kept};
 use std::fmt::Display;
 
-/// Works under a claim: a thread renews it, and it ends with the work; as [`crate::claim::run`].
+/// Runs a body under a claim, which a thread renews and which ends with the body; as
+/// [`crate::claim::run`].
 ///
-/// Blocking work cannot be dropped. If the claim is lost meanwhile, the work runs to its end, and
+/// A blocking body cannot be dropped. If the claim is lost meanwhile, the body runs to its end, and
 /// its result is refused.
 ///
 /// # Locking
 ///
 /// As [`crate::claim::run`], on connections of the pool only: the pool needs one besides those of
-/// the work.
+/// the body.
 ///
 /// # Errors
 ///
-/// As [`crate::claim::run`]. [`Error::Lost`] also if the work returned too late.
+/// As [`crate::claim::run`]. [`Error::Lost`] also if the body returned too late.
 ///
 /// # Examples
 ///
@@ -68,17 +69,13 @@ where
     }
 }
 
-/// Works under a claim as [`run`] does, but leaves it to the work or the caller to finish the job;
+/// Runs a body under a claim as [`run`] does, but leaves it to the body or the caller to finish it;
 /// as [`crate::claim::renew_while`].
-///
-/// # Locking
-///
-/// As [`run`].
 ///
 /// # Errors
 ///
-/// [`Error::Lost`] if the claim was lost before the work returned and the job was not finished.
-/// What the work returns is inside the `Ok`.
+/// [`Error::Lost`] if the claim was lost before the body returned and the job was not finished.
+/// What the body returns is inside the `Ok`.
 ///
 /// # Examples
 ///

@@ -19,7 +19,8 @@ use std::ops::Deref;
 /// fn publish(conn: &mut PgConnection, lease: &Lease) -> Result<(), Error> {
 ///     conn.transaction(|conn| {
 ///         lease.fence(conn)?;
-///         diesel::sql_query("UPDATE reports SET is_public = true").execute(conn)?;
+///         let publish = "UPDATE reports SET is_public = true WHERE month = '2026-11'";
+///         diesel::sql_query(publish).execute(conn)?;
 ///         Ok(())
 ///     })
 /// }
@@ -31,28 +32,12 @@ pub struct Lease(pub(super) lease::Lease);
 impl Lease {
     /// Checks in the open transaction that the token is current; as
     /// [`lease::Lease::fence`](crate::lease::Lease::fence).
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Lease::fence`](crate::lease::Lease::fence).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Lease::fence`](crate::lease::Lease::fence).
     pub fn fence<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         block_on(self.0.fence_on(conn.pg()))
     }
 
     /// Marks the work as done in the transaction that writes its results; as
     /// [`lease::Lease::complete`](crate::lease::Lease::complete).
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Lease::complete`](crate::lease::Lease::complete).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Lease::complete`](crate::lease::Lease::complete).
     pub fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         block_on(self.0.complete_on(conn.pg()))
     }

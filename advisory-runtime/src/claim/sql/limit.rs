@@ -62,7 +62,7 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
         let text = cached::<T>(Form::NextOfReserved { limit, is_fresh }, || {
             let mut fragments = Fragments::of_limit::<T>(claimable(is_fresh));
             fragments.add("limit", limit.to_string());
-            fragments.fill_into("rows", include_str!("first_of_reserved.sql"));
+            fragments.add("rows", include_str!("first_of_reserved.sql"));
             fragments.claim::<T>(include_str!("claim.sql"))
         });
         Self::new(text, (), of_worker(worker)).with(wanted)
@@ -82,7 +82,7 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
     pub(in crate::claim) fn reserved_key(worker: &'a str, key: K, wanted: Wanted<'a>) -> Self {
         let text = cached::<T>(Form::ReservedKey, || {
             let mut fragments = Fragments::of_limit::<T>(Claimable::ByKey);
-            fragments.fill_into("rows", include_str!("key_of_reserved.sql"));
+            fragments.add("rows", include_str!("key_of_reserved.sql"));
             fragments.claim::<T>(include_str!("claim.sql"))
         });
         Self::new(text, key, of_worker(worker)).with(wanted)
@@ -104,29 +104,28 @@ impl Fragments {
         let table = table::<T>();
         let (column, sql_type) = T::Per::COLUMN.unwrap_or(("", "pg_catalog.text"));
         fragments.add("per", format!("{table}.{}", quoted(column)));
-        fragments.add("per_type", sql_type.to_owned());
+        fragments.add("per_type", sql_type);
         fragments.add("value_limit", T::LIMIT.max(1).to_string());
         fragments.add("near", NEAR.to_string());
         let order = order_columns::<T>(|column| format!("{table}.{}", quoted(column)));
         fragments.add("order_columns", named(&order));
         fragments.add("order_names", joined(&by_name(&order)));
-        let is_claimable = fragments.is_claimable::<T>(which);
-        fragments.add("is_claimable", is_claimable);
+        fragments.add("is_claimable", Self::is_claimable::<T>(which));
         let pending = pending::<T>(|column| format!("{table}.{}", quoted(column)));
         let pending: Vec<_> = pending.iter().map(|is| format!(" AND {is}")).collect();
         fragments.add("and_pending", pending.concat());
         // By the literal condition of the index.
-        fragments.fill_into(
+        fragments.add(
             "is_claimed",
             "{per} = advisory_value.per{and_pending} AND {by} IS NOT NULL",
         );
-        fragments.fill_into("has_room", HAS_ROOM);
-        fragments.fill_into("lock_key", LOCK_KEY);
-        fragments.fill_into("is_stale", IS_STALE);
-        fragments.fill_into("is_of_value", IS_OF_VALUE);
-        fragments.fill_into("is_of_room", IS_OF_ROOM);
-        fragments.fill_into("room", include_str!("room.sql"));
-        fragments.fill_into("reserved", include_str!("reserved.sql"));
+        fragments.add("has_room", HAS_ROOM);
+        fragments.add("lock_key", LOCK_KEY);
+        fragments.add("is_stale", IS_STALE);
+        fragments.add("is_of_value", IS_OF_VALUE);
+        fragments.add("is_of_room", IS_OF_ROOM);
+        fragments.add("room", include_str!("room.sql"));
+        fragments.add("reserved", include_str!("reserved.sql"));
         fragments
     }
 }

@@ -1,4 +1,4 @@
--- Locks the values of the first rows that can be claimed, at most {width}, but none of :passed_over.
+-- Locks the values of the first rows that can be claimed, at most `width`, but none of :passed_over.
 WITH RECURSIVE advisory_row AS MATERIALIZED (
     SELECT {per} AS per FROM {table} WHERE {is_claimable}{conditions} ORDER BY {order} LIMIT {near}
 ),

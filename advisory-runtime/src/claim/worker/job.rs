@@ -1,14 +1,12 @@
-//! The work on one row: caught if it panics, observed, and ended.
+//! The body of one row: caught if it panics, observed, and its row ended.
 
 use super::{Settings, Shared, Waiting};
-use crate::Pool;
-use crate::claim::rows::{ClaimEnd, ended};
-use crate::claim::run::watch;
+use crate::claim::rows::{ClaimEnd, ended, watch};
 use crate::claim::sql::end_of;
 use crate::claim::table::{Claim, MaybeRunAt};
 use crate::claim::{Claimed, Error};
 use crate::observe::{Outcome, Telemetry};
-use crate::rows::End;
+use crate::rows::{End, Reach};
 use std::any::Any;
 use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +16,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// How the work on a row went wrong.
+/// How the body of a row failed.
 enum Failure {
     Work(String),
     Panicked(String),
@@ -29,7 +27,7 @@ impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Work(message) => f.write_str(message),
-            Self::Panicked(message) => write!(f, "the work panicked: {message}"),
+            Self::Panicked(message) => write!(f, "the body panicked: {message}"),
             Self::Claim(error) => error.fmt(f),
         }
     }
@@ -62,15 +60,17 @@ impl crate::observe::Observed for Failure {
     }
 }
 
-/// Runs the body of a row, and has its claim ended.
-pub(super) async fn job<T, P, E, F>(
-    settings: &Settings<'_, T, P>,
-    shared: &Shared<T, P>,
+/// Runs the body of a row, and has its claim ended. A body that cannot be dropped runs to its end,
+/// and holds its slot meanwhile.
+pub(super) async fn job<T, R, E, F>(
+    settings: &Settings<'_, T>,
+    shared: &Shared<T, R>,
     body: &impl Fn(Claimed<T>) -> F,
-    row: Waiting<T, P>,
+    row: Waiting<T, R>,
+    drops_bodies: bool,
 ) where
     T: Claim,
-    P: Pool + Clone + Send + 'static,
+    R: Reach,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
@@ -80,11 +80,12 @@ pub(super) async fn job<T, P, E, F>(
     let mut telemetry = Telemetry::new(settings.table, "claim", "exclusive", false);
     telemetry.record_acquired(Duration::ZERO);
     let since = Instant::now();
-    let result = watch(
-        &claimed,
-        caught_body(settings, shared, body, &claimed, &telemetry),
-    );
-    let result = result.await;
+    let body = caught_body(settings, shared, body, &claimed, &telemetry);
+    let result = if drops_bodies {
+        watch(&claimed, body).await
+    } else {
+        Ok(body.await)
+    };
     shared.pace().record(since.elapsed());
     let result = match result {
         Ok(result) => result,
@@ -114,16 +115,16 @@ pub(super) async fn job<T, P, E, F>(
 pub(super) const LAST_END: Duration = Duration::from_secs(5);
 
 /// The body, whose panics are failures.
-async fn caught_body<T, P, E, F>(
-    settings: &Settings<'_, T, P>,
-    shared: &Shared<T, P>,
+async fn caught_body<T, R, E, F>(
+    settings: &Settings<'_, T>,
+    shared: &Shared<T, R>,
     body: &impl Fn(Claimed<T>) -> F,
     claimed: &Claimed<T>,
     telemetry: &Telemetry,
 ) -> Result<(), Failure>
 where
     T: Claim,
-    P: Pool + Clone + Send + 'static,
+    R: Reach,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
@@ -148,7 +149,7 @@ where
     result
 }
 
-/// Whether the row of a failed work can be claimed again at once.
+/// Whether the row of a failed body can be claimed again at once.
 fn is_released<T: Claim>(on_err: End) -> bool {
     match end_of::<T>(on_err) {
         End::Retry { .. } => T::RunAt::COLUMN.is_none(),
@@ -156,7 +157,7 @@ fn is_released<T: Claim>(on_err: End) -> bool {
     }
 }
 
-/// The span of a work, which each of its polls enters.
+/// The span of a body, which each of its polls enters.
 struct Entered {
     #[cfg(feature = "tracing")]
     span: tracing::Span,

@@ -1,7 +1,7 @@
 //! The SQL that acquires locks: a message, and for a try a query after it. Sends them, and reads
 //! from the answer whether the locks were taken.
 
-use super::mark::Mark;
+use super::answer_tag::AnswerTag;
 use super::message::Message;
 use crate::driver::{Driver, can_be_of_a_process};
 use crate::error::{Marker, has_only_message};
@@ -160,9 +160,9 @@ async fn try_session<D: Driver>(
     conn: &mut D,
     call: &mut Call,
 ) -> QueryResult<bool> {
-    let mark = Mark::new();
-    let query = Message::try_session(&call.request, process, &mark);
-    let rows = mark.read(conn.query_text(&query).await?)?;
+    let tag = AnswerTag::new();
+    let query = Message::try_session(&call.request, process, &tag);
+    let rows = tag.read(conn.query_text(&query).await?)?;
     let rows = rows.parse().map_err(|_| other_statement())?;
     Ok(took(call, rows))
 }

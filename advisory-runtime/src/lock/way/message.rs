@@ -1,7 +1,7 @@
 //! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
 
+use super::answer_tag::AnswerTag;
 use super::client_check::{self, CLIENT_CHECK};
-use super::mark::Mark;
 use crate::error::Marker;
 use crate::request::Scope;
 use crate::sql::{Arguments, lock_function, put, try_function};
@@ -138,14 +138,14 @@ pub(super) const XACT_TIMEOUTS: [&str; 2] =
 
 /// The duration of a setting that `max_hold` changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lasts {
+pub(super) enum SettingScope {
     /// To the end of the transaction.
     Transaction,
     /// Until the release of a session-level lock restores it. An error of the message undoes it.
     Session,
 }
 
-impl Lasts {
+impl SettingScope {
     /// The last argument of `set_config`.
     const fn is_local(self) -> bool {
         matches!(self, Self::Transaction)
@@ -216,27 +216,27 @@ impl Message {
         message.finish()
     }
 
-    /// Like [`try_query`](Self::try_query), for session-level locks. It returns one text: `mark`,
+    /// Like [`try_query`](Self::try_query), for session-level locks. It returns one text: `tag`,
     /// then the number of rows. It fails if `process` is not the backend.
-    pub(super) fn try_session(request: &Request, process: Option<i32>, mark: &Mark) -> String {
+    pub(super) fn try_session(request: &Request, process: Option<i32>, tag: &AnswerTag) -> String {
         let mut message = Self::named(request);
         message.select();
         let scope = Scope::Session;
         if !request.permits.is_empty() {
             let position = TryPermits(request, scope, process);
-            message.column(format_args!("pg_catalog.concat('{mark}',{position})"));
+            message.column(format_args!("pg_catalog.concat('{tag}',{position})"));
         } else if request.keys.len() > 1 {
             // For the transaction first, so that after a miss the session holds none of several
             // keys.
             let xact = TryLocks(request, Scope::Xact, process);
             let session = TryLocks(request, scope, None);
             message.column(format_args!(
-                "CASE WHEN {xact} AND {session} THEN '{mark}1' ELSE '{mark}0' END"
+                "CASE WHEN {xact} AND {session} THEN '{tag}1' ELSE '{tag}0' END"
             ));
         } else {
             let locks = TryLocks(request, scope, process);
             message.column(format_args!(
-                "CASE WHEN {locks} THEN '{mark}1' ELSE '{mark}0' END"
+                "CASE WHEN {locks} THEN '{tag}1' ELSE '{tag}0' END"
             ));
         }
         message.finish()
@@ -369,16 +369,16 @@ impl Message {
     }
 
     /// Adds a `SELECT` of [`push_client_check`](Self::push_client_check).
-    pub(super) fn select_client_check(&mut self, lasts: Lasts) {
+    pub(super) fn select_client_check(&mut self, scope: SettingScope) {
         self.select();
-        self.push_client_check(lasts);
+        self.push_client_check(scope);
     }
 
     /// A column that makes the server notice the death of the client while a later statement runs.
     /// It does nothing if the session has a value already, and on platforms other than Linux, not
     /// all of which support it.
-    pub(super) fn push_client_check(&mut self, lasts: Lasts) {
-        let local = lasts.is_local();
+    pub(super) fn push_client_check(&mut self, scope: SettingScope) {
+        let local = scope.is_local();
         self.column(format_args!(
             "CASE WHEN pg_catalog.current_setting('{CLIENT_CHECK}',true) OPERATOR(pg_catalog.=) '0' \
              AND pg_catalog.strpos(pg_catalog.version(),'linux') OPERATOR(pg_catalog.>) 0 \
@@ -389,8 +389,8 @@ impl Message {
     /// A column that sets a timeout to `max_hold` and [`GRACE`], unless the session has a shorter
     /// one or the server does not know the setting. It sets it to zero first, since a
     /// `transaction_timeout` that is already running does not change otherwise.
-    pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, lasts: Lasts) {
-        let local = lasts.is_local();
+    pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, scope: SettingScope) {
+        let local = scope.is_local();
         let bound = milliseconds(max_hold.saturating_add(GRACE));
         self.column(format_args!(
             "CASE WHEN CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \

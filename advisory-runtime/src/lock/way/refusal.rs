@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// The state of the session after an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::lock) enum State {
+pub(in crate::lock) enum SessionState {
     /// It runs statements.
     Alive,
     /// A transaction is open that the error has failed.
@@ -28,28 +28,28 @@ pub(in crate::lock) enum State {
     Lost,
 }
 
-/// Finds out the state of the session after an error. Each answer but [`State::Lost`] is one that
+/// Finds out the state of the session after an error. Each answer but [`SessionState::Lost`] is one that
 /// the server gives in no other state: a cancel request or a timeout can interrupt the questions
 /// too, and says nothing.
-pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError) -> State {
+pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError) -> SessionState {
     for _ in 0..TRIES {
         if is_connection_lost(source) {
             break;
         }
         let Err(refused) = conn.execute(sql::probe::ALIVE).await else {
-            return State::Alive;
+            return SessionState::Alive;
         };
         // The server reports the end of a session (57P01) before it closes the connection, so the
         // question after that finds it closed.
         match conn.execute(sql::probe::NO_SAVEPOINT).await {
             Err(error) if is_of_savepoint(&error, "advisory_none") => {
                 return if is_same_answer(&refused, source) {
-                    State::HadFailed
+                    SessionState::HadFailed
                 } else {
-                    State::Aborted
+                    SessionState::Aborted
                 };
             }
-            Err(error) if is_outside_transaction(&error) => return State::Alive,
+            Err(error) if is_outside_transaction(&error) => return SessionState::Alive,
             Err(error) if is_connection_lost(&error) => break,
             _ => {}
         }
@@ -59,7 +59,7 @@ pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError
     } else {
         conn.close(false);
     }
-    State::Lost
+    SessionState::Lost
 }
 
 /// The maximum number of questions. Each cancel request interrupts one.

@@ -5,7 +5,7 @@
 //! rolling back to a name of Diesel's could silently undo the caller's work.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
-use super::message::{Lasts, LockTimeout, Message, XACT_TIMEOUTS};
+use super::message::{LockTimeout, Message, SettingScope, XACT_TIMEOUTS};
 use super::refusal;
 use crate::driver::{Driver, can_be_of_a_process, mark_transaction_closed};
 use crate::error::{
@@ -92,7 +92,7 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
                 "pg_catalog.set_config('advisory.{setting}_{outer}',pg_catalog.current_setting('{setting}'),true)"
             ));
         }
-        message.select_client_check(Lasts::Transaction);
+        message.select_client_check(SettingScope::Transaction);
     }
     message
 }
@@ -104,7 +104,7 @@ const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval
 fn push_idle_timeout(message: &mut Message, request: &Request) {
     if let Some(max_hold) = request.max_hold {
         message.continue_select();
-        message.push_timeout(XACT_TIMEOUTS[0], max_hold, Lasts::Transaction);
+        message.push_timeout(XACT_TIMEOUTS[0], max_hold, SettingScope::Transaction);
     }
 }
 
@@ -191,13 +191,13 @@ async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselErro
     // A drop in the middle closes the connection, as in `refused`.
     call.phase = Phase::Finishing;
     let state = refusal::probe(conn, &source).await;
-    if state == refusal::State::Alive {
+    if state == refusal::SessionState::Alive {
         // Diesel counts a transaction that the server does not have, or another statement has run
         // in it.
         conn.close(false);
     }
     call.phase = Phase::Idle;
-    if state == refusal::State::HadFailed {
+    if state == refusal::SessionState::HadFailed {
         let lock = call.lock();
         return Error::InFailedTransaction { lock, source };
     }
@@ -263,17 +263,17 @@ async fn undo<D: Driver>(
     if is_connection_lost(&source) || roll_back(conn, outer).await.is_err() {
         return match refusal::probe(conn, &source).await {
             // Diesel's own ROLLBACK ends it.
-            refusal::State::HadFailed => {
+            refusal::SessionState::HadFailed => {
                 let lock = call.lock();
                 Error::InFailedTransaction { lock, source }
             }
-            refusal::State::Aborted => refusal::classify(conn, call, source).await,
+            refusal::SessionState::Aborted => refusal::classify(conn, call, source).await,
             // There is no transaction, though Diesel counts one.
-            refusal::State::Alive => {
+            refusal::SessionState::Alive => {
                 conn.close(false);
                 Error::Database(source)
             }
-            refusal::State::Lost => Error::Database(source),
+            refusal::SessionState::Lost => Error::Database(source),
         };
     }
     let lock = call.lock();

@@ -1,10 +1,10 @@
 //! Session-level locks: the SQL that takes and releases them, and how a refusal is read.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
+use super::answer_tag::AnswerTag;
 use super::client_check::CLIENT_CHECK;
-use super::mark::Mark;
-use super::message::{IsPooled, KEYS_PER_STATEMENT, Lasts, LockTimeout, Message};
-use super::refusal::{self, State};
+use super::message::{IsPooled, KEYS_PER_STATEMENT, LockTimeout, Message, SettingScope};
+use super::refusal::{self, SessionState};
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message, is_connection_lost};
 use crate::lock::call::{Call, Phase};
@@ -54,7 +54,7 @@ fn acquire_sql(request: &Request, around: Around, process: Option<i32>) -> Acqui
         message.statement(SAVEPOINT);
     }
     if request.max_hold.is_some() {
-        message.select_client_check(Lasts::Session);
+        message.select_client_check(SettingScope::Session);
     }
     let is_pooled = process.map(IsPooled::Backend);
     if let [_] = *request.keys {
@@ -97,7 +97,7 @@ async fn check<D: Driver>(conn: &mut D, call: &Call, check: &str) -> QueryResult
 /// Bounds the holder, after a try, or inside a test's transaction.
 fn bound_message(max_hold: Duration) -> String {
     let mut sql = Message::empty();
-    sql.select_client_check(Lasts::Session);
+    sql.select_client_check(SettingScope::Session);
     push_timeouts(&mut sql, max_hold);
     sql.finish()
 }
@@ -111,15 +111,15 @@ const TIMEOUTS: [&str; 3] = [
 
 fn push_timeouts(message: &mut Message, max_hold: Duration) {
     for setting in TIMEOUTS {
-        message.push_timeout(setting, max_hold, Lasts::Session);
+        message.push_timeout(setting, max_hold, SettingScope::Session);
     }
 }
 
 /// A query that returns the settings that `max_hold` changes as SQL that restores them, after a
-/// mark: another client's answer must not be executed.
-fn saved_timeouts(mark: &Mark) -> String {
+/// tag: another client's answer must not be executed.
+fn saved_timeouts(tag: &AnswerTag) -> String {
     let mut sql = format!(
-        "SELECT pg_catalog.concat('{mark}',pg_catalog.string_agg(\
+        "SELECT pg_catalog.concat('{tag}',pg_catalog.string_agg(\
          pg_catalog.format('SELECT pg_catalog.set_config(%L,%L,false)',name,setting),';')) \
          FROM pg_catalog.pg_settings WHERE false",
     );
@@ -243,9 +243,9 @@ async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> 
                 IS_CHECKED.store(true, Ordering::Relaxed);
             }
             if call.request.max_hold.is_some() {
-                let mark = Mark::new();
-                let saved = conn.query_text(&saved_timeouts(&mark)).await;
-                match saved.and_then(|saved| mark.read(saved)) {
+                let tag = AnswerTag::new();
+                let saved = conn.query_text(&saved_timeouts(&tag)).await;
+                match saved.and_then(|saved| tag.read(saved)) {
                     Ok(saved) => call.restore_timeouts = Some(saved),
                     Err(source) => return Err(check_refused(conn, call, source).await),
                 }
@@ -262,12 +262,12 @@ async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselE
     let state = refusal::probe(conn, &source).await;
     call.phase = Phase::Idle;
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
-        || state == State::Alive && pooler::is_pooled(conn, call.process).await;
+        || state == SessionState::Alive && pooler::is_pooled(conn, call.process).await;
     if is_pooled {
         let lock = call.lock();
         return Error::PooledSession { lock };
     }
-    if state == State::HadFailed {
+    if state == SessionState::HadFailed {
         return had_failed(conn, call, source).await;
     }
     refusal::database(call, source)
@@ -318,14 +318,14 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         Ok(())
     };
     match refusal::probe(conn, &source).await {
-        State::Lost => {
+        SessionState::Lost => {
             call.phase = Phase::Idle;
             return Error::Database(source);
         }
-        State::HadFailed => return had_failed(conn, call, source).await,
+        SessionState::HadFailed => return had_failed(conn, call, source).await,
         // The error has failed a transaction around the call: one that Diesel does not know of, or
         // the test's.
-        State::Aborted => {
+        SessionState::Aborted => {
             call.close(conn).await;
             let lock = call.lock();
             return if is_test {
@@ -334,7 +334,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
                 Error::ForeignTransaction { lock }
             };
         }
-        State::Alive => {}
+        SessionState::Alive => {}
     }
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
         || call.budget() == Wait::Never && pooler::is_pooled(conn, call.process).await;
@@ -438,16 +438,16 @@ async fn release_refused<D: Driver>(
     }
     let is_foreign = Marker::of(&source) == Some(Marker::ForeignTransaction);
     let state = if is_foreign {
-        State::Aborted
+        SessionState::Aborted
     } else {
         refusal::probe(conn, &source).await
     };
     match state {
-        State::Lost => {}
+        SessionState::Lost => {}
         // The release itself was interrupted, by a cancel request or a timeout. If that came a
         // moment after the locks were released, the second release does not find them, and whether
         // they were held is not known.
-        State::Alive => match conn.execute(message).await {
+        SessionState::Alive => match conn.execute(message).await {
             Ok(()) => return Ok(()),
             Err(again)
                 if Marker::of(&again) == Some(Marker::LockLost) || is_connection_lost(&again) => {}
@@ -460,7 +460,7 @@ async fn release_refused<D: Driver>(
         },
         // The body left a transaction open that Diesel does not know of, or the test's transaction
         // has failed. The lock outlives it.
-        State::Aborted | State::HadFailed => {
+        SessionState::Aborted | SessionState::HadFailed => {
             if conn.execute(sql::ROLLBACK).await.is_ok() {
                 let released = conn.execute(message).await;
                 if call.outer.is_some() {

@@ -6,7 +6,7 @@
 
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::message::{IsPooled, LockTimeout, Message};
-use super::refusal::{self, State};
+use super::refusal::{self, SessionState};
 use super::session::{check_none, may_repeat, select_pooler_check};
 use super::transaction::BEGIN;
 use crate::driver::Driver;
@@ -152,15 +152,15 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         return Error::ForeignTransaction { lock };
     }
     match refusal::probe(conn, &source).await {
-        State::Lost => {
+        SessionState::Lost => {
             call.phase = Phase::Idle;
             return Error::Database(source);
         }
-        State::HadFailed => {
+        SessionState::HadFailed => {
             call.close(conn).await;
             return Error::ForeignTransaction { lock };
         }
-        State::Alive | State::Aborted => {}
+        SessionState::Alive | SessionState::Aborted => {}
     }
     let is_undone = conn.execute(sql::ROLLBACK).await.is_ok();
     let error = match marker {

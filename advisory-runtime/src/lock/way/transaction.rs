@@ -87,19 +87,19 @@ async fn refused<D: Driver>(
         Some(Marker::NotAvailable) => call.not_available(),
         Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
         _ => match refusal::probe(conn, &source).await {
-            refusal::State::Lost => Error::Database(source),
+            refusal::SessionState::Lost => Error::Database(source),
             // Closed, so that no pool keeps it, and no later statement runs as if there had been no
             // transaction.
-            refusal::State::HadFailed => {
+            refusal::SessionState::HadFailed => {
                 conn.close(false);
                 Error::ForeignTransaction { lock }
             }
             // The message was refused after its `BEGIN`.
-            refusal::State::Aborted => {
+            refusal::SessionState::Aborted => {
                 conn.close(false);
                 refusal::classify(conn, call, source).await
             }
-            refusal::State::Alive => refusal::classify(conn, call, source).await,
+            refusal::SessionState::Alive => refusal::classify(conn, call, source).await,
         },
     }
 }
@@ -128,8 +128,8 @@ async fn commit_refused<D: Driver>(
 ) -> Error {
     let lock = call.lock();
     match refusal::probe(conn, &source).await {
-        refusal::State::Lost => return Error::CommitUnknown { lock, source },
-        refusal::State::Aborted | refusal::State::HadFailed => {
+        refusal::SessionState::Lost => return Error::CommitUnknown { lock, source },
+        refusal::SessionState::Aborted | refusal::SessionState::HadFailed => {
             if conn.execute(ROLLBACK).await.is_ok() {
                 mark_transaction_closed(conn, None);
             } else {
@@ -141,7 +141,7 @@ async fn commit_refused<D: Driver>(
                 Error::RolledBack { lock, source }
             };
         }
-        refusal::State::Alive => mark_transaction_closed(conn, None),
+        refusal::SessionState::Alive => mark_transaction_closed(conn, None),
     }
     if is_ended {
         return Error::TransactionEnded { lock };

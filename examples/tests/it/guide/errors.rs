@@ -41,7 +41,7 @@ impl std::error::Error for AppError {
 async fn an_error_in_a_variant_of_the_users_own_is_found_if_it_is_a_source() {
     let db = Database::create().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    let held = xact::begin(&mut holder, DESK_7).await.unwrap();
+    let held = xact::begin(&mut holder, ROOM_7).await.unwrap();
     for (wrap, expected) in [
         (AppError::Printed as fn(Error) -> AppError, 504),
         (AppError::Transparent, 500),
@@ -52,13 +52,13 @@ async fn an_error_in_a_variant_of_the_users_own_is_found_if_it_is_a_source() {
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
-#[advisory_lock(key = "desk:<desk>", wait = "2s")]
-async fn book(conn: &mut AsyncPgConnection, desk: i64) -> Result<(), Error> {
+#[advisory_lock(key = "room:<room>", name = "room", wait = "2s")]
+async fn book(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
     Ok(())
 }
 
-async fn book_and_log(conn: &mut AsyncPgConnection, desk: i64) -> Result<(), Error> {
-    let booked = book(conn, desk).await;
+async fn book_and_log(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
+    let booked = book(conn, room).await;
     if let Err(error) = &booked {
         for holder in monitor::holders(conn, error).await.unwrap_or_default() {
             eprintln!("{holder}"); // or `tracing::warn!("{holder}")`
@@ -67,15 +67,15 @@ async fn book_and_log(conn: &mut AsyncPgConnection, desk: i64) -> Result<(), Err
     booked
 }
 
-/// The number of `desk:7`.
-const DESK_7: i64 = 8781707901538912373;
+/// The number of `room:7`.
+const ROOM_7: i64 = -4814109257161839213;
 
 #[tokio::test]
-async fn a_refused_caller_learns_who_holds_the_desk() {
+async fn a_refused_caller_learns_who_holds_the_room() {
     let db = Database::create().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let pid = advisory_tests::pid_of(&mut holder).await;
-    let held = xact::begin(&mut holder, DESK_7).await.unwrap();
+    let held = xact::begin(&mut holder, ROOM_7).await.unwrap();
     let error = book_and_log(&mut conn, 7).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     assert_eq!(status(&error), 504);

@@ -31,10 +31,11 @@ async fn call_the_bank(id: i64, lease: &Lease) -> Result<String, Error> {
 
 /// Credits the account once, however often the webhook is delivered.
 #[advisory_lease(key = "webhook:<id>", pool = pool, keep = "24h", wait = "never", on_done = Ok(()), handle = lease)]
-async fn handle(pool: &Pool<AsyncPgConnection>, id: &str) -> Result<(), Error> {
+async fn handle(pool: &Pool<AsyncPgConnection>, id: &str, account: i64) -> Result<(), Error> {
     let mut conn = pool.connection().await?;
     conn.transaction(async |conn| {
-        diesel::sql_query("UPDATE account SET balance = balance + 1")
+        diesel::sql_query("UPDATE account SET balance = balance + 1 WHERE id = $1")
+            .bind::<diesel::sql_types::BigInt, _>(account)
             .execute(conn)
             .await?;
         lease.complete(conn).await
@@ -47,7 +48,7 @@ async fn a_payout_is_fenced_and_a_webhook_handled_once() {
     let db = Database::create().await;
     db.run(
         "CREATE TABLE payout (id int8, receipt text); INSERT INTO payout VALUES (7);
-         CREATE TABLE account (balance int8); INSERT INTO account VALUES (0)",
+         CREATE TABLE account (id int8, balance int8); INSERT INTO account VALUES (7, 0), (8, 0)",
     )
     .await;
     let mut conn = db.connect().await;
@@ -57,7 +58,9 @@ async fn a_payout_is_fenced_and_a_webhook_handled_once() {
     let paid = "SELECT count(*) FROM payout WHERE receipt = 'receipt of 7'";
     assert_eq!(db.count(paid).await, 1);
     for _ in 0..3 {
-        handle(&pool, "evt-1").await.unwrap();
+        handle(&pool, "evt-1", 7).await.unwrap();
     }
-    assert_eq!(db.count("SELECT balance FROM account").await, 1);
+    let balance = "SELECT balance FROM account WHERE id = 7";
+    assert_eq!(db.count(balance).await, 1);
+    assert_eq!(db.count("SELECT sum(balance)::int8 FROM account").await, 1);
 }

@@ -37,7 +37,7 @@ async fn each_minute_is_reported_once_also_after_a_restart() {
     assert_eq!(db.count(reported).await, 22);
 }
 
-/// Sends the reports of a day once, whichever process comes first or last.
+/// Sends the reports of a day at least once, whichever process comes first or last.
 #[advisory_lease(key = "reports:<day>", pool = pool, keep = "48h", on_done = Ok(()))]
 async fn send_reports(pool: &Pool<AsyncPgConnection>, day: &str) -> Result<(), Error> {
     Ok(())

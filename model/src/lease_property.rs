@@ -4,7 +4,7 @@ use crate::state::{Call, Lease, State};
 
 /// What the design promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum LeaseProperty {
     /// At most one process relies on its lease.
     OneHolder,
     /// A write lands only if no later holder has written.
@@ -15,7 +15,7 @@ pub enum Claim {
     DoneOnce,
 }
 
-impl Claim {
+impl LeaseProperty {
     /// All of them.
     pub const ALL: [Self; 4] = [
         Self::OneHolder,

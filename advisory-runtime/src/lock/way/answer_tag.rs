@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A text with which the answer begins, and that is in no other query.
-pub(super) struct Mark {
+pub(super) struct AnswerTag {
     process: u32,
     nanoseconds: u128,
     count: u32,
 }
 
-impl Mark {
+impl AnswerTag {
     pub(super) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -27,15 +27,15 @@ impl Mark {
         }
     }
 
-    /// The value after the mark.
+    /// The value after the tag.
     pub(super) fn read(&self, answer: Option<String>) -> QueryResult<String> {
-        let mark = self.to_string();
-        let read = answer.and_then(|answer| Some(answer.strip_prefix(&mark)?.to_owned()));
+        let tag = self.to_string();
+        let read = answer.and_then(|answer| Some(answer.strip_prefix(&tag)?.to_owned()));
         read.ok_or_else(other_statement)
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for AnswerTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             process,

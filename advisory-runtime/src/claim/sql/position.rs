@@ -1,0 +1,78 @@
+//! Where a row stands in the order of the claims, and the rows from there on.
+//!
+//! Rows that were ended stay in the index until a vacuum, and every claim passes over them: many, if
+//! a long transaction keeps them. A worker therefore begins where its last claim ended.
+
+use super::fragments::{Fragments, order_columns};
+use super::statement::Statement;
+use super::text_cache::{Form, Text, cached};
+use super::{literal, quoted, table};
+use crate::claim::table::Claim;
+use diesel::QueryResult;
+use diesel::pg::Pg;
+use diesel::query_builder::{AstPass, QueryFragment};
+use diesel::sql_types::Text as SqlText;
+use std::sync::Arc;
+
+/// A condition on the rows to claim.
+#[derive(Clone, Debug)]
+pub(in crate::claim) struct FromPosition {
+    text: Arc<Text>,
+    position: String,
+}
+
+impl FromPosition {
+    /// Whether rows of this order can be compared with a position.
+    pub(in crate::claim) fn is_possible<T: Claim>() -> bool {
+        let columns = order_columns::<T>(str::to_owned);
+        columns.iter().all(|[_, direction]| direction.is_empty())
+    }
+
+    pub(in crate::claim) fn new<T: Claim>(position: String) -> Self {
+        let text = cached::<T>(Form::FromPosition, || {
+            let mut fragments = Fragments::of::<T>();
+            let table = table::<T>();
+            let of = |column: &str| format!("{table}.{}", quoted(column));
+            fragments.add("order_columns", names::<T>(of));
+            let of = |column: &str| format!("advisory_position.{}", quoted(column));
+            fragments.add("position_columns", names::<T>(of));
+            fragments.fill(include_str!("from_position.sql"))
+        });
+        Self { text, position }
+    }
+}
+
+impl QueryFragment<Pg> for FromPosition {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_sql(self.text.first());
+        for (_, sql) in self.text.values() {
+            out.push_bind_param::<SqlText, _>(&self.position)?;
+            out.push_sql(sql);
+        }
+        Ok(())
+    }
+}
+
+impl<'a, T: Claim, K> Statement<'a, T, K> {
+    /// Reads the position of the row with this key.
+    pub(in crate::claim) fn position(key: K) -> Self {
+        let text = cached::<T>(Form::Position, || {
+            let mut fragments = Fragments::of::<T>();
+            let table = table::<T>();
+            let value = |column: &str| {
+                let name = quoted(column);
+                format!("{}, {table}.{name}", literal(column))
+            };
+            fragments.add("order_values", names::<T>(value));
+            fragments.fill(include_str!("position.sql"))
+        });
+        Self::new(text, key, "".into())
+    }
+}
+
+/// The columns of the order, as `of` writes each.
+fn names<T: Claim>(of: impl Fn(&str) -> String) -> String {
+    let columns = order_columns::<T>(of).into_iter();
+    let columns: Vec<_> = columns.map(|[column, _]| column).collect();
+    columns.join(", ")
+}
