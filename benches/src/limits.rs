@@ -88,16 +88,14 @@ fn label(what: &str) -> String {
 async fn set_up(db: &Database, rows: &str) -> Result<(), Box<dyn Error>> {
     let mut conn = db.connect().await;
     let run_at = "now() - interval '1 day' + i * interval '1 ms'";
-    let table = format!(
-        "DROP TABLE IF EXISTS jobs; \
+    let table = "DROP TABLE IF EXISTS jobs; \
          CREATE TABLE jobs (id bigint PRIMARY KEY, tenant_id bigint NOT NULL, run_at timestamptz NOT NULL, \
          attempts integer NOT NULL DEFAULT 0, locked_until timestamptz, locked_by text, completed_at timestamptz, \
-         failed_at timestamptz, error_message text) WITH (autovacuum_enabled = off)"
-    );
+         failed_at timestamptz, error_message text) WITH (autovacuum_enabled = off)";
     let indexes = claim::indexes::<JobPerTenant>();
     let rows = rows.replace("{run_at}", run_at);
     let is_analyzed = rows.contains("ANALYZE");
-    let statements = [table].into_iter().chain(indexes);
+    let statements = [table.to_owned()].into_iter().chain(indexes);
     for sql in statements.chain(rows.split("; ").map(str::to_owned)) {
         conn.batch_execute(&sql).await?;
     }

@@ -135,7 +135,7 @@ async fn a_waiting_call_is_shown_with_its_name() {
         let waiting = tokio::spawn(async move { plain(&mut conn, TENANT).await });
         let look = async {
             db.until_waiting(key()).await;
-            let waits = "SELECT query FROM pg_stat_activity WHERE wait_event = 'advisory'";
+            let waits = "SELECT query FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()";
             let query = diesel::sql_query(waits)
                 .get_result::<Shown>(&mut observer)
                 .await;

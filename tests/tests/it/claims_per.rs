@@ -322,6 +322,7 @@ async fn rows_without_an_attempt_left_do_not_have_the_table_read() {
     let db = jobs(&[("a", 50_000)]).await;
     db.run("UPDATE job SET attempts = 3 WHERE id <= 5000; UPDATE job SET tenant_id = 'tenant ' || id % 1000; ANALYZE job")
         .await;
+    db.run("SELECT pg_stat_force_next_flush()").await;
     let scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'job'";
     let before = db.count(scans).await;
     let mut conn = db.connect().await;

@@ -136,6 +136,7 @@ async fn the_indexes_are_used_for_each_type() {
                  FROM generate_series(1, 20000) AS i; ANALYZE parcel"
         ))
         .await;
+        db.run("SELECT pg_stat_force_next_flush()").await;
         let scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'parcel'";
         let before = db.count(scans).await;
         let mut conn = db.connect().await;

@@ -9,9 +9,8 @@
 //!
 //! A value stands in these statements and in the indexes as its hash, a number, which PostgreSQL
 //! computes for any type with equality, NULL included. Two values with one hash would share a
-//! limit. The values at their limit are few: those of running rows, which have an index. A
-//! reservation reads the first rows in order, and the first row of some values if those in front
-//! are at their limit; if that was in vain, the next one reads more of both.
+//! limit. A reservation reads the first rows in order and, if the values of those are at their
+//! limits, the first row of some values. If that was in vain, the next one reads more of both.
 
 use super::fragments::{Claimable, Fragments, joined, order_columns, pending};
 use super::statement::{Statement, of_worker};
@@ -40,9 +39,10 @@ const VALUE: &str = "hash_record_extended(ROW({per}), 0)";
 /// Without the table, which can have several names: itself, a view, a partition and its parent.
 /// Hashed again, since the hash itself is the key of `pg_advisory_lock(hashtextextended(…, 0))`.
 const LOCK_KEY: &str = "hashint8extended(advisory_value.value, 0)";
-/// By the snapshot, which can be old.
-const IS_BELOW_LIMIT: &str = "NOT (advisory_value.value = ANY (CAST(:passed_over AS int8[]))) \
-     AND NOT (advisory_value.value = ANY (SELECT advisory_at_limit.value FROM advisory_at_limit))";
+const IS_WANTED: &str = "NOT (advisory_value.value = ANY (CAST(:passed_over AS int8[])))";
+/// Fewer rows of the value are running than may, by the snapshot, which can be old.
+const HAS_ROOM: &str =
+    "(SELECT count(*) FROM {table} WHERE {is_claimed} AND {until} > {clock}) < {value_limit}";
 /// With it and the value in front of the order, only the index on the value and the order gives the
 /// first rows without a sort. An equation would leave the order to the index for all values, in
 /// which the server expects a row of each value soon, and reads the whole backlog of another one.
@@ -69,7 +69,7 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
             fragments.add("reach", reach.to_string());
             let far = (reach / ROWS_A_VALUE).max(FAR).max(width);
             fragments.add("far", far.to_string());
-            fragments.add("is_below_limit", IS_BELOW_LIMIT);
+            fragments.add("is_wanted", IS_WANTED);
             for (name, after) in [
                 ("first_value", ":start"),
                 ("next_value", "advisory_circle.value"),
@@ -150,6 +150,7 @@ impl Fragments {
             "is_claimed",
             "{value} = advisory_value.value{and_pending} AND {by} IS NOT NULL",
         );
+        fragments.add("has_room", HAS_ROOM);
         fragments.add("lock_key", LOCK_KEY);
         fragments.add("is_stale", IS_STALE);
         fragments.add("is_of_value", IS_OF_VALUE);

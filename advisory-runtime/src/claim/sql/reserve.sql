@@ -2,25 +2,22 @@
 --
 -- Reads the first {reach} rows. If there are more, and these have too few values, reads the first rows of {far} values, in a
 -- circle that begins anywhere, at :start: one value's rows may stand in front of all others.
-WITH RECURSIVE advisory_at_limit AS MATERIALIZED (
-    SELECT {value} AS value
-    FROM {table}
-    WHERE {by} IS NOT NULL{and_pending} AND {until} > {clock}
-    GROUP BY {value}
-    HAVING count(*) >= {value_limit}
-),
-advisory_row AS MATERIALIZED (
+WITH RECURSIVE advisory_row AS MATERIALIZED (
     SELECT {value} AS value FROM {table} WHERE {is_claimable}{conditions} ORDER BY {order} LIMIT {reach}
 ),
 advisory_near AS MATERIALIZED (
     SELECT advisory_value.value, min(advisory_value.nth) AS nth
     FROM (SELECT advisory_row.value, row_number() OVER () AS nth FROM advisory_row) AS advisory_value
-    WHERE {is_below_limit}
+    WHERE {is_wanted}
     GROUP BY advisory_value.value
     ORDER BY nth
 ),
 advisory_locked_near AS MATERIALIZED (
-    SELECT advisory_value.value FROM advisory_near AS advisory_value WHERE pg_try_advisory_xact_lock({lock_key}) LIMIT {width}
+    SELECT advisory_value.value
+    FROM advisory_near AS advisory_value
+    -- A `CASE`, because the server would call the function first, which is cheaper than the count.
+    WHERE CASE WHEN {has_room} THEN pg_try_advisory_xact_lock({lock_key}) END
+    LIMIT {width}
 ),
 -- The server reads no more of the circle than is asked for.
 advisory_circle (value) AS (
@@ -42,7 +39,7 @@ advisory_far AS MATERIALIZED (
         ORDER BY {value}, {order}
         LIMIT 1
     ) AS advisory_first
-    WHERE {is_below_limit}
+    WHERE {is_wanted} AND {has_room}
     ORDER BY {order_names}
 ),
 advisory_locked_far AS MATERIALIZED (
@@ -54,5 +51,8 @@ advisory_locked AS MATERIALIZED (
 SELECT
     {reserved},
     NOT EXISTS (SELECT FROM advisory_locked)
-        AND (EXISTS (SELECT FROM advisory_far) OR EXISTS (SELECT FROM advisory_near)) AS is_busy,
+        AND (
+            EXISTS (SELECT FROM advisory_far)
+            OR EXISTS (SELECT FROM advisory_near AS advisory_value WHERE {has_room})
+        ) AS is_busy,
     (SELECT count(*) FROM advisory_row) = {reach} AND (SELECT count(*) FROM advisory_walked) = {far} AS has_more
