@@ -1,4 +1,5 @@
-//! The instructions that a program executes. `valgrind` counts those of user space, in a server's session and in its client.
+//! The instructions that a program executes. `valgrind` counts those of user space, in a server's
+//! session and in its client.
 
 use advisory_tests::OwnServer;
 use std::collections::BTreeSet;
@@ -61,7 +62,8 @@ impl Counting {
         self.server.url()
     }
 
-    /// Waits until these processes of the server have ended, and discards the counts of all that have ended so far.
+    /// Waits until these processes of the server have ended, and discards the counts of all that
+    /// have ended so far.
     pub(crate) async fn forget(&mut self, processes: &[i32]) -> Result<(), Box<dyn Error>> {
         let start = Instant::now();
         for process in processes {
@@ -75,7 +77,8 @@ impl Counting {
         Ok(())
     }
 
-    /// Runs this program with `words`, under valgrind. It opens one session; no other program opens one.
+    /// Runs this program with `words`, under valgrind. It opens one session; no other program opens
+    /// one.
     pub(crate) async fn totals(&mut self, words: Vec<String>) -> Result<Totals, Box<dyn Error>> {
         let file = env::temp_dir().join(format!("advisory-benches-{}.out", std::process::id()));
         let mut client = Command::new("valgrind");

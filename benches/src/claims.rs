@@ -1,4 +1,5 @@
-//! Claims the next row and gives it back, in tables of different sizes: the cost of a claim must not grow with the table.
+//! Claims the next row and gives it back, in tables of different sizes: the cost of a claim must
+//! not grow with the table.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;

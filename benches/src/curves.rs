@@ -1,4 +1,5 @@
-//! Throughput as connections grow, and the time of the slowest calls. The charts are drawn from this.
+//! Throughput as connections grow, and the time of the slowest calls. The charts are drawn from
+//! this.
 
 use crate::ours::Xact;
 use crate::rivals::{diesel_async, sqlx, tokio_postgres};
@@ -17,8 +18,8 @@ const SIDES: usize = 5;
 /// The number of turns of each side, and their duration: long enough for the 99.9th percentile.
 const SPEED: (usize, Duration) = (5, Duration::from_millis(150));
 const LATENCY: (usize, Duration) = (5, Duration::from_millis(700));
-/// The warm-up calls of a turn. On a new session they load the server's caches and prepare statements; later they refill the
-/// processor's caches after the other side's turn.
+/// The warm-up calls of a turn. On a new session they load the server's caches and prepare
+/// statements; later they refill the processor's caches after the other side's turn.
 const WARM_UP: Duration = Duration::from_millis(50);
 
 /// Measures both sides, and prints the times of calls as they arrive.

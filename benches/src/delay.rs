@@ -1,8 +1,9 @@
-//! A simulated network between client and server: a forwarder that delays the bytes of each direction.
+//! A simulated network between client and server: a forwarder that delays the bytes of each
+//! direction.
 //!
-//! It never waits for one packet before it takes the next, so it adds time and does not reduce throughput. Its threads are the
-//! operating system's: their timer is finer than the runtime's milliseconds, and a blocking side that occupies the runtime would
-//! delay the network too.
+//! It never waits for one packet before it takes the next, so it adds time and does not reduce
+//! throughput. Its threads are the operating system's: their timer is finer than the runtime's
+//! milliseconds, and a blocking side that occupies the runtime would delay the network too.
 
 use std::fs;
 use std::io::{self, Read, Write};

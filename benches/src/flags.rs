@@ -16,7 +16,8 @@ pub(crate) enum Task {
     Publish,
     /// Runs one queue in this process: `queue` measures it from outside.
     RunQueue { queue: String, words: Vec<String> },
-    /// Calls one way to lock repeatedly, and measures nothing: `instructions` measures this process from outside.
+    /// Calls one way to lock repeatedly, and measures nothing: `instructions` measures this process
+    /// from outside.
     Call {
         way: String,
         times: u32,

@@ -1,7 +1,8 @@
 //! The cost of a call of each kind in instructions, on the server and on the client.
 //!
-//! Each figure is the difference between many calls and few, so it contains neither the connection nor the first call of a session.
-//! A busy machine changes nothing. Each way is counted twice, and the output says by how much the two counts differ.
+//! Each figure is the difference between many calls and few, so it contains neither the connection
+//! nor the first call of a session. A busy machine changes nothing. Each way is counted twice, and
+//! the output says by how much the two counts differ.
 
 use crate::callgrind::{self, Counting, Totals};
 use crate::flags::Flags;
@@ -12,7 +13,8 @@ use std::fmt;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Config, NoTls};
 
-/// A client's start varies by about 200,000 instructions, so there are enough calls to make that negligible.
+/// A client's start varies by about 200,000 instructions, so there are enough calls to make that
+/// negligible.
 const FEW: u32 = 100;
 const MANY: u32 = 500;
 const TRIPS: u32 = 10;

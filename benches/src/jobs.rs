@@ -1,5 +1,6 @@
-//! Claims and completes jobs of a table with a million pending ones: ours compared with jobs by hand and with `graphile_worker`'s
-//! statements, with and without a limit for each tenant, and with done rows left in the table.
+//! Claims and completes jobs of a table with a million pending ones: ours compared with jobs by
+//! hand and with `graphile_worker`'s statements, with and without a limit for each tenant, and with
+//! done rows left in the table.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;
@@ -79,7 +80,8 @@ impl Rival {
         }
     }
 
-    /// Whether there is such a comparison: an `UPDATE` by hand has no exact limit, and `graphile_worker` deletes done rows.
+    /// Whether there is such a comparison: an `UPDATE` by hand has no exact limit, and
+    /// `graphile_worker` deletes done rows.
     const fn is_for(self, done: u32, is_limited: bool) -> bool {
         match self {
             Self::Transaction => true,

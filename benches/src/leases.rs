@@ -1,4 +1,5 @@
-//! Acquires and releases a lease without contention: one row and two statements, compared with two tables and seven statements.
+//! Acquires and releases a lease without contention: one row and two statements, compared with two
+//! tables and seven statements.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;

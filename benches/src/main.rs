@@ -1,9 +1,10 @@
 //! Benchmarks against the rivals: `cargo run --release -p advisory-benches -- --help`.
 //!
-//! Times are measured on servers that it starts itself. Each case is measured in pairs, ours and then the rival, in rounds. The
-//! output is the median of the pairs' ratios, with its 95 % interval in brackets. Client and server are pinned
-//! to one processor if `taskset` is available: without that, the kernel's choice of processors changes times by a factor of three.
-//! Delays are made by a forwarder in this process (`delay`), which costs both sides of a pair the same. Instructions
+//! Times are measured on servers that it starts itself. Each case is measured in pairs, ours and
+//! then the rival, in rounds. The output is the median of the pairs' ratios, with its 95 % interval
+//! in brackets. Client and server are pinned to one processor if `taskset` is available: without
+//! that, the kernel's choice of processors changes times by a factor of three. Delays are made by a
+//! forwarder in this process (`delay`), which costs both sides of a pair the same. Instructions
 //! (`instructions`) do not depend on the load of the machine.
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 

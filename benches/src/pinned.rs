@@ -6,7 +6,8 @@ use std::process::Command;
 
 const IS_PINNED: &str = "ADVISORY_BENCHES_IS_PINNED";
 
-/// Restarts this program on one processor, which its children inherit; `None` if it is pinned already, or cannot be.
+/// Restarts this program on one processor, which its children inherit; `None` if it is pinned
+/// already, or cannot be.
 pub(crate) fn again() -> io::Result<Option<i32>> {
     if env::var_os(IS_PINNED).is_some() {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! The page of results, written from the recorded runs: fills the tables of `docs/benchmarks.md`, and draws its charts.
+//! The page of results, written from the recorded runs: fills the tables of `docs/benchmarks.md`,
+//! and draws its charts.
 
 use crate::charts;
 use crate::machine::root;

@@ -1,8 +1,9 @@
-//! Whole job queues: jobs a second, processor time, and the time until an idle worker begins. Ours in several settings, other
-//! queues, and one by hand, in turns on one server, each in a process of its own.
+//! Whole job queues: jobs a second, processor time, and the time until an idle worker begins. Ours
+//! in several settings, other queues, and one by hand, in turns on one server, each in a process of
+//! its own.
 //!
-//! It is a run of its own, `--only queue`, because client and server have a processor each. The other queues are in
-//! `benches/queues`, a package that this compiles first.
+//! It is a run of its own, `--only queue`, because client and server have a processor each. The
+//! other queues are in `benches/queues`, a package that this compiles first.
 
 mod by_hand;
 mod figures;
@@ -93,7 +94,8 @@ impl Queue {
     }
 }
 
-/// Measures all, and returns the figures, and the share of a processor's time that others used, in per cent.
+/// Measures all, and returns the figures, and the share of a processor's time that others used, in
+/// per cent.
 pub(crate) async fn run(flags: &Flags) -> Result<(Value, u64), Box<dyn Error>> {
     let program = Program::build()?;
     // In memory `fsync` would cost nothing.

@@ -1,4 +1,5 @@
-//! The figures of a run, as a file; with `--record` in the repository, from which the page is written.
+//! The figures of a run, as a file; with `--record` in the repository, from which the page is
+//! written.
 
 use crate::flags::Flags;
 use crate::machine::{self, Others, root};
@@ -33,7 +34,8 @@ fn refuse(busy: Option<u64>) -> Result<(), String> {
     }
 }
 
-/// Writes the files of `--json` and `--record`, with the share of the time that others used, in per cent.
+/// Writes the files of `--json` and `--record`, with the share of the time that others used, in per
+/// cent.
 pub(crate) async fn keep(
     flags: &Flags,
     kind: &str,

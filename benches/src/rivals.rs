@@ -11,5 +11,6 @@ pub(crate) mod sqlx;
 pub(crate) mod tokio_postgres;
 pub(crate) mod two_tables;
 
-/// The pending rows of a table of jobs whose statements are counted in instructions, which are the same in a larger one.
+/// The pending rows of a table of jobs whose statements are counted in instructions, which are the
+/// same in a larger one.
 pub(crate) const SMALL: u32 = 10_000;

@@ -36,8 +36,8 @@ impl Setting {
         }
     }
 
-    /// The settings for the locks. A delay needs TCP. On one key with a delay, every holder holds it for two round
-    /// trips, which hides everything else.
+    /// The settings for the locks. A delay needs TCP. On one key with a delay, every holder holds
+    /// it for two round trips, which hides everything else.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let (one, many, hot) = ((1, Keys::Distinct), (16, Keys::Distinct), (16, Keys::Hot));
         let near = [Transport::Unix, Transport::Tcp]

@@ -1,4 +1,5 @@
-//! The cost of the comment that shows a lock in the server's views: the same call with and without it.
+//! The cost of the comment that shows a lock in the server's views: the same call with and without
+//! it.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;

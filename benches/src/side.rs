@@ -126,8 +126,9 @@ impl Lap {
         }
     }
 
-    /// Each connection ends with its last operation, so some end a little before the others. With keys of their own the speeds
-    /// add up. With one key the lock is never free until the last one ends, which is then the end of the time.
+    /// Each connection ends with its last operation, so some end a little before the others. With
+    /// keys of their own the speeds add up. With one key the lock is never free until the last one
+    /// ends, which is then the end of the time.
     fn speed(laps: &[Self], keys: Keys) -> f64 {
         match keys {
             Keys::Distinct => laps

@@ -1,6 +1,7 @@
 //! The processor time that the server's backend and this process spend on one call.
 //!
-//! From Linux's account of each process (`/proc/PID/schedstat`). Waiting, and other load, hardly change it.
+//! From Linux's account of each process (`/proc/PID/schedstat`). Waiting, and other load, hardly
+//! change it.
 
 use crate::flags::Flags;
 use crate::ours::{Session, Xact, XactBounded};

@@ -1,4 +1,5 @@
-//! The cost of a standby: the same call on a server that one follows and on a server by itself, with and without waiting for it.
+//! The cost of a standby: the same call on a server that one follows and on a server by itself,
+//! with and without waiting for it.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;

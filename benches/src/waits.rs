@@ -1,5 +1,5 @@
-//! The distribution of waiting times under load: many callers of one key through a small pool, with the queue and without, and
-//! a caller of another key at the same time.
+//! The distribution of waiting times under load: many callers of one key through a small pool, with
+//! the queue and without, and a caller of another key at the same time.
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;

@@ -1,4 +1,5 @@
-//! The ways to lock. Each is a word of `--call`, which calls it repeatedly for `instructions` to count.
+//! The ways to lock. Each is a word of `--call`, which calls it repeatedly for `instructions` to
+//! count.
 
 use crate::jobs::{Job, JobPerTenant, Ours};
 use crate::leases;

@@ -10,7 +10,8 @@ use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::json;
 
-/// How many locks a slice takes at most, unless its `max_keys` says otherwise, which an inventory does not have.
+/// How many locks a slice takes at most, unless its `max_keys` says otherwise, which an inventory
+/// does not have.
 const MANY: u64 = 64;
 
 // The files with the lock sites.

@@ -3,7 +3,8 @@
 use crate::lease_property::LeaseProperty;
 use std::str::FromStr;
 
-/// The first four are those of the stress test that concern leases. Each of the others leaves out one rule of the design.
+/// The first four are those of the stress test that concern leases. Each of the others leaves out
+/// one rule of the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// The expiry is computed from the time before a wait.

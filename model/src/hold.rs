@@ -68,7 +68,8 @@ pub struct HoldState {
     pub is_ending: bool,
     /// Until its body must have returned.
     pub return_in: Option<u8>,
-    /// A renewal whose answer is on its way: the time since it was sent, and whether the row was renewed.
+    /// A renewal whose answer is on its way: the time since it was sent, and whether the row was
+    /// renewed.
     pub renewal: Option<(u8, bool)>,
     /// An answer about a transaction, on its way.
     pub settling: Option<Settled>,

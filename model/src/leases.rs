@@ -20,7 +20,8 @@ pub struct Leases {
     pub faults: u8,
     /// What is wrong in it.
     pub bug: Option<Bug>,
-    /// Whether states that differ only in which process is which are one state. A story needs them apart.
+    /// Whether states that differ only in which process is which are one state. A story needs them
+    /// apart.
     pub is_symmetric: bool,
 }
 

@@ -3,7 +3,8 @@
 /// The number of a process.
 pub type Process = usize;
 
-/// Everything at one moment. Times are what is left, in ticks of the server's clock, so that they have an end.
+/// Everything at one moment. Times are what is left, in ticks of the server's clock, so that they
+/// have an end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// What is committed on the primary.

@@ -5,7 +5,8 @@ use crate::history::Log;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The duration of a grant: shorter than a fault, so that stopped and cut-off holders outlive their leases.
+/// The duration of a grant: shorter than a fault, so that stopped and cut-off holders outlive their
+/// leases.
 pub(crate) const TTL: Duration = Duration::from_millis(600);
 
 /// How long a body blocks its runtime, or lingers: no claim lasts for so long without a renewal.

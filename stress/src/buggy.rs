@@ -87,7 +87,8 @@ pub(crate) async fn book(
             conn.batch_execute(&unlock).await?;
             Ok(booked)
         }
-        // In plain SQL, as in a helper function: nothing ends the transaction when the call is dropped, and no pool knows about it.
+        // In plain SQL, as in a helper function: nothing ends the transaction when the call is
+        // dropped, and no pool knows about it.
         Bug::GuardOff => {
             conn.batch_execute("BEGIN").await?;
             let booked = async {

@@ -1,4 +1,5 @@
-//! The checker: finds broken rules in the records of one run, after the load has stopped. It does not depend on how the load was generated.
+//! The checker: finds broken rules in the records of one run, after the load has stopped. It does
+//! not depend on how the load was generated.
 
 mod jobs;
 
@@ -55,8 +56,9 @@ impl Found {
         self.0.push(Violation::new(rule, what));
     }
 
-    /// Stays of one subject must not overlap, or at most as many as there are permits. Operations that were rolled back count too:
-    /// both of their ticks were drawn by a session that held the lock.
+    /// Stays of one subject must not overlap, or at most as many as there are permits. Operations
+    /// that were rolled back count too: both of their ticks were drawn by a session that held the
+    /// lock.
     fn too_many_holders(&mut self, records: &Records) {
         let mut stays = Stays::default();
         for (op, told) in &records.history.told {

@@ -18,7 +18,8 @@ pub(crate) async fn pass(time: Duration) {
     drop(tokio::time::timeout(time, pending::<()>()).await);
 }
 
-/// Blocks every thread of this runtime, this one too, as a program does that calls blocking code in async functions.
+/// Blocks every thread of this runtime, this one too, as a program does that calls blocking code in
+/// async functions.
 pub(crate) fn block_runtime(time: Duration) {
     let end = Instant::now() + time;
     let runtime = tokio::runtime::Handle::current();

@@ -24,7 +24,8 @@ impl Cluster {
         if !first.can_rejoin() {
             return Ok(None);
         }
-        // A failed primary is rewound to where the standby left it, by its own log, of which a checkpoint would remove what is older.
+        // A failed primary is rewound to where the standby left it, by its own log, of which a
+        // checkpoint would remove what is older.
         for setting in ["wal_log_hints = on", "wal_keep_size = '1GB'"] {
             let set = format!("ALTER SYSTEM SET {setting}");
             rows(&connect(first.url()).await?, &set).await?;

@@ -1,4 +1,5 @@
-//! The critical section of a slot: read it, wait a moment, and book it if it is free. In a room there is nothing to book.
+//! The critical section of a slot: read it, wait a moment, and book it if it is free. In a room
+//! there is nothing to book.
 //!
 //! Each function holds the lock differently. Those of a slot share the key and the body.
 
@@ -258,7 +259,8 @@ pub(crate) async fn permits(
     section.enter_room(conn).await
 }
 
-/// With a guard that owns its connection. Another task has the guard for a while, and checks that the lock is still held.
+/// With a guard that owns its connection. Another task has the guard for a while, and checks that
+/// the lock is still held.
 pub(crate) async fn owned(
     pool: &Pool<AsyncPgConnection>,
     request: Request,

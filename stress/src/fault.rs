@@ -30,7 +30,8 @@ pub(crate) enum Fault {
     CommitHeldUp,
     /// The primary is killed, and its synchronous standby promoted.
     Failover,
-    /// Bodies of a process block all threads of its runtime, for three times as long as a claim lasts.
+    /// Bodies of a process block all threads of its runtime, for three times as long as a claim
+    /// lasts.
     BlockRuntime,
     /// The type of a column of the jobs changes, so that the server refuses prepared statements.
     AlterType,
@@ -110,8 +111,8 @@ impl Fault {
         }
     }
 
-    /// Starts what the fault needs between the workers and this database, and returns the address that the workers use; or the
-    /// reason why it is not available here.
+    /// Starts what the fault needs between the workers and this database, and returns the address
+    /// that the workers use; or the reason why it is not available here.
     pub(crate) async fn between(
         self,
         url: &str,

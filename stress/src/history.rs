@@ -1,11 +1,13 @@
-//! The history that a client records: a line for each step of an operation, in a file that outlives its process.
+//! The history that a client records: a line for each step of an operation, in a file that outlives
+//! its process.
 //!
-//! Each line is one write to the operating system's memory, so what a process wrote before it was killed can be read.
-//! - `? OP KIND NUMBER`: it begins; `@ OP TICK`: the database confirms that it is inside; `! OP OUTCOME DEPARTED AT WHY`: it has
-//!   ended,
+//! Each line is one write to the operating system's memory, so what a process wrote before it was
+//! killed can be read.
+//! - `? OP KIND NUMBER`: it begins; `@ OP TICK`: the database confirms that it is inside;
+//!   `! OP OUTCOME DEPARTED AT WHY`: it has ended,
 //! - `+ OP VERSION`: it has applied a migration,
-//! - `= OP LEASE TOKEN FROM TO`: the holder of a lease was inside from one tick to the other, and still held the lease after that, as
-//!   far as it knew; or the work on a job of this tenant,
+//! - `= OP LEASE TOKEN FROM TO`: the holder of a lease was inside from one tick to the other, and
+//!   still held the lease after that, as far as it knew; or the work on a job of this tenant,
 //! - `% OP HELD`: its body has outlasted its ttl, and whether it still held its row (1) or not (0).
 
 use crate::operation_kind::OperationKind;

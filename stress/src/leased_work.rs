@@ -1,4 +1,5 @@
-//! The work under a lease: ticks, which show when its holder was inside, and a write under its fencing token.
+//! The work under a lease: ticks, which show when its holder was inside, and a write under its
+//! fencing token.
 
 use crate::absence::{Absence, LINGER, TTL};
 use crate::clock::pass;
@@ -60,8 +61,8 @@ impl LeasedWork<'_> {
         written.await
     }
 
-    /// Pauses between two ticks. A holder that still holds its lease after the second tick held it up to that tick, even if it was
-    /// stopped in between.
+    /// Pauses between two ticks. A holder that still holds its lease after the second tick held it
+    /// up to that tick, even if it was stopped in between.
     pub(crate) async fn stay(
         &self,
         conn: &mut AsyncPgConnection,
@@ -125,7 +126,8 @@ pub(crate) async fn wait(
     work.run(pool, &lease).await
 }
 
-/// A lease that lasts long enough for the keeper to open a connection before it expires, on a busy machine too.
+/// A lease that lasts long enough for the keeper to open a connection before it expires, on a busy
+/// machine too.
 #[advisory_lease(key = "leased:<number>", name = "leased", pool = leases, ttl = LINGER, wait = "2s", handle = lease)]
 pub(crate) async fn linger(
     leases: &Leases<Pool<AsyncPgConnection>>,
@@ -136,7 +138,8 @@ pub(crate) async fn linger(
     work.run(pool, &lease).await
 }
 
-/// Work that is done once, even if the process dies: its mark and the end of the lease are in one commit.
+/// Work that is done once, even if the process dies: its mark and the end of the lease are in one
+/// commit.
 #[advisory_lease(key = "once:<number>", name = "once", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
 pub(crate) async fn once(
     leases: &Leases<Pool<AsyncPgConnection>>,
@@ -158,8 +161,9 @@ pub(crate) async fn once(
     done.await
 }
 
-/// A connection that is closed when its body is dropped inside the transaction, which is Diesel's own. deadpool checks a connection
-/// only when it hands it out again; until then the session would stay idle in transaction.
+/// A connection that is closed when its body is dropped inside the transaction, which is Diesel's
+/// own. deadpool checks a connection only when it hands it out again; until then the session would
+/// stay idle in transaction.
 struct Pooled(Option<Object<AsyncPgConnection>>);
 
 impl Drop for Pooled {

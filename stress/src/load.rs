@@ -1,7 +1,8 @@
 //! The choice of the next operation, and what is recorded of it.
 //!
-//! `load::bookings` contains the operations on slots and rooms, `load::leases` the work under a lease, `load::migrations` the
-//! migrations, and `load::jobs` the works on jobs. With a bug they use the code of `buggy` instead of the lock.
+//! `load::bookings` contains the operations on slots and rooms, `load::leases` the work under a
+//! lease, `load::migrations` the migrations, and `load::jobs` the works on jobs. With a bug they
+//! use the code of `buggy` instead of the lock.
 
 mod bookings;
 mod jobs;
@@ -25,8 +26,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many slots are contended at a time, and after how many ticks the next one replaces the first: each operation
-/// draws two.
+/// How many slots are contended at a time, and after how many ticks the next one replaces the
+/// first: each operation draws two.
 const SLOTS: u32 = 12;
 const TICKS_A_SLOT: i64 = 10;
 
@@ -110,8 +111,8 @@ impl Load {
                     self.lease(OperationKind::Complete, &mut chance).await;
                 }
                 Some(_) => self.book(&mut chance).await,
-                // Leases use prepared statements, which pgbouncer before 1.21 does not track; the others need sessions or too many
-                // connections.
+                // Leases use prepared statements, which pgbouncer before 1.21 does not track; the
+                // others need sessions or too many connections.
                 None if self.told.is_pooled => self.book(&mut chance).await,
                 None => match chance.below(12) {
                     0 => self.lease(OperationKind::Lease, &mut chance).await,
@@ -154,7 +155,8 @@ impl Load {
         self.stage(TICKS_A_SLOT) + i64::from(chance.below(SLOTS))
     }
 
-    /// The progress of the load in ticks. Ticks, not a clock, move it from one slot to the next, so it works on a slow machine too.
+    /// The progress of the load in ticks. Ticks, not a clock, move it from one slot to the next, so
+    /// it works on a slow machine too.
     fn stage(&self, ticks: i64) -> i64 {
         self.ticks.load(Ordering::Relaxed) / ticks
     }

@@ -1,10 +1,12 @@
-//! The stress test: each slot is booked once, each lease has one holder and each job is done once, while faults are injected.
+//! The stress test: each slot is booked once, each lease has one holder and each job is done once,
+//! while faults are injected.
 //!
-//! `cargo run --release -p advisory-stress` starts a server of its own and several processes that contend for slots, leases and jobs
-//! (`worker_pool`, `worker`, `load`, `critical_section`, `leased_work`, `job`, `migration`), applies a fault repeatedly (`fault`) until the
-//! run has made enough progress (`run`, `progress`), and then checks (`checker`) what the clients (`history`) and the database (`schema`) have recorded. With
-//! `--bug` a known bug replaces our lock (`buggy`), and the checker has to find it. `docs/stress.md` says what this shows, and what
-//! it does not.
+//! `cargo run --release -p advisory-stress` starts a server of its own and several processes that
+//! contend for slots, leases and jobs (`worker_pool`, `worker`, `load`, `critical_section`,
+//! `leased_work`, `job`, `migration`), applies a fault repeatedly (`fault`) until the run has made
+//! enough progress (`run`, `progress`), and then checks (`checker`) what the clients (`history`)
+//! and the database (`schema`) have recorded. With `--bug` a known bug replaces our lock (`buggy`),
+//! and the checker has to find it. `docs/stress.md` says what this shows, and what it does not.
 
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 

@@ -137,7 +137,8 @@ impl OperationKind {
         }
     }
 
-    /// Whether it works behind a pooler in transaction mode that does not track prepared statements.
+    /// Whether it works behind a pooler in transaction mode that does not track prepared
+    /// statements.
     pub(crate) const fn is_for_poolers(self) -> bool {
         matches!(self, Self::Wait | Self::Never | Self::Bounded | Self::Poll)
     }

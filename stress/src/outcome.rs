@@ -70,7 +70,8 @@ pub(crate) fn of_lease_error(error: &lease::Error) -> Outcome {
     }
 }
 
-/// The name of the error's variant, with the beginning of the database's message if a statement failed.
+/// The name of the error's variant, with the beginning of the database's message if a statement
+/// failed.
 pub(crate) fn name(error: &impl std::fmt::Debug, database: Option<&DieselError>) -> String {
     let name = format!("{error:?}");
     let end = name.find(|letter: char| !letter.is_alphanumeric());

@@ -1,4 +1,5 @@
-//! The figures as Markdown: a table of the faults, one of the kinds of operation, and one of the bugs.
+//! The figures as Markdown: a table of the faults, one of the kinds of operation, and one of the
+//! bugs.
 
 use crate::figures::Figures;
 use crate::operation_kind::OperationKind;

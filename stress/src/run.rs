@@ -1,4 +1,5 @@
-//! One run: load on a database of its own, one kind of fault repeatedly, a quiet phase, and the checker.
+//! One run: load on a database of its own, one kind of fault repeatedly, a quiet phase, and the
+//! checker.
 
 use crate::assignment::Assignment;
 use crate::bug::Bug;
@@ -41,7 +42,8 @@ const fn patience(bug: Option<Bug>) -> Duration {
 /// How often a fault must have an effect in each run.
 const FAULTS: usize = 2;
 
-/// The maximum of episodes in the search for a bug: the load stops after each, and the checker runs. Each has some operations.
+/// The maximum of episodes in the search for a bug: the load stops after each, and the checker
+/// runs. Each has some operations.
 const EPISODES: usize = 30;
 const EPISODE: i64 = 300;
 
@@ -230,7 +232,8 @@ impl Run<'_> {
         }
     }
 
-    /// Collects what the clients and the database have recorded, once the load has ended, and checks it.
+    /// Collects what the clients and the database have recorded, once the load has ended, and
+    /// checks it.
     async fn judge(&mut self) -> Result<Records, Failure> {
         let patience = match self.bug {
             Some(_) => Duration::from_secs(1),

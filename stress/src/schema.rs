@@ -1,14 +1,16 @@
-//! The tables of the database: every critical section, every grant of a lease, every write under one, every migration, every change of
-//! a job.
+//! The tables of the database: every critical section, every grant of a lease, every write under
+//! one, every migration, every change of a job.
 //!
-//! Ticks, not a clock, order the events: a sequence counts outside of transactions, and a session that draws a tick
-//! while it holds a lock draws it between the ticks of the holders before and after. A crash may reset the last numbers of a
-//! sequence, so those of each start of the server are above all earlier ones.
+//! Ticks, not a clock, order the events: a sequence counts outside of transactions, and a session
+//! that draws a tick while it holds a lock draws it between the ticks of the holders before and
+//! after. A crash may reset the last numbers of a sequence, so those of each start of the server
+//! are above all earlier ones.
 
 use crate::clock;
 use advisory_runtime::claim::Schema;
 
-/// How much larger the ticks are after each start of the server. A tick modulo this is how many were drawn.
+/// How much larger the ticks are after each start of the server. A tick modulo this is how many
+/// were drawn.
 pub(crate) const START: i64 = 1_000_000_000;
 
 /// The SQL that creates the tables of one run.
@@ -25,7 +27,8 @@ pub(crate) fn up() -> String {
 
 const TICK: &str = "CREATE SCHEMA stress; CREATE SEQUENCE stress.number;";
 
-/// There are no unique constraints, so that violations can happen. A row with `booked` is a booking.
+/// There are no unique constraints, so that violations can happen. A row with `booked` is a
+/// booking.
 const SCHEMA: &str = "
 CREATE FUNCTION stress.tick() RETURNS int8 LANGUAGE sql VOLATILE AS $$
     SELECT pg_catalog.nextval('stress.number')

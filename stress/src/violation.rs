@@ -11,7 +11,8 @@ pub(crate) enum Rule {
     Doubled,
     /// A call that reported no effect has none, and everything written was begun by a client.
     Ghost,
-    /// Tokens grow; a lease is granted only when it is free; no write under an older token comes after a newer grant.
+    /// Tokens grow; a lease is granted only when it is free; no write under an older token comes
+    /// after a newer grant.
     Token,
     /// Each claim of a job is an attempt unless it was released; a job fails after its last one.
     Attempts,

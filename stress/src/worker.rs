@@ -1,10 +1,12 @@
 //! One worker process: it puts the database under load, and obeys the controller.
 //!
-//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for that long, `block` makes the next bodies of
-//! a lease and of a job block the runtime, `linger` makes them take as long without blocking, and `stop` ends the load
-//! until the next `go`. The end of the input, for example when the controller has exited, ends the process. On standard output:
-//! `open` once it can begin, then the time of the last success and the progress, and `quiet` once the load has ended. The pool stays
-//! open until the process exits, so that what a broken guard leaves in it shows.
+//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for that
+//! long, `block` makes the next bodies of a lease and of a job block the runtime, `linger` makes
+//! them take as long without blocking, and `stop` ends the load until the next `go`. The end of the
+//! input, for example when the controller has exited, ends the process. On standard output: `open`
+//! once it can begin, then the time of the last success and the progress, and `quiet` once the load
+//! has ended. The pool stays open until the process exits, so that what a broken guard leaves in it
+//! shows.
 
 use crate::absence::Absence;
 use crate::assignment::Assignment;
@@ -27,7 +29,8 @@ use tokio::time::timeout;
 /// More of them than connections.
 const TASKS: u32 = 10;
 const CONNECTIONS: usize = 7;
-/// Behind a pooler: few enough that no connection is opened, or closed, while others work; see [`open_all`].
+/// Behind a pooler: few enough that no connection is opened, or closed, while others work; see
+/// [`open_all`].
 const POOLED_TASKS: u32 = 3;
 
 /// Runs until the controller has exited.
@@ -83,9 +86,10 @@ pub(crate) fn run(told: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Opens all connections before any work starts. diesel-async sets up a connection with prepared statements, which it sends without
-/// waiting in between. If that fails, or the connection is closed soon after, pgbouncer before 1.21 gives the backend to another
-/// client while answers are still outstanding, and that client reads them as its own.
+/// Opens all connections before any work starts. diesel-async sets up a connection with prepared
+/// statements, which it sends without waiting in between. If that fails, or the connection is
+/// closed soon after, pgbouncer before 1.21 gives the backend to another client while answers are
+/// still outstanding, and that client reads them as its own.
 async fn open_all(pool: &Pool<AsyncPgConnection>) {
     let mut connections = Vec::new();
     while connections.len() < CONNECTIONS {

@@ -104,8 +104,9 @@ impl WorkerPool {
         Ok(())
     }
 
-    /// Cuts off a worker: all traffic between it and the server is lost, but no connection is closed. Returns the name by which the
-    /// server knows its sessions. They end when the worker is killed, as they would when the server's TCP gives up.
+    /// Cuts off a worker: all traffic between it and the server is lost, but no connection is
+    /// closed. Returns the name by which the server knows its sessions. They end when the worker is
+    /// killed, as they would when the server's TCP gives up.
     pub(crate) fn vanish(&self, round: usize) -> Result<String, Failure> {
         let worker = &self.workers[round % self.workers.len()];
         let network = worker

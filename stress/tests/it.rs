@@ -1,4 +1,5 @@
-//! A short stress test: no fault breaks a rule, and each known bug breaks the rule that it is known for.
+//! A short stress test: no fault breaks a rule, and each known bug breaks the rule that it is known
+//! for.
 
 use serde_json::Value;
 use std::fs;

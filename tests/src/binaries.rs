@@ -1,6 +1,7 @@
 //! The server's programs on this system.
 //!
-//! `PATH`, `pg_config --bindir`, then the places where packagers put them, newest major version first.
+//! `PATH`, `pg_config --bindir`, then the places where packagers put them, newest major version
+//! first.
 
 use std::env;
 use std::fs;
@@ -51,7 +52,8 @@ impl Binaries {
         }
     }
 
-    /// The programs in `bin`, if they are all there, of a supported version, and `account` can run them.
+    /// The programs in `bin`, if they are all there, of a supported version, and `account` can run
+    /// them.
     pub(crate) fn at(bin: &Path, lib: Option<&Path>, account: Account) -> Option<Self> {
         if !["initdb", "pg_ctl", "postgres"]
             .iter()

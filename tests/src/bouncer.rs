@@ -21,7 +21,8 @@ const PROGRAM: &str = "ADVISORY_TEST_PGBOUNCER";
 pub struct Bouncer(Lifeline);
 
 impl Bouncer {
-    /// [`start`](Self::start), if the program tracks prepared statements, as pgbouncer does since 1.21.
+    /// [`start`](Self::start), if the program tracks prepared statements, as pgbouncer does since
+    /// 1.21.
     ///
     /// # Panics
     ///
@@ -35,8 +36,8 @@ impl Bouncer {
         Self::start(database, settings).await
     }
 
-    /// Starts one with these lines in its settings, such as `pool_mode = transaction`; or returns why not: it is not
-    /// installed, or the server is not ours.
+    /// Starts one with these lines in its settings, such as `pool_mode = transaction`; or returns
+    /// why not: it is not installed, or the server is not ours.
     ///
     /// # Panics
     ///
@@ -48,7 +49,8 @@ impl Bouncer {
         Self::before(database.url(), settings).await
     }
 
-    /// Like [`start`](Self::start), in front of a server that a test started itself: the one at this address.
+    /// Like [`start`](Self::start), in front of a server that a test started itself: the one at
+    /// this address.
     ///
     /// # Panics
     ///

@@ -22,7 +22,8 @@ use crate::server::Server;
 /// How long dropping a database may delay its test.
 const DROP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One fresh database, dropped with this value, and an observer: a separate connection that tests do not use otherwise.
+/// One fresh database, dropped with this value, and an observer: a separate connection that tests
+/// do not use otherwise.
 pub struct Database {
     name: String,
     url: String,
@@ -37,7 +38,8 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// If no server is available: the text says what to do. For tests; examples use [`Self::try_create`].
+    /// If no server is available: the text says what to do. For tests; examples use
+    /// [`Self::try_create`].
     pub async fn create() -> Self {
         match Self::try_create().await {
             Ok(database) => database,
@@ -64,14 +66,16 @@ impl Database {
         })
     }
 
-    /// How long its `until_…` methods wait, instead of half a minute: for a state that must not occur.
+    /// How long its `until_…` methods wait, instead of half a minute: for a state that must not
+    /// occur.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// The address of this database, in the form that `AsyncPgConnection::establish`, pools and `psql` accept.
+    /// The address of this database, in the form that `AsyncPgConnection::establish`, pools and
+    /// `psql` accept.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -150,8 +154,8 @@ impl Database {
             .expect("a pool without connections")
     }
 
-    /// A pool of one connection, already open, that waits at most `limit` for it: the limit does not hit the opening,
-    /// however slow the machine is.
+    /// A pool of one connection, already open, that waits at most `limit` for it: the limit does
+    /// not hit the opening, however slow the machine is.
     ///
     /// # Panics
     ///
@@ -187,7 +191,8 @@ impl Database {
 }
 
 impl Drop for Database {
-    /// Drops the database, also if connections are still open. Best effort: our own server is deleted with the process.
+    /// Drops the database, also if connections are still open. Best effort: our own server is
+    /// deleted with the process.
     fn drop(&mut self) {
         self.connection.abort();
         let drop_database = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
@@ -256,7 +261,8 @@ fn unique_name() -> String {
     )
 }
 
-/// `url` with another database: in a key-value string a later key wins, and a URL has one place for it.
+/// `url` with another database: in a key-value string a later key wins, and a URL has one place for
+/// it.
 fn with_database(url: &str, name: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return format!("{url} dbname={name}");

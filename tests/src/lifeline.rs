@@ -1,8 +1,8 @@
 //! Programs that end with the process that started them.
 //!
-//! A small shell script (`server.sh`, `bouncer.sh`) starts it and waits on a pipe whose other end only this process has. When this
-//! process ends, in whatever way (return, panic, Ctrl-C, `kill -9`), the pipe closes and the shell stops the program and removes
-//! its folder.
+//! A small shell script (`server.sh`, `bouncer.sh`) starts it and waits on a pipe whose other end
+//! only this process has. When this process ends, in whatever way (return, panic, Ctrl-C,
+//! `kill -9`), the pipe closes and the shell stops the program and removes its folder.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read};
@@ -16,13 +16,15 @@ pub(crate) struct Lifeline {
 }
 
 impl Lifeline {
-    /// Runs a shell command that prints `ready FOLDER` and keeps running. Any other output is the error.
+    /// Runs a shell command that prints `ready FOLDER` and keeps running. Any other output is the
+    /// error.
     pub(crate) fn start(mut shell: Command) -> Result<Self, String> {
         for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG"))
         {
             shell.env_remove(name);
         }
-        // In a process group of its own: the terminal's Ctrl-C or a test runner's kill must not end it before it has cleaned up.
+        // In a process group of its own: the terminal's Ctrl-C or a test runner's kill must not end
+        // it before it has cleaned up.
         shell
             .process_group(0)
             .stdin(Stdio::piped())

@@ -14,7 +14,8 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two polls of the server.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// The advisory locks of this database, with their keys put together again: `bigint` keys have `objsubid` 1, pairs 2.
+/// The advisory locks of this database, with their keys put together again: `bigint` keys have
+/// `objsubid` 1, pairs 2.
 const LOCKS: &str = "SELECT CASE objsubid WHEN 1 THEN (classid::bigint << 32) | objid::bigint END AS bigint_key, \
      classid::bigint AS first, objid::bigint AS second, mode, granted, pid \
      FROM pg_catalog.pg_locks WHERE locktype = 'advisory' \
@@ -149,7 +150,8 @@ impl Database {
             .await;
     }
 
-    /// Waits until the database is idle: no advisory lock, no running statement, no open transaction.
+    /// Waits until the database is idle: no advisory lock, no running statement, no open
+    /// transaction.
     ///
     /// # Panics
     ///
@@ -164,10 +166,11 @@ impl Database {
             .await;
     }
 
-    /// Runs statements on the observer's connection. (Not `execute`: that is a method of every type under `RunQueryDsl`.)
+    /// Runs statements on the observer's connection. (Not `execute`: that is a method of every type
+    /// under `RunQueryDsl`.)
     ///
-    /// In a transaction that they begin, `pg_stat_activity` does not change after the first query, so waiting for a backend's
-    /// state waits forever. Begin it on another connection.
+    /// In a transaction that they begin, `pg_stat_activity` does not change after the first query,
+    /// so waiting for a backend's state waits forever. Begin it on another connection.
     ///
     /// # Panics
     ///
@@ -205,8 +208,8 @@ impl Database {
         assert_eq!(ended, ["1"], "there is no backend {pid}");
     }
 
-    /// Polls until `sql` returns no row, for at most `bound`: for states that have no method of their own. The last result
-    /// counts, even if it arrives late.
+    /// Polls until `sql` returns no row, for at most `bound`: for states that have no method of
+    /// their own. The last result counts, even if it arrives late.
     ///
     /// # Panics
     ///

@@ -21,8 +21,8 @@ pub struct Odyssey {
 }
 
 impl Odyssey {
-    /// Starts one with these lines as the rules of every user, such as `pool "transaction"`; or returns why not: it is not installed,
-    /// or the server is not ours.
+    /// Starts one with these lines as the rules of every user, such as `pool "transaction"`; or
+    /// returns why not: it is not installed, or the server is not ours.
     ///
     /// # Panics
     ///

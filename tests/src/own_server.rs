@@ -81,7 +81,8 @@ impl OwnServer {
         }
     }
 
-    /// Stops it: `fast` ends every session and writes everything to disk, `immediate` is like a crash.
+    /// Stops it: `fast` ends every session and writes everything to disk, `immediate` is like a
+    /// crash.
     ///
     /// # Panics
     ///
@@ -114,8 +115,8 @@ impl OwnServer {
         self.start_again().await;
     }
 
-    /// Starts a standby of it, which has everything that was committed so far and keeps replicating. Ends every session of this server:
-    /// it is stopped while its files are copied.
+    /// Starts a standby of it, which has everything that was committed so far and keeps
+    /// replicating. Ends every session of this server: it is stopped while its files are copied.
     ///
     /// # Panics
     ///
@@ -144,8 +145,8 @@ impl OwnServer {
         self.0.has("pg_rewind")
     }
 
-    /// Makes it, if it is stopped, a standby of another one that was promoted meanwhile: what only it has is given up. It needs
-    /// `wal_log_hints`, and a checkpoint of the other one.
+    /// Makes it, if it is stopped, a standby of another one that was promoted meanwhile: what only
+    /// it has is given up. It needs `wal_log_hints`, and a checkpoint of the other one.
     ///
     /// # Panics
     ///

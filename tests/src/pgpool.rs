@@ -1,4 +1,5 @@
-//! A real Pgpool-II, which gives each client a server session of its own, and sends statements that only read to a standby.
+//! A real Pgpool-II, which gives each client a server session of its own, and sends statements that
+//! only read to a standby.
 
 use std::path::PathBuf;
 
@@ -14,7 +15,8 @@ use crate::{Database, OwnServer, Standby, owns_server};
 pub struct Pgpool(Lifeline);
 
 impl Pgpool {
-    /// Starts one in front of the process's own server; or returns why not: it is not installed, or the server is not ours.
+    /// Starts one in front of the process's own server; or returns why not: it is not installed, or
+    /// the server is not ours.
     ///
     /// # Panics
     ///
@@ -26,7 +28,8 @@ impl Pgpool {
         Self::before(socket_of(database.url()), None).await
     }
 
-    /// Starts one that sends statements that only read to a standby, with these lines in its settings.
+    /// Starts one that sends statements that only read to a standby, with these lines in its
+    /// settings.
     ///
     /// # Panics
     ///
@@ -40,7 +43,8 @@ impl Pgpool {
         Self::before(socket_of(primary.url()), Some(standby)).await
     }
 
-    /// Starts one in front of what listens at this address on a socket: a server, or another pooler.
+    /// Starts one in front of what listens at this address on a socket: a server, or another
+    /// pooler.
     ///
     /// # Panics
     ///

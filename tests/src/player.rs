@@ -44,8 +44,8 @@ impl Player {
         Self { child, guardian }
     }
 
-    /// Waits until it has reported that it holds the lock. The lock itself may be missed: it is released soon, and this process can
-    /// be suspended meanwhile.
+    /// Waits until it has reported that it holds the lock. The lock itself may be missed: it is
+    /// released soon, and this process can be suspended meanwhile.
     pub async fn until_held(&mut self) {
         let said = BufReader::new(self.child.stdout.take().unwrap());
         let mut lines = said.lines().map_while(Result::ok);

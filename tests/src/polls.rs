@@ -1,4 +1,5 @@
-//! Calls that poll instead of waiting at the server: their requests, and their tries as the server shows them.
+//! Calls that poll instead of waiting at the server: their requests, and their tries as the server
+//! shows them.
 
 use crate::Database;
 use advisory_runtime::{Isolation, Request};
@@ -28,20 +29,22 @@ pub fn ways() -> Vec<(&'static str, Request)> {
         .collect()
 }
 
-/// Waits until a try of this backend has found the lock held, and the backend is idle: no statement, no transaction, no snapshot.
+/// Waits until a try of this backend has found the lock held, and the backend is idle: no
+/// statement, no transaction, no snapshot.
 pub async fn until_missed(db: &Database, pid: i32) {
     until_idle(db, pid, "state = 'idle'").await;
 }
 
-/// Like [`until_missed`], for a call whose next try must not follow. The call is in its try until it has read the answer: the
-/// backend was idle for longer than that takes.
+/// Like [`until_missed`], for a call whose next try must not follow. The call is in its try until
+/// it has read the answer: the backend was idle for longer than that takes.
 pub async fn until_pausing(db: &Database, pid: i32, state: &str) {
     let quiet =
         format!("state = '{state}' AND state_change < clock_timestamp() - interval '0.3 s'");
     until_idle(db, pid, &quiet).await;
 }
 
-/// Waits until a try has found the lock held and the backend is as `is_idle` says, a condition on `pg_stat_activity`.
+/// Waits until a try has found the lock held and the backend is as `is_idle` says, a condition on
+/// `pg_stat_activity`.
 pub async fn until_idle(db: &Database, pid: i32, is_idle: &str) {
     let other = format!(
         "SELECT state || ': ' || query FROM pg_stat_activity WHERE pid = {pid} AND NOT ({is_idle} \
@@ -51,7 +54,8 @@ pub async fn until_idle(db: &Database, pid: i32, is_idle: &str) {
         .await;
 }
 
-/// There is no waiter, and soon only one lock. A try for several keys holds the free ones until it finds the other one held.
+/// There is no waiter, and soon only one lock. A try for several keys holds the free ones until it
+/// finds the other one held.
 pub async fn until_alone(db: &Database) {
     loop {
         let locks = db.locks().await;

@@ -3,8 +3,9 @@
 use advisory_runtime::cancel::told_process_id;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
-/// Repeated: diesel-async sets a connection up with prepared statements, which can reach another backend than the later query. And of a
-/// thousand process ids that pgbouncer makes up one could be a process's, by which no pooler is recognized.
+/// Repeated: diesel-async sets a connection up with prepared statements, which can reach another
+/// backend than the later query. And of a thousand process ids that pgbouncer makes up one could be
+/// a process's, by which no pooler is recognized.
 pub async fn connect(url: &str, count: usize) -> Vec<AsyncPgConnection> {
     let mut conns = Vec::new();
     for _ in 0..100 * count {

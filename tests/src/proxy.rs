@@ -1,8 +1,8 @@
 //! A proxy in front of a test's database: it shows what crosses the wire, and breaks connections.
 //!
-//! It knows only PostgreSQL's message framing. It counts answers, records simple queries, and can cut
-//! the connection before a message or before its answer, have a message cancelled, or hold all traffic back. `wire` reads the
-//! messages.
+//! It knows only PostgreSQL's message framing. It counts answers, records simple queries, and can
+//! cut the connection before a message or before its answer, have a message cancelled, or hold all
+//! traffic back. `wire` reads the messages.
 
 mod connection;
 
@@ -21,7 +21,8 @@ use tokio_postgres::Config;
 use crate::{Database, wire};
 use connection::accept;
 
-/// A proxy on a port of this machine, in front of one [`Database`]. Dropping this closes it and its connections.
+/// A proxy on a port of this machine, in front of one [`Database`]. Dropping this closes it and its
+/// connections.
 pub struct Proxy {
     url: String,
     address: SocketAddr,
@@ -118,7 +119,8 @@ impl Proxy {
         Self::before(database.url()).await
     }
 
-    /// Opens a proxy in front of any address, such as that of a database of an [`OwnServer`](crate::OwnServer).
+    /// Opens a proxy in front of any address, such as that of a database of an
+    /// [`OwnServer`](crate::OwnServer).
     ///
     /// # Panics
     ///
@@ -155,24 +157,27 @@ impl Proxy {
         }
     }
 
-    /// The address of the database through this proxy, for `AsyncPgConnection::establish` and pools.
+    /// The address of the database through this proxy, for `AsyncPgConnection::establish` and
+    /// pools.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// How often the server sent `ReadyForQuery` after everything that the client had sent, since the start or [`Self::reset`],
-    /// without start-ups.
+    /// How often the server sent `ReadyForQuery` after everything that the client had sent, since
+    /// the start or [`Self::reset`], without start-ups.
     ///
-    /// One simple query or one `Sync` counts once, however many statements it contains, and so do several that were sent without
-    /// waiting in between. It is counted before the answer is forwarded. A client that drops a prepared statement tells the
-    /// server later without waiting, which is not counted. The library's checks of debug builds are not counted either.
+    /// One simple query or one `Sync` counts once, however many statements it contains, and so do
+    /// several that were sent without waiting in between. It is counted before the answer is
+    /// forwarded. A client that drops a prepared statement tells the server later without waiting,
+    /// which is not counted. The library's checks of debug builds are not counted either.
     #[must_use]
     pub fn round_trips(&self) -> usize {
         self.record.seen().round_trips
     }
 
-    /// The texts of the simple queries since the start or [`Self::reset`], without the library's checks of debug builds.
+    /// The texts of the simple queries since the start or [`Self::reset`], without the library's
+    /// checks of debug builds.
     #[must_use]
     pub fn queries(&self) -> Vec<String> {
         self.record.seen().queries.clone()
@@ -185,19 +190,21 @@ impl Proxy {
         seen.queries.clear();
     }
 
-    /// From now on accepts only connections that request TLS first, sessions and cancel requests alike, as some cloud servers do.
-    /// It agrees and continues in clear text: the client has to use a TLS that does nothing.
+    /// From now on accepts only connections that request TLS first, sessions and cancel requests
+    /// alike, as some cloud servers do. It agrees and continues in clear text: the client has to
+    /// use a TLS that does nothing.
     pub fn want_tls(&self) {
         self.record.wants_tls.store(true, Ordering::Relaxed);
     }
 
-    /// From now on sends new sessions no process id and no secret, like proxies behind which nothing can be cancelled.
+    /// From now on sends new sessions no process id and no secret, like proxies behind which
+    /// nothing can be cancelled.
     pub fn hide_cancel_keys(&self) {
         self.record.hides_cancel_keys.store(true, Ordering::Relaxed);
     }
 
-    /// From now on sends new sessions these process ids instead of the server's, like poolers that number their clients. A cancel
-    /// request with one of them is forwarded with the server's.
+    /// From now on sends new sessions these process ids instead of the server's, like poolers that
+    /// number their clients. A cancel request with one of them is forwarded with the server's.
     pub fn renumber<N>(&self, numbers: N)
     where
         N: IntoIterator<Item = u32>,
@@ -212,28 +219,32 @@ impl Proxy {
         self.record.seen().cancel_requests
     }
 
-    /// Cuts the next connection that sends a message that contains `text`, once; the server never gets the message.
+    /// Cuts the next connection that sends a message that contains `text`, once; the server never
+    /// gets the message.
     pub fn cut_before(&self, text: &str) {
         self.fail(text, FaultKind::CutBefore);
     }
 
-    /// Cuts the next connection that sends a message that contains `text`, once, after the server has executed it:
-    /// the client never gets the answer.
+    /// Cuts the next connection that sends a message that contains `text`, once, after the server
+    /// has executed it: the client never gets the answer.
     pub fn cut_after_forwarding(&self, text: &str) {
         self.fail(text, FaultKind::CutAfter);
     }
 
-    /// Makes the server cancel the next simple query that contains `text`, once, before it has done anything: SQLSTATE 57014.
+    /// Makes the server cancel the next simple query that contains `text`, once, before it has done
+    /// anything: SQLSTATE 57014.
     pub fn cancel(&self, text: &str) {
         self.replace(text, CANCELLED);
     }
 
-    /// Makes the server execute another query instead of the next simple query that contains `text`, once.
+    /// Makes the server execute another query instead of the next simple query that contains
+    /// `text`, once.
     pub fn replace(&self, text: &str, by: &'static str) {
         self.fail(text, FaultKind::Replace(by));
     }
 
-    /// Makes the server prepare another query without parameters instead of the next one that contains `text`, once.
+    /// Makes the server prepare another query without parameters instead of the next one that
+    /// contains `text`, once.
     pub fn prepare_instead(&self, text: &str, by: &'static str) {
         self.fail(text, FaultKind::Prepare(by));
     }
@@ -248,12 +259,14 @@ impl Proxy {
         self.record.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Holds back all traffic of the connections that are open now, until they are cut: a network that has lost them. New ones work.
+    /// Holds back all traffic of the connections that are open now, until they are cut: a network
+    /// that has lost them. New ones work.
     pub fn stall_open_connections(&self) {
         self.record.stalls.send_modify(|stalls| *stalls += 1);
     }
 
-    /// Holds back all traffic from now on, in both directions, with the connections open: a network that drops packets.
+    /// Holds back all traffic from now on, in both directions, with the connections open: a network
+    /// that drops packets.
     pub fn stop_forwarding(&self) {
         self.record.flowing.send_replace(false);
     }
@@ -265,9 +278,9 @@ impl Proxy {
         self.record.door.closed().await;
     }
 
-    /// Holds back all traffic from now on, like [`Self::stop_forwarding`], and does not answer new connections, including cancel
-    /// requests: a firewall that drops packets. The connections that fill the system's queue end when the returned value is
-    /// dropped.
+    /// Holds back all traffic from now on, like [`Self::stop_forwarding`], and does not answer new
+    /// connections, including cancel requests: a firewall that drops packets. The connections that
+    /// fill the system's queue end when the returned value is dropped.
     ///
     /// # Panics
     ///

@@ -1,7 +1,8 @@
 //! The server that the tests of this process share.
 //!
-//! Not the crate `pgtemp`: it needs `sudo` when run as root, listens on TCP and outlives Ctrl-C. Not
-//! `postgresql_embedded`: it needs a newer Rust than ours and downloads from release pages, not a registry.
+//! Not the crate `pgtemp`: it needs `sudo` when run as root, listens on TCP and outlives Ctrl-C.
+//! Not `postgresql_embedded`: it needs a newer Rust than ours and downloads from release pages, not
+//! a registry.
 
 use std::env;
 use std::fs::{self, File};
@@ -16,19 +17,22 @@ use crate::binaries::Binaries;
 use crate::download;
 use crate::lifeline::Lifeline;
 
-/// A server to use instead of our own: a URL or key-value string of a user who may create databases.
+/// A server to use instead of our own: a URL or key-value string of a user who may create
+/// databases.
 const URL: &str = "ADVISORY_TEST_DATABASE_URL";
 
-/// The binaries for our own server: `download` for a registry's build, `download:16` for one of this major version, or
-/// their folder.
+/// The binaries for our own server: `download` for a registry's build, `download:16` for one of
+/// this major version, or their folder.
 const BINARIES: &str = "ADVISORY_TEST_SERVER";
 
-/// The maximum length of a socket's path, less PostgreSQL's own `/.s.PGSQL.5432.lock` and our `/advisory-XXXXXX`.
+/// The maximum length of a socket's path, less PostgreSQL's own `/.s.PGSQL.5432.lock` and our
+/// `/advisory-XXXXXX`.
 const LONGEST_FOLDER: usize = 103 - 20 - 16;
 
 static IS_ON_DISK: AtomicBool = AtomicBool::new(false);
 
-/// Makes the servers that this process starts from now on keep their data on a disk, even if there is room in memory.
+/// Makes the servers that this process starts from now on keep their data on a disk, even if there
+/// is room in memory.
 pub fn keep_data_on_disk() {
     IS_ON_DISK.store(true, Ordering::Relaxed);
 }
@@ -83,8 +87,8 @@ impl Server {
         Self::start("primary", None, None)
     }
 
-    /// Starts a server of our own: a `primary`, or a `standby` without a primary. With a port it also listens on TCP. With a
-    /// command, that command runs it.
+    /// Starts a server of our own: a `primary`, or a `standby` without a primary. With a port it
+    /// also listens on TCP. With a command, that command runs it.
     pub(crate) fn start(
         kind: &str,
         port: Option<u16>,
@@ -141,7 +145,8 @@ impl Server {
         })?;
         Ok(Self {
             url: lifeline.url("postgres", port),
-            // Since 15 the default writes a log instead of the files; with `fsync = off` copying is ten times faster.
+            // Since 15 the default writes a log instead of the files; with `fsync = off` copying is
+            // ten times faster.
             strategy: if binaries.version >= 15 {
                 "STRATEGY file_copy"
             } else {
@@ -231,7 +236,8 @@ impl Server {
         }
     }
 
-    /// Makes our own server, which is stopped, a standby of another one that was promoted meanwhile: what only it has is given up.
+    /// Makes our own server, which is stopped, a standby of another one that was promoted
+    /// meanwhile: what only it has is given up.
     pub(crate) fn rewind(&self, primary: &Path) -> Result<(), HarnessError> {
         let primary = format!("host={} user=postgres dbname=postgres", primary.display());
         let settings = self.read("data/postgresql.conf")?;
@@ -273,7 +279,8 @@ pub fn owns_server() -> bool {
     env::var_os(URL).is_none()
 }
 
-/// The first folder for temporary files that `account` can use and that is short enough for a socket.
+/// The first folder for temporary files that `account` can use and that is short enough for a
+/// socket.
 pub(crate) fn temp_folder(account: Account) -> Result<PathBuf, HarnessError> {
     let mut folders = [env::temp_dir(), "/tmp".into(), "/var/tmp".into()].into_iter();
     folders

@@ -1,4 +1,5 @@
-//! The statements that a connection has prepared, and whether they mean the same on every `search_path`.
+//! The statements that a connection has prepared, and whether they mean the same on every
+//! `search_path`.
 
 use crate::Database;
 use diesel::sql_types::Text;
@@ -49,7 +50,8 @@ async fn define(conn: &mut AsyncPgConnection, path: &str, sent: &Sent, statement
     define.get_result(conn).await.unwrap()
 }
 
-/// The statements mean the same without their qualification, and also if all their operators have twins on the `search_path`.
+/// The statements mean the same without their qualification, and also if all their operators have
+/// twins on the `search_path`.
 pub async fn assert_qualified(db: &Database, sent: &[Sent]) {
     let mut own = db.connect().await;
     own.batch_execute("CREATE SCHEMA hostile").await.unwrap();

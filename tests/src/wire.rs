@@ -28,8 +28,8 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Reads it, and refuses encryption, since the proxy has to read the messages. With `wants_tls` it agrees, and refuses clients
-    /// that did not ask; what follows is not encrypted either way.
+    /// Reads it, and refuses encryption, since the proxy has to read the messages. With `wants_tls`
+    /// it agrees, and refuses clients that did not ask; what follows is not encrypted either way.
     pub(crate) async fn read(
         client: &mut (impl AsyncRead + Unpin),
         answer: &mut (impl AsyncWrite + Unpin),
@@ -110,7 +110,8 @@ pub(crate) fn is_error(answer: &[u8]) -> bool {
     answer.first() == Some(&b'E')
 }
 
-/// Whether the server sends `ReadyForQuery` after this: Query, Sync and `FunctionCall` of the client.
+/// Whether the server sends `ReadyForQuery` after this: Query, Sync and `FunctionCall` of the
+/// client.
 pub(crate) fn asks_for_ready(request: &[u8]) -> bool {
     matches!(request.first(), Some(b'Q' | b'S' | b'F'))
 }

@@ -1,13 +1,15 @@
-//! Colliding keys are an error of every command that compiles the crate, also after edits; crates that are compiled separately are
-//! not compared.
+//! Colliding keys are an error of every command that compiles the crate, also after edits; crates
+//! that are compiled separately are not compared.
 //!
-//! The crates are generated here, in one target directory that is kept, and use the parts of the runtime that need no database.
+//! The crates are generated here, in one target directory that is kept, and use the parts of the
+//! runtime that need no database.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A workspace of two crates, `ours` and `theirs`. Their packages have the workspace's name too, since cargo distinguishes packages
-/// of one target directory only by their name and their path in the workspace.
+/// A workspace of two crates, `ours` and `theirs`. Their packages have the workspace's name too,
+/// since cargo distinguishes packages of one target directory only by their name and their path in
+/// the workspace.
 struct Workspace {
     name: &'static str,
     root: PathBuf,

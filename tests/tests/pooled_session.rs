@@ -1,5 +1,5 @@
-//! A session-level lock behind an undetected pooler. A binary of its own: the result of the detection is kept for the
-//! process, so each test starts this binary again for itself.
+//! A session-level lock behind an undetected pooler. A binary of its own: the result of the
+//! detection is kept for the process, so each test starts this binary again for itself.
 #![allow(
     clippy::unwrap_used,
     reason = "a helper of a test that cannot go on fails the test"
@@ -159,7 +159,8 @@ async fn a_pooler_that_numbers_its_clients_is_refused() {
     };
     // Only the first call of a process is preceded by a check.
     report(&mut db.connect().await).await.unwrap();
-    // PgDog counts from 0, Supavisor from a small number; Odyssey and SPQR draw 31 bits, and PgCat, as pgbouncer, 32.
+    // PgDog counts from 0, Supavisor from a small number; Odyssey and SPQR draw 31 bits, and PgCat,
+    // as pgbouncer, 32.
     for first in [0, 1, 1 << 30, 0xF000_0000_u32] {
         let proxy = Proxy::before(&bouncer.url(&db)).await;
         proxy.renumber(first..);
@@ -272,7 +273,8 @@ async fn a_release_that_another_backend_answers_releases_nothing() {
     first.batch_execute("ROLLBACK").await.unwrap();
 }
 
-/// Another client of a pooler can have prepared a statement of the same name in the session. So can the program itself.
+/// Another client of a pooler can have prepared a statement of the same name in the session. So can
+/// the program itself.
 #[tokio::test]
 async fn a_statement_that_fails_shows_a_pooler_only_behind_one() {
     if !is_alone("a_statement_that_fails_shows_a_pooler_only_behind_one") {
@@ -351,7 +353,8 @@ async fn a_strict_try_compares_the_backend_once_more() {
     db.until_no_locks().await;
 }
 
-/// Without a pooler. `DEALLOCATE ALL` removes the statement from the session, and not from Diesel's cache.
+/// Without a pooler. `DEALLOCATE ALL` removes the statement from the session, and not from Diesel's
+/// cache.
 #[tokio::test]
 async fn a_release_is_prepared_once_and_a_text_without_it() {
     if !is_alone("a_release_is_prepared_once_and_a_text_without_it") {
@@ -440,7 +443,8 @@ async fn say_session_mode(db: &Database) {
     .await;
 }
 
-/// Drops a call while it waits for a lock that another session holds; its wait ends while that is held.
+/// Drops a call while it waits for a lock that another session holds; its wait ends while that is
+/// held.
 async fn drop_a_wait(db: &Database, url: &str) {
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, 7).await.unwrap();
@@ -462,7 +466,8 @@ async fn slow(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(conn.batch_execute("SELECT pg_sleep(600)").await?)
 }
 
-/// As behind a proxy that forwards no cancel requests: none is sent, waits end by their budget, and it counts as a pooler.
+/// As behind a proxy that forwards no cancel requests: none is sent, waits end by their budget, and
+/// it counts as a pooler.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_process_ids_sessions_must_be_verified() {
     if !is_alone("without_process_ids_sessions_must_be_verified") {
@@ -515,8 +520,8 @@ async fn behind_pgpool_no_verification_is_needed() {
     db.until_no_locks().await;
 }
 
-/// Pgpool-II tells a client the backend of the server that it reads from, here the standby. Locks are taken on the primary, so the
-/// comparison fails until the setting declares session mode.
+/// Pgpool-II tells a client the backend of the server that it reads from, here the standby. Locks
+/// are taken on the primary, so the comparison fails until the setting declares session mode.
 #[tokio::test]
 async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
     if !is_alone("behind_a_balancing_pgpool_locks_are_on_the_primary") {
@@ -553,7 +558,8 @@ async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
         held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(place(&mut conn).await, on_standby, "{what}");
     }
-    // Not in a transaction, so its reads may run on the standby, as the guide says. The check of the lock does not.
+    // Not in a transaction, so its reads may run on the standby, as the guide says. The check of
+    // the lock does not.
     for request in requests() {
         let mut held = session::acquire(&mut conn, request).await.unwrap();
         assert_eq!(place(held.conn()).await, on_standby);
@@ -568,8 +574,8 @@ async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
-/// With such a list Pgpool-II takes every other function for one that reads, so it would take a lock on the primary only if a comment is
-/// in front of the statement, and never release it there.
+/// With such a list Pgpool-II takes every other function for one that reads, so it would take a
+/// lock on the primary only if a comment is in front of the statement, and never release it there.
 #[tokio::test]
 async fn a_pgpool_that_sends_the_release_to_a_standby_is_refused() {
     // A debug build refuses the standby itself.

@@ -137,7 +137,8 @@ async fn a_cancel_request_gets_through() {
             .contains("canceling statement due to user request"),
         "{error}"
     );
-    // The proxy holds an error back until its round trip is over, so that continuing at once is a second one.
+    // The proxy holds an error back until its round trip is over, so that continuing at once is a
+    // second one.
     assert_eq!(proxy.round_trips(), 1);
     conn.batch_execute("SELECT 1").await.unwrap();
     assert_eq!(proxy.round_trips(), 2);

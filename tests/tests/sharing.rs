@@ -1,5 +1,5 @@
-//! Locks that may be in one crate together. That this file compiles is the test: each pair that the macro considers
-//! a collision would be an error.
+//! Locks that may be in one crate together. That this file compiles is the test: each pair that the
+//! macro considers a collision would be an error.
 #![allow(
     dead_code,
     unused_variables,

@@ -1,4 +1,5 @@
-//! Cancel requests to a server that accepts only TLS. A binary of its own: `use_tls` applies to the whole process.
+//! Cancel requests to a server that accepts only TLS. A binary of its own: `use_tls` applies to the
+//! whole process.
 #![allow(
     clippy::unwrap_used,
     reason = "a helper of a test that cannot go on fails the test"

@@ -1,6 +1,7 @@
 //! Suggestions end the collision, and change no other lock.
 //!
-//! Each suggestion is taken out of the message's text, written into the site, read again and compared with every lock of the program.
+//! Each suggestion is taken out of the message's text, written into the site, read again and
+//! compared with every lock of the program.
 
 use advisory_pattern::{
     Advice, Derivation, Edit, Guess, Lock, LockedKey, Pattern, Placeholder, Shape, Side, advice,
@@ -129,7 +130,8 @@ fn is_shaped_by(old: &str, new: &str, text: &str) -> bool {
             .all(|(a, b)| a == b || b.path == a.path && text.contains(&format!("`<{}>`", b.source)))
 }
 
-/// Checks every suggestion for the two sites, and returns how many there were; `None` if they do not collide.
+/// Checks every suggestion for the two sites, and returns how many there were; `None` if they do
+/// not collide.
 fn check(sites: &[Site], here: usize, there: usize) -> Option<usize> {
     let Advice { text, options } = found(sites, here, there)?;
     let told = format!("{sites:#?}\n{here} {there}\n{text}");

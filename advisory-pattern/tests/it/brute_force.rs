@@ -1,7 +1,8 @@
 //! Overlap, witness and ambiguity, compared with trying every key.
 //!
-//! Languages of a few random atoms over few letters. What is found must be true when it is checked by a matcher that shares no code
-//! with the crate; what trying every short key finds must be found.
+//! Languages of a few random atoms over few letters. What is found must be true when it is checked
+//! by a matcher that shares no code with the crate; what trying every short key finds must be
+//! found.
 
 use std::collections::BTreeSet;
 

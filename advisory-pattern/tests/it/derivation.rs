@@ -65,7 +65,8 @@ fn every_vector_has_its_number_under_every_derivation() {
     assert_eq!(checked, 16 * 6);
 }
 
-/// From the reference code's own test of 64-bit FNV-1a (<http://www.isthe.com/chongo/src/fnv/test_fnv.c>).
+/// From the reference code's own test of 64-bit FNV-1a
+/// (<http://www.isthe.com/chongo/src/fnv/test_fnv.c>).
 #[test]
 fn fnv1a64_gives_the_numbers_of_its_reference() {
     for (text, number) in [
@@ -81,7 +82,8 @@ fn fnv1a64_gives_the_numbers_of_its_reference() {
     }
 }
 
-/// These numbers never change: a program that computes others lets in more holders than there are permits. On PostgreSQL they are
+/// These numbers never change: a program that computes others lets in more holders than there are
+/// permits. On PostgreSQL they are
 /// `('x'||left(encode(sha256('\xff'::bytea||convert_to('2:42','UTF8')),'hex'),16))::bit(64)::bigint`.
 #[test]
 fn every_permit_but_the_first_has_its_number() {
@@ -96,8 +98,8 @@ fn every_permit_but_the_first_has_its_number() {
     }
 }
 
-/// `select hashtext(left('aé日🔒bcdefghijklmnopqrstuvwxyz0123456789', chars)), …` on PostgreSQL 15: the hash reads blocks of twelve
-/// bytes and treats each length of the rest on its own.
+/// `select hashtext(left('aé日🔒bcdefghijklmnopqrstuvwxyz0123456789', chars)), …` on PostgreSQL 15:
+/// the hash reads blocks of twelve bytes and treats each length of the rest on its own.
 #[test]
 fn hashtext_agrees_with_postgresql_at_every_length_of_a_block() {
     let text = "aé日🔒bcdefghijklmnopqrstuvwxyz0123456789";

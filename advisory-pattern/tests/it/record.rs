@@ -321,7 +321,8 @@ fn locks_are_the_keys_that_say_something() {
     assert!(matches!(strange.locks(), Err(RecordError::Malformed(why)) if why.contains("crc32")));
 }
 
-/// A reader of version 1 would not know the key, and so must say that it is too old. It reads all other sites.
+/// A reader of version 1 would not know the key, and so must say that it is too old. It reads all
+/// other sites.
 #[test]
 fn a_derived_half_raises_the_version_of_its_own_record() {
     let site = |key: &str| Record {

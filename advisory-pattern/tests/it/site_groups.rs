@@ -1,4 +1,5 @@
-//! Collisions of many sites with one key: one finding for the group, and a cost that grows with its size.
+//! Collisions of many sites with one key: one finding for the group, and a cost that grows with its
+//! size.
 
 use advisory_pattern::{Record, SiteCollision, site_collisions, site_collisions_between};
 

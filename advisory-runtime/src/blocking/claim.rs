@@ -57,7 +57,8 @@ pub use run::{renew_while, run};
 ///
 /// ```no_run
 #[doc = example_of_blocking_claims!()]
-/// let mails: Vec<Claimed<Job>> = claim::next("worker-7").filter(jobs::kind.eq("mail")).load(conn, 20)?;
+/// let mails: Vec<Claimed<Job>> = claim::next("worker-7").filter(jobs::kind.eq("mail")).load(conn,
+/// 20)?;
 /// # let _ = mails;
 /// # Ok(())
 /// # }

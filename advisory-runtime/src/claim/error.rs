@@ -32,8 +32,8 @@ pub enum Error {
         source: Option<DieselError>,
     },
     /// The job may be completed or not. The statement that ends the claim got no answer; or it got
-    /// an error that is possible after a commit, such as 57014 of a cancel request, and the claim no
-    /// longer has the row. Look for the job's effect before you run it again.
+    /// an error that is possible after a commit, such as 57014 of a cancel request, and the claim
+    /// no longer has the row. Look for the job's effect before you run it again.
     #[non_exhaustive]
     CommitUnknown {
         /// The table, and the value of `locked_by`.

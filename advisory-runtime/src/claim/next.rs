@@ -180,8 +180,9 @@ impl<T: Claim> Next<'_, T> {
 ///
 /// With `#[claim(per = …, limit = …)]` it is a transaction of two statements, sent at once: the
 /// first locks the value of the first row that can be claimed by `pg_try_advisory_xact_lock` and a
-/// hash of the value, and the second counts and claims. If other sessions have locked all values that have room, it tries again for up to
-/// 255 ms. The locks last until the commit, in a transaction of yours until its end.
+/// hash of the value, and the second counts and claims. If other sessions have locked all values
+/// that have room, it tries again for up to 255 ms. The locks last until the commit, in a
+/// transaction of yours until its end.
 ///
 /// # Examples
 ///

@@ -175,8 +175,8 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     }
 }
 
-/// The feature `tracing` is an observer like the program's: it logs what goes wrong, and passes each
-/// event on.
+/// The feature `tracing` is an observer like the program's: it logs what goes wrong, and passes
+/// each event on.
 pub(super) fn logging<T: Claim>(
     claim: impl Into<String>,
     next: Option<Observer<Claimed<T>, Error>>,

@@ -23,16 +23,15 @@ use std::fmt::Display;
 ///
 /// # Locking
 ///
-/// The `UPDATE` of [`renew`](super::renew) every `#[claim(renew = …)]`, one for all rows that are due,
-/// on a connection of the pool. It passes over a row that an open transaction has locked, which is
-/// tried again until the claim expires. If the pool is exhausted or its connections do not answer,
-/// the renewals of all rows of this pool and table share one connection outside the pool, and the
-/// ends another one.
-/// At the end [`complete`](super::complete), [`fail`](super::fail) or [`release`](super::release)
-/// on a connection of the pool, tried again until the claim's deadline if the connection is lost or
-/// there is none, and for ten seconds if the server refuses it for a reason that may pass, such as
-/// a `lock_timeout`. After a panic the claim expires, so a job that always panics is tried once per
-/// ttl.
+/// The `UPDATE` of [`renew`](super::renew) every `#[claim(renew = …)]`, one for all rows that are
+/// due, on a connection of the pool. It passes over a row that an open transaction has locked,
+/// which is tried again until the claim expires. If the pool is exhausted or its connections do not
+/// answer, the renewals of all rows of this pool and table share one connection outside the pool,
+/// and the ends another one. At the end [`complete`](super::complete), [`fail`](super::fail) or
+/// [`release`](super::release) on a connection of the pool, tried again until the claim's deadline
+/// if the connection is lost or there is none, and for ten seconds if the server refuses it for a
+/// reason that may pass, such as a `lock_timeout`. After a panic the claim expires, so a job that
+/// always panics is tried once per ttl.
 ///
 /// # Errors
 ///

@@ -111,8 +111,9 @@ pub async fn leases<C: Connection>(
 #[doc = example_of_monitor!()]
 /// use advisory_runtime::lease::{Request, Table};
 ///
-/// let found = monitor::lease(conn, &Table::new(), &Names::none(), Request::text("webhook:42")).await?;
-/// println!("{}", found.map_or_else(|| "free".to_owned(), |lease| lease.row.holder));
+/// let found = monitor::lease(conn, &Table::new(), &Names::none(),
+/// Request::text("webhook:42")).await?; println!("{}", found.map_or_else(|| "free".to_owned(),
+/// |lease| lease.row.holder));
 /// # Ok(())
 /// # }
 /// ```

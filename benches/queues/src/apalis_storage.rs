@@ -1,5 +1,5 @@
-//! `apalis` with its PostgreSQL storage: a thousand jobs a fetch, woken up by notifications, no statement that locks each, and a task
-//! for each body.
+//! `apalis` with its PostgreSQL storage: a thousand jobs a fetch, woken up by notifications, no
+//! statement that locks each, and a task for each body.
 
 use crate::{Bodies, Outcome, Queue};
 use apalis::prelude::*;

@@ -1,4 +1,5 @@
-//! `graphile_worker` as fast as its documentation makes it: a local queue of 3,000 jobs, and completions in batches of a millisecond.
+//! `graphile_worker` as fast as its documentation makes it: a local queue of 3,000 jobs, and
+//! completions in batches of a millisecond.
 
 use crate::{Bodies, Outcome, Queue};
 use graphile_worker::{

@@ -1,8 +1,9 @@
-//! Runs another Rust queue, for the benchmark of the queue: `cargo run --release -p advisory-benches -- --only queue` starts this
-//! program, which is a package of its own because nothing else should compile the rivals.
+//! Runs another Rust queue, for the benchmark of the queue:
+//! `cargo run --release -p advisory-benches -- --only queue` starts this program, which is a
+//! package of its own because nothing else should compile the rivals.
 //!
-//! `QUEUE fill URL JOBS` puts jobs into an empty queue, `QUEUE work URL CONCURRENCY JOBS` works them off, and
-//! `QUEUE wait URL CONCURRENCY JOBS` inserts one at a time while the queue is idle.
+//! `QUEUE fill URL JOBS` puts jobs into an empty queue, `QUEUE work URL CONCURRENCY JOBS` works
+//! them off, and `QUEUE wait URL CONCURRENCY JOBS` inserts one at a time while the queue is idle.
 #![allow(clippy::print_stdout, reason = "the other program reads it")]
 
 mod apalis_storage;

@@ -22,8 +22,8 @@ impl Work {
         }
     }
 
-    /// Prints both in seconds, and waits until standard input ends: the sessions on the server stay as they are until they have
-    /// been looked at.
+    /// Prints both in seconds, and waits until standard input ends: the sessions on the server stay
+    /// as they are until they have been looked at.
     pub(crate) fn end(self) {
         let (time, processor) = (self.since.elapsed(), processor_time() - self.processor);
         println!("{} {}", time.as_secs_f64(), processor.as_secs_f64());
@@ -65,7 +65,8 @@ impl Latencies {
     }
 }
 
-/// The pause before an insert, so that the queue is idle: not the same each time, so that inserts do not fall in step with a timer.
+/// The pause before an insert, so that the queue is idle: not the same each time, so that inserts
+/// do not fall in step with a timer.
 pub(crate) fn pause(nth: u32) -> Duration {
     Duration::from_millis(20 + u64::from(nth * 7 % 20))
 }

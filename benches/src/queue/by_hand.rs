@@ -1,4 +1,5 @@
-//! A queue by hand that leaves out what a queue needs besides: renewals, retries, a limit of what it has claimed, and a graceful stop.
+//! A queue by hand that leaves out what a queue needs besides: renewals, retries, a limit of what
+//! it has claimed, and a graceful stop.
 
 use super::measured::Work;
 use crate::rivals::tokio_postgres::client;

@@ -1,4 +1,5 @@
-//! Our own worker, and the queue by hand, in this process, which another one of this program has started.
+//! Our own worker, and the queue by hand, in this process, which another one of this program has
+//! started.
 
 use super::measured::{Latencies, Work, pause};
 use super::{QUEUES, Queue, by_hand};

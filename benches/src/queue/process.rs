@@ -196,7 +196,8 @@ impl Machine {
             .split_whitespace()
             .skip(1);
         let ticks: Vec<f64> = times.map_while(|ticks| ticks.parse().ok()).collect();
-        // The fourth is idle time, the fifth waiting for a disk, and from the ninth on guests', which is counted already.
+        // The fourth is idle time, the fifth waiting for a disk, and from the ninth on guests',
+        // which is counted already.
         let idle: f64 = ticks.iter().skip(3).take(2).sum();
         let all: f64 = ticks.iter().take(8).sum();
         Self((all - idle) / 100.0)

@@ -1,4 +1,5 @@
-//! diesel-async by hand, as its users write it today: a transaction, and the lock as a query of its own.
+//! diesel-async by hand, as its users write it today: a transaction, and the lock as a query of its
+//! own.
 
 use crate::side::{Open, Operation};
 use diesel::sql_types::{BigInt, Integer};

@@ -1,5 +1,5 @@
-//! distributed-lock-postgres: a session-level lock on a connection of its own pool. It does not give its connection to
-//! the work, which uses a diesel-async connection here.
+//! distributed-lock-postgres: a session-level lock on a connection of its own pool. It does not
+//! give its connection to the work, which uses a diesel-async connection here.
 
 use crate::rivals::diesel_async::{connect, one};
 use crate::side::{Open, Operation};

@@ -1,5 +1,6 @@
-//! The statements of `graphile_worker` 0.17 and 0.18 (<https://github.com/graphile/worker>, MIT, © 2019 Benjie Gillam), which gets a job with one and
-//! deletes it with another one; prepared, on tokio-postgres. Its table of jobs has the columns and indexes that they use.
+//! The statements of `graphile_worker` 0.17 and 0.18 (<https://github.com/graphile/worker>, MIT, ©
+//! 2019 Benjie Gillam), which gets a job with one and deletes it with another one; prepared, on
+//! tokio-postgres. Its table of jobs has the columns and indexes that they use.
 
 use crate::rivals::SMALL;
 use crate::rivals::tokio_postgres::client;

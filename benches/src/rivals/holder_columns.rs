@@ -1,5 +1,5 @@
-//! Jobs by hand with columns for the holder: `UPDATE … FOR UPDATE SKIP LOCKED … RETURNING`, and another `UPDATE`. Prepared, on
-//! tokio-postgres.
+//! Jobs by hand with columns for the holder: `UPDATE … FOR UPDATE SKIP LOCKED … RETURNING`, and
+//! another `UPDATE`. Prepared, on tokio-postgres.
 
 use crate::rivals::open_transaction::set_up;
 use crate::rivals::tokio_postgres::client;

@@ -1,4 +1,5 @@
-//! Jobs by hand: `SELECT … FOR UPDATE SKIP LOCKED` in a transaction that is open for the whole job, with diesel-async.
+//! Jobs by hand: `SELECT … FOR UPDATE SKIP LOCKED` in a transaction that is open for the whole job,
+//! with diesel-async.
 
 use crate::rivals::SMALL;
 use crate::rivals::diesel_async::connect;
@@ -43,7 +44,8 @@ pub(crate) fn set_up() -> [String; 2] {
     ]
 }
 
-/// BEGIN, SELECT, UPDATE, COMMIT. With `PER`, one job of each tenant at a time: the tenant is locked for as long as the job.
+/// BEGIN, SELECT, UPDATE, COMMIT. With `PER`, one job of each tenant at a time: the tenant is
+/// locked for as long as the job.
 pub(crate) struct Transaction<const PER: bool>(pub(crate) AsyncPgConnection);
 
 impl<const PER: bool> Operation for Transaction<PER> {

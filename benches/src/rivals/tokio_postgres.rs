@@ -1,4 +1,5 @@
-//! tokio-postgres by hand, with prepared statements: step by step, in as many round trips as ours, and in a single one.
+//! tokio-postgres by hand, with prepared statements: step by step, in as many round trips as ours,
+//! and in a single one.
 
 use crate::side::{Open, Operation};
 use tokio_postgres::{Client, Error, NoTls, Statement};
@@ -81,7 +82,8 @@ side!(
 );
 
 side!(
-    /// Everything in one message: the lower bound. A program whose next step depends on the previous one cannot do this.
+    /// Everything in one message: the lower bound. A program whose next step depends on the
+    /// previous one cannot do this.
     Pipelined,
     |prepared| async {
         let client = &prepared.client;

@@ -1,5 +1,6 @@
-//! The rival for leases: a table of locks and a table of fence counters, kept consistent by an advisory lock, with a transaction
-//! for each step. Written from the description of such a backend, on the same driver, with prepared statements.
+//! The rival for leases: a table of locks and a table of fence counters, kept consistent by an
+//! advisory lock, with a transaction for each step. Written from the description of such a backend,
+//! on the same driver, with prepared statements.
 
 use crate::rivals::diesel_async::connect;
 use crate::side::{Open, Operation};

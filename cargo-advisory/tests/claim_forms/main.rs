@@ -1,4 +1,5 @@
-//! `migration claim` prints what each form of a claim uses: the indexes of `claim::indexes`, and its own columns.
+//! `migration claim` prints what each form of a claim uses: the indexes of `claim::indexes`, and
+//! its own columns.
 //!
 //! A binary of its own, because `it` compares its own claims with an inventory.
 #![allow(missing_docs, reason = "the tables of `diesel::table!`")]

@@ -1,4 +1,5 @@
-//! A trigger computes the key of a row as Rust renders and derives it. Each shape, filter and derivation, on a server.
+//! A trigger computes the key of a row as Rust renders and derives it. Each shape, filter and
+//! derivation, on a server.
 //!
 //! A binary of its own, because `it` compares its own lock sites with a document.
 #![expect(
@@ -28,7 +29,8 @@ async fn guard(db: &Database, words: &[&str]) {
     db.run(&String::from_utf8(printed.stdout).unwrap()).await;
 }
 
-/// Guards a table whose column `v` has this type, and writes each value: refused without the lock on its key, and accepted with it.
+/// Guards a table whose column `v` has this type, and writes each value: refused without the lock
+/// on its key, and accepted with it.
 async fn agree(words: &[&str], column: &str, rows: &[(&str, Key)]) {
     let db = Database::create().await;
     let mut conn = db.connect().await;

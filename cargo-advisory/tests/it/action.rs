@@ -1,4 +1,5 @@
-//! The script of the GitHub action: what it checks, compares and comments, with a `gh` that writes down its calls.
+//! The script of the GitHub action: what it checks, compares and comments, with a `gh` that writes
+//! down its calls.
 #![cfg(unix)]
 
 use std::fmt::Write as _;
@@ -11,7 +12,8 @@ use advisory_pattern::Record;
 
 use crate::programs::{program_of, scratch, site};
 
-/// Prints the id of an earlier comment, if there is one, and keeps its arguments and each body that it sends.
+/// Prints the id of an earlier comment, if there is one, and keeps its arguments and each body that
+/// it sends.
 const GH: &str = r#"#!/usr/bin/env bash
 printf '%s\n' "$*" >>"$GH_LOG"
 if [[ -n ${GH_FAILS:-} ]]; then echo 'Resource not accessible by integration' >&2; exit 1; fi

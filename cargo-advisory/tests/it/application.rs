@@ -1,7 +1,8 @@
-//! An application of six crates and ninety lock sites: its documents match its inventory, and changes are reported.
+//! An application of six crates and ninety lock sites: its documents match its inventory, and
+//! changes are reported.
 //!
-//! Its crates are linked into this test, so that the test's own file is the artifact: it is never out of date, and no test has to
-//! build it.
+//! Its crates are linked into this test, so that the test's own file is the artifact: it is never
+//! out of date, and no test has to build it.
 
 use lets_server as _;
 

@@ -1,4 +1,5 @@
-//! The archive of a release is what `cargo binstall` looks for, with the pages and completions of the program in it.
+//! The archive of a release is what `cargo binstall` looks for, with the pages and completions of
+//! the program in it.
 #![cfg(unix)]
 
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! `check --database-url` says where a constraint could say a lock's rule, and where an index is missing.
+//! `check --database-url` says where a constraint could say a lock's rule, and where an index is
+//! missing.
 
 use advisory_pattern::Record;
 use advisory_tests::Database;
@@ -199,7 +200,8 @@ async fn each_kind_of_constraint_is_answered_in_its_own_way() {
             "INSERT INTO t VALUES (1, 1)",
             &["no index of `public.t` begins with"],
         ),
-        // The indexes that there are do not help: one is for a part of the rows, one begins with another column.
+        // The indexes that there are do not help: one is for a part of the rows, one begins with
+        // another column.
         (
             "CREATE TABLE t (a int, b int, c int); CREATE INDEX ON t (a) WHERE c > 0; CREATE INDEX ON t (c, a)",
             "INSERT INTO t VALUES (1, 1, 1), (1, 1, 2)",

@@ -1,4 +1,5 @@
-//! Findings in the forms of code hosts: each is at a line of the repository, and keeps its fingerprint if the line moves.
+//! Findings in the forms of code hosts: each is at a line of the repository, and keeps its
+//! fingerprint if the line moves.
 
 use std::fs;
 use std::path::{Path, PathBuf};

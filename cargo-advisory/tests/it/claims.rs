@@ -41,7 +41,8 @@ fn own(words: &[&str]) -> Said {
 
 const LETTER: &str = "lets_workers::letters::Letter";
 
-/// The names are those in SQL, also where Rust has another, and a column that the table lacks is not named.
+/// The names are those in SQL, also where Rust has another, and a column that the table lacks is
+/// not named.
 #[test]
 fn dump_has_each_derived_claim_with_its_columns() {
     let dumped = own(&["dump"]).out;
@@ -130,7 +131,8 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
     }
 }
 
-/// Each field of a claim, and whether old and new workers can run side by side after a change of it.
+/// Each field of a claim, and whether old and new workers can run side by side after a change of
+/// it.
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn a_claim_that_changes_for_a_running_fleet_is_found() {
@@ -414,7 +416,8 @@ async fn a_schema_with_a_dot_is_one_name() {
     assert!(said.out.contains("\na.b.jobs "), "{said:?}");
 }
 
-/// Of two types of row with one table each row is shown once, and of two tables with one name each has its own columns.
+/// Of two types of row with one table each row is shown once, and of two tables with one name each
+/// has its own columns.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_of_one_name_are_told_apart_by_their_columns() {
     let db = Database::create().await;

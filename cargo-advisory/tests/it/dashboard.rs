@@ -1,4 +1,5 @@
-//! The dashboard for Grafana is an object with panels that query something. `tests/tests/it/alerts.rs` compares the queries.
+//! The dashboard for Grafana is an object with panels that query something.
+//! `tests/tests/it/alerts.rs` compares the queries.
 
 use std::process::Command;
 

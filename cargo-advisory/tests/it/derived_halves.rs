@@ -1,4 +1,5 @@
-//! Pairs whose second half is derived: in the registry, between releases, in `key` and in a trigger.
+//! Pairs whose second half is derived: in the registry, between releases, in `key` and in a
+//! trigger.
 
 use advisory_pattern::{Derivation, Record};
 use advisory_tests::Database;

@@ -1,5 +1,5 @@
-//! `doctor` recognizes engines that speak PostgreSQL's protocol. Each is a PostgreSQL here, in which one database says what that engine
-//! says of itself.
+//! `doctor` recognizes engines that speak PostgreSQL's protocol. Each is a PostgreSQL here, in
+//! which one database says what that engine says of itself.
 
 use advisory_tests::Database;
 
@@ -58,7 +58,8 @@ async fn postgresql_is_no_other_engine() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_is_recognized_by_its_version() {
     for (text, level, begin) in [
-        // https://github.com/cockroachdb/cockroach/issues/173479 names the release; the form is that of `cockroach version`.
+        // https://github.com/cockroachdb/cockroach/issues/173479 names the release; the form is
+        // that of `cockroach version`.
         (
             "CockroachDB CCL v26.3.0 (x86_64-pc-linux-gnu, built 2026/08/05 10:00:00, go1.25.5)",
             "problem",

@@ -1,4 +1,5 @@
-//! The findings of `doctor` about a whole server: its settings, its lock table, and that it is a standby.
+//! The findings of `doctor` about a whole server: its settings, its lock table, and that it is a
+//! standby.
 
 use advisory_tests::{Database, OwnServer, Standby, left_out, owns_server, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};

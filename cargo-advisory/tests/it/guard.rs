@@ -1,4 +1,5 @@
-//! The trigger of `cargo advisory migration require` refuses writes without the lock, and only those.
+//! The trigger of `cargo advisory migration require` refuses writes without the lock, and only
+//! those.
 
 use crate::guards::{REFUSED, guard, require};
 use advisory_tests::Database;

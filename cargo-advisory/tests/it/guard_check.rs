@@ -1,6 +1,7 @@
 //! `check --database-url` finds a guarded table without its trigger, and a trigger of another key.
 //!
-//! The application's crates are linked into this program: see `application`. Its lock `room-night` guards `blocks`.
+//! The application's crates are linked into this program: see `application`. Its lock `room-night`
+//! guards `blocks`.
 
 use crate::guards::{BLOCKS, GUARD, check, guard};
 use advisory_tests::Database;

@@ -1,4 +1,5 @@
-//! Guards of tables with partitions or inheritance children: each table that a write can name refuses it without the lock.
+//! Guards of tables with partitions or inheritance children: each table that a write can name
+//! refuses it without the lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

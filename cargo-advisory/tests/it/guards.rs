@@ -1,4 +1,5 @@
-//! Triggers that refuse writes without the lock: `cargo advisory migration require`, and the check of a table.
+//! Triggers that refuse writes without the lock: `cargo advisory migration require`, and the check
+//! of a table.
 
 use crate::programs::{Said, advisory};
 use advisory_tests::Database;

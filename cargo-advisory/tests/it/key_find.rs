@@ -1,4 +1,5 @@
-//! From a number back to the key: the command of the live view, with the values of a file, a range and a query.
+//! From a number back to the key: the command of the live view, with the values of a file, a range
+//! and a query.
 
 use std::fmt::Write;
 
@@ -279,7 +280,8 @@ async fn the_live_view_names_the_command_that_finds_the_key() {
         assert!(out.contains(part), "{part}: {out}");
     }
     drop(held);
-    // The comment is cut in the pattern, by the marks of the comment of another lock or by the server.
+    // The comment is cut in the pattern, by the marks of the comment of another lock or by the
+    // server.
     let cut = "/*advisory:booking:<i…*/;SELECT pg_catalog.pg_advisory_lock(987654321987)";
     let held = holder(&db, "job", cut).await;
     let out = locks(&db, &[]).await.out;

@@ -1,4 +1,5 @@
-//! Leases are listed as leases, separate from advisory locks, and a change from one to the other is reported.
+//! Leases are listed as leases, separate from advisory locks, and a change from one to the other is
+//! reported.
 
 use std::slice::from_ref;
 

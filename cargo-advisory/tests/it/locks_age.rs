@@ -15,7 +15,8 @@ use crate::programs::{Said, program_of, run, site};
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// A session-level lock whose session is older than two seconds, and runs this statement repeatedly.
+/// A session-level lock whose session is older than two seconds, and runs this statement
+/// repeatedly.
 struct Busy {
     pid: i32,
     stop: oneshot::Sender<()>,
@@ -183,7 +184,8 @@ async fn lease_the_report(db: &Database) {
     drop(table.acquire(&mut conn, request).await.unwrap());
 }
 
-/// A lease that is renewed in time is not old, however long it is held; neither is a key that is done.
+/// A lease that is renewed in time is not old, however long it is held; neither is a key that is
+/// done.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_and_claims_that_nobody_ends_are_older() {
     let db = Database::create().await;
@@ -249,7 +251,8 @@ async fn leases_and_claims_that_nobody_ends_are_older() {
     }
 }
 
-/// Without its ttl a lease is neither old nor young; one that was granted later than the bound is young.
+/// Without its ttl a lease is neither old nor young; one that was granted later than the bound is
+/// young.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_of_unknown_renewal_is_not_called_young() {
     let db = Database::create().await;

@@ -90,7 +90,8 @@ async fn a_running_statement_is_cancelled_first() {
     drop(waiting.await.unwrap());
 }
 
-/// The server no longer shows the statement that took the lock, so it can be a session-level lock, which a cancel does not release.
+/// The server no longer shows the statement that took the lock, so it can be a session-level lock,
+/// which a cancel does not release.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_is_not_said_to_release_a_session_lock() {
     let db = Database::create().await;
@@ -117,7 +118,8 @@ async fn a_cancel_is_not_said_to_release_a_session_lock() {
     drop(waiting.await.unwrap());
 }
 
-/// The session that is named is the last of the chain, not the one that holds the lock and waits itself.
+/// The session that is named is the last of the chain, not the one that holds the lock and waits
+/// itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cause_is_the_last_of_a_chain() {
     let db = Database::create().await;
@@ -268,7 +270,8 @@ async fn each_note_fits_the_terminal() {
                 .unwrap_or_else(|| panic!("{start}: {out}"));
             assert!(!next.starts_with(' '), "{out}");
         }
-        // `--watch` stays on the screen, although the terminal continues a command in the next line.
+        // `--watch` stays on the screen, although the terminal continues a command in the next
+        // line.
         let all = watched(&db, columns, 200, &words).await;
         let rows = u32::try_from(all.len()).unwrap() + 1;
         let seen = watched(&db, columns, rows, &words).await;
@@ -321,7 +324,8 @@ async fn watched(db: &Database, columns: u32, rows: u32, words: &str) -> Vec<Str
     lines.collect()
 }
 
-/// The names are shortened instead of continued in another line, and the process ids and states are whole.
+/// The names are shortened instead of continued in another line, and the process ids and states are
+/// whole.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_columns_show_a_lock_in_a_line() {
     let db = Database::create().await;

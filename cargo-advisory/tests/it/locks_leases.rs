@@ -104,7 +104,8 @@ async fn a_lease_that_never_expires_is_shown_with_the_others() {
     assert!(second["acquired_at_ms"].is_number());
 }
 
-/// Adds keys whose work is done: of the pattern `send:<id>`, each of which expires before the others.
+/// Adds keys whose work is done: of the pattern `send:<id>`, each of which expires before the
+/// others.
 const MANY: i64 = 100_000;
 
 async fn add_many(db: &Database) {

@@ -10,7 +10,8 @@ use advisory_tests::{Database, left_out, pid_of};
 
 use crate::live_view::{does, holder, locks, locks_on_terminal, shape, waiter};
 
-/// The first lines of what `--watch` writes, in a pipe or on a terminal of 200 columns and 24 lines.
+/// The first lines of what `--watch` writes, in a pipe or on a terminal of 200 columns and 24
+/// lines.
 async fn watched(db: &Database, words: &str, on_terminal: bool, lines: usize) -> Vec<String> {
     let command = env!("CARGO_BIN_EXE_cargo-advisory");
     let mut line = format!("'{command}' locks --watch --interval 50ms {words}");

@@ -63,7 +63,8 @@ async fn a_pooled_session_is_not_shown_as_the_command() {
         for _ in 0..20 {
             pid = leave_lock(&db, &pooled).await;
             shows_lock_only(&locks_at(&pooled, &[]).await, pid);
-            // pgbouncer closes the session of a client that leaves before its last message is answered.
+            // pgbouncer closes the session of a client that leaves before its last message is
+            // answered.
             if holder(&db).await == Some(pid) {
                 break;
             }
@@ -247,7 +248,8 @@ async fn a_stranded_lock_is_a_finding_whose_command_frees_it() {
     // The same lock of a program that has its own session is not stranded.
     let own = findings(db.url(), &[]).await;
     assert_eq!(level(&own, "stranded_locks"), "fine");
-    // Through the pooler it can be, as the program has the pooler's role and address; it is not to be ended unseen.
+    // Through the pooler it can be, as the program has the pooler's role and address; it is not to
+    // be ended unseen.
     let ended = locks(&db, &["terminate", &pid.to_string(), "--yes"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     db.until_no_locks().await;

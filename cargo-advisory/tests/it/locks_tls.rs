@@ -1,7 +1,7 @@
 //! The connection is encrypted as the address says.
 //!
-//! A minimal server, because the tests' PostgreSQL listens only on a local socket, without TLS. It refuses
-//! every session, and says whether the connection was encrypted.
+//! A minimal server, because the tests' PostgreSQL listens only on a local socket, without TLS. It
+//! refuses every session, and says whether the connection was encrypted.
 
 use std::fs;
 use std::io::{Read, Write};

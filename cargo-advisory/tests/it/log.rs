@@ -1,5 +1,5 @@
-//! The waits and deadlocks of a server's log are reported, in each format. The log is that of a real server, on which each has
-//! happened.
+//! The waits and deadlocks of a server's log are reported, in each format. The log is that of a
+//! real server, on which each has happened.
 
 use crate::logging_server::{Logging, STILL_WAITING, log};
 use std::path::Path;
@@ -35,7 +35,8 @@ async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
     logs.until_logged(&format!("process {pid} acquired"), 1)
         .await;
 
-    // Waits that end without a grant: by a timeout, by an administrator, and one that is too short to be logged.
+    // Waits that end without a grant: by a timeout, by an administrator, and one that is too short
+    // to be logged.
     does(
         &mut holder,
         "SELECT pg_advisory_lock(7, -3), pg_advisory_lock(72707369)",

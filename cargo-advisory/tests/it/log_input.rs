@@ -75,7 +75,8 @@ fn csv(pid: u32, message: &str, statement: &str) -> String {
     )
 }
 
-/// A file can be cut where the disk was full, where the server crashed, or where reading began; the rest is read.
+/// A file can be cut where the disk was full, where the server crashed, or where reading began; the
+/// rest is read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_is_cut_inside_a_record_is_read_from_the_next() {
     let acquired = |pid: u32| {
@@ -153,8 +154,8 @@ async fn a_log_steers_no_terminal() {
     }
 }
 
-/// The waits of the page's sample: the time of day, the process and its role, the lock, how it ended, and after how many
-/// milliseconds.
+/// The waits of the page's sample: the time of day, the process and its role, the lock, how it
+/// ended, and after how many milliseconds.
 const SAMPLE: [(&str, &str, u32, &str, u32); 8] = [
     ("06:12:02.004", "4702", 72_707_369, "acquired", 3_000),
     ("06:30:00.000", "4712", 42, "acquired", 12_000),

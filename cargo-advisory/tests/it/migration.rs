@@ -65,7 +65,8 @@ fn a_pattern_without_a_file_is_refused_as_the_output() {
     assert_eq!(migration(&["keys", "-o", &named]).code, Some(0));
 }
 
-/// In an empty database, each migration creates the objects that it names, and its `down.sql` removes all of them.
+/// In an empty database, each migration creates the objects that it names, and its `down.sql`
+/// removes all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_migration_runs_up_and_down_and_up_again() {
     let db = Database::create().await;

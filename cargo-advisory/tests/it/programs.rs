@@ -15,8 +15,8 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
-/// Read-locked by tests that use cargo's artifacts, and write-locked by those that rebuild a part of them with other features, so
-/// that cargo replaces the program.
+/// Read-locked by tests that use cargo's artifacts, and write-locked by those that rebuild a part
+/// of them with other features, so that cargo replaces the program.
 static BUILDS: RwLock<()> = RwLock::new(());
 
 /// Runs the command in the fixtures' workspace, as cargo does.

@@ -370,7 +370,8 @@ fn values_that_changed_places_in_with_are_found() {
     );
 }
 
-/// The first can be any of the others under other names, and the second the third; the third cannot be the first.
+/// The first can be any of the others under other names, and the second the third; the third cannot
+/// be the first.
 #[test]
 fn methods_of_one_path_are_told_apart_by_their_values() {
     let [one, other, swapped] = [

@@ -1,4 +1,5 @@
-//! The page of `report` in a browser: nothing overlaps or overflows, and all of it can be read, in both colour schemes and printed.
+//! The page of `report` in a browser: nothing overlaps or overflows, and all of it can be read, in
+//! both colour schemes and printed.
 //!
 //! Skipped without Chromium, which `ADVISORY_TEST_CHROMIUM` names, or the path has.
 

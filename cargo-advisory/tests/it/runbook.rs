@@ -236,7 +236,8 @@ fn arrows() -> Vec<(Node, &'static str, Node)> {
     lines.map(arrow).collect()
 }
 
-/// Each step is one command or one query of the page, each question has answers, and every path ends.
+/// Each step is one command or one query of the page, each question has answers, and every path
+/// ends.
 #[test]
 fn each_step_of_the_diagram_is_a_command_or_a_query_of_the_page() {
     let steps = [blocks("sh"), blocks("sql")].concat();

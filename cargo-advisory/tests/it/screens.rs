@@ -1,5 +1,5 @@
-//! The screens of the command: what happened, to what, and what to do. `screens.txt` is the gallery: read it aloud. Other output
-//! has its own files in this folder.
+//! The screens of the command: what happened, to what, and what to do. `screens.txt` is the
+//! gallery: read it aloud. Other output has its own files in this folder.
 
 use std::fmt::Write;
 

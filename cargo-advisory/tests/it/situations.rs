@@ -1,5 +1,5 @@
-//! The situations of `docs/stuck-locks.md`, each made for real, with the screen that the page shows. The full lock table is
-//! in `doctor_server.rs`.
+//! The situations of `docs/stuck-locks.md`, each made for real, with the screen that the page
+//! shows. The full lock table is in `doctor_server.rs`.
 
 use crate::live_view::{does, holder, locks, locks_at, screens, shape, shows, waiter};
 use std::time::{Duration, Instant};

@@ -9,7 +9,8 @@ pub enum HoldProperty {
     BodyHolds,
     /// An end that is reported is on the server.
     EndIsThere,
-    /// A row that was ended is not reported as lost, nor is its body stopped for a loss while the answer is on its way.
+    /// A row that was ended is not reported as lost, nor is its body stopped for a loss while the
+    /// answer is on its way.
     EndIsNotLost,
     /// A body that has ended its row in a transaction is stopped if it does not return.
     BodyReturns,

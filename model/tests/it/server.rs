@@ -325,7 +325,8 @@ fn choose(random: &mut u64, of: usize) -> usize {
     usize::try_from(*random >> 33).unwrap() % of
 }
 
-/// What random paths seldom do: a holder that was stopped renews after its own late try, and writes elsewhere after another holder.
+/// What random paths seldom do: a holder that was stopped renews after its own late try, and writes
+/// elsewhere after another holder.
 const RARE: [&[Action]; 2] = [
     &[
         Action::Ask(0),

@@ -57,7 +57,8 @@ impl Hand {
         .await
     }
 
-    /// Renews a claim on a task of the application's runtime: on a new connection each time, or on one for all.
+    /// Renews a claim on a task of the application's runtime: on a new connection each time, or on
+    /// one for all.
     fn renew(&self, bug: Bug, job: i64, until: &Arc<Mutex<Instant>>) -> JoinHandle<()> {
         let (url, one, until) = (self.url.clone(), Arc::clone(&self.one), Arc::clone(until));
         let ttl = TTL.as_millis();
@@ -95,8 +96,8 @@ impl Drop for HandClaim {
 /// Makes claims follow each other, so that the limit is exact.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(9)";
 
-/// Claims the first job, or with `SameNeighbours` some that its worker runs one after the other. With most bugs a lock makes the claims
-/// follow each other, so that the limit is exact.
+/// Claims the first job, or with `SameNeighbours` some that its worker runs one after the other.
+/// With most bugs a lock makes the claims follow each other, so that the limit is exact.
 pub(crate) async fn claim_by_hand(
     bug: Bug,
     conn: &mut AsyncPgConnection,

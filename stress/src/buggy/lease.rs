@@ -17,7 +17,8 @@ use std::future::pending;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// A lease by hand: the row is locked, waited for, and written in one transaction, whose `now()` is older than the wait.
+/// A lease by hand: the row is locked, waited for, and written in one transaction, whose `now()` is
+/// older than the wait.
 pub(crate) async fn run_leased(
     bug: Bug,
     pool: &Pool<AsyncPgConnection>,
@@ -90,7 +91,8 @@ pub(crate) async fn run_leased(
     Ok(true)
 }
 
-/// Work that must be done once: it is committed, and marked as done by a later commit. Sometimes the call is dropped in between.
+/// Work that must be done once: it is committed, and marked as done by a later commit. Sometimes
+/// the call is dropped in between.
 #[advisory_lease(key = "once:<number>", name = "once", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
 pub(crate) async fn once(
     leases: &Leases<Pool<AsyncPgConnection>>,

@@ -1,4 +1,5 @@
-//! The rules of jobs: each is done once or has failed after its last attempt, and no more of a tenant run than its limit.
+//! The rules of jobs: each is done once or has failed after its last attempt, and no more of a
+//! tenant run than its limit.
 
 use super::{Found, may_be};
 use crate::job::ATTEMPTS;
@@ -64,8 +65,8 @@ impl Found {
         self.works(records);
     }
 
-    /// A job of which two attempts in a row have expired: nobody could end them. One can expire on a busy machine, or while a change of the
-    /// table waits for its lock.
+    /// A job of which two attempts in a row have expired: nobody could end them. One can expire on
+    /// a busy machine, or while a change of the table waits for its lock.
     fn expiries(&mut self, events: &[JobEvent]) {
         let (mut until, mut count) = (None::<i64>, 0);
         for event in events

@@ -1,4 +1,5 @@
-//! Operations on slots and rooms, on a connection that the task keeps for a while, or on one of the pool for each call.
+//! Operations on slots and rooms, on a connection that the task keeps for a while, or on one of the
+//! pool for each call.
 
 use super::Load;
 use crate::bug::Bug;
@@ -25,7 +26,8 @@ const ROOMS: u32 = 2;
 impl Load {
     /// Some operations on one connection.
     pub(super) async fn book(&self, chance: &mut Chance) {
-        // On a task of its own, so that a connection that takes longer to open is ready for the next operation.
+        // On a task of its own, so that a connection that takes longer to open is ready for the
+        // next operation.
         let pool = self.pool.clone();
         let conn = tokio::spawn(async move { pool.get().await });
         let conn = match timeout(PATIENCE, conn).await {
@@ -165,7 +167,8 @@ impl Load {
     }
 
     fn manner(&self, kind: OperationKind, chance: &mut Chance) -> Manner {
-        // Inside a session-level lock the transaction is Diesel's, which does not report an ignored error.
+        // Inside a session-level lock the transaction is Diesel's, which does not report an ignored
+        // error.
         let is_of_diesel = matches!(
             kind,
             OperationKind::Session | OperationKind::Owned | OperationKind::Permits
@@ -180,7 +183,8 @@ impl Load {
         }
     }
 
-    /// When the next call is dropped, in whatever state it is. Behind a pooler that would close a connection; see the worker.
+    /// When the next call is dropped, in whatever state it is. Behind a pooler that would close a
+    /// connection; see the worker.
     fn limit(&self, chance: &mut Chance) -> Option<Duration> {
         let drops = self.told.bug.is_none() && !self.told.is_pooled && chance.below(16) == 0;
         drops.then(|| Duration::from_millis(chance.below(6).into()))

@@ -1,4 +1,5 @@
-//! Jobs: each process adds some, and works on them with a worker of ours, until all are done or have failed.
+//! Jobs: each process adds some, and works on them with a worker of ours, until all are done or
+//! have failed.
 
 use super::Load;
 use crate::absence::TTL;
@@ -263,8 +264,8 @@ impl Work<'_> {
         done.await
     }
 
-    /// Pauses between two ticks. If the claim is still held after the second tick, it was held up to that tick, even if the process was
-    /// stopped in between.
+    /// Pauses between two ticks. If the claim is still held after the second tick, it was held up
+    /// to that tick, even if the process was stopped in between.
     async fn stay(&self, held: &Held<'_>, pause: Duration) -> Result<(), Error> {
         let from = self.tick().await?;
         pass(pause).await;

@@ -1,4 +1,5 @@
-//! Operations under a lease: fenced writes, work that is done once, terms of a leader, and the removal of expired rows.
+//! Operations under a lease: fenced writes, work that is done once, terms of a leader, and the
+//! removal of expired rows.
 
 use super::Load;
 use super::bookings::until;

@@ -1,4 +1,5 @@
-//! Runs of the pending migrations by all processes at once. After enough ticks a new version becomes pending for all of them.
+//! Runs of the pending migrations by all processes at once. After enough ticks a new version
+//! becomes pending for all of them.
 
 use super::Load;
 use crate::bug::Bug;

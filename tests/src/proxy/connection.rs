@@ -1,4 +1,5 @@
-//! The traffic between a client and the server on the connections of a proxy: counted, recorded, held back, or cut.
+//! The traffic between a client and the server on the connections of a proxy: counted, recorded,
+//! held back, or cut.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -19,9 +20,11 @@ use crate::wire::{self, Opening};
 struct Exchange {
     /// For each `ReadyForQuery` that the server has not sent yet: whether it is a round trip.
     owed: VecDeque<bool>,
-    /// Whether the client has requested something since its last `Sync`, other than closing a statement.
+    /// Whether the client has requested something since its last `Sync`, other than closing a
+    /// statement.
     asks: bool,
-    /// Whether an answer was requested since the last one: messages sent together are answered in one round trip.
+    /// Whether an answer was requested since the last one: messages sent together are answered in
+    /// one round trip.
     is_wanted: bool,
     /// Whether it has requested only a check of debug builds since then.
     is_check: bool,
@@ -124,8 +127,8 @@ async fn requests(
 
 /// Forwards the server's messages, until a cut or the end.
 ///
-/// The server sends an error before its `ReadyForQuery`. They are forwarded together; otherwise a client that continues
-/// at once would be counted as one that did not wait.
+/// The server sends an error before its `ReadyForQuery`. They are forwarded together; otherwise a
+/// client that continues at once would be counted as one that did not wait.
 async fn answers(
     mut server: impl AsyncRead + Unpin,
     mut client: impl AsyncWrite + Unpin,
@@ -175,7 +178,8 @@ fn is_debug_check(query: &str) -> bool {
     debug_checks_are_on() && marks.iter().any(|mark| query.contains(mark))
 }
 
-/// Whether this prepares the query of debug builds for the process that serves a blocking connection.
+/// Whether this prepares the query of debug builds for the process that serves a blocking
+/// connection.
 fn prepares_debug_check(message: &[u8]) -> bool {
     debug_checks_are_on()
         && wire::simple_query(message).is_none()

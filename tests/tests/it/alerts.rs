@@ -23,7 +23,8 @@ const RULES: &str = include_str!("../../../docs/alerts.yml");
 const PAGE: &str = include_str!("../../../docs/alerts.md");
 const DASHBOARD: &str = include_str!("../../../docs/dashboard.json");
 
-/// The labels of each metric, with their observed values; with `_bucket` and the like for histograms, as an exporter names them.
+/// The labels of each metric, with their observed values; with `_bucket` and the like for
+/// histograms, as an exporter names them.
 #[derive(Default)]
 struct Emitted(Mutex<BTreeMap<String, BTreeMap<String, BTreeSet<String>>>>);
 

@@ -1,4 +1,5 @@
-//! The attribute's arguments, each on a function as users write it. `queue`, `hold` and `polls` test those arguments.
+//! The attribute's arguments, each on a function as users write it. `queue`, `hold` and `polls`
+//! test those arguments.
 
 use crate::calls::{AppError, book_or_busy};
 use advisory_runtime::{Error, Key, Request, Wait, advisory_lock, xact};

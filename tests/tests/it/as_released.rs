@@ -1,5 +1,6 @@
-//! Most tests once more without the checks of debug builds, as in a release build: in a process where
-//! those are switched off. Tests start in the order of their names, and this one, which takes longest, should start early.
+//! Most tests once more without the checks of debug builds, as in a release build: in a process
+//! where those are switched off. Tests start in the order of their names, and this one, which takes
+//! longest, should start early.
 
 use advisory_tests::{DEBUG_CHECKS, debug_checks_are_on};
 use std::process::{Command, Output};

@@ -1,4 +1,5 @@
-//! Locks at the node that has the rows, on one PostgreSQL: the same locks as without `at`. `citus` has them in a cluster.
+//! Locks at the node that has the rows, on one PostgreSQL: the same locks as without `at`. `citus`
+//! has them in a cluster.
 
 use advisory_runtime::{Error, Key, advisory_lock, lock_key, monitor, xact};
 use advisory_tests::bookings::execute;

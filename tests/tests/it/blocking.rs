@@ -1,4 +1,5 @@
-//! Blocking Diesel: the locked functions that its tests use, and what only it promises. `both.rs` has what both drivers promise.
+//! Blocking Diesel: the locked functions that its tests use, and what only it promises. `both.rs`
+//! has what both drivers promise.
 
 use crate::blocking_calls::book;
 use advisory_runtime::blocking::{Connection, xact};

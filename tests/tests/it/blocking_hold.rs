@@ -1,4 +1,5 @@
-//! Blocking Diesel: a body that exceeds `max_hold` is not committed, and the server ends the session of a stopped client.
+//! Blocking Diesel: a body that exceeds `max_hold` is not committed, and the server ends the
+//! session of a stopped client.
 
 use crate::blocking_calls::book;
 use advisory_runtime::{Error, advisory_lock};
@@ -28,8 +29,8 @@ fn bounded(
     end
 }
 
-/// The result of a call during which this thread was not suspended past the server's bound; otherwise the server has ended the
-/// session.
+/// The result of a call during which this thread was not suspended past the server's bound;
+/// otherwise the server has ended the session.
 fn in_time<T, E>(mut call: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     for _ in 0..ROUNDS {
         let started = Instant::now();

@@ -1,4 +1,5 @@
-//! Blocking Diesel: the session's own timeouts after a session-level lock with `max_hold` was dropped, or its body panicked.
+//! Blocking Diesel: the session's own timeouts after a session-level lock with `max_hold` was
+//! dropped, or its body panicked.
 
 use advisory_runtime::blocking::session;
 use advisory_runtime::{Error, Request, Wait, advisory_lock};

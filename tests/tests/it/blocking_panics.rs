@@ -1,5 +1,5 @@
-//! Blocking Diesel: a panic that is caught above or below the connection leaves no lock and no open transaction, and the next
-//! transaction really commits.
+//! Blocking Diesel: a panic that is caught above or below the connection leaves no lock and no open
+//! transaction, and the next transaction really commits.
 
 use crate::blocking_calls::book;
 use advisory_runtime::blocking::{Connection, session, xact};

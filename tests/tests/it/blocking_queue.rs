@@ -1,6 +1,6 @@
-//! Blocking Diesel: queues inside this process. Calls queue for a key before they take a connection, and a call that
-//! would wait for its own thread is reported. The queues belong to the process, not to a database: each test that uses
-//! one has rooms of its own.
+//! Blocking Diesel: queues inside this process. Calls queue for a key before they take a
+//! connection, and a call that would wait for its own thread is reported. The queues belong to the
+//! process, not to a database: each test that uses one has rooms of its own.
 
 use crate::blocking_calls::book;
 use advisory_runtime::blocking::xact;
@@ -167,7 +167,8 @@ async fn a_queued_call_that_waits_for_its_own_thread_is_refused() {
     assert!(!book(&mut conn, 7, "Ada").unwrap());
 }
 
-/// A second call on the same connection, one that does not wait, and one in another database are not refused.
+/// A second call on the same connection, one that does not wait, and one in another database are
+/// not refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_does_not_wait_for_its_own_thread_passes() {
     #[advisory_lock(key = "room:<room>", name = "room")]

@@ -29,7 +29,8 @@ async fn the_probe_says_that_the_pool_must_give_two_connections() {
     );
 }
 
-/// Its cancel keys are longer, and belong to libpq: the check of a session does not depend on them. Older servers answer with 3.0.
+/// Its cancel keys are longer, and belong to libpq: the check of a session does not depend on them.
+/// Older servers answer with 3.0.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_of_protocol_3_2_works_like_any_other() {
     let db = database().await;

@@ -177,7 +177,8 @@ macro_rules! functions {
 
 pub(crate) use functions;
 
-/// Every locked call is refused with an error that says why, and Diesel's own statements find the connection closed.
+/// Every locked call is refused with an error that says why, and Diesel's own statements find the
+/// connection closed.
 pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
     for scope in SCOPES {
         for wait in WAITS {
@@ -205,8 +206,9 @@ pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
     );
 }
 
-/// Clients book rooms, each of them twice, and reconnect after an error. `fail` ends the primary meanwhile. What was booked is there once,
-/// and what more is there is not more than the commits of which it is unknown.
+/// Clients book rooms, each of them twice, and reconnect after an error. `fail` ends the primary
+/// meanwhile. What was booked is there once, and what more is there is not more than the commits of
+/// which it is unknown.
 pub(crate) async fn book_across(url: &str, rooms: i64, fail: impl Future<Output = ()>) {
     let (next, booked) = (
         Arc::new(AtomicI64::new(0)),

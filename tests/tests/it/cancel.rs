@@ -1,4 +1,5 @@
-//! A future dropped at any point, or a panic, leaves no lock, no waiter, no open transaction and no bad connection in a pool.
+//! A future dropped at any point, or a panic, leaves no lock, no waiter, no open transaction and no
+//! bad connection in a pool.
 
 use crate::calls::{Body, book, work};
 use advisory_runtime::{Error, advisory_lock, session, xact};
@@ -11,7 +12,8 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// A pool of one connection, so the next one that it hands out shows whether the connection is good.
+/// A pool of one connection, so the next one that it hands out shows whether the connection is
+/// good.
 enum Pool {
     Bb8(diesel_async::pooled_connection::bb8::Pool<AsyncPgConnection>),
     Deadpool(diesel_async::pooled_connection::deadpool::Pool<AsyncPgConnection>),
@@ -198,7 +200,8 @@ async fn dropped_with_a_connection_that_the_function_took_from_a_pool() {
     Pool::Deadpool(repository.0).works(&db, 7).await;
 }
 
-/// One that the server serves before it has the call's message hits nothing. The others come when a busy machine has sent it.
+/// One that the server serves before it has the call's message hits nothing. The others come when a
+/// busy machine has sent it.
 #[tokio::test(flavor = "multi_thread")]
 async fn cancel_requests_do_not_come_all_at_once() {
     let db = database().await;

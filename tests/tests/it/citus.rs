@@ -1,4 +1,5 @@
-//! What the guide says about Citus, on the cluster that `scripts/citus` starts. Each trial prints a row of the script's table.
+//! What the guide says about Citus, on the cluster that `scripts/citus` starts. Each trial prints a
+//! row of the script's table.
 
 mod claims;
 mod cluster;

@@ -1,4 +1,5 @@
-//! Claims on rows of users' tables: the operations on one, and the states that follow from the columns.
+//! Claims on rows of users' tables: the operations on one, and the states that follow from the
+//! columns.
 
 use crate::sync_job::{SyncJob, assert_lost, database, expire, next, row, state_of, sync_jobs};
 use advisory_runtime::claim::{self, Claimed, Error, State};

@@ -1,4 +1,5 @@
-//! Claims on tables as they are: a UUID instead of a name, times without a time zone, rows that are deleted when they are done.
+//! Claims on tables as they are: a UUID instead of a name, times without a time zone, rows that are
+//! deleted when they are done.
 
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_tests::Database;

@@ -1,5 +1,5 @@
-//! The end of work under a claim when something fails: the work's errors are kept, work that may be done is not reported
-//! as lost, and a released claim is not used further.
+//! The end of work under a claim when something fails: the work's errors are kept, work that may be
+//! done is not reported as lost, and a released claim is not used further.
 
 use crate::sync_job::{database, state_of};
 use advisory_runtime::Pool;
@@ -302,10 +302,12 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
         .await
         .unwrap();
     let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
-        // The work stops waiting for the answer of a statement that succeeds once the row's lock is released.
+        // The work stops waiting for the answer of a statement that succeeds once the row's lock is
+        // released.
         {
             let mut completion = std::pin::pin!(claim::complete(&mut own, &job));
-            // It waits for the row: before that it can be prepared only. A renewal waits too, and sets another column.
+            // It waits for the row: before that it can be prepared only. A renewal waits too, and
+            // sets another column.
             let waiting = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
                 AND datname = current_database() AND strpos(query, '\"completed_at\" = ') > 0)";
             let sent = db.until_empty(Duration::from_secs(30), "the completion", waiting);
@@ -463,8 +465,8 @@ async fn a_claim_that_expires_while_its_row_is_locked_is_lost() {
     assert!(matches!(renewed, Err(Error::Lost { .. })), "{renewed:?}");
 }
 
-/// A cancel request can reach a commit, whose answer then is 57014. Here the end waits in a trigger,
-/// so that somebody else can play the commit.
+/// A cancel request can reach a commit, whose answer then is 57014. Here the end waits in a
+/// trigger, so that somebody else can play the commit.
 #[tokio::test]
 async fn a_refused_end_is_unknown_if_the_row_has_ended_all_the_same() {
     let db = database(2).await;

@@ -1,4 +1,5 @@
-//! Two workers never have the same job: at the same time, after waits, and under any setting of a role or `search_path`.
+//! Two workers never have the same job: at the same time, after waits, and under any setting of a
+//! role or `search_path`.
 
 use crate::sync_job::{SyncJob, assert_lost, database, expire, next, row, state_of};
 use advisory_runtime::claim::{self, Claim, Error, State};
@@ -80,7 +81,8 @@ async fn stricter_levels_of_a_role_change_nothing() {
 async fn a_row_that_somebody_has_locked_is_passed_over() {
     let db = database(2).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    // And it is not waited for. This does not hold for concurrent writers: one that extends the table makes the others wait, too.
+    // And it is not waited for. This does not hold for concurrent writers: one that extends the
+    // table makes the others wait, too.
     execute(&mut conn, "SET lock_timeout = '1ms'").await;
     execute(&mut other, "BEGIN").await;
     execute(
@@ -154,7 +156,8 @@ async fn a_claim_lasts_for_its_ttl_from_when_its_wait_was_over() {
     let lasts =
         "SELECT count(*) FROM sync_jobs, released WHERE locked_until >= at + interval '3 s'";
     assert_eq!(db.count(lasts).await, 1);
-    // By our own clock too, which started before the wait of 3.1 seconds: a ttl of 3 seconds from then would be over earlier.
+    // By our own clock too, which started before the wait of 3.1 seconds: a ttl of 3 seconds from
+    // then would be over earlier.
     assert!(job.deadline() > called + Duration::from_secs(3));
 }
 

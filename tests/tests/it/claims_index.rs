@@ -88,7 +88,8 @@ async fn each_definition_of_a_claim_gets_its_index() {
     assert_eq!(rows.0.id + rows.1.id, 2);
 }
 
-/// Every printed migration contains this name: with another one every table would get a second index.
+/// Every printed migration contains this name: with another one every table would get a second
+/// index.
 #[test]
 fn the_name_of_an_index_never_changes() {
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Claims behind a pooler in transaction mode that tracks prepared statements, which Diesel's own queries need.
+//! Claims behind a pooler in transaction mode that tracks prepared statements, which Diesel's own
+//! queries need.
 
 use crate::sync_job::{SyncJob, database, next, state_of};
 use advisory_runtime::Pool as _;

@@ -56,7 +56,8 @@ async fn assert_not_later(db: &Database, job: &Claimed<Job>, case: &str) {
     );
 }
 
-/// Checks that the claim lasts for its ttl from the recorded time until now, but for a half of a unit.
+/// Checks that the claim lasts for its ttl from the recorded time until now, but for a half of a
+/// unit.
 async fn assert_lasts(db: &Database, unit: f64, case: &str) {
     let from = TTL.as_secs();
     let lasts = format!(

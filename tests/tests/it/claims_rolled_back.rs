@@ -108,7 +108,8 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
     assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
 }
 
-/// The transaction that releases the job lasts longer than the claim, and another worker has claimed the row before its end is asked for.
+/// The transaction that releases the job lasts longer than the claim, and another worker has
+/// claimed the row before its end is asked for.
 async fn ended_late(commits: bool, is_nested: bool, is_released: bool) -> Result<(), Error> {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;

@@ -1,5 +1,5 @@
-//! Work under a claim: renewed while it runs, dropped before another worker can claim the row, and ended according to the work's
-//! result.
+//! Work under a claim: renewed while it runs, dropped before another worker can claim the row, and
+//! ended according to the work's result.
 
 use crate::sync_job::{SyncJob, database, row, state_of};
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
@@ -184,7 +184,8 @@ async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
     assert!(reason.to_string().contains("connection"), "{reason}");
     let held = *dropped.get().unwrap() - claimed;
     assert!(held > Duration::from_millis(3500), "{held:?}, too soon");
-    // Nothing is dropped while the machine is suspended: the delay of another timer on this thread shows for how long.
+    // Nothing is dropped while the machine is suspended: the delay of another timer on this thread
+    // shows for how long.
     let late = rung - alarm;
     assert!(
         held < Duration::from_secs(4) + late,

@@ -1,4 +1,5 @@
-//! What claims send is plain SQL that means the same when it is qualified, and names nothing that a `search_path` could replace.
+//! What claims send is plain SQL that means the same when it is qualified, and names nothing that a
+//! `search_path` could replace.
 
 use advisory_runtime::claim::{self, Claim, Claimed};
 use advisory_tests::Database;

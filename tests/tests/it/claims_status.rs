@@ -1,4 +1,5 @@
-//! Columns of the user's that claims and their ends set, rows that refuse an end, and triggers that replace one.
+//! Columns of the user's that claims and their ends set, rows that refuse an end, and triggers that
+//! replace one.
 
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Worker};
 use advisory_tests::Database;

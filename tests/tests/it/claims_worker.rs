@@ -99,7 +99,8 @@ async fn as_many_works_run_at_a_time_as_it_says() {
     assert_eq!(most.into_inner(), 3);
 }
 
-/// One row of a tenant at a time, and the next one as soon as it is done: not after the time of `poll`.
+/// One row of a tenant at a time, and the next one as soon as it is done: not after the time of
+/// `poll`.
 #[tokio::test]
 async fn the_end_of_a_work_makes_room_for_the_next_of_its_value() {
     let db = mails(5).await;
@@ -297,7 +298,8 @@ impl Pool for Gate {
     }
 }
 
-/// The claim is on its way when the worker is told to stop: its rows go back, and their attempts do not count.
+/// The claim is on its way when the worker is told to stop: its rows go back, and their attempts do
+/// not count.
 #[tokio::test]
 async fn rows_that_were_not_begun_are_released() {
     let db = mails(4).await;

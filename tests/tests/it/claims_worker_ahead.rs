@@ -1,4 +1,5 @@
-//! A worker fetches ahead and ends rows together: each job is done once, none waits here for long, and few statements do it.
+//! A worker fetches ahead and ends rows together: each job is done once, none waits here for long,
+//! and few statements do it.
 
 use crate::mails::{Mail, mail, mails, until_empty};
 use advisory_runtime::Pool as _;
@@ -144,7 +145,8 @@ async fn rows_that_are_deleted_are_deleted_many_at_a_time() {
     assert!(statements <= 15, "{statements}");
 }
 
-/// Of a batch, one row is locked by an open transaction, the text of another one does not fit, and one was taken away.
+/// Of a batch, one row is locked by an open transaction, the text of another one does not fit, and
+/// one was taken away.
 #[tokio::test]
 async fn a_row_that_cannot_be_ended_together_holds_up_no_other() {
     let db = mails(40).await;

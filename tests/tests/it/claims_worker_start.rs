@@ -1,4 +1,5 @@
-//! A worker's claims begin where the last one ended, so that they do not read the same rows again; what comes before is found too.
+//! A worker's claims begin where the last one ended, so that they do not read the same rows again;
+//! what comes before is found too.
 
 use advisory_runtime::claim::{Claim, Claimed, Error, Worker};
 use advisory_tests::Database;

@@ -134,7 +134,8 @@ async fn spawned_bodies_run_in_parallel() {
     assert_eq!(db.count(&open).await, 0);
 }
 
-/// Every connection of the pool has prepared the claim, and refuses it from then on: "cached plan must not change result type".
+/// Every connection of the pool has prepared the claim, and refuses it from then on: "cached plan
+/// must not change result type".
 #[tokio::test]
 async fn a_worker_claims_on_after_the_type_of_a_column_has_changed() {
     let db = mails(1).await;

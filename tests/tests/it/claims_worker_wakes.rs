@@ -1,4 +1,5 @@
-//! What wakes a worker up that has found nothing: a notification, and without one the time of `poll`.
+//! What wakes a worker up that has found nothing: a notification, and without one the time of
+//! `poll`.
 
 use crate::mails::{Limited, Mail, mails, until_empty};
 use crate::observers::{Counted, Heard, each_alone, is_alone};
@@ -53,7 +54,8 @@ async fn a_notification_wakes_an_idle_worker() {
     assert_eq!(done, 4);
 }
 
-/// One connection listens for all workers of a pool, and when its worker stops, the next one listens.
+/// One connection listens for all workers of a pool, and when its worker stops, the next one
+/// listens.
 #[tokio::test]
 async fn the_workers_of_a_pool_share_one_listener() {
     let db = mails(0).await;

@@ -1,4 +1,5 @@
-//! The connection of a call that was dropped or panicked: it is closed, and every later locked call on it is refused.
+//! The connection of a call that was dropped or panicked: it is closed, and every later locked call
+//! on it is refused.
 
 use crate::calls::{Body, assert_closed, book, work};
 use advisory_runtime::{Connection, Error, advisory_lock, xact};
@@ -36,7 +37,8 @@ async fn the_refusal_says_why_and_what_to_do() {
     }
 }
 
-/// A cancel request uses a connection of its own, and could arrive while the program's next query runs on its next connection.
+/// A cancel request uses a connection of its own, and could arrive while the program's next query
+/// runs on its next connection.
 #[tokio::test]
 async fn a_late_cancel_never_hits_the_next_connections_query() {
     let db = database().await;
@@ -109,7 +111,8 @@ async fn a_refused_nested_call_undoes_nothing_but_itself() {
         .await
         .unwrap();
     execute(outer.conn(), "SELECT 1/0").await.unwrap_err();
-    // Refused, since the transaction has failed; an older savepoint must not revive it without the insert.
+    // Refused, since the transaction has failed; an older savepoint must not revive it without the
+    // insert.
     xact::begin(outer.conn(), 2).await.unwrap_err();
     insert(outer.conn(), 1, "in a failed transaction")
         .await
@@ -145,7 +148,8 @@ async fn a_connection_that_diesels_own_dropped_begin_left_is_refused() {
     assert_broken(book(&mut conn, 7, "Ada").await);
 }
 
-/// If a session may not end itself, for example after SET ROLE, it has to refuse all further statements.
+/// If a session may not end itself, for example after SET ROLE, it has to refuse all further
+/// statements.
 #[tokio::test]
 async fn a_session_that_may_not_end_itself_commits_nothing_more() {
     #[advisory_lock(key = "outer", name = "outer", scope = "xact")]

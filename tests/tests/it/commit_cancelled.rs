@@ -1,4 +1,5 @@
-//! A commit that is cancelled: the server can answer with an error although it has committed the transaction.
+//! A commit that is cancelled: the server can answer with an error although it has committed the
+//! transaction.
 
 use advisory_runtime::{Error, advisory_lock, blocking};
 use advisory_tests::{OwnServer, left_out, owns_server, pid_of};
@@ -40,8 +41,8 @@ async fn slow_server() -> OwnServer {
     server
 }
 
-/// Runs the call until a cancel request arrives after the row was committed. The request can also arrive before the commit, or too
-/// late.
+/// Runs the call until a cancel request arrives after the row was committed. The request can also
+/// arrive before the commit, or too late.
 async fn cancelled_late(
     server: &OwnServer,
     pid: i32,

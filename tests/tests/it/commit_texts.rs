@@ -1,5 +1,5 @@
-//! The text of a user's own error does not affect how a call's end is reported: neither that of a deferred trigger at the commit,
-//! nor one that the body ignores.
+//! The text of a user's own error does not affect how a call's end is reported: neither that of a
+//! deferred trigger at the commit, nor one that the body ignores.
 
 use crate::blocking_calls;
 use crate::calls::book;
@@ -10,7 +10,8 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::AsyncPgConnection;
 
-/// The texts that this crate searches for in the answers to its own statements, and the server's texts instead of them.
+/// The texts that this crate searches for in the answers to its own statements, and the server's
+/// texts instead of them.
 const TEXTS: [&str; 15] = [
     "note not allowed: SAVEPOINT pizza",
     "SAVEPOINT",

@@ -84,8 +84,8 @@ async fn a_locked_call_with_a_cached_query_has_three_round_trips() {
     }
 }
 
-/// A pool checks each connection before it hands it out, unless configured otherwise; a begin detects a closed connection by
-/// itself.
+/// A pool checks each connection before it hands it out, unless configured otherwise; a begin
+/// detects a closed connection by itself.
 #[tokio::test]
 async fn a_locked_call_can_skip_the_pools_check() {
     let db = Database::create().await;
@@ -110,7 +110,8 @@ async fn a_locked_call_can_skip_the_pools_check() {
     }
 }
 
-/// The allocations of one call, including those of the connection's own task: the runtime has only this thread.
+/// The allocations of one call, including those of the connection's own task: the runtime has only
+/// this thread.
 fn allocations(way: Way) -> AllocationInfo {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -128,8 +129,8 @@ fn allocations(way: Way) -> AllocationInfo {
     least.min_by_key(|one| one.count_total).unwrap()
 }
 
-/// A limit, not the exact number of a release, so that increases are noticed. The checks of debug builds have messages of their
-/// own.
+/// A limit, not the exact number of a release, so that increases are noticed. The checks of debug
+/// builds have messages of their own.
 #[test]
 fn a_locked_call_allocates_less_than_one_by_hand() {
     if debug_checks_are_on() {
@@ -145,8 +146,8 @@ fn a_locked_call_allocates_less_than_one_by_hand() {
     }
 }
 
-/// A call with `pool = …` rebuilds its table: the statements and the holder's name belong to the process, and only what is known of its
-/// server is its own.
+/// A call with `pool = …` rebuilds its table: the statements and the holder's name belong to the
+/// process, and only what is known of its server is its own.
 #[test]
 fn a_calls_table_of_leases_is_one_allocation() {
     drop(advisory_runtime::lease::Table::new());

@@ -1,4 +1,5 @@
-//! The defaults of a role for reports: a serializable transaction then waits until it has a safe snapshot.
+//! The defaults of a role for reports: a serializable transaction then waits until it has a safe
+//! snapshot.
 
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::Database;

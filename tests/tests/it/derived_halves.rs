@@ -1,4 +1,5 @@
-//! Pairs whose second half is derived from a pattern, as others write them by hand: `pg_advisory_xact_lock(23405, hashtext($1))`.
+//! Pairs whose second half is derived from a pattern, as others write them by hand:
+//! `pg_advisory_xact_lock(23405, hashtext($1))`.
 
 use advisory_runtime::inventory::{self, Site};
 use advisory_runtime::monitor::{Certainty, Names};

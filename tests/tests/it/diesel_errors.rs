@@ -5,7 +5,8 @@ use advisory_runtime::{Error, PoolError, claim, lease, testing};
 use advisory_tests::bookings::{busy, execute};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
-/// The result for an application that matches Diesel's errors by their kind, or by the server's text.
+/// The result for an application that matches Diesel's errors by their kind, or by the server's
+/// text.
 fn kind_and_words(error: &DieselError) -> (DatabaseErrorKind, &str) {
     match error {
         DieselError::DatabaseError(kind, answer) => (*kind, answer.message()),

@@ -1,5 +1,5 @@
-//! Drops in unusual places: immediately one after another, while a refusal is being named, after an answer that was not
-//! read, under another role, with more keys than a statement can have.
+//! Drops in unusual places: immediately one after another, while a refusal is being named, after an
+//! answer that was not read, under another role, with more keys than a statement can have.
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
@@ -86,7 +86,8 @@ async fn a_call_read_after_its_cancel_request_leaves_the_queue() {
     db.until_quiet().await;
 }
 
-/// The transaction may still be open with one of the keys: the connection is closed, and the error is that of the cancellation.
+/// The transaction may still be open with one of the keys: the connection is closed, and the error
+/// is that of the cancellation.
 #[tokio::test]
 async fn a_missed_try_whose_undo_is_cancelled_closes_its_connection() {
     let db = database().await;
@@ -188,7 +189,8 @@ async fn a_call_dropped_while_its_refusal_is_named_leaves_nothing() {
     finish(held).await;
 }
 
-/// A role may not end the session of another role, so the pool gets a session that refuses statements and holds no lock.
+/// A role may not end the session of another role, so the pool gets a session that refuses
+/// statements and holds no lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_has_set_another_role_leaves_no_lock_in_a_pool() {
     let db = database().await;

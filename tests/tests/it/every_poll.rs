@@ -1,7 +1,8 @@
-//! A future dropped after each of its polls, from the first to the last: its connection is closed, and nothing else is affected.
+//! A future dropped after each of its polls, from the first to the last: its connection is closed,
+//! and nothing else is affected.
 //!
-//! No lock, no waiter and no open transaction is left, and no other session's statement is ever cancelled. `every_poll_pools` tests
-//! the pool's behaviour.
+//! No lock, no waiter and no open transaction is left, and no other session's statement is ever
+//! cancelled. `every_poll_pools` tests the pool's behaviour.
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Error, Request, Wait, session, xact};
@@ -16,12 +17,14 @@ use diesel_async::AsyncPgConnection;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Whether the call was dropped when it had sent only a check of debug builds: then its connection is unchanged.
+/// Whether the call was dropped when it had sent only a check of debug builds: then its connection
+/// is unchanged.
 async fn is_untouched(conn: &mut AsyncPgConnection) -> bool {
     debug_checks_are_on() && execute(conn, "SELECT 1").await.is_ok()
 }
 
-/// Drops the call after one poll, then after two, until it is ready. Returns how many drops have closed the connection.
+/// Drops the call after one poll, then after two, until it is ready. Returns how many drops have
+/// closed the connection.
 async fn drop_at_each_poll(db: &Database, scope: Scope, wait: Wait) -> usize {
     let (mut closed, mut untouched) = (0, 0);
     for polls in 1.. {

@@ -1,4 +1,5 @@
-//! A call on a pool's connection, dropped after each of its polls: the pool hands out a working connection at once.
+//! A call on a pool's connection, dropped after each of its polls: the pool hands out a working
+//! connection at once.
 
 use advisory_runtime::{Connection, Wait, session};
 use advisory_tests::bookings::{committed, database, execute, insert};
@@ -16,7 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::timeout;
 
-/// The path to the server: through a proxy and, while that holds everything back, directly for new connections.
+/// The path to the server: through a proxy and, while that holds everything back, directly for new
+/// connections.
 struct Network {
     proxy: Proxy,
     direct: String,
@@ -71,7 +73,8 @@ enum Kind {
     Deadpool,
 }
 
-/// The argument of the function: the pool's object, or a plain connection borrowed from it, as users write.
+/// The argument of the function: the pool's object, or a plain connection borrowed from it, as
+/// users write.
 #[derive(Clone, Copy, Debug)]
 enum Lent {
     Object,
@@ -81,7 +84,8 @@ enum Lent {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ended {
     Ready,
-    /// Dropped, and its connection is closed. Nothing that it has sent arrives until the network resumes.
+    /// Dropped, and its connection is closed. Nothing that it has sent arrives until the network
+    /// resumes.
     Closed,
     /// Dropped when it had sent only a check of debug builds.
     Untouched,
@@ -153,7 +157,8 @@ impl Pool {
     }
 }
 
-/// "At once" means: while nothing of the dropped call's connection reaches the server, and its session still exists with its locks.
+/// "At once" means: while nothing of the dropped call's connection reaches the server, and its
+/// session still exists with its locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_works_at_once_after_a_drop_at_any_poll() {
     let db = database().await;
@@ -180,7 +185,8 @@ async fn a_pool_works_at_once_after_a_drop_at_any_poll() {
                     match ended {
                         Ended::Ready => break,
                         Ended::Closed => closed += 1,
-                        // The answer to a check can take several polls, since it can arrive in pieces.
+                        // The answer to a check can take several polls, since it can arrive in
+                        // pieces.
                         Ended::Untouched => assert!(debug_checks_are_on(), "{after}"),
                     }
                 }

@@ -1,5 +1,5 @@
-//! Leases and claims whose future is dropped after each of its polls, from the first to the last: no key stays leased and no row
-//! claimed, without waiting for an expiry.
+//! Leases and claims whose future is dropped after each of its polls, from the first to the last:
+//! no key stays leased and no row claimed, without waiting for an expiry.
 
 use crate::sync_job::{SyncJob, state_of};
 use advisory_runtime::claim::{self, End, State};

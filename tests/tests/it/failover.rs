@@ -1,4 +1,5 @@
-//! Failovers with the servers' own programs: a standby is promoted, with every commit of its primary or without the last ones.
+//! Failovers with the servers' own programs: a standby is promoted, with every commit of its
+//! primary or without the last ones.
 
 use crate::calls::{book, book_across};
 use advisory_tests::OwnServer;

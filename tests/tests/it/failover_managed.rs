@@ -1,4 +1,5 @@
-//! A cluster under a failover manager, which `scripts/failover` starts: whether it loses a booking, or has two leaders.
+//! A cluster under a failover manager, which `scripts/failover` starts: whether it loses a booking,
+//! or has two leaders.
 
 use crate::calls::book_across;
 use advisory_runtime::lease::Table;

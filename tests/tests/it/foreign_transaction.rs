@@ -1,4 +1,5 @@
-//! A call on a connection with a transaction that Diesel does not know about is refused, and leaves no lock on the session.
+//! A call on a connection with a transaction that Diesel does not know about is refused, and leaves
+//! no lock on the session.
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, blocking, xact};
@@ -95,7 +96,8 @@ async fn a_strict_try_is_refused_in_a_transaction_without_a_query() {
     }
 }
 
-/// The begin of a try with `max_hold` is a `BEGIN` and a `SELECT`. If the second fails, the first must not stay in effect.
+/// The begin of a try with `max_hold` is a `BEGIN` and a `SELECT`. If the second fails, the first
+/// must not stay in effect.
 #[tokio::test]
 async fn a_begin_that_is_interrupted_halfway_closes_the_connection() {
     let db = Database::create().await;
@@ -104,7 +106,8 @@ async fn a_begin_that_is_interrupted_halfway_closes_the_connection() {
         .await
         .unwrap();
     execute(&mut holder, "BEGIN").await.unwrap();
-    // While the catalog is locked, a session cannot look up a function that it has not called before.
+    // While the catalog is locked, a session cannot look up a function that it has not called
+    // before.
     execute(&mut holder, "LOCK TABLE pg_catalog.pg_proc")
         .await
         .unwrap();

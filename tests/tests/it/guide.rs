@@ -1,5 +1,5 @@
-//! Statements of the guide that no other test covers: work that needs no lock, time inside a body, and how keys and tokens of other
-//! programs are taken over.
+//! Statements of the guide that no other test covers: work that needs no lock, time inside a body,
+//! and how keys and tokens of other programs are taken over.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request as LeaseRequest, Table};
@@ -10,7 +10,8 @@ use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-/// The key that another program derives from a text whose `sha256` a locked function uses: PostgreSQL's `hashtext`.
+/// The key that another program derives from a text whose `sha256` a locked function uses:
+/// PostgreSQL's `hashtext`.
 const OLD: &str = "hashtext('booking:7')";
 
 /// A number that other code computes.

@@ -1,5 +1,5 @@
-//! `max_hold`: a body that holds the lock for too long is dropped and rolled back. If none of its statements is running, the
-//! connection stays usable; otherwise it is closed.
+//! `max_hold`: a body that holds the lock for too long is dropped and rolled back. If none of its
+//! statements is running, the connection stays usable; otherwise it is closed.
 
 use crate::calls::{assert_closed, book};
 use advisory_runtime::{Error, advisory_lock, xact};
@@ -27,7 +27,8 @@ enum Body {
 
 async fn body(conn: &mut AsyncPgConnection, room: i64, body: Body) -> QueryResult<()> {
     if let Body::Runs = body {
-        // One message: however short the bound and slow the machine, the body is dropped only after the long statement was sent.
+        // One message: however short the bound and slow the machine, the body is dropped only after
+        // the long statement was sent.
         let insert = format!("INSERT INTO booking VALUES ({room}, 'Ada')");
         return conn
             .batch_execute(&format!("{insert}; SELECT pg_sleep(60)"))

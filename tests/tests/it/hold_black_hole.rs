@@ -1,4 +1,5 @@
-//! `max_hold` while the network drops every packet: those of the session, and of new connections, such as cancel requests.
+//! `max_hold` while the network drops every packet: those of the session, and of new connections,
+//! such as cancel requests.
 
 use crate::calls::{assert_closed, book};
 use advisory_runtime::{Error, Wait, advisory_lock, xact};
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-/// A third of a second, a tenth for the rollback, a second for the session's end; the rest is for a busy machine.
+/// A third of a second, a tenth for the rollback, a second for the session's end; the rest is for a
+/// busy machine.
 const A_FEW_SECONDS: Duration = Duration::from_secs(8);
 
 /// The state of the body when the network fails.
@@ -115,7 +117,8 @@ async fn a_call_into_a_black_hole_returns_within_a_few_seconds() {
     }
 }
 
-/// The wait for the lock is not part of `max_hold`: `wait` bounds it, and the task that drops the call is not delayed.
+/// The wait for the lock is not part of `max_hold`: `wait` bounds it, and the task that drops the
+/// call is not delayed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_dropped_into_a_black_hole_delays_nothing() {
     let db = database().await;

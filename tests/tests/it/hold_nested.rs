@@ -1,5 +1,5 @@
-//! `max_hold` of a nested call whose body was inside its own transaction: the outer transaction and its connection stay
-//! usable, wherever the body was dropped.
+//! `max_hold` of a nested call whose body was inside its own transaction: the outer transaction and
+//! its connection stay usable, wherever the body was dropped.
 
 use advisory_runtime::{Connection, Error, Isolation, Request, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, in_transaction, insert};

@@ -1,4 +1,5 @@
-//! `max_hold` and the session's own timeouts: the server's settings during the call, and afterwards.
+//! `max_hold` and the session's own timeouts: the server's settings during the call, and
+//! afterwards.
 
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::bookings::{database, execute};
@@ -25,8 +26,8 @@ async fn has(db: &Database, name: &str) -> bool {
         == 1
 }
 
-/// The bound is 20 seconds, and one second more for the server. In a transaction of its own a call replaces what the session has, except
-/// for a `transaction_timeout`, which is running already.
+/// The bound is 20 seconds, and one second more for the server. In a transaction of its own a call
+/// replaces what the session has, except for a `transaction_timeout`, which is running already.
 #[tokio::test]
 async fn the_calls_timeouts_apply_and_the_sessions_come_back() {
     let db = database().await;
@@ -129,7 +130,8 @@ async fn a_lock_lost_in_the_body_leaves_the_settings_unchanged() {
 
 const CHECK: &str = "client_connection_check_interval";
 
-/// The server notices a killed client within a second, while the call waits and while a statement of its body runs.
+/// The server notices a killed client within a second, while the call waits and while a statement
+/// of its body runs.
 #[tokio::test]
 async fn the_client_check_lasts_as_long_as_a_session_level_lock() {
     let db = database().await;

@@ -1,4 +1,5 @@
-//! Witnesses of locks: each contains the locked values, and while a body has one the server holds its lock.
+//! Witnesses of locks: each contains the locked values, and while a body has one the server holds
+//! its lock.
 
 use advisory_runtime::lease::{self, InMemory, Leases};
 use advisory_runtime::{

@@ -1,6 +1,8 @@
-//! A body that holds its lock without running statements: debug builds warn about it, and about nothing else.
+//! A body that holds its lock without running statements: debug builds warn about it, and about
+//! nothing else.
 //!
-//! In processes of their own, since `tracing` caches for the whole process whether an event is enabled.
+//! In processes of their own, since `tracing` caches for the whole process whether an event is
+//! enabled.
 
 use crate::observers::{Heard, alone, is_alone};
 use advisory_runtime::{Error, advisory_lock, xact};

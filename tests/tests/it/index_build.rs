@@ -1,5 +1,6 @@
-//! `CREATE INDEX CONCURRENTLY` under a lock that other instances want too. It waits for every older snapshot, and so for every
-//! session that waits at the server for the lock that its own session holds.
+//! `CREATE INDEX CONCURRENTLY` under a lock that other instances want too. It waits for every older
+//! snapshot, and so for every session that waits at the server for the lock that its own session
+//! holds.
 
 use advisory_runtime::{Error, Key, advisory_lock, lock_key};
 use advisory_tests::bookings::{database, execute};

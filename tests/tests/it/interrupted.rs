@@ -1,4 +1,5 @@
-//! A cancel request at any statement of an acquisition or of a release: a connection that stays usable holds nothing.
+//! A cancel request at any statement of an acquisition or of a release: a connection that stays
+//! usable holds nothing.
 
 use advisory_runtime::{Error, Isolation, Request, Wait, blocking, session, xact};
 use advisory_tests::bookings::{database, execute};
@@ -19,8 +20,8 @@ const RELEASE: Duration = Duration::from_millis(1);
 /// So short that every interruption is one of a wait that has lasted as long as its budget.
 const SHORTEST: Duration = Duration::from_nanos(1);
 
-/// Cancels the session's statement after a part of the time that the call takes: at once in the first round, and after one and a
-/// half times that in the last one.
+/// Cancels the session's statement after a part of the time that the call takes: at once in the
+/// first round, and after one and a half times that in the last one.
 fn cancel(mut conn: PgConnection, pid: i32, call: Duration, round: u32) -> PgConnection {
     let (delay, started) = (call * 3 / 2 * round / ROUNDS, Instant::now());
     while started.elapsed() < delay {

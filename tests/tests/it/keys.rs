@@ -1,4 +1,5 @@
-//! The number that a call locks: the first eight bytes of the SHA-256 of the rendered key, and of nothing else.
+//! The number that a call locks: the first eight bytes of the SHA-256 of the rendered key, and of
+//! nothing else.
 
 use advisory_runtime::{Key, LockKey, advisory_lock};
 use advisory_tests::bookings::{database, execute};

@@ -1,4 +1,5 @@
-//! The lease table, one connection and one statement at a time: who is granted a key, and what only the holder may do.
+//! The lease table, one connection and one statement at a time: who is granted a key, and what only
+//! the holder may do.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Request, Table};

@@ -1,4 +1,5 @@
-//! Busy means that another process holds the key: not that a pool is exhausted, a server does not answer, or a runtime is missing.
+//! Busy means that another process holds the key: not that a pool is exhausted, a server does not
+//! answer, or a runtime is missing.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;

@@ -1,4 +1,5 @@
-//! `Lease::complete`: the effect happens exactly once, wherever the process dies; without it at least once.
+//! `Lease::complete`: the effect happens exactly once, wherever the process dies; without it at
+//! least once.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
@@ -105,7 +106,8 @@ async fn stage() -> Database {
     db
 }
 
-/// Kills a process at the point, delivers the webhook again when its lease is over, and returns the balance.
+/// Kills a process at the point, delivers the webhook again when its lease is over, and returns the
+/// balance.
 async fn balance_after(role: &str) -> i64 {
     let db = stage().await;
     let player = Player::start("lease_complete::the_process_that_dies", &db, role);
@@ -246,7 +248,8 @@ async fn a_body_that_has_completed_is_not_dropped_by_a_renewal() {
     }
 }
 
-/// The answer does not depend on whether the row is still there: the transaction's number tells how it has ended.
+/// The answer does not depend on whether the row is still there: the transaction's number tells how
+/// it has ended.
 #[tokio::test]
 async fn ok_is_refused_after_a_rollback_of_complete_however_short_the_keep() {
     let db = stage().await;
@@ -354,7 +357,8 @@ async fn ok_is_refused_after_a_rolled_back_complete_and_a_take_over() {
     assert!(Table::new().holds(&mut conn, &other).await.unwrap());
 }
 
-/// The body has ignored the rollback, whether or not a renewal has noticed it: the work is not done, and the key is not kept.
+/// The body has ignored the rollback, whether or not a renewal has noticed it: the work is not
+/// done, and the key is not kept.
 #[tokio::test]
 async fn ok_is_refused_after_a_rolled_back_complete() {
     let db = stage().await;
@@ -467,7 +471,8 @@ async fn ok_is_unknown_without_the_server_also_once_the_keep_of_complete_is_over
     assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
 }
 
-/// A transaction that outlives the lease excludes others, since it has locked the row; its rollback lets them in.
+/// A transaction that outlives the lease excludes others, since it has locked the row; its rollback
+/// lets them in.
 #[tokio::test]
 async fn a_body_is_dropped_if_complete_rolls_back_past_the_expiry() {
     let db = stage().await;
@@ -487,7 +492,8 @@ async fn a_body_is_dropped_if_complete_rolls_back_past_the_expiry() {
                 let ended = conn.transaction(async |conn| {
                     lease.complete(conn).await?;
                     is_completed.store(true, Ordering::Relaxed);
-                    // It is busy: the server would end it if it were idle for longer than the lease.
+                    // It is busy: the server would end it if it were idle for longer than the
+                    // lease.
                     let outlives = async {
                         execute(conn, "SELECT pg_advisory_lock_shared(8)").await?;
                         execute(conn, "SELECT pg_advisory_unlock_shared(8)").await

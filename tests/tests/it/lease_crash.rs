@@ -1,8 +1,8 @@
 //! A server that crashes forgets no grant, no renewal and no kept key, whatever the role's
 //! `synchronous_commit` is.
 //!
-//! An immediate shutdown loses the part of the log that is only in memory. Commits that do not wait for the disk stay there for
-//! `wal_writer_delay`.
+//! An immediate shutdown loses the part of the log that is only in memory. Commits that do not wait
+//! for the disk stay there for `wal_writer_delay`.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Lease, Request, Table};

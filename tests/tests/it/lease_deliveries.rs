@@ -1,5 +1,5 @@
-//! A webhook's first delivery dies at each of its steps while redeliveries arrive: in the end the effect has happened exactly once,
-//! and no delivery was answered "done" before the commit.
+//! A webhook's first delivery dies at each of its steps while redeliveries arrive: in the end the
+//! effect has happened exactly once, and no delivery was answered "done" before the commit.
 
 use advisory_runtime::lease::Error;
 use advisory_runtime::{Pool as _, advisory_lease};
@@ -16,7 +16,8 @@ use std::time::Duration;
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// The answer to a delivery. While another one is being handled it is an error, so that the provider delivers again.
+/// The answer to a delivery. While another one is being handled it is an error, so that the
+/// provider delivers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Handled,
@@ -99,7 +100,8 @@ async fn balance(db: &Database) -> i64 {
     db.count("SELECT balance FROM account").await
 }
 
-/// A provider, which delivers again until the webhook is handled or done. Returns how many deliveries did the work.
+/// A provider, which delivers again until the webhook is handled or done. Returns how many
+/// deliveries did the work.
 async fn redeliver(db: &Database, webhooks: &Webhooks) -> usize {
     loop {
         match webhooks.deliver("evt").await {
@@ -126,7 +128,8 @@ async fn answers(webhooks: &Webhooks) -> Option<Answer> {
     a
 }
 
-/// Kills the first delivery where it stops; with `ends_session` the server also ends its session, as after a crash of its machine.
+/// Kills the first delivery where it stops; with `ends_session` the server also ends its session,
+/// as after a crash of its machine.
 async fn kill(stops: &str, trigger: &str, is_committed: [bool; 2], ends_session: bool) {
     let db = database().await;
     db.run("CREATE TABLE said (what text); CREATE TABLE account AS SELECT 0::int8 AS balance")

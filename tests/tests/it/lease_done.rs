@@ -158,7 +158,8 @@ async fn a_campaign_continues_after_a_done_key() {
     led.expect("it leads when the key is free").unwrap();
 }
 
-/// Whether the key is done decides whether the work runs again. A key that could not be released is free when it expires.
+/// Whether the key is done decides whether the work runs again. A key that could not be released is
+/// free when it expires.
 #[tokio::test]
 async fn without_the_server_only_a_keep_refuses_an_ok() {
     let db = database().await;

@@ -191,7 +191,8 @@ async fn a_fence_under_an_old_snapshot_is_a_serialization_failure() {
     );
 }
 
-/// A write that was suspended between its snapshot and its condition, while the lease ended and went to another process.
+/// A write that was suspended between its snapshot and its condition, while the lease ended and
+/// went to another process.
 #[tokio::test]
 async fn a_delayed_write_detects_a_newer_grant() {
     let db = reports().await;

@@ -1,4 +1,5 @@
-//! A grant whose answer was lost is found by a later try, which relies on it for no longer than the server keeps it.
+//! A grant whose answer was lost is found by a later try, which relies on it for no longer than the
+//! server keeps it.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
@@ -66,8 +67,9 @@ async fn a_grant_found_by_a_later_try_is_renewed_in_time() {
     assert!(held.lease().is_held());
 }
 
-/// The first try of a call whose second one was granted can still be under way, and arrive after another holder's term. Its number is
-/// the same, so only the token tells that row from the one of the former term.
+/// The first try of a call whose second one was granted can still be under way, and arrive after
+/// another holder's term. Its number is the same, so only the token tells that row from the one of
+/// the former term.
 #[tokio::test]
 async fn a_late_try_does_not_revive_the_former_term() {
     let db = database().await;

@@ -1,4 +1,5 @@
-//! Leases that are renewed in the background: the guarantees for a body under one, and what is left when it ends.
+//! Leases that are renewed in the background: the guarantees for a body under one, and what is left
+//! when it ends.
 
 use advisory_runtime::lease::{Error, Event, LeaseGuard, Leases, Request};
 use advisory_tests::bookings::execute;

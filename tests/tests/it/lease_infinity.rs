@@ -1,4 +1,5 @@
-//! A row of the lease table that an administrator has set to `infinity`, or to another extreme time.
+//! A row of the lease table that an administrator has set to `infinity`, or to another extreme
+//! time.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Request, Table};

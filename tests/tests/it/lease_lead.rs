@@ -1,4 +1,5 @@
-//! Leaders: one at a time, the next one in time, and an immediate resignation. `examples/leader.rs` does it with processes.
+//! Leaders: one at a time, the next one in time, and an immediate resignation. `examples/leader.rs`
+//! does it with processes.
 
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{self, Error, Lease, LeaseGuard, Leases, Request, Source, Table};

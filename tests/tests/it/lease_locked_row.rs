@@ -65,8 +65,8 @@ async fn a_body_is_dropped_before_the_expiry_if_its_row_stays_locked() {
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
     assert!(error.is_held(), "{error:?}");
     other.batch_execute("COMMIT").await.unwrap();
-    // A renewal that waited for the row may still succeed, although its answer is not read. The rest is for a busy
-    // machine.
+    // A renewal that waited for the row may still succeed, although its answer is not read. The
+    // rest is for a busy machine.
     let wait = Request::text("k").wait(ttl + TTL);
     let next = table.acquire(&mut conn, wait).await.unwrap();
     assert!(next.token() > lease.token());

@@ -1,4 +1,5 @@
-//! Leases behind a pooler in transaction mode that tracks prepared statements, while each message goes to another backend.
+//! Leases behind a pooler in transaction mode that tracks prepared statements, while each message
+//! goes to another backend.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{self, Error, Leases, Request, Table};
@@ -81,7 +82,8 @@ async fn leases_work_behind_a_pooler() {
     db.until_quiet().await;
 }
 
-/// A leader that shuts down is followed by another one, and each writes under its term and a transaction-level lock.
+/// A leader that shuts down is followed by another one, and each writes under its term and a
+/// transaction-level lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_and_transaction_locks_work_behind_a_pooler() {
     let db = database().await;
@@ -143,7 +145,8 @@ async fn a_pooler_without_statement_tracking_is_an_error() {
     let mut refusals = Vec::new();
     while refusals.len() < 3 {
         match leases.acquire(Request::text("k").wait(Wait::Never)).await {
-            // Its first statement was prepared on the backend that executed it: the next one runs elsewhere.
+            // Its first statement was prepared on the backend that executed it: the next one runs
+            // elsewhere.
             Ok(held) => drop(held),
             Err(error) if error.is_held() => {}
             Err(error) => refusals.push(error),

@@ -1,4 +1,5 @@
-//! Leases held while the server restarts, or while the renewals' connections are cut repeatedly: never two at once.
+//! Leases held while the server restarts, or while the renewals' connections are cut repeatedly:
+//! never two at once.
 
 use advisory_runtime::lease::{Error, Event, FencingToken, Leases, Request, Table};
 use advisory_tests::leases::{NEAR, database, key};
@@ -191,7 +192,8 @@ async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
     let db = database().await;
     let proxy = Arc::new(Proxy::start(&db).await);
     let (renewed, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    // After each renewal that succeeded the connection is cut, before or after the server has executed the next one.
+    // After each renewal that succeeded the connection is cut, before or after the server has
+    // executed the next one.
     let leases = Leases::new(pool(proxy.url(), 2)).observe({
         let (renewed, failed) = (Arc::clone(&renewed), Arc::clone(&failed));
         let proxy = Arc::clone(&proxy);

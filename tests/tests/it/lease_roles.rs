@@ -1,4 +1,5 @@
-//! Leases in sessions of every kind: in test transactions, with few rights, timeouts, read-only, on a standby.
+//! Leases in sessions of every kind: in test transactions, with few rights, timeouts, read-only, on
+//! a standby.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Leases, Request, Table};

@@ -1,4 +1,5 @@
-//! Tokens of a key grow even if its table's sequence has been set back, or never got the rows' values.
+//! Tokens of a key grow even if its table's sequence has been set back, or never got the rows'
+//! values.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Table};
@@ -82,8 +83,9 @@ async fn a_sweep_keeps_rows_that_the_sequence_has_not_reached() {
     assert_eq!(table.sweep(&mut conn).await.unwrap(), 2);
 }
 
-/// Many acquirers of a few keys, while the sequence is set back repeatedly. Each key has a row: what a sequence that is set back promises
-/// is a token above the one in the row. A row is removed only by the insertion of another.
+/// Many acquirers of a few keys, while the sequence is set back repeatedly. Each key has a row:
+/// what a sequence that is set back promises is a token above the one in the row. A row is removed
+/// only by the insertion of another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_grow_for_all_while_the_sequence_is_set_back() {
     const ENOUGH: usize = 200;
@@ -131,7 +133,8 @@ async fn tokens_grow_for_all_while_the_sequence_is_set_back() {
     assert_eq!(db.count(out_of_order).await, 0);
 }
 
-/// A role that may draw a number but not move the sequence is refused while it is behind, and learns which right it lacks.
+/// A role that may draw a number but not move the sequence is refused while it is behind, and
+/// learns which right it lacks.
 #[tokio::test]
 async fn a_role_that_may_not_move_the_sequence_learns_what_to_grant() {
     let db = database().await;
@@ -240,7 +243,8 @@ async fn a_small_sequence_is_moved_to_the_timeline_once() {
     assert_eq!(grant(&mut conn, "other").await, drawn + 1);
 }
 
-/// `pg_upgrade` starts with timeline 1 again and keeps the sequence: a failover behind it must be seen.
+/// `pg_upgrade` starts with timeline 1 again and keeps the sequence: a failover behind it must be
+/// seen.
 #[tokio::test]
 async fn a_timeline_that_starts_again_moves_the_sequence_up() {
     let db = database().await;
@@ -271,12 +275,14 @@ async fn nothing_is_granted_before_the_sequence_is_in_the_timeline() {
     assert_eq!(grant(&mut conn, "e").await, first + 1);
 }
 
-/// Storage that has both keys' effects in one place would take the writes of one for those of the other.
+/// Storage that has both keys' effects in one place would take the writes of one for those of the
+/// other.
 #[tokio::test]
 async fn two_keys_never_have_the_same_token() {
     let db = database().await;
     let mut conn = db.connect().await;
-    // The rows of a server whose sequence was not copied. Each has the token that is one more than another's.
+    // The rows of a server whose sequence was not copied. Each has the token that is one more than
+    // another's.
     db.run(&format!(
         "INSERT INTO advisory_lease (key_hash, token, grant_id, holder, acquired_at, expires_at)
              SELECT sha256(n::text::bytea), {FIRST} + 100 + n, 0, 'h', now(), now() FROM generate_series(1, 5) AS n",

@@ -1,4 +1,5 @@
-//! What leases send is plain SQL that means the same when it is qualified, and names nothing that a `search_path` could replace.
+//! What leases send is plain SQL that means the same when it is qualified, and names nothing that a
+//! `search_path` could replace.
 
 use advisory_runtime::lease::{Error, Leases, Table};
 use advisory_runtime::{Pool, monitor};
@@ -26,7 +27,8 @@ async fn statements_of_leases_mean_the_same_when_they_are_qualified() {
     let guard = leases.acquire(key("k")).await.unwrap();
     guard.finish(Ok::<_, Error>(())).await.unwrap();
     db.run("UPDATE advisory_lease SET token = token + 70").await;
-    // A renewal whose answer is late by an eighth of this closes the connection, with its statements.
+    // A renewal whose answer is late by an eighth of this closes the connection, with its
+    // statements.
     let renewed = key("k").renew(Duration::from_secs(1)).keep(HOUR);
     let mut guard = leases.acquire(renewed).await.unwrap();
     let lease = guard.lease().clone();

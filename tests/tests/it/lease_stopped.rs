@@ -1,4 +1,5 @@
-//! A lease whose holder's process is killed, or stopped and resumed, also inside a fenced transaction.
+//! A lease whose holder's process is killed, or stopped and resumed, also inside a fenced
+//! transaction.
 //!
 //! The holder is this program, started again, as in `stopped`.
 
@@ -194,7 +195,8 @@ async fn a_holder_stopped_past_its_expiry_is_refused_and_dropped() {
                 .await,
             1
         );
-        // If it is stopped between its check of the clock and its next statement, it may send that one: therefore the fence.
+        // If it is stopped between its check of the clock and its next statement, it may send that
+        // one: therefore the fence.
         let late = db.count(beats).await - before;
         eprintln!("{late} statements of the body behind the expiry");
         assert!(late <= 1, "{late}");

@@ -1,4 +1,5 @@
-//! Many acquirers of one key: one is granted it each round, its token is the next one, and refused ones write nothing.
+//! Many acquirers of one key: one is granted it each round, its token is the next one, and refused
+//! ones write nothing.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};

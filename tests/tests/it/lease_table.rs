@@ -1,4 +1,5 @@
-//! The lease table itself: its migration, other names, refused operations, and objects first on the `search_path`.
+//! The lease table itself: its migration, other names, refused operations, and objects first on the
+//! `search_path`.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Error, Request, Table};
@@ -127,7 +128,8 @@ async fn two_that_set_it_up_at_once_make_it_once() {
     assert!(Table::new().holds(&mut conn, &lease).await.unwrap());
 }
 
-/// Objects with the names that the statements use, in a schema that comes before all others; a table among them.
+/// Objects with the names that the statements use, in a schema that comes before all others; a
+/// table among them.
 const HOSTILE: &str = "
     CREATE SCHEMA hostile;
     CREATE TABLE hostile.advisory_lease (LIKE public.advisory_lease);

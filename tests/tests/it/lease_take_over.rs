@@ -53,7 +53,8 @@ async fn an_operator_frees_a_key_without_its_text() {
     undone.unwrap_err();
     assert!(table.renew(&mut a, &old, hour).await.unwrap());
     assert!(table.free(&mut b, &row).await.unwrap());
-    // A server's clock that is set back makes it valid again, and a renewal of the former holder is refused all the same.
+    // A server's clock that is set back makes it valid again, and a renewal of the former holder is
+    // refused all the same.
     db.run("UPDATE advisory_lease SET expires_at = clock_timestamp() + interval '1 hour'")
         .await;
     assert!(!table.renew(&mut a, &old, hour).await.unwrap());
@@ -169,7 +170,8 @@ async fn a_body_whose_lease_is_taken_over_is_dropped() {
     assert_eq!(row.unwrap().expect("it is held").token, new.token());
 }
 
-/// The sequence is behind the key's token, and is moved without a setting that would outlast the take-over.
+/// The sequence is behind the key's token, and is moved without a setting that would outlast the
+/// take-over.
 #[tokio::test]
 async fn a_take_over_leaves_the_settings_of_a_test_transaction() {
     let db = database().await;
@@ -194,7 +196,8 @@ async fn a_take_over_leaves_the_settings_of_a_test_transaction() {
     assert!(other.token() > new.token());
 }
 
-/// Under REPEATABLE READ a row that was changed meanwhile is an error, and the holder's renewal changes it often.
+/// Under REPEATABLE READ a row that was changed meanwhile is an error, and the holder's renewal
+/// changes it often.
 #[tokio::test]
 async fn a_take_over_is_repeated_after_a_renewal() {
     let db = database().await;

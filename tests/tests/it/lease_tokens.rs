@@ -1,4 +1,5 @@
-//! Tokens come from one sequence, and rows are deleted: a later grant of a key still has the larger token.
+//! Tokens come from one sequence, and rows are deleted: a later grant of a key still has the larger
+//! token.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease;
@@ -20,8 +21,8 @@ const HOLD_UP: &str = "
     CREATE TRIGGER hold_up BEFORE INSERT ON advisory_lease FOR EACH ROW EXECUTE FUNCTION hold_up();
     SELECT pg_advisory_lock(7)";
 
-/// The race for which a sequence alone is not enough: the slow one has its number, another is granted a larger one and ends, its
-/// row is removed, and the slow one inserts.
+/// The race for which a sequence alone is not enough: the slow one has its number, another is
+/// granted a larger one and ends, its row is removed, and the slow one inserts.
 #[tokio::test]
 async fn an_insertion_delayed_after_its_number_excludes_later_ones() {
     let db = database().await;
@@ -45,7 +46,8 @@ async fn an_insertion_delayed_after_its_number_excludes_later_ones() {
     assert!(next.token() > first.token());
 }
 
-/// Grants, releases and sweeps of a few keys at once. Each holder writes its token into a list, under the key's lease.
+/// Grants, releases and sweeps of a few keys at once. Each holder writes its token into a list,
+/// under the key's lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_of_a_key_grow_while_rows_come_and_go() {
     let db = Arc::new(database().await);
@@ -63,7 +65,8 @@ async fn tokens_of_a_key_grow_while_rows_come_and_go() {
     assert_eq!(db.count(out_of_order).await, 0);
 }
 
-/// Continues until all tasks together have been granted enough: how many tries are refused depends on the machine.
+/// Continues until all tasks together have been granted enough: how many tries are refused depends
+/// on the machine.
 async fn come_and_go(db: &Database, task: usize, grants: &AtomicUsize) {
     const ENOUGH: usize = 200;
     let (mut conn, table) = (db.connect().await, Table::new());
@@ -141,7 +144,8 @@ async fn a_table_of_keys_that_are_used_once_stays_small() {
     assert_eq!(rows, STAY);
 }
 
-/// Its pages are cleaned while they are filled, if no other transaction of the server is open: therefore on a separate server.
+/// Its pages are cleaned while they are filled, if no other transaction of the server is open:
+/// therefore on a separate server.
 #[tokio::test]
 async fn a_table_of_keys_used_once_stays_small_between_vacuums() {
     if !owns_server() {

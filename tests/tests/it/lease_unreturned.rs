@@ -1,4 +1,5 @@
-//! After `complete` a call ends within a bound, and its key is free or done, even if the network drops packets.
+//! After `complete` a call ends within a bound, and its key is free or done, even if the network
+//! drops packets.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Leases, Request, Table};

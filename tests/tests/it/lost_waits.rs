@@ -1,4 +1,5 @@
-//! A session that ends before it has the lock is reported as a lost connection, not as a cancelled wait.
+//! A session that ends before it has the lock is reported as a lost connection, not as a cancelled
+//! wait.
 
 use advisory_runtime::{Error, Isolation, Request, Wait, blocking, session, xact};
 use advisory_tests::bookings::{database, execute, finish, in_transaction};
@@ -34,7 +35,8 @@ const WAYS: [Way; 6] = [
     Way::TestSession,
 ];
 
-/// Requests for key 7, which another session holds: those that wait at the server, and those that poll.
+/// Requests for key 7, which another session holds: those that wait at the server, and those that
+/// poll.
 fn requests() -> (Vec<Request>, Vec<Request>) {
     let (one, several) = (Request::new(7), Request::all([6, 7, 8]));
     let mut waiting = Vec::new();

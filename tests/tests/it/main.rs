@@ -1,6 +1,7 @@
 //! The behaviour of locked functions on a real PostgreSQL, one module per behaviour.
 //!
-//! There is one binary, because each would link Diesel again. Every test has a database of its own on the process's one server.
+//! There is one binary, because each would link Diesel again. Every test has a database of its own
+//! on the process's one server.
 #![allow(
     clippy::unwrap_used,
     reason = "a helper of a test that cannot go on fails the test"

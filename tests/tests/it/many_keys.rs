@@ -1,4 +1,5 @@
-//! Thousands of keys in one call: its statements contain no expression that is nested as deep as there are keys.
+//! Thousands of keys in one call: its statements contain no expression that is nested as deep as
+//! there are keys.
 
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};
 use advisory_tests::Database;

@@ -1,4 +1,5 @@
-//! A lock that is acquired in the middle of a transaction, after a first read: it is held to the end.
+//! A lock that is acquired in the middle of a transaction, after a first read: it is held to the
+//! end.
 
 use crate::calls::RoomLock;
 use advisory_runtime::{Error, LockKey, Request, Wait, advisory_lock, blocking, xact};

@@ -1,4 +1,5 @@
-//! A lock that is not granted in the middle of a transaction: the error, and the state of the transaction.
+//! A lock that is not granted in the middle of a transaction: the error, and the state of the
+//! transaction.
 
 use crate::calls::RoomLock;
 use advisory_runtime::{Error, Isolation, Request, Wait, xact};

@@ -289,8 +289,8 @@ async fn on_a_blocking_connection_a_try_is_the_same() {
     .unwrap_err();
 }
 
-/// Behind a pooler that does not track prepared statements, and that shows process ids like a server's, the name of the query's
-/// statement can belong to another client's statement.
+/// Behind a pooler that does not track prepared statements, and that shows process ids like a
+/// server's, the name of the query's statement can belong to another client's statement.
 #[tokio::test]
 async fn an_answer_of_another_statement_is_not_the_locks() {
     let db = database().await;

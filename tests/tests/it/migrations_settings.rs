@@ -1,4 +1,5 @@
-//! Migrations that change the session: its `search_path`, or a transaction that a panic leaves open.
+//! Migrations that change the session: its `search_path`, or a transaction that a panic leaves
+//! open.
 
 use crate::gated_migrations::both;
 use advisory_runtime::blocking;

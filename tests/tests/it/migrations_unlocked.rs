@@ -1,4 +1,5 @@
-//! A run of migrations next to a program that applies them without the lock, such as an older version of the same service.
+//! A run of migrations next to a program that applies them without the lock, such as an older
+//! version of the same service.
 
 use crate::gated_migrations::telling;
 use advisory_runtime::blocking;

@@ -266,7 +266,8 @@ async fn a_look_takes_no_lock_and_waits_for_none() {
     drop(held);
 }
 
-/// Citus takes advisory locks with each write, and its numbers can be those of a pair. Here pairs are shown as such locks.
+/// Citus takes advisory locks with each write, and its numbers can be those of a pair. Here pairs
+/// are shown as such locks.
 #[tokio::test]
 async fn an_advisory_lock_of_an_extension_is_not_of_the_program() {
     let db = database().await;

@@ -77,7 +77,8 @@ async fn a_session_level_lock_is_at_least_as_old_as_its_idle_time() {
     assert!(found.held_at_most.unwrap() >= BEFORE, "{found:?}");
     assert!(told(&mut conn, 5).await.held_for().unwrap() <= taken.elapsed());
 
-    // Nothing is known about a session that runs a statement: the statement itself may have acquired the lock.
+    // Nothing is known about a session that runs a statement: the statement itself may have
+    // acquired the lock.
     let pid = pid_of(&mut held).await;
     let running = tokio::spawn(async move { held.batch_execute("SELECT pg_sleep(60)").await });
     db.until_active("pg_sleep(60)").await;

@@ -21,7 +21,8 @@ fn is_the_row(rows: &[ClaimedRow]) -> bool {
         && row.remaining > HOUR / 2 && row.remaining <= HOUR)
 }
 
-/// In a string literal the backslash escapes the quote after it if `standard_conforming_strings` is off.
+/// In a string literal the backslash escapes the quote after it if `standard_conforming_strings` is
+/// off.
 #[tokio::test]
 async fn a_tables_name_is_quoted_under_any_string_setting() {
     let db = Database::create().await;

@@ -1,4 +1,5 @@
-//! Names of locks that are certain, because the number can be checked. `monitor_comments` tests the others.
+//! Names of locks that are certain, because the number can be checked. `monitor_comments` tests the
+//! others.
 
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::Table;

@@ -1,4 +1,5 @@
-//! The monitor with the rights of a role, protection against forged names, and the same on blocking Diesel.
+//! The monitor with the rights of a role, protection against forged names, and the same on blocking
+//! Diesel.
 
 use advisory_runtime::blocking;
 use advisory_runtime::monitor::{self, Activity, HolderId, Locks, Names, Scope, Signal, State};
@@ -22,7 +23,8 @@ async fn remove(db: &Database, roles: &[&str]) {
     }
 }
 
-/// A connection that has logged in as that role: a session that changes its role later still counts as its own.
+/// A connection that has logged in as that role: a session that changes its role later still counts
+/// as its own.
 async fn connect_as(db: &Database, role: &str) -> AsyncPgConnection {
     let (scheme, address) = db.url().split_once("://").unwrap();
     let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
@@ -295,7 +297,8 @@ async fn blocking_diesel_sees_and_ends_the_same() {
     drop(waiting.await.unwrap());
 }
 
-/// A lock without a session: its transaction was prepared, and the client that should commit it has died.
+/// A lock without a session: its transaction was prepared, and the client that should commit it has
+/// died.
 #[tokio::test]
 async fn a_prepared_transaction_is_shown_as_the_holder() {
     let db = Database::create().await;

@@ -1,4 +1,5 @@
-//! Async Diesel: transactions that are ended by hand or dropped around locked calls. `both/nesting.rs` has what both drivers promise.
+//! Async Diesel: transactions that are ended by hand or dropped around locked calls.
+//! `both/nesting.rs` has what both drivers promise.
 
 use crate::calls::book;
 use advisory_runtime::{Error, advisory_lock};

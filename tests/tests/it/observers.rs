@@ -1,6 +1,7 @@
 //! Recorders for tests: a subscriber of `tracing`, and a recorder of `metrics`.
 //!
-//! Such tests run in processes of their own: the first call decides for the whole process whether a span is enabled.
+//! Such tests run in processes of their own: the first call decides for the whole process whether a
+//! span is enabled.
 
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
@@ -14,7 +15,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
 
-/// The recorded output, in order: `new advisory_lock pattern=…`, `event …`, and the body's own events.
+/// The recorded output, in order: `new advisory_lock pattern=…`, `event …`, and the body's own
+/// events.
 #[derive(Clone, Default)]
 pub(crate) struct Heard {
     only_warnings: bool,

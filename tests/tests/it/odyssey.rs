@@ -1,4 +1,5 @@
-//! Behind Odyssey in transaction mode: transaction-level locks exclude, and leases and claims work with its prepared statements.
+//! Behind Odyssey in transaction mode: transaction-level locks exclude, and leases and claims work
+//! with its prepared statements.
 
 use crate::calls::book;
 use crate::sync_job;

@@ -1,5 +1,5 @@
-//! The view of a server's operators on many calls: a constant number of entries in `pg_stat_statements`, and nothing in the log if a
-//! try finds its lock held.
+//! The view of a server's operators on many calls: a constant number of entries in
+//! `pg_stat_statements`, and nothing in the log if a try finds its lock held.
 
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};
 use advisory_tests::{Database, LockedKey, OwnServer, left_out, owns_server};

@@ -1,4 +1,5 @@
-//! Permits when the query for one cannot be prepared, as behind a pooler that does not track prepared statements.
+//! Permits when the query for one cannot be prepared, as behind a pooler that does not track
+//! prepared statements.
 
 use advisory_runtime::{Error, Request, Wait, xact};
 use advisory_tests::permits::{PERMITS, held};
@@ -83,7 +84,8 @@ async fn a_miss_by_text_under_a_savepoint_is_a_miss() {
     outer.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
-/// Whether the last try sent its query as text. Other tests of this process can have used all of the names meanwhile.
+/// Whether the last try sent its query as text. Other tests of this process can have used all of
+/// the names meanwhile.
 fn is_by_text(proxy: &Proxy) -> bool {
     let asks = "EXISTS(SELECT 1 ";
     proxy.queries().iter().any(|query| query.contains(asks))

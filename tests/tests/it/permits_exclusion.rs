@@ -90,8 +90,8 @@ async fn in_snapshot(conn: &mut AsyncPgConnection, room: &Room) -> Result<(), Er
     room.stay(conn).await
 }
 
-/// Twelve calls of all kinds, four times as many as there are permits. Each stays in the body until there are three, so they end
-/// only if three are allowed.
+/// Twelve calls of all kinds, four times as many as there are permits. Each stays in the body until
+/// there are three, so they end only if three are allowed.
 #[tokio::test(flavor = "multi_thread")]
 async fn as_many_bodies_run_as_there_are_permits() {
     let db = database().await;

@@ -1,5 +1,5 @@
-//! Behind Pgpool-II each client has its own server session, so every kind of lock works. A locked call goes to the
-//! primary, although statements that only read go to a standby.
+//! Behind Pgpool-II each client has its own server session, so every kind of lock works. A locked
+//! call goes to the primary, although statements that only read go to a standby.
 
 use crate::calls::book;
 use crate::sync_job;

@@ -1,4 +1,5 @@
-//! `pool = <expression>`: the call gets its connection from a pool, and the pool's error is one of the lock's.
+//! `pool = <expression>`: the call gets its connection from a pool, and the pool's error is one of
+//! the lock's.
 
 use advisory_runtime::{
     Connection as _, Error, Pool, PoolError, Request, Wait, advisory_lock, blocking, session,

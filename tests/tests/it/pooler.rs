@@ -1,4 +1,5 @@
-//! `verify` detects whether each client has its own server session; behind a pooler in transaction mode it does not.
+//! `verify` detects whether each client has its own server session; behind a pooler in transaction
+//! mode it does not.
 
 use advisory_runtime::{Error, Pool, PoolError, blocking, session};
 use advisory_tests::bookings::database;
@@ -11,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// The results for pools of two connections, and two plain blocking ones, at an address. Twice, since a pooler with more backends
-/// assigns another one each time.
+/// The results for pools of two connections, and two plain blocking ones, at an address. Twice,
+/// since a pooler with more backends assigns another one each time.
 async fn verify(url: &str) -> Vec<Result<(), Error>> {
     let mut said = Vec::new();
     for _ in 0..2 {
@@ -53,7 +54,8 @@ async fn verify_blocking(url: &str) -> Result<(), Error> {
     verified.await.unwrap()
 }
 
-/// Opens a connection for each call. Unlike r2d2, it runs no prepared statement of its own, which fails on another backend.
+/// Opens a connection for each call. Unlike r2d2, it runs no prepared statement of its own, which
+/// fails on another backend.
 struct Direct(String);
 
 impl blocking::Pool for Direct {
@@ -89,7 +91,8 @@ async fn verify_needs_two_connections_at_once() {
     let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(db.url());
     let pool = bb8::Pool::builder()
         .max_size(1)
-        // Long enough for the one that exists, on a slow machine too; waited in full for the one that does not.
+        // Long enough for the one that exists, on a slow machine too; waited in full for the one
+        // that does not.
         .connection_timeout(Duration::from_secs(3))
         .build(manager)
         .await
@@ -141,7 +144,8 @@ async fn verify_finds_a_pooler_in_transaction_mode() {
                 let url = bouncer.url(&db);
                 let mut said = vec![verify_blocking(&url).await, verify_blocking(&url).await];
                 if order.is_empty() {
-                    // Otherwise even the connection's set-up fails: its prepared statements are on another backend.
+                    // Otherwise even the connection's set-up fails: its prepared statements are on
+                    // another backend.
                     said.extend(verify(&url).await);
                 }
                 for said in said {
@@ -150,7 +154,8 @@ async fn verify_finds_a_pooler_in_transaction_mode() {
                         matches!(error, Error::PooledSession { .. }),
                         "{settings}: {error:?}"
                     );
-                    // The error does not advise what was just called, and names no key that nobody wrote.
+                    // The error does not advise what was just called, and names no key that nobody
+                    // wrote.
                     let text = error.to_string();
                     assert!(
                         !text.contains("verify") && !text.contains("lock `"),

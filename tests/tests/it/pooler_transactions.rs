@@ -1,7 +1,8 @@
-//! Behind a pooler in transaction mode: transaction-level locks work fully, and requests that need a session are refused if the
-//! pooler is detected.
+//! Behind a pooler in transaction mode: transaction-level locks work fully, and requests that need
+//! a session are refused if the pooler is detected.
 //!
-//! pgbouncer 1.18 does not track prepared statements, whose names are the same in every program, so bodies here use none.
+//! pgbouncer 1.18 does not track prepared statements, whose names are the same in every program, so
+//! bodies here use none.
 
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, blocking, session, xact};
 use advisory_tests::bookings::{committed, database, key_of};
@@ -146,8 +147,8 @@ async fn behind_a_pooler_in_transaction_mode_tries_return_at_once() {
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
-/// A pooler can show process ids like a server's, and not track prepared statements. Then none of that name is there, or another
-/// client's, whose effects are undone.
+/// A pooler can show process ids like a server's, and not track prepared statements. Then none of
+/// that name is there, or another client's, whose effects are undone.
 #[tokio::test]
 async fn a_try_that_another_statement_answers_is_repeated_by_text() {
     let db = database().await;
@@ -233,7 +234,8 @@ async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
     db.until_quiet().await;
 }
 
-/// pgbouncer 1.18 exits if a cancel request's connection is closed before it has forwarded the request.
+/// pgbouncer 1.18 exits if a cancel request's connection is closed before it has forwarded the
+/// request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_call_closes_only_its_own_pooler_connection() {
     let db = database().await;

@@ -1,4 +1,5 @@
-//! Behind a pooler no cancel request reaches a dropped wait: how long the wait occupies a session of the server.
+//! Behind a pooler no cancel request reaches a dropped wait: how long the wait occupies a session
+//! of the server.
 
 use advisory_runtime::{Error, Request, Wait, xact};
 use advisory_tests::bookings::{database, key_of};

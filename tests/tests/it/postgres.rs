@@ -1,5 +1,5 @@
-//! PostgreSQL's own behaviour with messages, transactions and savepoints, on which the code relies. A version that behaves
-//! differently fails here, not in a booking.
+//! PostgreSQL's own behaviour with messages, transactions and savepoints, on which the code relies.
+//! A version that behaves differently fails here, not in a booking.
 
 use advisory_tests::Database;
 use advisory_tests::postgres::Session;
@@ -103,7 +103,8 @@ async fn an_error_or_the_end_of_a_transaction_releases_its_locks() {
         session.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
         assert_eq!(db.locks().await.len(), 1);
         drop(session.send(end).await);
-        // The error is sent before the transaction is undone; the next statement is answered after that.
+        // The error is sent before the transaction is undone; the next statement is answered after
+        // that.
         drop(session.send("SELECT").await);
         assert_eq!(db.locks().await, [], "after {end}");
         session.run("ROLLBACK").await;

@@ -1,4 +1,5 @@
-//! PostgreSQL's own behaviour with advisory locks, on which the code relies: how they are held, queued, shown and refused.
+//! PostgreSQL's own behaviour with advisory locks, on which the code relies: how they are held,
+//! queued, shown and refused.
 
 use advisory_tests::postgres::{Session, code};
 use advisory_tests::{Database, LockedKey};

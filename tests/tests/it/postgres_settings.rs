@@ -1,4 +1,5 @@
-//! PostgreSQL's own behaviour with settings, on which the code relies: where they are read, and how long they last.
+//! PostgreSQL's own behaviour with settings, on which the code relies: where they are read, and how
+//! long they last.
 
 use advisory_tests::Database;
 use advisory_tests::postgres::Session;

@@ -1,4 +1,5 @@
-//! PostgreSQL's own behaviour with snapshots and clocks, on which the code relies: what is visible after a wait.
+//! PostgreSQL's own behaviour with snapshots and clocks, on which the code relies: what is visible
+//! after a wait.
 
 use advisory_tests::Database;
 use advisory_tests::postgres::Session;

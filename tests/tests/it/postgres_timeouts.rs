@@ -1,4 +1,5 @@
-//! PostgreSQL's own behaviour with timeouts, on which the code relies: when each starts, and what it ends.
+//! PostgreSQL's own behaviour with timeouts, on which the code relies: when each starts, and what
+//! it ends.
 
 use advisory_tests::Database;
 use advisory_tests::postgres::Session;
@@ -15,7 +16,8 @@ async fn pass(time: Duration) {
     tokio::time::timeout(time, never).await.unwrap_err();
 }
 
-/// Five times this is more than 4 seconds, and once is so much less that a busy machine does not exceed it.
+/// Five times this is more than 4 seconds, and once is so much less that a busy machine does not
+/// exceed it.
 const PART: Duration = Duration::from_millis(900);
 
 #[tokio::test]
@@ -118,8 +120,8 @@ async fn transaction_timeout_exists_since_17_and_counts_from_its_set() {
         return;
     }
     assert_eq!(session.run(read).await, ["0"]);
-    // An earlier wait does not count, a later BEGIN keeps it, and a running statement is ended. In one message: between two
-    // the session would be idle for as long as this process is slow.
+    // An earlier wait does not count, a later BEGIN keeps it, and a running statement is ended. In
+    // one message: between two the session would be idle for as long as this process is slow.
     let started = Instant::now();
     let message = "SELECT pg_sleep(0.5); SELECT set_config('transaction_timeout', '400', true); BEGIN; SELECT pg_sleep(60)";
     assert_eq!(session.refused(message).await, "25P04");

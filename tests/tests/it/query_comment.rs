@@ -1,5 +1,6 @@
-//! The comment that names a lock to others: in front of the message that requests it, in `pg_stat_activity`, in the server's log, and in
-//! its deadlock reports. The application's name is not changed.
+//! The comment that names a lock to others: in front of the message that requests it, in
+//! `pg_stat_activity`, in the server's log, and in its deadlock reports. The application's name is
+//! not changed.
 
 use crate::blocking_calls;
 use crate::calls::book;

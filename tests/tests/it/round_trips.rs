@@ -61,7 +61,8 @@ async fn a_cached_query_adds_one_round_trip() {
     one_cached_query(&mut conn).await.unwrap();
     proxy.reset();
     one_cached_query(&mut conn).await.unwrap();
-    // Diesel does not cache a statement with a text fragment, so it is prepared each time: 2 and the query's own 2.
+    // Diesel does not cache a statement with a text fragment, so it is prepared each time: 2 and
+    // the query's own 2.
     assert_eq!(proxy.round_trips(), 4, "{:#?}", proxy.queries());
 }
 
@@ -114,8 +115,9 @@ async fn whatever_waits_is_asked_for_in_one_round_trip() {
     }
 }
 
-/// The query for one key has one text, which a connection prepares once; that of several is prepared by each call, in one round trip with
-/// the `BEGIN`. At a stricter level the setting `advisory.pooler` is read before, and the transaction opened afterwards.
+/// The query for one key has one text, which a connection prepares once; that of several is
+/// prepared by each call, in one round trip with the `BEGIN`. At a stricter level the setting
+/// `advisory.pooler` is read before, and the transaction opened afterwards.
 #[tokio::test]
 async fn a_try_for_one_key_is_one_round_trip_and_a_miss_one_more() {
     let (db, proxy, mut conn) = proxied().await;

@@ -1,10 +1,12 @@
-//! A runtime that is shut down takes its connections with it. A call in progress leaves nothing on the server.
+//! A runtime that is shut down takes its connections with it. A call in progress leaves nothing on
+//! the server.
 
 use advisory_runtime::{Request, session, xact};
 use advisory_tests::bookings::database;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 
-/// Runs a call on its own runtime, which is shut down while a statement runs that would take a minute.
+/// Runs a call on its own runtime, which is shut down while a statement runs that would take a
+/// minute.
 async fn ends_in_a_statement(is_session: bool) {
     let db = database().await;
     let url = db.url().to_owned();

@@ -1,4 +1,5 @@
-//! A runtime of one thread that is not driven: a call that was dropped on it still leaves the server's queue.
+//! A runtime of one thread that is not driven: a call that was dropped on it still leaves the
+//! server's queue.
 
 use advisory_runtime::{Error, session, xact};
 use advisory_tests::bookings::database;
@@ -63,14 +64,16 @@ fn a_waiter_dropped_on_a_runtime_at_rest_leaves_the_queue() {
     }
 }
 
-/// The lock's message is written when the runtime runs again, after all cancel requests of the drop.
+/// The lock's message is written when the runtime runs again, after all cancel requests of the
+/// drop.
 #[test]
 fn a_waiter_whose_message_comes_late_leaves_the_queue() {
     let (observing, idle) = (Runtime::new().unwrap(), idle_runtime());
     let (db, _holder) = holds_seven(&observing);
     let proxy = observing.block_on(Proxy::start(&db));
-    // The first poll sends a check of debug builds. If its answer comes in two pieces, the second poll only reads the first of them: then
-    // nothing was sent for the lock, and nothing is cancelled.
+    // The first poll sends a check of debug builds. If its answer comes in two pieces, the second
+    // poll only reads the first of them: then nothing was sent for the lock, and nothing is
+    // cancelled.
     let polls = if debug_checks_are_on() { 2 } else { 1 };
     let sent = async |least: usize| {
         while proxy.cancel_requests() < least {
@@ -94,8 +97,8 @@ fn a_waiter_whose_message_comes_late_leaves_the_queue() {
     idle.block_on(until_ended(&db, pid, "a late message"));
 }
 
-/// A statement of the body is cancelled, and its transaction too. Locks of an idle session are released when the runtime runs
-/// again, or is shut down.
+/// A statement of the body is cancelled, and its transaction too. Locks of an idle session are
+/// released when the runtime runs again, or is shut down.
 #[test]
 fn what_a_runtime_at_rest_holds_is_free_when_it_runs_or_ends() {
     let observing = Runtime::new().unwrap();

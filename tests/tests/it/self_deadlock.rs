@@ -1,4 +1,5 @@
-//! A call that waits for a lock that its own task holds: debug builds refuse it, unless the wait has a limit.
+//! A call that waits for a lock that its own task holds: debug builds refuse it, unless the wait
+//! has a limit.
 
 use crate::calls::{AppError, RoomLock, book_or_busy, book_patiently};
 use advisory_runtime::{Error, advisory_lock, xact};

@@ -1,4 +1,5 @@
-//! Locks in the server's log: their names when a call waits for long, and no errors of the library's own statements.
+//! Locks in the server's log: their names when a call waits for long, and no errors of the
+//! library's own statements.
 
 use advisory_runtime::{Error, advisory_lock, blocking, session, xact};
 use advisory_tests::bookings::execute;

@@ -1,4 +1,5 @@
-//! Session-level locks: released on every way out, reported when lost, and refused inside a transaction.
+//! Session-level locks: released on every way out, reported when lost, and refused inside a
+//! transaction.
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, session};
@@ -146,7 +147,8 @@ async fn nothing_is_left_in_a_pool() {
     db.until_quiet().await;
 }
 
-/// Behind a pooler that does not track prepared statements, another client's can have the name of the try.
+/// Behind a pooler that does not track prepared statements, another client's can have the name of
+/// the try.
 #[tokio::test]
 async fn a_try_that_another_statement_answers_has_taken_nothing() {
     let db = database().await;

@@ -85,7 +85,8 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
         theirs.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_no_locks().await;
     }
-    // Held shared by hand and by another session: an exclusive request fails, and the shared lock stays.
+    // Held shared by hand and by another session: an exclusive request fails, and the shared lock
+    // stays.
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     execute(&mut conn, "SELECT pg_advisory_lock_shared(1)")
         .await

@@ -1,4 +1,5 @@
-//! Several keys in one call: sorted, without duplicates, in one round trip; and keys that are numbers or declared as types.
+//! Several keys in one call: sorted, without duplicates, in one round trip; and keys that are
+//! numbers or declared as types.
 
 use advisory_runtime::{Error, Key, LockKey, advisory_lock, lock_key, xact};
 use advisory_tests::bookings::{database, execute, insert};

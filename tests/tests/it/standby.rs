@@ -1,4 +1,5 @@
-//! A standby has its own advisory locks, which the primary does not see: debug builds refuse it in both scopes.
+//! A standby has its own advisory locks, which the primary does not see: debug builds refuse it in
+//! both scopes.
 
 use crate::calls::book;
 use advisory_runtime::{

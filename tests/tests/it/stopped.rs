@@ -1,5 +1,5 @@
-//! `max_hold` of a client that was stopped, or whose packets are dropped: the server ends its session, and so releases the
-//! lock.
+//! `max_hold` of a client that was stopped, or whose packets are dropped: the server ends its
+//! session, and so releases the lock.
 //!
 //! The client is this program, started again with a variable that selects its role.
 
@@ -182,7 +182,8 @@ async fn a_stopped_process_loses_its_lock_despite_longer_timeouts() {
     is_freed_when_stopped("longer timeouts").await;
 }
 
-/// Only `transaction_timeout` ends a running statement; before PostgreSQL 17 the server waits for it.
+/// Only `transaction_timeout` ends a running statement; before PostgreSQL 17 the server waits for
+/// it.
 #[tokio::test]
 async fn a_stopped_process_loses_its_lock_during_or_after_a_statement() {
     let db = database().await;

@@ -1,5 +1,5 @@
-//! Two tasks that acquire two locks in opposite orders on separate connections: debug builds refuse the call that closes the cycle,
-//! and name both sides. A wait with a limit is not a deadlock.
+//! Two tasks that acquire two locks in opposite orders on separate connections: debug builds refuse
+//! the call that closes the cycle, and name both sides. A wait with a limit is not a deadlock.
 
 use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::bookings::{database, execute};
@@ -11,7 +11,8 @@ use tokio::sync::Barrier;
 
 type Pooled = Pool<AsyncPgConnection>;
 
-/// Defines a function that takes one lock, and in its body waits for the other side and takes the other lock.
+/// Defines a function that takes one lock, and in its body waits for the other side and takes the
+/// other lock.
 macro_rules! pair {
     ($outer:ident, $inner:ident, [$($outer_args:tt)*], [$($inner_args:tt)*]) => {
         #[advisory_lock(key = "crossed:<from>", name = "crossed", conn = pool.get().await.unwrap(), $($outer_args)*)]
@@ -123,8 +124,8 @@ async fn the_call_that_closes_a_cycle_of_two_tasks_is_refused() {
     db.until_quiet().await;
 }
 
-/// The holders of both permits wait for a third permit. A permit that another call holds can become free, so a single holder may
-/// wait.
+/// The holders of both permits wait for a third permit. A permit that another call holds can become
+/// free, so a single holder may wait.
 #[tokio::test]
 async fn holders_of_all_permits_that_ask_for_one_more_are_a_cycle() {
     #[advisory_lock(key = "few:<id>", name = "few", permits = 2, poll = "1ms", conn = pool.get().await.unwrap())]
@@ -277,7 +278,8 @@ async fn locks_of_two_databases_close_no_cycle() {
     let (db, elsewhere) = (database().await, database().await);
     let (mut one, mut two) = (db.connect().await, elsewhere.connect().await);
     let [mut holder, mut far_holder] = [db.connect().await, elsewhere.connect().await];
-    // Each waits for a holder on neither side, while the other side holds a lock of the same number elsewhere.
+    // Each waits for a holder on neither side, while the other side holds a lock of the same number
+    // elsewhere.
     let key = |id: i64| advisory_pattern::Derivation::Sha256.key(&format!("crossed:{id}"));
     let held = xact::begin(&mut holder, key(22)).await.unwrap();
     let far_held = xact::begin(&mut far_holder, key(21)).await.unwrap();

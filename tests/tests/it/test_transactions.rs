@@ -1,7 +1,7 @@
 //! Locked functions work inside Diesel's test transactions, and nothing is committed.
 //!
-//! The transaction of `begin_test_transaction` is not counted. `test_transaction` opens an ordinary one, which looks like any
-//! other from inside.
+//! The transaction of `begin_test_transaction` is not counted. `test_transaction` opens an ordinary
+//! one, which looks like any other from inside.
 
 use crate::calls::functions;
 use advisory_runtime::{Connection, Error, Isolation, Request, Wait, advisory_lock, session, xact};
@@ -217,7 +217,8 @@ async fn every_one_but_the_plain_is_refused(conn: &mut AsyncPgConnection) {
     asynchronous::plain(conn, 7).await.unwrap();
 }
 
-/// A statement that fails in a session-level body fails the test's transaction, as without a lock; the lock is released.
+/// A statement that fails in a session-level body fails the test's transaction, as without a lock;
+/// the lock is released.
 #[tokio::test]
 async fn after_a_failed_session_level_body_nothing_is_held_or_saved() {
     let db = database().await;

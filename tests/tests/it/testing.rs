@@ -211,7 +211,8 @@ async fn two_calls_with_several_keys_meet_at_any_common_one() {
         "{told}"
     );
     observer.until_free(1).await;
-    // All of them are held, not only one. The calls above were dropped, which closes their connections.
+    // All of them are held, not only one. The calls above were dropped, which closes their
+    // connections.
     let mut a = db.connect().await;
     let told = panic_of(observer.assert_locked(keys.clone(), both(&mut a, 2, 3))).await;
     assert!(told.contains("was not seen to hold"), "{told}");

@@ -1,4 +1,5 @@
-//! A session that did not answer a renewal in time is ended, so no later statement on it is cancelled, whatever its pool does.
+//! A session that did not answer a renewal in time is ended, so no later statement on it is
+//! cancelled, whatever its pool does.
 
 use crate::sync_job::database;
 use advisory_runtime::claim::{self, Claim, Claimed};

@@ -1,4 +1,5 @@
-//! `verify` refuses a server that grants one lock to two sessions, as databases do that only speak PostgreSQL's protocol.
+//! `verify` refuses a server that grants one lock to two sessions, as databases do that only speak
+//! PostgreSQL's protocol.
 
 use advisory_runtime::{Error, blocking, session};
 use advisory_tests::bookings::database;
@@ -58,7 +59,8 @@ async fn a_lock_that_the_second_session_got_is_released() {
     assert_eq!(db.locks().await, []);
 }
 
-/// Any other error says nothing about the server, and costs the pool no connection as long as no lock was tried.
+/// Any other error says nothing about the server, and costs the pool no connection as long as no
+/// lock was tried.
 #[tokio::test]
 async fn a_statement_that_fails_is_reported_as_it_is() {
     let db = database().await;

@@ -63,7 +63,8 @@ async fn every_end_of_a_wait_has_its_own_error(db: &Database, prepare: &str) {
     }
     finish(held).await;
     session_deadlocks_leave_nothing(db, prepare).await;
-    // Each holds one lock and requests the other's, with the server's deadlock_timeout of one second.
+    // Each holds one lock and requests the other's, with the server's deadlock_timeout of one
+    // second.
     let mut mine = xact::begin(&mut holder, 1).await.unwrap();
     let mut theirs = xact::begin(&mut conn, 2).await.unwrap();
     let (first, second) = tokio::join!(
@@ -121,8 +122,8 @@ async fn goes_on(conn: &mut AsyncPgConnection) -> bool {
     execute(conn, "SELECT 1").await.is_ok()
 }
 
-/// A wait that was ended by a cancel request or `statement_timeout` closes the connection if the session may have got the lock
-/// nevertheless; a transaction-level wait never does.
+/// A wait that was ended by a cancel request or `statement_timeout` closes the connection if the
+/// session may have got the lock nevertheless; a transaction-level wait never does.
 async fn after_cancelled(
     db: &Database,
     mut conn: AsyncPgConnection,
@@ -140,7 +141,8 @@ async fn after_cancelled(
     conn
 }
 
-/// A session-level wait that the server ends as a deadlock leaves the connection usable and without its locks, one or several.
+/// A session-level wait that the server ends as a deadlock leaves the connection usable and without
+/// its locks, one or several.
 async fn session_deadlocks_leave_nothing(db: &Database, prepare: &str) {
     for wanted in [vec![2], vec![2, 3, 4]] {
         let (mut first, mut second) = (db.connect().await, db.connect().await);

@@ -6,7 +6,8 @@ use advisory_tests::{AdvisoryLock, LockedKey};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// `lock_timeout` counts for each wait: two waits of 1.5 s under a timeout of 2 s would both succeed.
+/// `lock_timeout` counts for each wait: two waits of 1.5 s under a timeout of 2 s would both
+/// succeed.
 #[tokio::test]
 async fn the_budget_is_for_all_keys_together() {
     let db = database().await;
@@ -33,7 +34,8 @@ async fn the_budget_is_for_all_keys_together() {
     }
     finish(held_first).await;
     waits_or_has(2).await;
-    // Another second and a half, in small steps: if the whole machine is suspended, not only the server's clock continues.
+    // Another second and a half, in small steps: if the whole machine is suspended, not only the
+    // server's clock continues.
     let mut steps = interval(Duration::from_millis(10));
     steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for _ in 0..150 {

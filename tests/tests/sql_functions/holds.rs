@@ -1,4 +1,5 @@
-//! `advisory_holds` and `advisory_require` see only the locks of their own session, in exclusive mode.
+//! `advisory_holds` and `advisory_require` see only the locks of their own session, in exclusive
+//! mode.
 
 use crate::{EmailLock, migrated, says};
 use advisory_runtime::xact;

@@ -1,4 +1,5 @@
-//! `acquire_cleanup_lock` and `release_cleanup_lock` between sessions, and together with a locked function in Rust.
+//! `acquire_cleanup_lock` and `release_cleanup_lock` between sessions, and together with a locked
+//! function in Rust.
 
 use crate::{EmailLock, migrated, says};
 use advisory_runtime::xact;

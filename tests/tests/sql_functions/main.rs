@@ -1,5 +1,5 @@
-//! The migration for other programs: its functions compute the numbers that the Rust side locks, and the server's hashes equal
-//! ours.
+//! The migration for other programs: its functions compute the numbers that the Rust side locks,
+//! and the server's hashes equal ours.
 //!
 //! A binary of its own, because a key that is only an address can equal any other key of its crate.
 #![allow(

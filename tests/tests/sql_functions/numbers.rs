@@ -1,4 +1,5 @@
-//! The numbers of the functions equal those of the Rust side and of the recipe, and our derivations equal the server's hashes.
+//! The numbers of the functions equal those of the Rust side and of the recipe, and our derivations
+//! equal the server's hashes.
 
 use crate::{EmailLock, migrated, says};
 use advisory_pattern::{Derivation, escape};
@@ -12,7 +13,8 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::sync::Mutex;
 use tokio::runtime::Runtime;
 
-/// The result of the published recipe for the text `t`, with the built-in function instead of pgcrypto's.
+/// The result of the published recipe for the text `t`, with the built-in function instead of
+/// pgcrypto's.
 const RECIPE: &str = "(SELECT (get_byte(h, 0)::bigint << 56) | (get_byte(h, 1)::bigint << 48) | (get_byte(h, 2)::bigint << 40) \
      | (get_byte(h, 3)::bigint << 32) | (get_byte(h, 4)::bigint << 24) | (get_byte(h, 5)::bigint << 16) \
      | (get_byte(h, 6)::bigint << 8) | get_byte(h, 7)::bigint \
@@ -75,7 +77,8 @@ fn assert_same<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-/// A thousand texts, the same in every run: empty to long, a third of them ASCII, with many characters that escape, trim and fold.
+/// A thousand texts, the same in every run: empty to long, a third of them ASCII, with many
+/// characters that escape, trim and fold.
 fn random_texts() -> Vec<String> {
     const LETTERS: [char; 36] = [
         '%',

@@ -1,4 +1,5 @@
-//! The functions are safe: against NULL, roles without a grant, and objects of the same name on the `search_path`.
+//! The functions are safe: against NULL, roles without a grant, and objects of the same name on the
+//! `search_path`.
 
 use crate::{migrate, migrated, says, value};
 use advisory_runtime::sql_functions::ADVISORY_KEYS_UP;
@@ -8,7 +9,8 @@ use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
-/// Every function of the migration, as a call with each argument `NULL` in turn, and that argument's name.
+/// Every function of the migration, as a call with each argument `NULL` in turn, and that
+/// argument's name.
 const NULLS: [(&str, &str); 10] = [
     ("advisory_key(NULL)", "rendered"),
     ("advisory_escape(NULL)", "value"),
@@ -22,7 +24,8 @@ const NULLS: [(&str, &str); 10] = [
     ("advisory_require(1, NULL)", "lock"),
 ];
 
-/// Every function of the migration. `advisory_require` finds the lock that the previous call has acquired.
+/// Every function of the migration. `advisory_require` finds the lock that the previous call has
+/// acquired.
 const CALLS: [&str; 8] = [
     "advisory_key('a')",
     "advisory_escape('a')",

@@ -1,7 +1,9 @@
-//! The attributes as programs use them: every argument with every kind of parameter, in one program.
+//! The attributes as programs use them: every argument with every kind of parameter, in one
+//! program.
 //!
-//! Each function of the table of [`sites`] and [`parameters`] is compiled by clippy under strict lints, in edition 2021 and with the
-//! runtime under another name. Its future is `Send` if that of the same function without the attribute is, which is compiled too.
+//! Each function of the table of [`sites`] and [`parameters`] is compiled by clippy under strict
+//! lints, in edition 2021 and with the runtime under another name. Its future is `Send` if that of
+//! the same function without the attribute is, which is compiled too.
 
 mod parameters;
 mod sites;
@@ -64,8 +66,8 @@ fn misfit(site: &Site, parameter: &Parameter) -> Option<&'static str> {
     None
 }
 
-/// What is asserted of the future. It is `Send` as without the attribute, except for what the guide names. One that is not `Send`
-/// without the attribute only has to compile with it.
+/// What is asserted of the future. It is `Send` as without the attribute, except for what the guide
+/// names. One that is not `Send` without the attribute only has to compile with it.
 const fn assertion(site: &Site, parameter: &Parameter) -> Option<&'static str> {
     if site.attribute.is_empty() {
         return Some(if parameter.is_send {
@@ -103,7 +105,8 @@ pub(crate) fn check(host: &str) {
             let is_plain = site.form == Form::Plain;
             functions[usize::from(is_plain)] += &function.item();
             match assertion(site, parameter).filter(|_| !is_plain) {
-                // All in one function, because the compiler then proves what they have in common only once.
+                // All in one function, because the compiler then proves what they have in common
+                // only once.
                 Some("is_send") => writeln!(send, "is_send({});", function.call()),
                 // Each in its own, because it would solve all of them together.
                 Some(other) => writeln!(

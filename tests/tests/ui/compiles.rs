@@ -1,7 +1,7 @@
 //! Correct programs compile without a warning.
 //!
-//! trybuild checks that too, but then builds every dependency and, one after the other, the incorrect programs. So these are only
-//! checked, in a similar project with the same dependencies.
+//! trybuild checks that too, but then builds every dependency and, one after the other, the
+//! incorrect programs. So these are only checked, in a similar project with the same dependencies.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +15,8 @@ pub(crate) fn target() -> PathBuf {
     folder.join("tests")
 }
 
-/// Lets trybuild use the macros and build scripts of this build, which are half of what it would compile.
+/// Lets trybuild use the macros and build scripts of this build, which are half of what it would
+/// compile.
 pub(crate) fn share_with_trybuild() {
     #[cfg(unix)]
     {

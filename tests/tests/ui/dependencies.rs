@@ -1,11 +1,13 @@
-//! Each dependency of a published crate is accounted for, and there is no unsafe code. `docs/dependencies.md` says so.
+//! Each dependency of a published crate is accounted for, and there is no unsafe code.
+//! `docs/dependencies.md` says so.
 
 use crate::workspace::{PUBLISHED, cargo, root};
 use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../docs/dependencies.md");
 
-/// The crates below a package, each with its version; for one target, since the counts of others differ.
+/// The crates below a package, each with its version; for one target, since the counts of others
+/// differ.
 fn tree(package: &str, features: &str, more: &[&str]) -> BTreeSet<String> {
     let mut words = vec!["tree", "--locked", "--prefix", "none", "-p", package];
     words.push("--no-default-features");

@@ -1,4 +1,5 @@
-//! The modules of a crate use only those below them: `docs/architecture.md` has the order for the runtime.
+//! The modules of a crate use only those below them: `docs/architecture.md` has the order for the
+//! runtime.
 
 use crate::workspace::root;
 use std::collections::{BTreeMap, BTreeSet};
@@ -201,7 +202,8 @@ fn module_of(source: &Path, file: &Path) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-/// The modules of files that each file's module names by `super::` or `crate::`. A module may name those that contain it, and they it.
+/// The modules of files that each file's module names by `super::` or `crate::`. A module may name
+/// those that contain it, and they it.
 fn files_used(source: &Path) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
     let mut files = Vec::new();
     collect(source, &mut files);

@@ -1,8 +1,10 @@
-//! The labels of the guide's links are defined, for a code host and for the documentation of the crate.
+//! The labels of the guide's links are defined, for a code host and for the documentation of the
+//! crate.
 //!
-//! A page of the guide writes `[text][Error::find]`. The target for a code host is defined at the end of the page: another page,
-//! or the file that declares the item. The target for rustdoc is defined in `links.md`, which `guide.rs` puts before each page,
-//! because the first definition of a label counts. `GUIDE_LINKS=overwrite` writes both.
+//! A page of the guide writes `[text][Error::find]`. The target for a code host is defined at the
+//! end of the page: another page, or the file that declares the item. The target for rustdoc is
+//! defined in `links.md`, which `guide.rs` puts before each page, because the first definition of a
+//! label counts. `GUIDE_LINKS=overwrite` writes both.
 
 use crate::pages::{GUIDE, collect, definition, files, read, without_code};
 use crate::workspace::root;
@@ -14,8 +16,8 @@ const SOURCES: &str = "advisory-runtime/src";
 /// Public modules whose names also exist at the crate's root.
 const IN_MODULES: [&str; 4] = ["blocking", "claim", "lease", "migrations"];
 
-/// Before the path of a file that a package does not have. `guide.rs` defines these labels, because their targets begin with the
-/// repository's address.
+/// Before the path of a file that a package does not have. `guide.rs` defines these labels, because
+/// their targets begin with the repository's address.
 const REPOSITORY: &str = "repository:";
 
 /// Before the definitions in `links.md`: an unused definition is a comment.

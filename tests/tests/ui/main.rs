@@ -1,7 +1,8 @@
-//! Messages for incorrect use: a file in `ui/` for each argument, or kind of mistake. The programs in `ui/pass/`
-//! compile without a warning, and so does every argument with every kind of parameter (`combinations`). Tests of the documents:
-//! their links are defined (`links`) and lead somewhere (`targets`), the packages are what a registry gets (`packages`), and the
-//! dependencies are accounted for (`dependencies`).
+//! Messages for incorrect use: a file in `ui/` for each argument, or kind of mistake. The programs
+//! in `ui/pass/` compile without a warning, and so does every argument with every kind of parameter
+//! (`combinations`). Tests of the documents: their links are defined (`links`) and lead somewhere
+//! (`targets`), the packages are what a registry gets (`packages`), and the dependencies are
+//! accounted for (`dependencies`).
 
 mod combinations;
 mod compiles;
@@ -18,7 +19,8 @@ mod workspace;
 
 use std::path::{Path, PathBuf};
 
-/// Our messages appear among the compiler's own, which change between its releases: the files are written by this one.
+/// Our messages appear among the compiler's own, which change between its releases: the files are
+/// written by this one.
 const WRITTEN_BY: &str = "rustc 1.95.";
 
 #[test]

@@ -1,4 +1,5 @@
-//! The packages that a registry gets: what builds and documents the crate, its metadata, and nothing else.
+//! The packages that a registry gets: what builds and documents the crate, its metadata, and
+//! nothing else.
 
 use crate::workspace::{PUBLISHED, cargo, root};
 use std::path::PathBuf;

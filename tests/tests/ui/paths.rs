@@ -1,5 +1,5 @@
-//! The paths named in CONTRIBUTING and on the architecture page: each exists. Those on the latter may also be relative to
-//! `advisory-runtime/src`.
+//! The paths named in CONTRIBUTING and on the architecture page: each exists. Those on the latter
+//! may also be relative to `advisory-runtime/src`.
 
 use crate::workspace::root;
 

@@ -1,4 +1,5 @@
-//! A release's version, dates and addresses: they agree on every page, and `scripts/ready-to-release` refuses one where they do not.
+//! A release's version, dates and addresses: they agree on every page, and
+//! `scripts/ready-to-release` refuses one where they do not.
 
 use crate::pages::read;
 use crate::workspace::{cargo, root};

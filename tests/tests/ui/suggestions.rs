@@ -1,7 +1,7 @@
 //! A program compiles once the help of its message is followed.
 //!
-//! For each `ui/collision_*.rs` the help is read from its `.stderr`, and each suggestion is applied to the source.
-//! `advisory-pattern` tests random locks in the same way, without a compiler.
+//! For each `ui/collision_*.rs` the help is read from its `.stderr`, and each suggestion is applied
+//! to the source. `advisory-pattern` tests random locks in the same way, without a compiler.
 
 use std::path::{Path, PathBuf};
 

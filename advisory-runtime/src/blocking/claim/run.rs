@@ -85,7 +85,8 @@ where
 /// use diesel::r2d2::{ConnectionManager, Pool};
 /// use diesel::PgConnection;
 ///
-/// fn export(pool: &Pool<ConnectionManager<PgConnection>>, job: &Claimed<Job>) -> Result<Vec<i64>, Error> {
+/// fn export(pool: &Pool<ConnectionManager<PgConnection>>, job: &Claimed<Job>) -> Result<Vec<i64>,
+/// Error> {
 ///     claim::renew_while(pool, job, || vec![job.id] /* slow work */)
 /// }
 /// ```

@@ -25,8 +25,8 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
     /// [`Claimed::deadline`]. After [`grace`](Self::grace) the rows of bodies that still run are
     /// released, and this returns: let the process end then, because another worker may begin them.
     ///
-    /// [`until`](Self::until) takes a future that any thread can make ready, such as the receiver of
-    /// a oneshot channel. It is polled on a runtime of tokio, so it can be one of tokio's too.
+    /// [`until`](Self::until) takes a future that any thread can make ready, such as the receiver
+    /// of a oneshot channel. It is polled on a runtime of tokio, so it can be one of tokio's too.
     ///
     /// # Locking
     ///

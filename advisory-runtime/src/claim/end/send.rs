@@ -206,8 +206,8 @@ async fn end_witnessed<T: Claim, D: Queries>(
 }
 
 /// Whether the number of changed rows does not tell whether the claim was held, because of a
-/// trigger, or the row's type sets columns that may not be the caller's. Triggers are looked for once in a
-/// process.
+/// trigger, or the row's type sets columns that may not be the caller's. Triggers are looked for
+/// once in a process.
 async fn needs_witness<T: Claim, D: Queries>(conn: &mut D, end: End) -> Result<bool, Error> {
     let sets_none = match end {
         End::Complete => T::completed().is_noop(&Pg),

@@ -17,8 +17,8 @@ pub(in crate::claim) const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 36
 type UntilType<T> = <<T as Claim>::LockedUntil as Expression>::SqlType;
 type ByType<T> = <<T as Claim>::LockedBy as Expression>::SqlType;
 
-/// The fragments that are the same for each table. Those of the caller take the place of values: the
-/// columns of the row, its conditions, and what it sets.
+/// The fragments that are the same for each table. Those of the caller take the place of values:
+/// the columns of the row, its conditions, and what it sets.
 const FIXED: [(&str, &str); 9] = [
     ("selection", ":selection"),
     ("conditions", ":conditions"),

@@ -1,7 +1,7 @@
 //! Where a row stands in the order of the claims, and the rows from there on.
 //!
-//! Rows that were ended stay in the index until a vacuum, and every claim passes over them: many, if
-//! a long transaction keeps them. A worker therefore begins where its last claim ended.
+//! Rows that were ended stay in the index until a vacuum, and every claim passes over them: many,
+//! if a long transaction keeps them. A worker therefore begins where its last claim ended.
 
 use super::fragments::{Fragments, order_columns};
 use super::statement::Statement;

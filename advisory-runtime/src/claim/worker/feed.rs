@@ -65,8 +65,8 @@ pub(super) async fn feed<T: Claim, R: Reach>(
             }
             Err(error) => Err(error),
         };
-        // Where values have limits, a claim of fewer rows has found all that have room. Another one is
-        // in vain until a row ends.
+        // Where values have limits, a claim of fewer rows has found all that have room. Another one
+        // is in vain until a row ends.
         let is_rest = T::Per::COLUMN.is_some()
             && matches!(&taken, Ok(taken) if !asked.is_answered_in_full(&taken.claimed));
         let taken = start.record(&asked, taken);

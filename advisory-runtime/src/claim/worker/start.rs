@@ -7,8 +7,8 @@ use crate::error::is_connection_lost;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// If two claims in a row take longer, the second one also asks for the position of its last row, so
-/// that the next one can begin there. That costs little compared to the claims.
+/// If two claims in a row take longer, the second one also asks for the position of its last row,
+/// so that the next one can begin there. That costs little compared to the claims.
 pub(super) const SLOW: Duration = Duration::from_millis(2);
 
 /// What a worker asks for.
@@ -35,8 +35,8 @@ pub(crate) struct Taken<T> {
     pub(super) is_slow: bool,
 }
 
-/// Where claims begin in the order: at the first row, or where an earlier claim ended. Then the rows
-/// before that one are found when there are no more after it, and at the latest after the time
+/// Where claims begin in the order: at the first row, or where an earlier claim ended. Then the
+/// rows before that one are found when there are no more after it, and at the latest after the time
 /// between two looks.
 pub(super) struct Start {
     /// And since when claims do not begin at the first row.

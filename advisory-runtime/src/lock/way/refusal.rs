@@ -28,9 +28,9 @@ pub(in crate::lock) enum SessionState {
     Lost,
 }
 
-/// Finds out the state of the session after an error. Each answer but [`SessionState::Lost`] is one that
-/// the server gives in no other state: a cancel request or a timeout can interrupt the questions
-/// too, and says nothing.
+/// Finds out the state of the session after an error. Each answer but [`SessionState::Lost`] is one
+/// that the server gives in no other state: a cancel request or a timeout can interrupt the
+/// questions too, and says nothing.
 pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError) -> SessionState {
     for _ in 0..TRIES {
         if is_connection_lost(source) {

@@ -39,7 +39,8 @@ pub(crate) const IS_BLOCKING: bool = true;
 pub(crate) type Conn = diesel::PgConnection;
 pub(crate) type LockGuard<'c> = advisory_runtime::blocking::LockGuard<'c, Conn>;
 
-/// Runs the body of a blocking call, which may also read the state of the server through its observer.
+/// Runs the body of a blocking call, which may also read the state of the server through its
+/// observer.
 fn now<T>(body: impl Future<Output = T>) -> T {
     block_in_place(|| Handle::current().block_on(body))
 }

@@ -1,4 +1,5 @@
-//! `Ok` means committed, and every other outcome is reported; the body's own error is returned unchanged.
+//! `Ok` means committed, and every other outcome is reported; the body's own error is returned
+//! unchanged.
 
 use super::{
     Conn, IS_BLOCKING, batch, begin, begin_transaction, book, commit_transaction, connect, end,
@@ -20,7 +21,8 @@ async fn book_then(conn: &mut Conn, room: i64, sql: &str) -> QueryResult<()> {
     .await
 }
 
-/// The error is detected, nothing is left behind when the call returns, and the connection stays usable.
+/// The error is detected, nothing is left behind when the call returns, and the connection stays
+/// usable.
 async fn found(sql: &str) -> (Error, i64) {
     let db = database().await;
     let mut conn = connect(&db).await;

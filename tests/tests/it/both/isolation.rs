@@ -149,7 +149,8 @@ async fn a_level_inside_a_transaction_is_refused() {
     end(outer, Ok::<_, Error>(())).await.unwrap();
 }
 
-/// The outer snapshot is older than a new lock, and younger than one that was passed to its transaction.
+/// The outer snapshot is older than a new lock, and younger than one that was passed to its
+/// transaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
     let db = database().await;
@@ -243,7 +244,8 @@ async fn book_in_turn(conn: &mut Conn, isolation: Isolation, room: i64) -> Resul
     end(held, result.map_err(Error::Database)).await
 }
 
-/// With separate keys, calls under SERIALIZABLE can still fail because of concurrent reads. The rate is printed.
+/// With separate keys, calls under SERIALIZABLE can still fail because of concurrent reads. The
+/// rate is printed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_keys_have_no_duplicates_and_report_their_failure_rate() {
     let db = database().await;

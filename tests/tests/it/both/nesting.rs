@@ -1,5 +1,5 @@
-//! Locked calls inside an open transaction: `Ok` keeps the lock to the end of the outer transaction, `Err` releases it with the
-//! savepoint.
+//! Locked calls inside an open transaction: `Ok` keeps the lock to the end of the outer
+//! transaction, `Err` releases it with the savepoint.
 
 use super::{
     Conn, batch, begin, begin_test_transaction, book, connect, end, execute, get, in_transaction,

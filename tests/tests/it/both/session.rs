@@ -1,4 +1,5 @@
-//! Session-level locks: the body's writes stay, a lost lock is reported, and an open transaction is refused.
+//! Session-level locks: the body's writes stay, a lost lock is reported, and an open transaction is
+//! refused.
 
 use super::{
     Conn, acquire, batch, begin, begin_test_transaction, bookings, connect, end, execute,
@@ -13,7 +14,8 @@ use std::time::Duration;
 
 const BOOK: &str = "INSERT INTO booking VALUES (7, 'Ada')";
 
-/// Runs the statements under the lock, each in its own message, and returns `Ok` or the body's own error.
+/// Runs the statements under the lock, each in its own message, and returns `Ok` or the body's own
+/// error.
 async fn hold(conn: &mut Conn, statements: &[&str], is_ok: bool) -> Result<(), Error> {
     locked_in_session(conn, 7, async |conn| {
         for statement in statements {

@@ -130,7 +130,8 @@ async fn for_ever_is_longer_than_the_sessions_own_time_out() {
         end(held, Ok::<_, Error>(())).await
     });
     db.until_waiting(7).await;
-    // Longer than the session's own timeout, which this test is about; the server's clock counts it.
+    // Longer than the session's own timeout, which this test is about; the server's clock counts
+    // it.
     db.run("SELECT pg_sleep(0.06)").await;
     end(held, Ok::<_, Error>(())).await.unwrap();
     waiter.await.unwrap().unwrap();
@@ -154,7 +155,8 @@ async fn both_key_spaces_are_tried() {
     end(held, Ok::<_, Error>(())).await.unwrap();
 }
 
-/// A body, or other users of the connection, may discard every prepared statement and setting of the session.
+/// A body, or other users of the connection, may discard every prepared statement and setting of
+/// the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_works_after_deallocate_all_and_discard_all() {
     let db = database().await;

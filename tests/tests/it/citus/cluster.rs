@@ -65,7 +65,8 @@ impl Cluster {
         self.coordinator.run(sql).await;
     }
 
-    /// Creates a distributed table of balances with two rows, on different workers. The first one's id is 1; returns the other's.
+    /// Creates a distributed table of balances with two rows, on different workers. The first one's
+    /// id is 1; returns the other's.
     pub(super) async fn accounts(&self, table: &str) -> i64 {
         self.run(&format!(
             "DROP TABLE IF EXISTS {table}; CREATE TABLE {table} (id int8 PRIMARY KEY, balance int8 NOT NULL); \

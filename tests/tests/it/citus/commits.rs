@@ -53,7 +53,8 @@ impl Cluster {
     }
 }
 
-/// Adds one to the balances under this condition, and then runs what the test does before the commit.
+/// Adds one to the balances under this condition, and then runs what the test does before the
+/// commit.
 #[advisory_lock(key = "citus-commit", name = "citus-commit", pool = pool)]
 async fn add<F: Future<Output = ()>>(
     pool: &Pool<AsyncPgConnection>,
@@ -156,8 +157,9 @@ async fn a_commit_of_two_nodes_can_release_the_lock_before_its_write_is_visible(
     );
 }
 
-/// Claims a job of the coordinator's table, writes on one worker, and completes the job in the same transaction. The coordinator crashes
-/// when the worker has committed or prepared. Returns the balance and the number of completed jobs.
+/// Claims a job of the coordinator's table, writes on one worker, and completes the job in the same
+/// transaction. The coordinator crashes when the worker has committed or prepared. Returns the
+/// balance and the number of completed jobs.
 async fn complete_and_crash(cluster: &Cluster, is_two_phase: bool) -> (i64, i64) {
     let table = "citus_effect";
     let second = cluster.accounts(table).await;

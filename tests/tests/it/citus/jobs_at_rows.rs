@@ -1,5 +1,5 @@
-//! Jobs of a table that is distributed by tenant, without claims: each is done in one transaction, under its tenant's lock at the
-//! node of the rows.
+//! Jobs of a table that is distributed by tenant, without claims: each is done in one transaction,
+//! under its tenant's lock at the node of the rows.
 
 use super::cluster::{Cluster, Node, Number, execute, number, pause, row};
 use advisory_runtime::{Error, advisory_lock};
@@ -35,7 +35,8 @@ async fn set_up(cluster: &Cluster) {
         .await;
 }
 
-/// Does the first open job of a tenant, unless somebody is at it. Its effect and its end are one commit of one node.
+/// Does the first open job of a tenant, unless somebody is at it. Its effect and its end are one
+/// commit of one node.
 #[advisory_lock(
     key = "citus-jobs:<tenant_id>",
     pool = pool,
@@ -107,7 +108,8 @@ async fn until_empty(node: Node, nth: usize) -> BTreeMap<String, u32> {
     }
 }
 
-/// Three workers, each on a node of its own, while something disturbs them. Returns the jobs a second and the errors.
+/// Three workers, each on a node of its own, while something disturbs them. Returns the jobs a
+/// second and the errors.
 async fn run<F>(cluster: &Arc<Cluster>, disturb: F) -> (f64, BTreeMap<String, u32>)
 where
     F: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,5 @@
-//! Locks at the node that has the rows: whom they exclude, and what moves, lost messages and ends do to them.
+//! Locks at the node that has the rows: whom they exclude, and what moves, lost messages and ends
+//! do to them.
 
 use super::cluster::{Cluster, INTERNAL, Node, execute, number, pause, row};
 use advisory_runtime::{Error, advisory_lock};
@@ -327,7 +328,8 @@ async fn a_deadlock_with_a_row_is_found_through_two_nodes() {
     );
 }
 
-/// Adds one to the balances of two tenants, whose rows are on two nodes, under the lock of the second.
+/// Adds one to the balances of two tenants, whose rows are on two nodes, under the lock of the
+/// second.
 #[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id))]
 async fn add_to_two(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     let add = format!("UPDATE citus_balance SET balance = balance + 1 WHERE id IN (1, {id})");
