@@ -61,24 +61,21 @@ mod column_type;
 mod count;
 mod end;
 mod error;
-mod finish;
 mod index;
 mod limit;
 mod next;
-mod on_err;
 mod renew;
-mod retry;
 pub(crate) mod rows;
 #[cfg(feature = "diesel-async")]
 mod run;
 mod schema;
+mod send;
 mod spent;
 mod sql;
 mod state;
 mod table;
 mod take;
 mod time;
-#[cfg(feature = "diesel-async")]
 mod worker;
 
 pub use crate::rows::End;
@@ -92,6 +89,7 @@ pub use schema::Schema;
 pub use state::{State, state};
 pub use table::Claim;
 pub use time::now;
+pub use worker::Worker;
 #[cfg(feature = "diesel-async")]
 pub use {
     count::counts,
@@ -99,10 +97,15 @@ pub use {
     next::next,
     renew::renew,
     run::{renew_while, run},
-    worker::Worker,
 };
 #[cfg(feature = "postgres")]
-pub(crate) use {count::counts_on, finish::finish, renew::renew_or_lose, sql::text};
+pub(crate) use {
+    count::counts_on,
+    end::send::finish,
+    renew::renew_or_lose,
+    sql::text,
+    worker::{Asked, Boxed, Claiming, Settings, Source, Taken, joined, run as run_worker},
+};
 
 pub use advisory_derive::Claim;
 

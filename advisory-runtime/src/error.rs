@@ -10,12 +10,11 @@ mod pool_error;
 mod product;
 
 pub use busy_lock::BusyLock;
-#[cfg(feature = "diesel-async")]
-pub(crate) use classify::is_refused_by_citus;
 pub(crate) use classify::{
     Marker, has_only_message, is_conflict, is_connection_lost, is_deadlock, is_interrupted,
-    is_lock_table_full, is_lock_timeout, is_of_savepoint, is_outside_transaction, is_rollback,
-    is_same_answer, may_be_outside_transaction, may_follow_commit, may_pass, no_answer,
+    is_lock_table_full, is_lock_timeout, is_of_savepoint, is_outside_transaction,
+    is_refused_by_citus, is_rollback, is_same_answer, may_be_outside_transaction,
+    may_follow_commit, may_pass, no_answer,
 };
 pub use diesel_error::ErrorRef;
 pub(crate) use diesel_error::{from_diesel, into_diesel};

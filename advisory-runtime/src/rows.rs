@@ -16,6 +16,7 @@
 //! holder is gone; [`reach`] finds a connection for each of its statements. [`watch`] runs a body
 //! and drops it before others can take the row.
 
+mod answer;
 mod backoff;
 mod boot_clock;
 mod end;
@@ -27,26 +28,26 @@ mod keeper;
 #[cfg(feature = "diesel-async")]
 mod pooled;
 mod reach;
-#[cfg(feature = "diesel-async")]
+mod unless;
 mod watch;
 
+pub(crate) use answer::{Renewed, Settled};
 #[cfg(feature = "diesel-async")]
 pub(crate) use backoff::Backoff;
 pub use end::End;
-pub(crate) use end::{Ended, Renewed, Settled};
+pub(crate) use end::Ended;
 pub(crate) use event::Event;
 pub(crate) use event::{Observer, tell};
 pub(crate) use expiry::{Expiry, Sent};
 pub(crate) use failure::{Failure, RowError, failure_of};
-pub(crate) use hold::{Hold, Phase};
-pub(crate) use keeper::{Keeper, Kept, Name, Rows};
+pub(crate) use hold::{Hold, Inside, Phase};
+pub(crate) use keeper::{Keeper, Kept, Name, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-pub(crate) use reach::may_stick;
-pub(crate) use reach::{Outside, Reach, Step, Times};
+pub(crate) use reach::{Outside, Reach, Step, Times, may_stick};
 #[cfg(feature = "postgres")]
-pub(crate) use reach::{is_of_the_row, no_connection, unanswered};
-#[cfg(feature = "diesel-async")]
+pub(crate) use reach::{first_answer, unanswered};
+pub(crate) use unless::unless;
 pub(crate) use watch::watch;
 
 use crate::driver::{Driver, depth};
@@ -105,6 +106,16 @@ pub(crate) enum Unusable {
     InTransaction,
     /// The connection is closed.
     Broken,
+}
+
+impl Inside {
+    /// The open transaction, of this number.
+    pub(crate) fn of<D: Driver>(conn: &mut D, transaction: i64) -> Self {
+        Self {
+            transaction,
+            is_nested: !matches!(depth(conn), Ok(Some(NonZeroU32::MIN))),
+        }
+    }
 }
 
 /// Refuses a transaction, which could undo the step, unless it is a test's.

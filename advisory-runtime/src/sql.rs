@@ -88,6 +88,14 @@ pub(crate) const IS_DURABLE: &str = "CASE WHEN current_setting('synchronous_comm
      WHEN current_setting('synchronous_commit') = ANY (CAST('{off,local,remote_write}' AS text[])) \
      THEN set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
 
+/// How the transaction `asked.id` has ended, without waiting for it: `own` for the one that asks,
+/// and NULL for one that the server does not know, such as after a failover. What the snapshot does
+/// not show yet is in progress. Plain SQL, to be qualified.
+pub(crate) const OUTCOME: &str = "CASE WHEN asked.id = pg_current_xact_id_if_assigned() THEN 'own' \
+     WHEN asked.id > pg_current_xact_id() THEN NULL \
+     WHEN NOT pg_visible_in_snapshot(asked.id, pg_current_snapshot()) THEN 'in progress' \
+     ELSE pg_xact_status(asked.id) END";
+
 pub(crate) const IDLE_IN_TRANSACTION: &str = "idle_in_transaction_session_timeout";
 
 /// A timeout of the session as an interval, zero if there is none.

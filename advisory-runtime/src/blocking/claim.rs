@@ -33,11 +33,12 @@
 //! # fn sync(_: &SyncJob) {}
 //! ```
 //!
-//! [`run`] and [`renew_while`] renew a claim on a thread. A blocking body cannot be dropped: if it
-//! has lost its claim, it runs to its end, and its result is refused. Between two steps it can
-//! check [`Claimed::deadline`].
+//! [`Worker::run_blocking`] is this loop for several rows at a time. [`run`] and [`renew_while`]
+//! renew a claim on a thread. A blocking body cannot be dropped: if it has lost its claim, it runs
+//! to its end, and its result is refused. Between two steps it can check [`Claimed::deadline`].
 
 mod run;
+mod worker;
 
 use super::Connection;
 use crate::claim::{
@@ -47,7 +48,7 @@ use crate::claim::{
 use crate::driver::block_on;
 use std::time::Duration;
 
-pub use crate::claim::{indexes, state};
+pub use crate::claim::{Worker, indexes, state};
 pub use run::{renew_while, run};
 
 /// Claims the first rows, or the one with a key: see [`crate::claim::next`].
@@ -158,10 +159,6 @@ impl<T: Claim> EndStatement<'_, T, Blocking> {
 ///
 /// [`renew_while`] and [`run`] do so on a thread.
 ///
-/// # Errors
-///
-/// Those of [`crate::claim::renew`].
-///
 /// # Examples
 ///
 /// ```no_run
@@ -178,10 +175,6 @@ pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<
 }
 
 /// Completes the job: see [`crate::claim::complete`].
-///
-/// # Errors
-///
-/// Those of [`crate::claim::complete`].
 ///
 /// # Examples
 ///
@@ -200,10 +193,6 @@ pub fn complete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Resu
 
 /// Fails the job for good: see [`crate::claim::fail`].
 ///
-/// # Errors
-///
-/// Those of [`crate::claim::fail`].
-///
 /// # Examples
 ///
 /// ```no_run
@@ -221,10 +210,6 @@ pub fn fail<T: Fails, C: Connection>(
 }
 
 /// Ends a failed attempt: see [`crate::claim::retry`].
-///
-/// # Errors
-///
-/// Those of [`crate::claim::retry`].
 ///
 /// # Examples
 ///
@@ -247,10 +232,6 @@ pub fn retry<T: Retries, C: Connection>(
 
 /// Deletes the row, if the claim is still held: see [`crate::claim::delete`].
 ///
-/// # Errors
-///
-/// Those of [`crate::claim::delete`].
-///
 /// # Examples
 ///
 /// ```no_run
@@ -264,10 +245,6 @@ pub fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result
 }
 
 /// Releases the claim on an unfinished row: see [`crate::claim::release`].
-///
-/// # Errors
-///
-/// Those of [`crate::claim::release`].
 ///
 /// # Examples
 ///

@@ -12,7 +12,7 @@ use diesel::row::NamedRow;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable, Text};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A claimed row. It dereferences to the row. If it is dropped, the claim expires.
@@ -40,11 +40,9 @@ struct Shared<T> {
     hold: Hold,
     /// Whether the row had an earlier claim, which has expired.
     has_expired: bool,
-    ended: Mutex<Ended>,
     unanswered: Unanswered,
     /// That of the worker.
-    #[cfg(feature = "diesel-async")]
-    observer: std::sync::OnceLock<Observer<Claimed<T>, Error>>,
+    observer: OnceLock<Observer<Claimed<T>, Error>>,
 }
 
 /// What has happened to a claim; see [`Worker::observe`](super::Worker::observe).
@@ -62,14 +60,6 @@ struct Shared<T> {
 /// ```
 pub type Event<'e, T> = rows::Event<'e, Claimed<T>, Error>;
 
-/// Where the claim was ended in a transaction of the caller's.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ended {
-    pub(super) transaction: i64,
-    /// Whether below a savepoint.
-    pub(super) is_nested: bool,
-}
-
 impl<T: Claim> Claimed<T> {
     pub(super) fn new(returned: Returned<T>, sent: Sent) -> Self {
         let ttl = ttl::<T>();
@@ -82,24 +72,18 @@ impl<T: Claim> Claimed<T> {
             ttl,
             hold: Hold::new(until, ttl),
             has_expired: returned.has_expired,
-            ended: Mutex::default(),
             unanswered: Unanswered::default(),
-            #[cfg(feature = "diesel-async")]
-            observer: std::sync::OnceLock::new(),
+            observer: OnceLock::new(),
         }))
     }
 
     /// The worker's, which is set once.
-    #[cfg(feature = "diesel-async")]
     pub(super) fn set_observer(&self, observer: &Observer<Self, Error>) {
         let _is_first = self.0.observer.set(Arc::clone(observer)).is_ok();
     }
 
     pub(super) fn observer(&self) -> Option<&Observer<Self, Error>> {
-        #[cfg(feature = "diesel-async")]
-        return self.0.observer.get();
-        #[cfg(not(feature = "diesel-async"))]
-        None
+        self.0.observer.get()
     }
 
     /// The value of `locked_by`: the worker's name, `#`, and the UUID of this claim.
@@ -136,24 +120,8 @@ impl<T: Claim> Claimed<T> {
 
     /// Whether the row had an earlier claim, which has expired: its worker died, perhaps because of
     /// the row.
-    #[cfg_attr(
-        not(feature = "diesel-async"),
-        allow(dead_code, reason = "for the worker")
-    )]
     pub(crate) fn has_expired_before(&self) -> bool {
         self.0.has_expired
-    }
-
-    pub(super) fn transaction(&self) -> i64 {
-        self.ended().transaction
-    }
-
-    pub(super) fn ended(&self) -> Ended {
-        *self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn set_ended(&self, ended: Ended) {
-        *self.0.ended.lock().unwrap_or_else(PoisonError::into_inner) = ended;
     }
 
     /// The answer of a statement that ends the claim, which is about to be sent.

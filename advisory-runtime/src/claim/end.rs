@@ -1,7 +1,9 @@
 //! How a claim is ended by hand: completed, failed, to be tried again, released, or deleted with
 //! its row.
 
-use super::finish::finish;
+pub(super) mod message;
+pub(super) mod send;
+
 use super::next::Async;
 use super::sql::{Fragment, text};
 use super::table::Claim;
@@ -13,6 +15,7 @@ use crate::rows::End;
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
+use send::finish;
 use std::marker::PhantomData;
 #[cfg(feature = "diesel-async")]
 use {crate::Connection, std::pin::Pin, std::time::Duration};

@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::claimed::{Answer, Answered, Claimed};
-use super::retry::Retries;
+use super::send::Retries;
 use super::spent::fail_spent;
 use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
 use super::sql::{Statement, Wanted};

@@ -144,10 +144,6 @@ impl<T: Claim> Next<'_, T> {
     /// `#[claim(per = …)]` each limit is a statement of its own that is prepared once per
     /// connection: use few of them.
     ///
-    /// # Errors
-    ///
-    /// Those of [`first`](Self::first).
-    ///
     /// # Cancel safety
     ///
     /// Not cancel safe: rows may stay claimed until their claims expire.

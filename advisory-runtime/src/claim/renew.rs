@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::claimed::{Claimed, Lasts, RenewedRow, SettledRow};
-use super::retry::load;
+use super::send::load;
 use super::sql::{ManyKeys, Statement};
 use super::table::{Claim, KeyValue};
 use crate::driver::Queries;
@@ -131,8 +131,8 @@ pub(crate) async fn settled<T: Claim, D: Queries>(
 impl SettledRow {
     fn settled<T: Claim>(&self, job: &Claimed<T>) -> Settled {
         let is_ours = self.holder.as_deref() == Some(job.locked_by());
-        let is_taken_since =
-            job.ended().is_nested && self.holder.is_some() && job.hold().is_expired();
+        let is_nested = job.hold().inside().is_nested;
+        let is_taken_since = is_nested && self.holder.is_some() && job.hold().is_expired();
         match self.transaction.as_deref() {
             Some("in progress") => Settled::Open,
             Some("own") if !is_ours => Settled::Committed,

@@ -1,21 +1,19 @@
 //! Claimed rows as the keeper renews and ends them.
 
 use super::Error;
-use super::claimed::Claimed;
-use super::finish::{end_all, finish_fitting};
-use super::on_err::every;
+use super::claimed::{Claimed, no_answer};
+use super::end::send::{end_all, finish_fitting};
 use super::renew::{renew_all, settled};
 use super::sql::text;
-use super::table::Claim;
+use super::table::{Claim, every};
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
     End, Ended, Event, Failure, Hold, Keeper, Kept, Name, Observer, Outside, Reach, Renewed,
-    RowError, Rows, Settled, Step, Times, failure_of, tell,
+    RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
 };
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How a claim ends, and the message of a failure.
@@ -36,15 +34,12 @@ impl ClaimEnd {
     }
 }
 
-/// Has the keeper renew claims, whose statements go to these connections.
-pub(crate) fn keep_all<T: Claim, R: Reach>(
-    identity: Option<usize>,
+/// Has the keeper renew claims, whose statements go to the connections of this pool.
+pub(super) fn keep_all<T: Claim, R: Reach>(
+    pool: usize,
     reach: impl FnOnce() -> R,
     jobs: Vec<Claimed<T>>,
-) -> Result<Vec<Kept<ClaimRows<T, R>>>, PoolError> {
-    // Odd, unlike the addresses by which pools are told apart.
-    static IDS: AtomicUsize = AtomicUsize::new(1);
-    let pool = identity.unwrap_or_else(|| IDS.fetch_add(2, Ordering::Relaxed));
+) -> Result<Vec<KeptJob<T, R>>, PoolError> {
     let name = Name::new::<ClaimRows<T, R>>(pool, String::new());
     let rows = || ClaimRows(reach(), PhantomData);
     Keeper::of_process().keep_all(name, rows, jobs, true)
@@ -55,9 +50,50 @@ pub(crate) fn keep<T: Claim, R: Reach>(
     identity: Option<usize>,
     reach: impl FnOnce() -> R,
     job: &Claimed<T>,
-) -> Result<Kept<ClaimRows<T, R>>, PoolError> {
-    let mut kept = keep_all(identity, reach, vec![job.clone()])?;
+) -> Result<KeptJob<T, R>, PoolError> {
+    let pool = identity.unwrap_or_else(number_of_pool);
+    let mut kept = keep_all(pool, reach, vec![job.clone()])?;
     kept.pop().ok_or_else(|| PoolError::new("no row is kept"))
+}
+
+/// A claim that is renewed.
+pub(crate) type KeptJob<T, R> = Kept<ClaimRows<T, R>>;
+
+/// Runs the body until the claim is lost.
+pub(super) async fn watch<T: Claim, R>(
+    job: &Claimed<T>,
+    body: impl Future<Output = R>,
+) -> Result<R, Error> {
+    match crate::rows::watch(job.hold(), None, || (), body).await {
+        Ok(result) => Ok(result),
+        Err(Stop::Unanswered) => Err(job.unknown(no_answer())),
+        Err(Stop::Lost | Stop::Exceeded) => Err(job.gone()),
+    }
+}
+
+/// Releases the job in the background when its future is dropped, but not when its body panics. `A`
+/// is dropped once it is released.
+pub(super) struct ReleaseOnDrop<T: Claim, R: Reach, A: Send + 'static>(Option<(KeptJob<T, R>, A)>);
+
+impl<T: Claim, R: Reach, A: Send + 'static> ReleaseOnDrop<T, R, A> {
+    pub(super) const fn new(kept: KeptJob<T, R>, alive: A) -> Self {
+        Self(Some((kept, alive)))
+    }
+
+    /// Leaves the end to the caller.
+    pub(super) const fn take(&mut self) -> Option<(KeptJob<T, R>, A)> {
+        self.0.take()
+    }
+}
+
+impl<T: Claim, R: Reach, A: Send + 'static> Drop for ReleaseOnDrop<T, R, A> {
+    fn drop(&mut self) {
+        if let Some((kept, alive)) = self.0.take()
+            && !std::thread::panicking()
+        {
+            kept.end_later(ClaimEnd::new(End::Release), alive);
+        }
+    }
 }
 
 /// The result of ending a claim.
@@ -87,12 +123,14 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     }
 
     async fn renew(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.0.send(Renew(jobs.into()), times).await
+        self.0.send(Renew(jobs), times).await
     }
 
     async fn settled(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Settled>, Error> {
-        self.0.send(Settle(jobs.into()), times).await
+        self.0.send(Settle(jobs), times).await
     }
+
+    const SENDS_HERE: bool = R::IS_ASYNC;
 
     async fn end(
         &self,
@@ -109,7 +147,7 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         }
     }
 
-    const GATHERS: bool = R::IS_ASYNC;
+    const GATHERS: bool = true;
 
     async fn end_all(
         &self,
@@ -117,7 +155,7 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         times: Times,
         is_here: bool,
     ) -> Result<Vec<bool>, Error> {
-        let step = EndAllStep(ends.into());
+        let step = EndAllStep(ends);
         if is_here {
             self.0.send_here(step, times).await
         } else {
@@ -168,13 +206,7 @@ pub(super) fn log<T>(claim: &str, event: &Event<'_, Claimed<T>, Error>) {
     let _: (&str, &Event<'_, Claimed<T>, Error>) = (claim, event);
 }
 
-struct Renew<T>(Arc<[Claimed<T>]>);
-
-impl<T> Clone for Renew<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
+struct Renew<T>(Vec<Claimed<T>>);
 
 impl<T: Claim> Step for Renew<T> {
     type Answer = Vec<Renewed>;
@@ -200,13 +232,7 @@ impl<T: Claim> Step for Renew<T> {
     }
 }
 
-struct Settle<T>(Arc<[Claimed<T>]>);
-
-impl<T> Clone for Settle<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
+struct Settle<T>(Vec<Claimed<T>>);
 
 impl<T: Claim> Step for Settle<T> {
     type Answer = Vec<Settled>;
@@ -229,12 +255,6 @@ impl<T: Claim> Step for Settle<T> {
 }
 
 struct EndStep<T>(Claimed<T>, ClaimEnd);
-
-impl<T> Clone for EndStep<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone(), self.1.clone())
-    }
-}
 
 impl<T: Claim> Step for EndStep<T> {
     type Answer = bool;
@@ -273,13 +293,7 @@ impl<T: Claim> Step for EndStep<T> {
     }
 }
 
-struct EndAllStep<T>(Arc<[(Claimed<T>, ClaimEnd)]>);
-
-impl<T> Clone for EndAllStep<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
+struct EndAllStep<T>(Vec<(Claimed<T>, ClaimEnd)>);
 
 impl<T: Claim> Step for EndAllStep<T> {
     type Answer = Vec<bool>;

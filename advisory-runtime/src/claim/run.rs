@@ -2,11 +2,11 @@
 //! dropped before the claim expires.
 
 use super::Error;
-use super::claimed::{Claimed, no_answer};
-use super::rows::{ClaimEnd, ClaimRows, ended};
+use super::claimed::Claimed;
+use super::rows::{ClaimEnd, KeptJob, ReleaseOnDrop, ended, watch};
 use super::table::Claim;
 use crate::Pool;
-use crate::rows::{self, End, Kept, Pooled, Stop};
+use crate::rows::{End, Pooled};
 use std::fmt::Display;
 
 /// Runs a body under a claim: renews it in the background, completes the job on `Ok`, and on `Err`
@@ -120,10 +120,6 @@ where
 /// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the
 /// job, or if such a statement got no answer before. What the body returns is inside the `Ok`.
 ///
-/// # Panics
-///
-/// As [`run`].
-///
 /// # Cancel safety
 ///
 /// Cancel safe: the body is dropped, and the claim is yours to finish, or expires.
@@ -166,63 +162,12 @@ where
     Ok(result)
 }
 
-/// Runs the body until the claim is lost.
-pub(super) async fn watch<T: Claim, R>(
-    job: &Claimed<T>,
-    body: impl Future<Output = R>,
-) -> Result<R, Error> {
-    match rows::watch(job.hold(), None, || (), body).await {
-        Ok(result) => Ok(result),
-        Err(Stop::Unanswered) => Err(job.unknown(no_answer())),
-        Err(Stop::Lost | Stop::Exceeded) => Err(job.gone()),
-    }
-}
-
-/// A claim that is renewed on the connections of a pool.
-pub(super) type KeptJob<T, P> = Kept<ClaimRows<T, Pooled<P>>>;
-
 /// Has a claim renewed.
-fn keep<T, P>(pool: &P, job: &Claimed<T>) -> Result<KeptJob<T, P>, Error>
+fn keep<T, P>(pool: &P, job: &Claimed<T>) -> Result<KeptJob<T, Pooled<P>>, Error>
 where
     T: Claim,
     P: Pool + Clone + Send + 'static,
 {
     let reach = || Pooled::new(pool.clone());
     Ok(super::rows::keep(pool.identity(), reach, job)?)
-}
-
-/// Releases the job in the background when its future is dropped, but not when its body panics. `A`
-/// is dropped once it is released.
-pub(super) struct ReleaseOnDrop<T, P, A: Send + 'static>(Option<(KeptJob<T, P>, A)>)
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static;
-
-impl<T, P, A: Send + 'static> ReleaseOnDrop<T, P, A>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
-    pub(super) const fn new(kept: KeptJob<T, P>, alive: A) -> Self {
-        Self(Some((kept, alive)))
-    }
-
-    /// Leaves the end to the caller.
-    pub(super) const fn take(&mut self) -> Option<(KeptJob<T, P>, A)> {
-        self.0.take()
-    }
-}
-
-impl<T, P, A: Send + 'static> Drop for ReleaseOnDrop<T, P, A>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
-    fn drop(&mut self) {
-        if let Some((kept, alive)) = self.0.take()
-            && !std::thread::panicking()
-        {
-            kept.end_later(ClaimEnd::new(End::Release), alive);
-        }
-    }
 }

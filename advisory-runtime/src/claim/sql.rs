@@ -10,13 +10,12 @@
 //! The commit waits for the disk: a claim lost in a crash would be held twice, and a job whose end
 //! is lost would be done twice.
 
-mod end;
+mod end_columns;
 mod fragments;
 pub(super) mod limit;
 #[cfg(feature = "diesel-async")]
 pub(super) mod listen;
 mod many;
-#[cfg(feature = "diesel-async")]
 mod position;
 pub(super) mod schema;
 mod state;
@@ -27,13 +26,10 @@ use super::table::{Claim, MaybeRunAt};
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
-pub(super) use end::How;
-#[cfg(feature = "diesel-async")]
-pub(super) use end::end_of;
+pub(super) use end_columns::{How, end_of};
 pub(super) use fragments::LONGEST_PAUSE;
 use fragments::{order, pending};
 pub(super) use many::{ManyKeys, OneEnd, transaction_of, triggers};
-#[cfg(feature = "diesel-async")]
 pub(super) use position::FromPosition;
 pub(super) use state::{counts, state};
 pub(super) use statement::{Ending, Fixed, Id, Statement};

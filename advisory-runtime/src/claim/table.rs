@@ -142,6 +142,13 @@ pub(super) fn ttl<T: Claim>() -> Duration {
     Duration::new(ttl.as_secs(), ttl.subsec_millis() * 1_000_000)
 }
 
+/// The time between two renewals of a claim.
+pub(super) fn every<T: Claim>() -> Duration {
+    // Without a pause they would keep a connection busy.
+    const SHORTEST: Duration = Duration::from_millis(10);
+    T::RENEW.min(ttl::<T>() / 2).max(SHORTEST)
+}
+
 #[doc(hidden)]
 pub type SelectionOf<T> = <T as Selectable<Pg>>::SelectExpression;
 

@@ -3,7 +3,7 @@
 use super::Error;
 use super::claimed::{Answer, Answered, Claimed};
 use super::limit;
-use super::retry::load;
+use super::send::load;
 use super::spent::fail_spent;
 use super::sql::{Fixed, Id, Statement, Wanted};
 use super::table::{Claim, KeyValue as _, MaybePer};
@@ -11,10 +11,9 @@ use crate::driver::Queries;
 use crate::rows::Sent;
 use diesel::expression::{AppearsOnTable, Expression, NonAggregate};
 use diesel::pg::Pg;
+use diesel::prelude::QueryableByName;
 use diesel::query_builder::QueryFragment;
-use diesel::sql_types::BoolOrNullableBool;
-#[cfg(feature = "diesel-async")]
-use diesel::{prelude::QueryableByName, sql_types::Text};
+use diesel::sql_types::{BoolOrNullableBool, Text};
 
 /// Claims the first row.
 pub(crate) async fn take_first<T: Claim, D: Queries>(
@@ -78,7 +77,6 @@ where
 }
 
 /// Where a row stands in the order of the claims; `None` if it is gone.
-#[cfg(feature = "diesel-async")]
 pub(super) async fn position_of<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,

@@ -3,21 +3,35 @@
 
 mod feed;
 mod job;
+#[cfg(feature = "diesel-async")]
 mod listen;
 mod room;
+mod source;
+mod start;
 
-use super::rows::log;
-use super::run::ReleaseOnDrop;
+use super::rows::{ReleaseOnDrop, log};
 use super::sql::{Fragment, Wanted};
 use super::table::{Claim, MaybePer, MaybeRunAt};
-use super::take::Condition;
+use super::take::{Condition, position_of, take};
 use super::{Claimed, Error, Event};
+#[cfg(feature = "diesel-async")]
 use crate::Pool;
-use crate::rows::{End, Observer, tell};
+use crate::driver::Queries;
+use crate::rows::{End, Observer, Reach, may_stick, number_of_pool, tell, unless};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use room::{Pace, Place, Room, Suspect};
+#[cfg(feature = "diesel-async")]
+use source::AsyncSource;
+pub(crate) use source::Source;
+#[cfg(feature = "postgres")]
+pub(crate) use source::{Boxed, Claiming};
+use start::SLOW;
+#[cfg(feature = "postgres")]
+pub(crate) use start::{Asked, Taken};
+#[cfg(not(feature = "postgres"))]
+use start::{Asked, Taken};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -76,13 +90,15 @@ const TURN: (usize, Duration) = (64, Duration::from_millis(1));
 /// The pool needs the connections that the bodies take from it, and one for the worker.
 #[must_use = "a worker does nothing until `run`"]
 pub struct Worker<'w, T: Claim, P> {
-    settings: Settings<'w, T, P>,
-    stop: Pin<Box<dyn Future<Output = ()> + Send + 'w>>,
+    pool: P,
+    settings: Settings<'w, T>,
+    stop: Stop<'w>,
 }
 
+type Stop<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
+
 /// What the parts of a running worker share.
-struct Settings<'w, T: Claim, P> {
-    pool: &'w P,
+pub(crate) struct Settings<'w, T: Claim> {
     name: String,
     /// The table, as spans and metrics show it.
     table: &'static str,
@@ -100,20 +116,19 @@ struct Settings<'w, T: Claim, P> {
     observer: Option<Observer<Claimed<T>, Error>>,
 }
 
-impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
+impl<'w, T: Claim, P: Clone> Worker<'w, T, P> {
     /// A worker with this name, which `locked_by` begins with. Several workers can share a name.
     ///
     /// By default it runs one body at a time. A failed attempt is retried if the table has a
     /// `run_at`, fails the row for good if it has a `failed_at`, and otherwise releases it. A row
     /// of a table without `completed_at` is claimed again as soon as its body has returned.
-    pub fn new(pool: &'w P, name: impl Into<String>) -> Self {
+    pub fn new(pool: &P, name: impl Into<String>) -> Self {
         let on_err = match T::RunAt::COLUMN {
             Some(_) => End::Retry { after: None },
             None => End::Fail,
         };
         let table = job::label(&super::index::table_name::<T>());
         let settings = Settings {
-            pool,
             name: name.into(),
             table,
             concurrency: 1,
@@ -127,8 +142,11 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
             changes: Vec::new(),
             observer: cfg!(feature = "tracing").then(|| logging(table, None)),
         };
-        let stop = Box::pin(pending());
-        Self { settings, stop }
+        Self {
+            pool: pool.clone(),
+            settings,
+            stop: Box::pin(pending()),
+        }
     }
 
     /// Runs up to so many bodies at a time; at least one, at most a thousand.
@@ -248,35 +266,16 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     /// on a multi-thread runtime.
     ///
     /// The body must own what it uses. If its claim is lost, its task is aborted.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run).
-    ///
-    /// # Panics
-    ///
-    /// As [`run`](Self::run).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`run`](Self::run).
+    #[cfg(feature = "diesel-async")]
     pub async fn run_spawned<E, F>(self, body: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
     where
+        P: Pool + Send + 'static,
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Display + Send + 'static,
     {
         self.run(move |claimed| {
             let mut task = AbortOnDrop(tokio::spawn(body(claimed)));
-            async move {
-                match (&mut task.0).await {
-                    Ok(result) => result,
-                    Err(ended) => match ended.try_into_panic() {
-                        Ok(panic) => resume_unwind(panic),
-                        // Its runtime ends.
-                        Err(_) => pending().await,
-                    },
-                }
-            }
+            async move { joined(&mut task.0).await }
         })
         .await
     }
@@ -321,74 +320,100 @@ impl<'w, T: Claim, P: Pool + Clone + Send + 'static> Worker<'w, T, P> {
     /// If this future is dropped, the bodies are dropped and their rows released in the background;
     /// a row that was being ended ends as it would have. A row whose claim was being sent may stay
     /// claimed until it expires. To stop without either, use [`until`](Self::until).
+    #[cfg(feature = "diesel-async")]
     pub async fn run<E, F>(self, body: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
     where
+        P: Pool + Send + 'static,
         F: Future<Output = Result<(), E>>,
         E: Display,
     {
-        let settings = &self.settings;
-        let shared = Shared::default();
-        let mut feed = pin!(feed::feed(settings, self.stop, &shared));
-        let mut listen = pin!(async {
-            if settings.is_listening {
-                listen::listen(settings, &shared.wake).await;
-            }
-        });
-        let mut give_back = pin!(feed::give_back(&shared));
-        let (mut outcome, mut is_deaf) = (None, false);
-        let mut jobs = Vec::new();
-        let mut grace = pin!(None);
-        poll_fn(|context| {
-            is_deaf = is_deaf || listen.as_mut().poll(context).is_ready();
-            poll_each(&mut jobs, context);
-            let (mut begun, turn) = (0, Instant::now());
-            let is_over = |begun| begun >= TURN.0 || (begun > 0 && turn.elapsed() >= TURN.1);
-            loop {
-                shared.set_running(jobs.len());
-                if outcome.is_none()
-                    && let Poll::Ready(result) = feed.as_mut().poll(context)
-                {
-                    outcome = Some(result);
-                    shared.stopping.close();
-                    shared.release_waiting();
-                    // A grace beyond the clock's range never ends.
-                    let over = |grace| Instant::now().checked_add(grace);
-                    grace.set(settings.grace.and_then(over).map(sleep_until));
-                }
-                if is_over(begun) {
-                    context.waker().wake_by_ref();
-                    break;
-                }
-                // One, and then the future that stops the worker is asked again.
-                if jobs.len() >= settings.concurrency {
-                    break;
-                }
-                let Some(row) = shared.next_waiting() else {
-                    break;
-                };
-                begun += 1;
-                let mut job = Box::pin(job::job(settings, &shared, &body, row));
-                if job.as_mut().poll(context).is_pending() {
-                    jobs.push(job);
-                }
-            }
-            let _: Poll<()> = give_back.as_mut().poll(context);
-            let mut is_over = || match grace.as_mut().as_pin_mut() {
-                Some(grace) => grace.poll(context).is_ready(),
-                None => false,
-            };
-            if outcome.is_some() && (jobs.is_empty() || is_over()) {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
-        // Drops the bodies that still run, which releases their rows.
-        drop(jobs);
-        shared.until_ended().await;
-        outcome.unwrap_or(Ok(()))
+        let (pool, settings) = (&self.pool, &self.settings);
+        run(&AsyncSource { pool, settings }, settings, self.stop, body).await
     }
+
+    /// The parts of a worker for another kind of pool, and how many bodies it runs at a time.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn into_parts(self) -> (P, Settings<'w, T>, Stop<'w>, usize) {
+        let concurrency = self.settings.concurrency;
+        (self.pool, self.settings, self.stop, concurrency)
+    }
+}
+
+/// Claims rows and runs their bodies until `stop` is ready.
+pub(crate) async fn run<T, R, E, F>(
+    source: &dyn Source<T, Reach = R>,
+    settings: &Settings<'_, T>,
+    stop: Stop<'_>,
+    body: impl Fn(Claimed<T>) -> F,
+) -> Result<(), Error>
+where
+    T: Claim,
+    R: Reach,
+    F: Future<Output = Result<(), E>>,
+    E: Display,
+{
+    let shared = Shared::new(source.identity().unwrap_or_else(number_of_pool));
+    let mut feed = pin!(feed::feed(source, settings, stop, &shared));
+    let mut listen = pin!(async {
+        if settings.is_listening {
+            source.listen(&shared.wake).await;
+        }
+    });
+    let mut give_back = pin!(feed::give_back(&shared));
+    let (mut outcome, mut is_deaf) = (None, false);
+    let mut jobs = Vec::new();
+    let mut grace = pin!(None);
+    poll_fn(|context| {
+        is_deaf = is_deaf || listen.as_mut().poll(context).is_ready();
+        poll_each(&mut jobs, context);
+        let (mut begun, turn) = (0, Instant::now());
+        let is_over = |begun| begun >= TURN.0 || (begun > 0 && turn.elapsed() >= TURN.1);
+        loop {
+            shared.set_running(jobs.len());
+            if outcome.is_none()
+                && let Poll::Ready(result) = feed.as_mut().poll(context)
+            {
+                outcome = Some(result);
+                shared.stopping.close();
+                shared.release_waiting();
+                // A grace beyond the clock's range never ends.
+                let over = |grace| Instant::now().checked_add(grace);
+                grace.set(settings.grace.and_then(over).map(sleep_until));
+            }
+            if is_over(begun) {
+                context.waker().wake_by_ref();
+                break;
+            }
+            // One, and then the future that stops the worker is asked again.
+            if jobs.len() >= settings.concurrency {
+                break;
+            }
+            let Some(row) = shared.next_waiting() else {
+                break;
+            };
+            begun += 1;
+            let drops_bodies = source.drops_bodies();
+            let mut job = Box::pin(job::job(settings, &shared, &body, row, drops_bodies));
+            if job.as_mut().poll(context).is_pending() {
+                jobs.push(job);
+            }
+        }
+        let _: Poll<()> = give_back.as_mut().poll(context);
+        let mut is_over = || match grace.as_mut().as_pin_mut() {
+            Some(grace) => grace.poll(context).is_ready(),
+            None => false,
+        };
+        if outcome.is_some() && (jobs.is_empty() || is_over()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    // Drops the bodies that still run, which releases their rows.
+    drop(jobs);
+    shared.until_ended().await;
+    outcome.unwrap_or(Ok(()))
 }
 
 /// Logs each event, and passes it on.
@@ -404,19 +429,42 @@ fn logging<T: Claim>(
     })
 }
 
-impl<T: Claim, P> Settings<'_, T, P> {
-    fn tell(&self, event: Event<'_, T>) {
-        tell(self.observer.as_ref(), event);
+impl<T: Claim> Settings<'_, T> {
+    pub(crate) async fn take<D: Queries>(
+        &self,
+        conn: &mut D,
+        asked: &Asked,
+    ) -> Result<Taken<T>, Error> {
+        let wanted = Wanted {
+            key: None,
+            conditions: &self.conditions,
+            changes: &self.changes,
+            from: asked.from.as_ref().map(|from| from as _),
+            is_fresh: asked.is_fresh,
+        };
+        let sent = Instant::now();
+        let taken = take(conn, &self.name, asked.limit, wanted).await;
+        if let Err(Error::Database(error)) = &taken
+            && may_stick(error)
+        {
+            conn.close(false);
+        }
+        let claimed = taken?;
+        let is_slow = sent.elapsed() >= SLOW;
+        let is_asked = asked.asks_position && is_slow && asked.is_answered_in_full(&claimed);
+        let position = match claimed.last().filter(|_| is_asked) {
+            Some(last) => position_of(conn, last).await.ok().flatten(),
+            None => None,
+        };
+        Ok(Taken {
+            claimed,
+            position,
+            is_slow,
+        })
     }
 
-    const fn wanted(&self) -> Wanted<'_> {
-        Wanted {
-            key: None,
-            conditions: self.conditions.as_slice(),
-            changes: self.changes.as_slice(),
-            from: None,
-            is_fresh: false,
-        }
+    fn tell(&self, event: Event<'_, T>) {
+        tell(self.observer.as_ref(), event);
     }
 }
 
@@ -430,9 +478,23 @@ fn poll_each<F: Future<Output = ()>>(jobs: &mut Vec<Pin<Box<F>>>, context: &mut 
     jobs.retain_mut(|job| job.as_mut().poll(context).is_pending());
 }
 
+/// The output of a task, whose panic goes on here.
+pub(crate) async fn joined<R>(task: &mut JoinHandle<R>) -> R {
+    match task.await {
+        Ok(output) => output,
+        Err(ended) => match ended.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            // Its runtime ends.
+            Err(_) => pending().await,
+        },
+    }
+}
+
 /// A task that is aborted with the value.
+#[cfg(feature = "diesel-async")]
 struct AbortOnDrop<R>(JoinHandle<R>);
 
+#[cfg(feature = "diesel-async")]
 impl<R> Drop for AbortOnDrop<R> {
     fn drop(&mut self) {
         self.0.abort();
@@ -440,24 +502,18 @@ impl<R> Drop for AbortOnDrop<R> {
 }
 
 /// A row that is claimed, and not begun.
-struct Waiting<T, P>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
+struct Waiting<T: Claim, R: Reach> {
     claimed: Claimed<T>,
-    kept: ReleaseOnDrop<T, P, Place>,
+    kept: ReleaseOnDrop<T, R, Place>,
     since: Instant,
 }
 
 /// What the parts of a running worker tell each other.
-struct Shared<T, P>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
+struct Shared<T: Claim, R: Reach> {
+    /// What tells its rows from those of other pools.
+    pool: usize,
     /// In the order of the claims.
-    waiting: Mutex<VecDeque<Waiting<T, P>>>,
+    waiting: Mutex<VecDeque<Waiting<T, R>>>,
     /// Rows have come to those that wait.
     has_come: Notify,
     room: Arc<Room>,
@@ -474,13 +530,10 @@ where
 
 type LastEnds = (mpsc::Sender<Infallible>, mpsc::Receiver<Infallible>);
 
-impl<T, P> Default for Shared<T, P>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
-    fn default() -> Self {
+impl<T: Claim, R: Reach> Shared<T, R> {
+    fn new(pool: usize) -> Self {
         Self {
+            pool,
             waiting: Mutex::default(),
             has_come: Notify::new(),
             room: Arc::default(),
@@ -491,13 +544,7 @@ where
             ends: Mutex::new(Some(mpsc::channel(1))),
         }
     }
-}
 
-impl<T, P> Shared<T, P>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
     /// The room of a claimed row.
     fn place(&self, suspect: Option<Suspect>) -> Place {
         let ends = locked(&self.ends);
@@ -518,25 +565,18 @@ where
 
     /// The future's output, unless the worker is being stopped for so long meanwhile.
     async fn unless_stopped_for<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
-        let mut future = pin!(future);
-        let mut stopped = pin!(async {
+        let stopped = pin!(async {
             drop(self.stopping.acquire().await);
             sleep_until(Instant::now() + limit).await;
         });
-        poll_fn(|context| {
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
-                return Poll::Ready(Some(output));
-            }
-            stopped.as_mut().poll(context).map(|()| None)
-        })
-        .await
+        unless(stopped, future).await
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting<T, P>>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting<T, R>>> {
         locked(&self.waiting)
     }
 
-    fn next_waiting(&self) -> Option<Waiting<T, P>> {
+    fn next_waiting(&self) -> Option<Waiting<T, R>> {
         self.waiting().pop_front()
     }
 
@@ -554,7 +594,7 @@ where
     }
 
     /// How many rows to claim now.
-    fn wanted(&self, settings: &Settings<'_, T, P>) -> usize {
+    fn wanted(&self, settings: &Settings<'_, T>) -> usize {
         let pace = *self.pace();
         let ahead = match settings.prefetch {
             _ if pace.is_blocked() || self.room.has_suspect() => 0,

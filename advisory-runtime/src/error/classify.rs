@@ -210,7 +210,6 @@ pub(crate) const fn may_pass(error: &DieselError) -> bool {
 
 /// How the planner of Citus refuses a statement on a table that it distributes (0A000). Its
 /// messages are not translated.
-#[cfg(feature = "diesel-async")]
 const CITUS_REFUSALS: [&str; 6] = [
     "could not run distributed query",
     "cannot perform distributed planning",
@@ -223,7 +222,6 @@ const CITUS_REFUSALS: [&str; 6] = [
 /// Whether Citus does not support the statement on this kind of table, on any connection and at any
 /// time. PostgreSQL's own refusal of a prepared statement whose result has changed is 0A000 too,
 /// and passes with another connection.
-#[cfg(feature = "diesel-async")]
 pub(crate) fn is_refused_by_citus(error: &DieselError) -> bool {
     matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
         if CITUS_REFUSALS.iter().any(|refusal| answer.message().contains(refusal)))
@@ -247,7 +245,7 @@ pub(crate) fn has_only_message(error: &DieselError) -> bool {
         if answer.details().is_none() && answer.hint().is_none() && answer.statement_position().is_none())
 }
 
-#[cfg(all(test, feature = "diesel-async"))]
+#[cfg(test)]
 mod tests {
     use super::is_refused_by_citus;
     use diesel::result::{DatabaseErrorKind, Error as DieselError};

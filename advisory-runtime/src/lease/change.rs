@@ -260,10 +260,9 @@ pub(super) async fn settled<D: Queries>(
     let Some(Granted { lease: first, .. }) = leases.first() else {
         return Ok(Vec::new());
     };
-    let completed = leases
-        .iter()
-        .map(|granted| granted.lease.completed().transaction);
-    let transactions: Vec<_> = completed.collect();
+    let inside = |granted: &Granted| granted.lease.hold.inside();
+    let transactions = leases.iter().map(|granted| inside(granted).transaction);
+    let transactions: Vec<_> = transactions.collect();
     let (arrays, table) = (Arrays::of(leases), &first.table);
     let values = arrays.with(&transactions);
     let statement = Statement::<SettleColumns>::new(table.named.texts.get(Form::Settled), &values);
@@ -274,7 +273,7 @@ pub(super) async fn settled<D: Queries>(
     let mut answers = vec![Settled::Open; leases.len()];
     for (nth, transaction, is_kept) in rows {
         if let Some((answer, granted)) = answers.get_mut(place(nth)).zip(leases.get(place(nth))) {
-            let is_nested = granted.lease.completed().is_nested;
+            let is_nested = inside(granted).is_nested;
             *answer = match (transaction.as_deref(), is_kept) {
                 (Some("in progress"), _) => Settled::Open,
                 (_, Some(true)) => Settled::Committed,

@@ -1,16 +1,15 @@
 //! Makes a transaction's writes conditional on a lease, and ends the lease in the same commit.
 
-use super::grant::Completed;
 use super::sql::Form;
 use super::statement::{CompleteColumns, Statement};
 use super::{Error, Lease};
 use crate::Connection;
 use crate::driver::{Driver, Queries, depth};
+use crate::rows::Inside;
 use diesel::dsl::{AsExprOf, sql};
 use diesel::expression::{SqlLiteral, UncheckedBind};
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Binary, Bool};
-use std::num::NonZeroU32;
 
 impl Lease {
     /// Checks in the open transaction that the token is current, and keeps others from the key
@@ -106,11 +105,7 @@ impl Lease {
             Err(error) => return Err(self.table.explain(conn, error, self.name()).await),
         };
         if let Some((transaction, _)) = completed.first() {
-            self.set_completed(Completed {
-                transaction: *transaction,
-                is_nested: !matches!(depth(conn), Ok(Some(NonZeroU32::MIN))),
-            });
-            ending.done(true);
+            ending.done(Some(Inside::of(conn, *transaction)));
             return Ok(());
         }
         drop(ending);

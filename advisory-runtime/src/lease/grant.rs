@@ -7,7 +7,7 @@ use crate::rows::{Expiry, Hold, Phase, Stop, watch};
 use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -71,15 +71,6 @@ pub struct Lease {
     /// Whether it was granted in a test's transaction, so that no other connection sees its row.
     pub(super) is_test: bool,
     pub(super) hold: Arc<Hold>,
-    pub(super) completed: Arc<Mutex<Completed>>,
-}
-
-/// The transaction in which [`Lease::complete`] has marked the key as done.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Completed {
-    pub(super) transaction: i64,
-    /// Whether below a savepoint.
-    pub(super) is_nested: bool,
 }
 
 impl Lease {
@@ -104,7 +95,6 @@ impl Lease {
             keep: request.keep,
             is_test: false,
             hold: Arc::new(Hold::new(until, request.ttl)),
-            completed: Arc::default(),
         }
     }
 
@@ -155,20 +145,6 @@ impl Lease {
     pub(super) fn with_waited(mut self, waited: Duration) -> Self {
         self.waited = waited;
         self
-    }
-
-    pub(super) fn completed(&self) -> Completed {
-        *self
-            .completed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn set_completed(&self, completed: Completed) {
-        *self
-            .completed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = completed;
     }
 
     pub(super) fn name(&self) -> Cow<'static, str> {

@@ -263,10 +263,6 @@ impl LeaseGuard {
     /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does
     /// not run.
     ///
-    /// # Cancel safety
-    ///
-    /// As [`run`](Self::run).
-    ///
     /// # Examples
     ///
     /// ```no_run

@@ -1,9 +1,9 @@
 //! Leader election: campaigns for a lease without end.
 
-use super::task::unless;
 use super::{Error, Event, Lease, Request, Source};
 use crate::Wait;
 use crate::random::jitter;
+use crate::rows::unless;
 use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
@@ -82,18 +82,6 @@ where
 /// Campaigns as [`lead`] does until `shutdown` resolves. Then it drops the body, gives up the
 /// leadership, also one that is just being granted, and returns `Ok` when the server has answered,
 /// after 5 seconds at most.
-///
-/// # Locking
-///
-/// As [`lead`].
-///
-/// # Errors
-///
-/// As [`lead`].
-///
-/// # Cancel safety
-///
-/// As [`lead`].
 ///
 /// # Examples
 ///

@@ -6,9 +6,8 @@ use super::{Error, Event, Lease, LeaseGuard, Request, Row, Table, body_leases, t
 use crate::Wait;
 use crate::driver::timeout;
 use crate::observe::Telemetry;
-use crate::rows::{self, Name, Observer};
+use crate::rows::{self, Name, Observer, number_of_pool};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -44,10 +43,6 @@ pub struct Leases<S> {
     id: usize,
 }
 
-/// The number of the next value of [`Leases`]. Odd, unlike the addresses by which pools are told
-/// apart.
-static IDS: AtomicUsize = AtomicUsize::new(1);
-
 impl<S> std::fmt::Debug for Leases<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Leases")
@@ -63,7 +58,7 @@ impl<S: Store> Leases<S> {
             table: Table::new(),
             store,
             observer: None,
-            id: IDS.fetch_add(2, Ordering::Relaxed),
+            id: number_of_pool(),
         }
     }
 

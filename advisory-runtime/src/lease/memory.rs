@@ -162,6 +162,8 @@ impl InMemory {
 }
 
 impl LeaseReach for InMemory {
+    const SENDS_HERE: bool = true;
+
     async fn renew(&self, leases: Vec<Granted>, _: Times) -> Result<Vec<Renewed>, Error> {
         Ok(leases
             .iter()

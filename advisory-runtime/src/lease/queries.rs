@@ -42,10 +42,6 @@ impl Table {
     ///
     /// None: `SELECT … WHERE expires_at > clock_timestamp()`.
     ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find).
-    ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
@@ -127,10 +123,6 @@ impl Table {
     /// # Locking
     ///
     /// `DELETE` of at most 10,000 rows in each statement, until none is left. It skips locked rows.
-    ///
-    /// # Errors
-    ///
-    /// As [`release`](Self::release).
     ///
     /// # Cancel safety
     ///

@@ -12,7 +12,6 @@ use crate::rows::{
 };
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -35,6 +34,9 @@ impl LeaseEnd {
 
 /// The statements on leases, in a database or in memory.
 pub trait LeaseReach: Send + Sync + 'static {
+    /// Whether the caller's own runtime can send for others.
+    const SENDS_HERE: bool;
+
     fn renew(
         &self,
         leases: Vec<Granted>,
@@ -57,12 +59,14 @@ pub trait LeaseReach: Send + Sync + 'static {
 }
 
 impl<R: Reach> LeaseReach for R {
+    const SENDS_HERE: bool = R::IS_ASYNC;
+
     async fn renew(&self, leases: Vec<Granted>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.send(Renew(leases.into()), times).await
+        self.send(Renew(leases), times).await
     }
 
     async fn settled(&self, leases: Vec<Granted>, times: Times) -> Result<Vec<Settled>, Error> {
-        self.send(Settle(leases.into()), times).await
+        self.send(Settle(leases), times).await
     }
 
     async fn end(
@@ -98,8 +102,7 @@ fn outside_of(leases: &[Granted]) -> Outside {
     }
 }
 
-#[derive(Clone)]
-struct Renew(Arc<[Granted]>);
+struct Renew(Vec<Granted>);
 
 impl Step for Renew {
     type Answer = Vec<Renewed>;
@@ -120,8 +123,7 @@ impl Step for Renew {
     }
 }
 
-#[derive(Clone)]
-struct Settle(Arc<[Granted]>);
+struct Settle(Vec<Granted>);
 
 impl Step for Settle {
     type Answer = Vec<Settled>;
@@ -140,7 +142,6 @@ impl Step for Settle {
     }
 }
 
-#[derive(Clone)]
 struct EndStep(Lease, LeaseEnd);
 
 impl Step for EndStep {
@@ -212,6 +213,8 @@ impl<R: LeaseReach> Rows for LeaseRows<R> {
     async fn settled(&self, rows: Vec<Granted>, times: Times) -> Result<Vec<Settled>, Error> {
         self.0.settled(rows, times).await
     }
+
+    const SENDS_HERE: bool = R::SENDS_HERE;
 
     /// Once its transaction of `complete` was rolled back, the work is not done, and the key is not
     /// kept.

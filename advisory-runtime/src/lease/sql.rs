@@ -20,7 +20,7 @@
 //! sequence, which therefore goes up then too.
 
 use crate::sql::qualify::{Part, fill, number, parts, qualify};
-use crate::sql::{IDLE_IN_TRANSACTION, IS_DURABLE, at_most};
+use crate::sql::{IDLE_IN_TRANSACTION, IS_DURABLE, OUTCOME, at_most};
 use std::sync::OnceLock;
 
 /// How many rows a sweep removes in one statement.
@@ -141,7 +141,6 @@ impl Texts {
             Form::AcquireAndSweep => include_str!("sql/swept.sql"),
             _ => "",
         };
-        // A fragment can contain those that come after it.
         let fragments = [
             ("row", include_str!("sql/row.sql")),
             ("wanted", include_str!("sql/wanted.sql")),
@@ -154,6 +153,7 @@ impl Texts {
             ("is_asked", IS_ASKED),
             ("is_valid", "expires_at > clock_timestamp()"),
             ("is_durable", IS_DURABLE),
+            ("outcome", OUTCOME),
             (
                 "is_forgettable",
                 "set_config('synchronous_commit', 'off', true) IS NOT NULL",
@@ -177,12 +177,20 @@ impl Texts {
             ("schema", schema),
             ("name", name),
         ];
-        let text = qualify(&fill(&text, &fragments));
+        let text = qualify(&fill_from(&text, &fragments));
         match form {
             Form::IsCurrent => text.into(),
             _ => number(&text, names).into(),
         }
     }
+}
+
+fn fill_from(sql: &str, fragments: &[(&str, &str)]) -> String {
+    fill(sql, &|name| {
+        let mut fragments = fragments.iter();
+        let found = fragments.find(|(fragment, _)| *fragment == name);
+        found.map(|(_, sql)| *sql)
+    })
 }
 
 /// A statement, and the order of its values.
@@ -206,7 +214,7 @@ fn template(form: Form) -> (String, &'static [&'static str]) {
     ];
     let change = |set, returning| {
         let fragments = [("set", set), ("returning", returning)];
-        fill(include_str!("sql/change.sql"), &fragments)
+        fill_from(include_str!("sql/change.sql"), &fragments)
     };
     match form {
         Form::Acquire | Form::AcquireAndSweep => (include_str!("sql/acquire.sql").into(), GRANT),

@@ -8,9 +8,9 @@ use super::tries::Tries;
 use super::{Error, Event, FencingToken, Lease, Leases, Request};
 use crate::PoolError;
 use crate::random::random;
-use crate::rows::{Expiry, Kept, Sent};
+use crate::rows::{Expiry, Kept, Sent, unless};
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -161,21 +161,6 @@ async fn acquire<S: Store>(
             return Some(Err(error));
         }
     }
-}
-
-/// The future's output, or `None` if `stop` resolves first.
-pub(super) async fn unless<T>(
-    mut stop: Pin<&mut impl Future<Output = ()>>,
-    future: impl Future<Output = T>,
-) -> Option<T> {
-    let mut future = pin!(future);
-    poll_fn(|context| {
-        if stop.as_mut().poll(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        future.as_mut().poll(context).map(Some)
-    })
-    .await
 }
 
 impl<S: Store> Leases<S> {

@@ -27,11 +27,21 @@ struct State {
     phase: Phase,
     /// How many statements that end the hold are on their way.
     endings: usize,
-    /// When the work must have returned, after a statement that ended the hold in a transaction: the answer to the commit may never
-    /// come, also if the server is reached on other connections.
+    /// When the work must have returned, after a statement that ended the hold in a transaction:
+    /// the answer to the commit may never come, also if the server is reached on other connections.
     return_by: Option<Instant>,
+    /// The last transaction in which the hold was ended.
+    inside: Inside,
     /// Why the last renewal failed.
     reason: Option<DieselError>,
+}
+
+/// A transaction of the caller's in which the hold was ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Inside {
+    pub(crate) transaction: i64,
+    /// Whether below a savepoint.
+    pub(crate) is_nested: bool,
 }
 
 /// Whether this process has ended the hold.
@@ -55,6 +65,7 @@ impl Hold {
                 phase: Phase::Held,
                 endings: 0,
                 return_by: None,
+                inside: Inside::default(),
                 reason: None,
             }),
             since: Instant::now(),
@@ -76,7 +87,8 @@ impl Hold {
 
     /// Records a renewal: the row lasts for this long from then on.
     ///
-    /// A whole ttl never shortens the hold. Less than that is what the row says, such as where a trigger or the column's type limits it.
+    /// A whole ttl never shortens the hold. Less than that is what the row says, such as where a
+    /// trigger or the column's type limits it.
     pub(crate) fn renewed(&self, sent: Sent, lasts: Duration) {
         let (mut state, until) = (self.state(), Expiry::after(sent, lasts));
         state.reason = None;
@@ -97,7 +109,8 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// Records how the transaction has ended that ended the hold at this time. The answer can come after another one has done so.
+    /// Records how the transaction has ended that ended the hold at this time. The answer can come
+    /// after another one has done so.
     pub(crate) fn settle(&self, since: Instant, is_committed: bool) {
         let mut state = self.state();
         if state.phase == Phase::InTransaction(since) {
@@ -126,7 +139,8 @@ impl Hold {
         self.state().phase
     }
 
-    /// Records that a statement which ends the hold is being sent, until what is returned is dropped.
+    /// Records that a statement which ends the hold is being sent, until what is returned is
+    /// dropped.
     pub(crate) fn ending(&self) -> Ending<'_> {
         self.state().endings += 1;
         Ending(self)
@@ -162,6 +176,11 @@ impl Hold {
         self.state().return_by
     }
 
+    /// The last transaction in which the hold was ended.
+    pub(crate) fn inside(&self) -> Inside {
+        self.state().inside
+    }
+
     /// Whether others can take the row by now.
     pub(crate) fn is_expired(&self) -> bool {
         self.state().until.is_over_within(Duration::ZERO)
@@ -193,17 +212,18 @@ impl Hold {
     }
 }
 
-/// A statement that ends the hold, on its way. Several can be, as where a caller has given up one of them.
+/// A statement that ends the hold, on its way. Several can be, as where a caller has given up one
+/// of them.
 pub(crate) struct Ending<'h>(&'h Hold);
 
 impl Ending<'_> {
     /// The statement has ended the hold: inside an open transaction, or for good.
-    pub(crate) fn done(self, is_inside: bool) {
+    pub(crate) fn done(self, inside: Option<Inside>) {
         let mut state = self.0.state();
         (state.phase, state.return_by) = (Phase::Ended, None);
-        if is_inside {
+        if let Some(inside) = inside {
             let now = Instant::now();
-            state.phase = Phase::InTransaction(now);
+            (state.phase, state.inside) = (Phase::InTransaction(now), inside);
             // A limit beyond the clock's range never comes.
             state.return_by = now.checked_add(self.0.grace);
         }
@@ -223,7 +243,7 @@ mod walk;
 
 #[cfg(all(test, feature = "diesel-async"))]
 mod tests {
-    use super::{Expiry, Hold, Phase, Sent};
+    use super::{Expiry, Hold, Inside, Phase, Sent};
     use crate::rows::{Stop, UNANSWERED};
     use std::time::Duration;
     use tokio::time::{Instant, advance};
@@ -271,11 +291,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_is_stopped_if_it_does_not_return_after_the_end() {
         let inside = hold();
-        inside.ending().done(true);
+        inside.ending().done(Some(Inside::default()));
         let late = stops_at([(UNANSWERED, &inside)]).await;
         assert_eq!(late, [Some(Stop::Unanswered)]);
         let done = hold();
-        done.ending().done(false);
+        done.ending().done(None);
         advance(UNANSWERED).await;
         assert_eq!(done.stop(), None);
     }
@@ -285,7 +305,7 @@ mod tests {
     async fn a_commit_shows_that_a_refused_renewal_lost_nothing() {
         for is_committed in [true, false] {
             let hold = hold();
-            hold.ending().done(true);
+            hold.ending().done(Some(Inside::default()));
             hold.lose();
             assert_eq!(hold.stop(), None);
             settle(&hold, is_committed);
@@ -299,7 +319,7 @@ mod tests {
         }
         // Nothing is lost by a rollback itself, nor by an answer for another transaction.
         let kept = hold();
-        kept.ending().done(true);
+        kept.ending().done(Some(Inside::default()));
         settle(&kept, false);
         assert!(!kept.is_lost() && !kept.is_over());
         settle(&kept, true);
@@ -312,7 +332,7 @@ mod tests {
         let hold = hold();
         let earlier = Instant::now();
         advance(Duration::from_millis(1)).await;
-        hold.ending().done(true);
+        hold.ending().done(Some(Inside::default()));
         let now = hold.phase();
         for is_committed in [false, true] {
             hold.settle(earlier, is_committed);
@@ -324,7 +344,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_that_ends_twice_must_return_as_if_it_had_ended_once() {
         let hold = hold();
-        hold.ending().done(true);
+        hold.ending().done(Some(Inside::default()));
         let by = hold.return_by();
         assert!(by.is_some());
         let again = hold.ending();
@@ -344,7 +364,7 @@ mod tests {
             let hold = hold();
             let (one, other) = (hold.ending(), hold.ending());
             let (done, failed) = if is_first { (one, other) } else { (other, one) };
-            done.done(false);
+            done.done(None);
             drop(failed);
             assert_eq!((hold.phase(), hold.stop()), (Phase::Ended, None));
             advance(TTL).await;
@@ -372,7 +392,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_tenure_that_has_ended_cannot_be_lost() {
         let done = hold();
-        done.ending().done(false);
+        done.ending().done(None);
         done.lose();
         assert!(!done.is_lost() && done.is_over());
         let open = hold();

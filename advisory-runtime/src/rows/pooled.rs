@@ -1,15 +1,15 @@
 //! A pool of diesel-async's connections.
 
 use super::reach::{
-    Outside, Reach, Step, Times, is_of_the_row, may_stick, no_connection, unanswered,
+    Outside, Reach, Step, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
 };
+use super::unless;
 use crate::driver::{Driver, timeout};
 use crate::error::ProductError as _;
 use crate::{Connection, Pool, PoolError};
 use diesel_async::AsyncPgConnection;
-use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, oneshot};
@@ -84,30 +84,19 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
     /// The answer on a connection of the pool, which is asked for on the program's runtime.
     fn on_pool<S: Step>(
         &self,
-        step: S,
+        step: Arc<S>,
         answer: Duration,
     ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send + use<S, P> {
         let (mut reply, answered) = oneshot::channel();
         let pool = self.pool.clone();
         if let Some(runtime) = &self.runtime {
             drop(runtime.spawn(async move {
-                let result = {
-                    let conn = {
-                        let mut connection = pin!(pool.connection());
-                        // A connection is not waited for any more once nobody waits for the answer.
-                        poll_fn(|context| {
-                            if reply.poll_closed(context).is_ready() {
-                                return Poll::Ready(None);
-                            }
-                            connection.as_mut().poll(context).map(Some)
-                        })
-                        .await
-                    };
-                    match conn {
-                        None => return,
-                        Some(Err(error)) => Err(error.into()),
-                        Some(Ok(conn)) => send_on(conn, &step, answer).await,
-                    }
+                // A connection is not waited for any more once nobody waits for the answer.
+                let conn = unless(pin!(reply.closed()), pool.connection()).await;
+                let result = match conn {
+                    None => return,
+                    Some(Err(error)) => Err(error.into()),
+                    Some(Ok(conn)) => send_on(conn, &*step, answer).await,
                 };
                 drop(reply.send(result));
             }));
@@ -139,65 +128,9 @@ impl<P: Pool + Clone + Send + 'static> Reach for Pooled<P> {
     const IS_ASYNC: bool = true;
 
     async fn send<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
-        let outside = step.outside();
-        let mut pooled = pin!(self.on_pool(step.clone(), times.answer));
-        let soon = match outside {
-            Outside::Useless => times.answer,
-            _ => times.soon,
-        };
-        let mut failed = match timeout(soon, pooled.as_mut()).await {
-            Some(Ok(answer)) => return Ok(answer),
-            Some(Err(error)) if is_of_the_row(&error) => return Err(error),
-            Some(Err(error)) => Some(error),
-            None => None,
-        };
-        if outside == Outside::Useless {
-            return Err(failed.unwrap_or_else(|| no_connection(soon).into()));
-        }
-        let mut own = pin!(self.on_own(&step, times));
-        let (mut is_own_over, mut said) = (false, None);
-        let first = poll_fn(|context| {
-            if !is_own_over && let Poll::Ready(answered) = own.as_mut().poll(context) {
-                is_own_over = true;
-                let answered = answered.ok();
-                let answered = match outside {
-                    Outside::Doubted => answered.and_then(S::doubted),
-                    _ => answered,
-                };
-                if let Some(answer) = answered {
-                    return Poll::Ready(Ok(answer));
-                }
-            }
-            if failed.is_none()
-                && said.is_none()
-                && let Poll::Ready(answered) = pooled.as_mut().poll(context)
-            {
-                match answered {
-                    Ok(answer) if S::may_be_of_twin(&answer) => said = Some(answer),
-                    Ok(answer) => return Poll::Ready(Ok(answer)),
-                    Err(error) => failed = Some(error),
-                }
-            }
-            if let Some(answer) = said.take_if(|_| is_own_over) {
-                return Poll::Ready(Ok(answer));
-            }
-            match failed.take_if(|_| is_own_over) {
-                Some(error) => Poll::Ready(Err(error)),
-                None => Poll::Pending,
-            }
-        });
-        let limit = times.answer.max(Duration::from_millis(100));
-        match timeout(limit, first).await {
-            Some(answered) => answered,
-            None if said.is_some() => said.ok_or_else(|| unanswered(limit).into()),
-            None => Err(failed.unwrap_or_else(|| {
-                if is_own_over {
-                    no_connection(limit).into()
-                } else {
-                    unanswered(limit).into()
-                }
-            })),
-        }
+        let step = Arc::new(step);
+        let pooled = self.on_pool(Arc::clone(&step), times.answer);
+        first_answer(&*step, times, pooled, self.on_own(&*step, times)).await
     }
 
     async fn send_here<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {

@@ -11,7 +11,11 @@ use super::failure::{Failure, RowError};
 use crate::PoolError;
 use crate::driver::Queries;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// The bounds of one statement.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +59,7 @@ pub(crate) enum Outside {
 }
 
 /// A statement that can be sent again on another connection.
-pub(crate) trait Step: Clone + Send + Sync + 'static {
+pub(crate) trait Step: Send + Sync + 'static {
     type Answer: Send + 'static;
     type Error: RowError;
 
@@ -96,7 +100,77 @@ pub(crate) trait Reach: Send + Sync + 'static {
         &self,
         step: S,
         times: Times,
-    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send;
+    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send {
+        self.send(step, times)
+    }
+}
+
+/// The first answer that counts: on a connection of the pool, or, if that one is late or fails, on
+/// one outside of it.
+pub(crate) async fn first_answer<S: Step>(
+    step: &S,
+    times: Times,
+    pooled: impl Future<Output = Result<S::Answer, S::Error>>,
+    own: impl Future<Output = Result<S::Answer, S::Error>>,
+) -> Result<S::Answer, S::Error> {
+    let (mut pooled, outside) = (pin!(pooled), step.outside());
+    let soon = match outside {
+        Outside::Useless => times.answer,
+        _ => times.soon,
+    };
+    let mut failed = match timeout(soon, pooled.as_mut()).await {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(error)) if is_of_the_row(&error) => return Err(error),
+        Ok(Err(error)) => Some(error),
+        Err(_) => None,
+    };
+    if outside == Outside::Useless {
+        return Err(failed.unwrap_or_else(|| no_connection(soon).into()));
+    }
+    let mut own = pin!(own);
+    let (mut is_own_over, mut said) = (false, None);
+    let first = poll_fn(|context| {
+        if !is_own_over && let Poll::Ready(answered) = own.as_mut().poll(context) {
+            is_own_over = true;
+            let answered = answered.ok();
+            let answered = match outside {
+                Outside::Doubted => answered.and_then(S::doubted),
+                _ => answered,
+            };
+            if let Some(answer) = answered {
+                return Poll::Ready(Ok(answer));
+            }
+        }
+        if failed.is_none()
+            && said.is_none()
+            && let Poll::Ready(answered) = pooled.as_mut().poll(context)
+        {
+            match answered {
+                Ok(answer) if S::may_be_of_twin(&answer) => said = Some(answer),
+                Ok(answer) => return Poll::Ready(Ok(answer)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(answer) = said.take_if(|_| is_own_over) {
+            return Poll::Ready(Ok(answer));
+        }
+        match failed.take_if(|_| is_own_over) {
+            Some(error) => Poll::Ready(Err(error)),
+            None => Poll::Pending,
+        }
+    });
+    let limit = times.answer.max(Duration::from_millis(100));
+    match timeout(limit, first).await {
+        Ok(answered) => answered,
+        Err(_) if said.is_some() => said.ok_or_else(|| unanswered(limit).into()),
+        Err(_) => Err(failed.unwrap_or_else(|| {
+            if is_own_over {
+                no_connection(limit).into()
+            } else {
+                unanswered(limit).into()
+            }
+        })),
+    }
 }
 
 /// Whether a refusal can be one that the connection repeats for ever, as of a prepared statement

@@ -22,13 +22,22 @@ pub(crate) enum Part<'s> {
     Value(&'s str),
 }
 
-/// Replaces each `{name}`, in this order: a fragment can contain those that come after it.
-pub(crate) fn fill(sql: &str, fragments: &[(&str, &str)]) -> String {
-    let mut filled = sql.to_owned();
-    for (name, fragment) in fragments {
-        filled = filled.replace(&format!("{{{name}}}"), fragment);
+/// Replaces each `{name}` that is known, also in what replaces it.
+pub(crate) fn fill<'f>(sql: &str, find: &impl Fn(&str) -> Option<&'f str>) -> String {
+    let (mut filled, mut rest) = (String::with_capacity(sql.len()), sql);
+    while let Some((before, behind)) = rest.split_once('{') {
+        filled.push_str(before);
+        let named = behind.split_once('}');
+        let named = named.and_then(|(name, behind)| Some((find(name)?, behind)));
+        if let Some((fragment, behind)) = named {
+            filled.push_str(&fill(fragment, find));
+            rest = behind;
+        } else {
+            filled.push('{');
+            rest = behind;
+        }
     }
-    filled
+    filled + rest
 }
 
 /// Qualifies operators, functions and types with `pg_catalog.`, so that no `search_path` can change
@@ -450,9 +459,15 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_can_contain_later_ones() {
-        let fragments = [("row", "key FROM {table}"), ("table", "\"t\"")];
-        assert_eq!(fill("SELECT {row}", &fragments), "SELECT key FROM \"t\"");
+    fn a_fragment_can_contain_others() {
+        let find = |name: &str| match name {
+            "row" => Some("key FROM {table}"),
+            "table" => Some("\"t\""),
+            _ => None,
+        };
+        let sql = "SELECT {row} WHERE key = '{{a,b}}' -- {none}";
+        let filled = "SELECT key FROM \"t\" WHERE key = '{{a,b}}' -- {none}";
+        assert_eq!(fill(sql, &find), filled);
     }
 
     #[test]

@@ -26,7 +26,7 @@ struct Parcel {
 }
 
 diesel::define_sql_function! {
-    /// Counts the rows that a claim reads. The first claim takes long.
+    /// Counts the rows that a claim reads. A claim that reads the first one takes long.
     fn looked(id: BigInt) -> Bool;
 }
 
@@ -38,7 +38,7 @@ async fn parcels(count: u32) -> Database {
          locked_until timestamptz, locked_by text, completed_at timestamptz); \
          CREATE SEQUENCE looks; \
          CREATE FUNCTION looked(id int8) RETURNS bool LANGUAGE sql VOLATILE AS \
-         $$SELECT nextval('looks') IS NOT NULL AND (id <> 1 OR pg_sleep(0.01) IS NOT NULL)$$",
+         $$SELECT nextval('looks') IS NOT NULL AND (id <> 1 OR pg_sleep(0.005) IS NOT NULL)$$",
     )
     .await;
     db.run(&format!(
@@ -70,9 +70,9 @@ async fn claims_do_not_read_again_what_an_earlier_one_has_passed_over() {
     let mut ids = ids.into_inner().unwrap();
     ids.sort_unstable();
     assert_eq!(ids, (2_001..=2_400).collect::<Vec<_>>());
-    // The first claim reads them, and the last ones, which find that there is nothing left.
+    // The first claims read them, and the last ones, which find that there is nothing left.
     let looks = db.count("SELECT last_value FROM looks").await;
-    assert!(looks < 12_000, "{looks}");
+    assert!(looks < 15_000, "{looks}");
 }
 
 #[tokio::test]

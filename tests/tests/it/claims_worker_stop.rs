@@ -105,7 +105,11 @@ impl Drop for Body {
 async fn a_panic_in_a_destructor_fails_its_job_and_not_the_worker() {
     let db = mails(3).await;
     let pool = db.bb8(3).await;
-    let worker = Worker::new(&pool, "w").until(until_empty(&db, "all", "attempts = 0"));
+    let worker = Worker::new(&pool, "w").until(until_empty(
+        &db,
+        "all",
+        "completed_at IS NULL AND error_message IS NULL",
+    ));
     worker.run(|job: Claimed<Mail>| Body(job.id)).await.unwrap();
     let failed =
         "SELECT count(*) FROM mail WHERE id = 2 AND error_message LIKE '%in a destructor%'";

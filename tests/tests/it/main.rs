@@ -54,6 +54,7 @@ mod claims_worker;
 mod claims_worker_ahead;
 mod claims_worker_start;
 mod claims_worker_stop;
+mod claims_worker_threads;
 mod claims_worker_wakes;
 mod closed_connection;
 mod commit_cancelled;

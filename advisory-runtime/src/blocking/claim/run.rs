@@ -72,10 +72,6 @@ where
 /// Runs a body under a claim as [`run`] does, but leaves it to the body or the caller to finish it;
 /// as [`crate::claim::renew_while`].
 ///
-/// # Locking
-///
-/// As [`run`].
-///
 /// # Errors
 ///
 /// [`Error::Lost`] if the claim was lost before the body returned and the job was not finished.

@@ -32,28 +32,12 @@ pub struct Lease(pub(super) lease::Lease);
 impl Lease {
     /// Checks in the open transaction that the token is current; as
     /// [`lease::Lease::fence`](crate::lease::Lease::fence).
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Lease::fence`](crate::lease::Lease::fence).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Lease::fence`](crate::lease::Lease::fence).
     pub fn fence<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         block_on(self.0.fence_on(conn.pg()))
     }
 
     /// Marks the work as done in the transaction that writes its results; as
     /// [`lease::Lease::complete`](crate::lease::Lease::complete).
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Lease::complete`](crate::lease::Lease::complete).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Lease::complete`](crate::lease::Lease::complete).
     pub fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         block_on(self.0.complete_on(conn.pg()))
     }

@@ -85,10 +85,6 @@ impl LeaseGuard {
     /// # Locking
     ///
     /// One `UPDATE` of the row, if it is this grant's, on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::LeaseGuard::finish`](crate::lease::LeaseGuard::finish).
     pub fn finish<T, E: From<Error>>(mut self, result: Result<T, E>) -> Result<T, E> {
         wait(self.inner.finish_recorded(result))?
     }

@@ -9,14 +9,6 @@ use crate::lease;
 /// Acquires a lease in `public.advisory_lease`, and renews it in the background until it is
 /// finished or dropped: [`Leases::acquire`].
 ///
-/// # Locking
-///
-/// As [`lease::Leases::acquire`](crate::lease::Leases::acquire).
-///
-/// # Errors
-///
-/// As [`Leases::acquire`].
-///
 /// # Examples
 ///
 /// See [`blocking::lease`](super).
@@ -111,20 +103,12 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
 
     /// Asks the server whether the lease is held; as
     /// [`lease::Leases::holds`](crate::lease::Leases::holds).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Leases::holds`](crate::lease::Leases::holds).
     pub fn holds(&self, lease: &Lease) -> Result<bool, Error> {
         wait(self.0.holds(lease))
     }
 
     /// Lists the leases of the table on a connection of the pool; as
     /// [`lease::Leases::list`](crate::lease::Leases::list).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Leases::list`](crate::lease::Leases::list).
     pub fn list(&self) -> Result<Vec<Row>, Error> {
         wait(self.0.list())
     }

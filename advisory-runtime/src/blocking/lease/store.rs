@@ -1,18 +1,14 @@
 //! A blocking pool as the store of leases.
 
-use crate::PoolError;
-use crate::blocking::reach::Threaded;
+use crate::blocking::reach::{OnThread, Threaded};
 use crate::blocking::{Connection as _, Pool};
 use crate::driver::block_on;
 use crate::lease::store::{Acquisition, Store, late};
 use crate::lease::tries::{LAST_TRY, Refusal};
 use crate::lease::{Error, Lease, Row, Table};
 use crate::rows::{Keeper, UNANSWERED};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 /// Leases on the connections of a blocking pool.
@@ -46,38 +42,23 @@ impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
         within: Option<Duration>,
     ) -> Result<Result<Lease, Refusal>, Error> {
         let since = Instant::now();
-        let (table, request) = (table.clone(), acquisition.request.clone());
-        let (grant_id, is_sent) = (acquisition.grant_id, Arc::clone(&acquisition.is_sent));
-        let pool = self.0.clone();
-        let (connected, is_connected) = oneshot::channel();
-        let (reply, answered) = oneshot::channel();
-        let attempt = move || match pool.connection() {
-            // Nobody may wait for it any more.
-            Err(error) => drop(connected.send(Err(error))),
-            Ok(mut conn) => {
-                is_sent.store(true, Ordering::Relaxed);
-                if connected.send(Ok(())).is_ok() {
-                    drop(reply.send(block_on(table.attempt(conn.pg(), &request, grant_id))));
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("advisory-lease".to_owned());
-        // It ends when the server has answered.
-        drop(thread.spawn(attempt).map_err(PoolError::new)?);
-        let gone = |gone: oneshot::error::RecvError| Error::from(PoolError::new(gone));
-        let is_connected = match within.or(acquisition.connection_limit()) {
-            None => is_connected.await,
-            Some(limit) => match timeout(limit, is_connected).await {
-                Ok(is_connected) => is_connected,
+        let connect = OnThread::connect(self.0.clone(), false);
+        let conn = match within.or(acquisition.connection_limit()) {
+            None => connect.await?,
+            Some(limit) => match timeout(limit, connect).await {
+                Ok(conn) => conn?,
                 Err(_) => return Err(late("could not get a connection from the pool", limit)),
             },
         };
-        is_connected.map_err(gone)??;
         let limit = within.map_or(UNANSWERED, |within| {
             within.saturating_sub(since.elapsed()).max(LAST_TRY)
         });
-        match timeout(limit, answered).await {
-            Ok(answer) => answer.map_err(gone)?,
+        let (table, request) = (table.clone(), acquisition.request.clone());
+        let grant_id = acquisition.grant_id;
+        acquisition.is_sent.store(true, Ordering::Relaxed);
+        let tried = conn.answer(move |conn| block_on(table.attempt(conn, &request, grant_id)));
+        match timeout(limit, tried).await {
+            Ok(tried) => tried?,
             Err(_) => Err(late("the server did not answer", limit)),
         }
     }

@@ -28,24 +28,12 @@ impl Table {
 
     /// Creates the table if it does not exist; as
     /// [`lease::Table::set_up`](crate::lease::Table::set_up).
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Table::set_up`](crate::lease::Table::set_up).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Table::set_up`](crate::lease::Table::set_up).
     pub fn set_up<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         block_on(self.0.set_up_on(conn.pg()))
     }
 
     /// Returns the row of a key that is held or done; as
     /// [`lease::Table::find`](crate::lease::Table::find).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Table::find`](crate::lease::Table::find).
     pub fn find<C: Connection>(
         &self,
         conn: &mut C,
@@ -55,37 +43,17 @@ impl Table {
     }
 
     /// Lists every held lease and done key; as [`lease::Table::list`](crate::lease::Table::list).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Table::list`](crate::lease::Table::list).
     pub fn list<C: Connection>(&self, conn: &mut C) -> Result<Vec<Row>, Error> {
         block_on(self.0.list_on(conn.pg()))
     }
 
     /// Removes all expired rows; as [`lease::Table::sweep`](crate::lease::Table::sweep).
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Table::sweep`](crate::lease::Table::sweep).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Table::sweep`](crate::lease::Table::sweep).
     pub fn sweep<C: Connection>(&self, conn: &mut C) -> Result<usize, Error> {
         block_on(self.0.sweep_on(conn.pg()))
     }
 
     /// Takes over a lease whose token one has seen; as
     /// [`lease::Table::take_over`](crate::lease::Table::take_over).
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Table::take_over`](crate::lease::Table::take_over).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Table::take_over`](crate::lease::Table::take_over).
     pub fn take_over<C: Connection>(
         &self,
         conn: &mut C,
@@ -98,28 +66,12 @@ impl Table {
 
     /// Frees the key of a row that has been shown; as
     /// [`lease::Table::free`](crate::lease::Table::free).
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Table::free`](crate::lease::Table::free).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Table::free`](crate::lease::Table::free).
     pub fn free<C: Connection>(&self, conn: &mut C, row: &Row) -> Result<bool, Error> {
         block_on(self.0.free_on(conn.pg(), row))
     }
 
     /// Sets the holder's data, or erases it; as
     /// [`lease::Table::set_data`](crate::lease::Table::set_data).
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Table::set_data`](crate::lease::Table::set_data).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Table::set_data`](crate::lease::Table::set_data).
     pub fn set_data<C: Connection>(
         &self,
         conn: &mut C,
@@ -130,14 +82,6 @@ impl Table {
     }
 
     /// Releases a lease; as [`lease::Table::release`](crate::lease::Table::release).
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Table::release`](crate::lease::Table::release).
-    ///
-    /// # Errors
-    ///
-    /// As [`lease::Table::release`](crate::lease::Table::release).
     pub fn release<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
         block_on(self.0.release_on(conn.pg(), lease))
     }

@@ -1,4 +1,4 @@
--- Claims the row that {rows} locks. The clock is read after the wait for the row.
+-- Claims the row that `rows` locks. The clock is read after the wait for the row.
 UPDATE {table}
 SET {claimed}{changes}
 WHERE ({key}) = ({rows}) AND {is_durable}

@@ -1,6 +1,6 @@
 -- Locks the first rows that can be claimed, and skips locked ones. The limit is a literal: a generic plan would expect that a
 -- parameter is a tenth of the table.
-SELECT {columns}
+SELECT {selected}
 FROM {table}
 WHERE {is_claimable}{conditions}
 ORDER BY {order}

@@ -6,8 +6,8 @@ use crate::claim::column_type::{HolderType, Time};
 use crate::claim::table::{
     Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, TimeColumn, ttl,
 };
-use crate::sql::IS_DURABLE;
-use crate::sql::qualify::qualify;
+use crate::sql::qualify::{fill, qualify};
+use crate::sql::{IS_DURABLE, OUTCOME};
 use diesel::{Column, Expression};
 use std::time::Duration;
 
@@ -17,32 +17,18 @@ pub(in crate::claim) const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 36
 type UntilType<T> = <<T as Claim>::LockedUntil as Expression>::SqlType;
 type ByType<T> = <<T as Claim>::LockedBy as Expression>::SqlType;
 
-/// The values of a statement, by their names in the files, and the mark that stands for each in a
-/// text: NUL, which no name contains, and a letter.
-const VALUES: [(&str, &str); 14] = [
-    ("key", "\0k"),
-    ("keys", "\0K"),
-    ("holder", "\0b"),
-    ("holders", "\0B"),
-    ("message", "\0m"),
-    ("messages", "\0M"),
-    ("pause", "\0p"),
-    ("pauses", "\0P"),
-    ("ends", "\0E"),
-    ("limit", "\0l"),
-    ("transactions", "\0X"),
-    ("passed_over", "\0b"),
-    ("start", "\0l"),
-    ("position", "\0o"),
-];
-
-/// SQL of the caller's, by its name in the files: the columns of the row, its conditions, and what
-/// it sets.
-const CALLERS: [(&str, &str); 4] = [
-    ("selection", "\0s"),
-    ("conditions", "\0w"),
-    ("changes", "\0c"),
-    ("failed", "\0f"),
+/// The fragments that are the same for each table. Those of the caller take the place of values: the
+/// columns of the row, its conditions, and what it sets.
+const FIXED: [(&str, &str); 9] = [
+    ("selection", ":selection"),
+    ("conditions", ":conditions"),
+    ("changes", ":changes"),
+    ("lasts", LASTS),
+    ("is_durable", IS_DURABLE),
+    ("outcome", OUTCOME),
+    ("is_prompt", IS_PROMPT),
+    ("backoff", BACKOFF),
+    ("backoff_of_expired", BACKOFF_OF_EXPIRED),
 ];
 
 /// SQL by its name in the files.
@@ -58,7 +44,10 @@ impl Fragments {
         let column = |name: &str| format!("{table}.{}", quoted(name));
         let keys = || T::Key::NAMES.iter().enumerate();
         let joined = |parts: Vec<String>| parts.join(", ");
-        let mut fragments = Self(CALLERS.map(|(name, mark)| (name, mark.to_owned())).into());
+        let mut fragments = Self(Vec::new());
+        for (name, sql) in FIXED {
+            fragments.add(name, sql);
+        }
         let until = column(T::LockedUntil::NAME);
         let by = column(T::LockedBy::NAME);
         let key = joined(keys().map(|(_, name)| column(name)).collect());
@@ -94,38 +83,35 @@ impl Fragments {
             let [column, value, open, close] = names;
             fragments.add_column([column, value], &table, time.map(|time| time.name));
             let [before, behind] = time.map_or(["", ""], |time| time.around);
-            fragments.add(open, before.to_owned());
-            fragments.add(close, behind.to_owned());
+            fragments.add(open, before);
+            fragments.add(close, behind);
         }
         let ttl = ttl::<T>().as_millis();
         fragments.add("prompt", (ttl / 4).min(1_000).to_string());
         fragments.add("ttl", format!("CAST('{ttl} ms' AS pg_catalog.interval)"));
         fragments.add("clock", around(UntilType::<T>::AROUND, CLOCK));
         fragments.add("start", around(UntilType::<T>::AROUND, START));
-        fragments.fill_into("holder", ByType::<T>::OLD);
-        fragments.fill_into("new_holder", ByType::<T>::NEW);
-        fragments.fill_into(
+        fragments.add("holder", ByType::<T>::OLD);
+        fragments.add("new_holder", ByType::<T>::NEW);
+        fragments.add(
             "asked_holder",
-            &ByType::<T>::OLD.replace(":holder", "asked.holder"),
+            ByType::<T>::OLD.replace(":holder", "asked.holder"),
         );
-        fragments.fill_into("holder_text", ByType::<T>::TEXT);
-        fragments.fill_into("lasts", LASTS);
-        fragments.fill_into("is_durable", IS_DURABLE);
-        fragments.fill_into("is_prompt", IS_PROMPT);
+        fragments.add("holder_text", ByType::<T>::TEXT);
         let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE).as_millis());
         fragments.add("first_pause", first.to_string());
         fragments.add("longest_pause", longest.to_string());
         let attempts = T::Attempts::COLUMN.map(|(name, _)| name);
         fragments.add_column(["attempts_column", "attempts_value"], &table, attempts);
         if let Some((_, largest)) = T::Attempts::COLUMN {
-            fragments.fill_into("attempts", "COALESCE({attempts_value}, 0)");
+            fragments.add("attempts", "COALESCE({attempts_value}, 0)");
             fragments.add("all_but_one", (largest - 1).to_string());
-            fragments.fill_into(
+            fragments.add(
                 "doubled",
                 "power(2, LEAST(GREATEST({attempts} - 1, 0), 40))",
             );
         } else {
-            fragments.add("doubled", "1".to_owned());
+            fragments.add("doubled", "1");
         }
         let max = match (T::MaxAttempts::COLUMN, T::MAX_ATTEMPTS) {
             (Some((name, _)), _) => Some(column(name)),
@@ -138,8 +124,7 @@ impl Fragments {
             }
             None => "false",
         };
-        fragments.fill_into("is_spent", is_spent);
-        fragments.fill_into("backoff", BACKOFF);
+        fragments.add("is_spent", is_spent);
         let (pauses, last) = pauses::<T>();
         fragments.add("pauses", pauses);
         fragments.add("last_pause", last.to_string());
@@ -148,50 +133,23 @@ impl Fragments {
         } else {
             "1"
         };
-        fragments.fill_into("attempt", attempt);
-        fragments.fill_into("backoff_of_expired", BACKOFF_OF_EXPIRED);
+        fragments.add("attempt", attempt);
         fragments
     }
 
-    /// A fragment of its own for a column that not every table has.
-    pub(super) fn add(&mut self, name: &'static str, sql: String) {
-        self.0.push((name, sql));
+    /// A fragment, which can contain others. It takes the place of an earlier one of its name.
+    pub(super) fn add(&mut self, name: &'static str, sql: impl Into<String>) {
+        self.0.push((name, sql.into()));
     }
 
-    /// A fragment that is written like a file.
-    pub(super) fn fill_into(&mut self, name: &'static str, template: &str) {
-        let sql = self.fill(template);
-        self.add(name, sql);
-    }
-
-    /// A file's text: qualified, without comments, and with fragments and marks in place of names.
+    /// A statement: with fragments in place of their names, qualified, and without comments.
     pub(super) fn fill(&self, template: &str) -> String {
-        let qualified = qualify(template);
-        let (mut sql, mut rest) = (String::new(), &*qualified);
-        while let Some(at) = rest.find(['{', ':']) {
-            let (before, name) = rest.split_at(at);
-            sql.push_str(before);
-            let (is_value, name) = (name.starts_with(':'), &name[1..]);
-            let end = name.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-            let (name, behind) = name.split_at(end.unwrap_or(name.len()));
-            let found = if is_value {
-                let value = VALUES.iter().find(|(value, _)| *value == name);
-                value.map(|(_, mark)| *mark)
-            } else {
-                let fragment = self.0.iter().rev().find(|(fragment, _)| *fragment == name);
-                fragment.map(|(_, sql)| &**sql)
-            };
-            match found {
-                Some(found) => sql.push_str(found),
-                None => sql.push_str(&rest[at..=at + name.len()]),
-            }
-            rest = if is_value || found.is_none() {
-                behind
-            } else {
-                behind.strip_prefix('}').unwrap_or(behind)
-            };
-        }
-        sql + rest
+        let find = |name: &str| {
+            let mut fragments = self.0.iter().rev();
+            let found = fragments.find(|(fragment, _)| *fragment == name);
+            found.map(|(_, sql)| &**sql)
+        };
+        qualify(&fill(template, &find))
     }
 }
 
@@ -262,7 +220,7 @@ pub(super) enum Claimable {
 impl Fragments {
     /// The condition on rows that can be claimed; the pending ones by the literal condition of the
     /// index.
-    pub(super) fn is_claimable<T: Claim>(&self, which: Claimable) -> String {
+    pub(super) fn is_claimable<T: Claim>(which: Claimable) -> String {
         let mut conditions = Vec::new();
         conditions.extend(T::CompletedAt::COLUMN.map(|_| "{completed} IS NULL"));
         conditions.extend(T::FailedAt::COLUMN.map(|_| "{failed_at} IS NULL"));
@@ -282,12 +240,12 @@ impl Fragments {
                 "{run_at} <= {run_at_open}statement_timestamp(){run_at_close}"
             }
         }));
-        self.fill(&conditions.join(" AND "))
+        conditions.join(" AND ")
     }
 
     /// What a claim sets. A row without an attempt left stays as it is, but for its `locked_by`: so
     /// the answer shows it.
-    pub(super) fn claimed<T: Claim>(&self) -> String {
+    pub(super) fn claimed<T: Claim>() -> String {
         let mut set = vec![
             ("{until_column}", "{clock} + {ttl}", "{until}"),
             ("{by_column}", "{new_holder}", "NULL"),
@@ -303,34 +261,16 @@ impl Fragments {
                 format!("{column} = {value}")
             }
         });
-        self.fill_set(set)
+        set.collect::<Vec<_>>().join(", ")
     }
 
     /// What is set in a row that has no attempt left. Without a text, the row keeps its last error.
-    pub(super) fn spent<T: Claim>(&self, has_text: bool) -> String {
+    pub(super) fn spent<T: Claim>(has_text: bool) -> String {
         let mut set = vec!["{until_column} = NULL", "{by_column} = NULL", FAILED_NOW];
         if T::ErrorMessage::COLUMN.is_some() && has_text {
             set.push(WHY);
         }
-        self.fill_set(set.into_iter().map(str::to_owned))
-    }
-
-    /// Claims a row that has no attempt left, so that it does not come first again at once.
-    pub(super) fn parked(&self) -> String {
-        let set = [
-            "{until_column} = {clock} + {ttl}",
-            "{by_column} = {new_holder}",
-        ];
-        self.fill_set(set.into_iter().map(str::to_owned))
-    }
-
-    /// Columns to set. The `=` between a column and its value is not an operator.
-    pub(super) fn fill_set(&self, set: impl Iterator<Item = String>) -> String {
-        let set = set.map(|set| {
-            let (column, value) = set.split_once(" = ").unwrap_or((&set, "NULL"));
-            format!("{} = {}", self.fill(column), self.fill(value))
-        });
-        set.collect::<Vec<_>>().join(", ")
+        set.join(", ")
     }
 
     /// A column's name, and the column with its table, if the table has it.
@@ -352,6 +292,11 @@ const COMPLETED: [&str; 4] = [
 ];
 const FAILED: [&str; 4] = ["failed_column", "failed_at", "failed_open", "failed_close"];
 const RUN_AT: [&str; 4] = ["run_at_column", "run_at", "run_at_open", "run_at_close"];
+
+/// A renewed claim.
+pub(super) const RENEWED: &str = "{until_column} = {clock} + {ttl}";
+/// Claims a row that has no attempt left, so that it does not come first again at once.
+pub(super) const PARKED: &str = "{until_column} = {clock} + {ttl}, {by_column} = {new_holder}";
 
 pub(super) const COMPLETED_NOW: &str =
     "{completed_column} = {completed_open}clock_timestamp(){completed_close}";

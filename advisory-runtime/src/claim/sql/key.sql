@@ -1,5 +1,5 @@
 -- Locks the row of a key if it can be claimed. It waits for a locked row.
-SELECT {columns}
+SELECT {selected}
 FROM {table}
 WHERE ({key}) = (:key) AND {is_claimable}{conditions}
 FOR NO KEY UPDATE

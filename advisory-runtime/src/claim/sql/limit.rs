@@ -69,13 +69,13 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
             fragments.add("reach", reach.to_string());
             let far = (reach / ROWS_A_VALUE).max(FAR).max(width);
             fragments.add("far", far.to_string());
-            fragments.fill_into("is_wanted", IS_WANTED);
+            fragments.add("is_wanted", IS_WANTED);
             for (name, after) in [
                 ("first_value", ":start"),
                 ("next_value", "advisory_circle.value"),
             ] {
                 let next = include_str!("next_value.sql").replace("{after}", after);
-                fragments.fill_into(name, &next);
+                fragments.add(name, next);
             }
             fragments.fill(include_str!("reserve.sql"))
         });
@@ -94,7 +94,7 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
         let text = cached::<T>(Form::NextOfReserved { limit, is_fresh }, || {
             let mut fragments = Fragments::of_limit::<T>(claimable(is_fresh));
             fragments.add("limit", limit.to_string());
-            fragments.fill_into("rows", include_str!("first_of_reserved.sql"));
+            fragments.add("rows", include_str!("first_of_reserved.sql"));
             fragments.claim::<T>(include_str!("claim.sql"))
         });
         Self::new(text, (), of_worker(worker)).with(wanted)
@@ -114,7 +114,7 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
     pub(in crate::claim) fn reserved_key(worker: &'a str, key: K, wanted: Wanted<'a>) -> Self {
         let text = cached::<T>(Form::ReservedKey, || {
             let mut fragments = Fragments::of_limit::<T>(Claimable::ByKey);
-            fragments.fill_into("rows", include_str!("key_of_reserved.sql"));
+            fragments.add("rows", include_str!("key_of_reserved.sql"));
             fragments.claim::<T>(include_str!("claim.sql"))
         });
         Self::new(text, key, of_worker(worker)).with(wanted)
@@ -136,27 +136,26 @@ impl Fragments {
         let table = table::<T>();
         let column = T::Per::COLUMN.unwrap_or_default();
         fragments.add("per", format!("{table}.{}", quoted(column)));
-        fragments.fill_into("value", VALUE);
+        fragments.add("value", VALUE);
         fragments.add("value_limit", T::LIMIT.max(1).to_string());
         let order = order_columns::<T>(|column| format!("{table}.{}", quoted(column)));
         fragments.add("order_columns", named(&order));
         fragments.add("order_names", joined(&by_name(&order)));
-        let is_claimable = fragments.is_claimable::<T>(which);
-        fragments.add("is_claimable", is_claimable);
+        fragments.add("is_claimable", Self::is_claimable::<T>(which));
         let pending = pending::<T>(|column| format!("{table}.{}", quoted(column)));
         let pending: Vec<_> = pending.iter().map(|is| format!(" AND {is}")).collect();
         fragments.add("and_pending", pending.concat());
         // By the literal condition of the index.
-        fragments.fill_into(
+        fragments.add(
             "is_claimed",
             "{value} = advisory_value.value{and_pending} AND {by} IS NOT NULL",
         );
-        fragments.fill_into("has_room", HAS_ROOM);
-        fragments.fill_into("lock_key", LOCK_KEY);
-        fragments.fill_into("is_stale", IS_STALE);
-        fragments.fill_into("is_of_value", IS_OF_VALUE);
-        fragments.fill_into("room", include_str!("room.sql"));
-        fragments.fill_into("reserved", include_str!("reserved.sql"));
+        fragments.add("has_room", HAS_ROOM);
+        fragments.add("lock_key", LOCK_KEY);
+        fragments.add("is_stale", IS_STALE);
+        fragments.add("is_of_value", IS_OF_VALUE);
+        fragments.add("room", include_str!("room.sql"));
+        fragments.add("reserved", include_str!("reserved.sql"));
         fragments
     }
 }

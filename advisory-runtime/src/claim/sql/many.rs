@@ -1,14 +1,15 @@
 //! Statements about many claims, whose values are arrays: their text does not depend on how many
 //! there are.
 
-use super::end::{MANY, Pause, end_of, millis, transaction};
-use super::fragments::{Claimable, FAILED_NOW, Fragments, has_last_attempt};
+use super::end_columns::{MANY, Pause, end_of, millis, transaction};
+use super::fragments::{Claimable, FAILED_NOW, Fragments, PARKED, RENEWED, has_last_attempt};
 use super::statement::of_worker;
 use super::text_cache::{Form, SpentWay, Text, cached};
 use super::{Fragment, Wanted};
 use crate::claim::Claimed;
 use crate::claim::table::{Claim, MaybeColumn, RowKey};
 use crate::rows::End;
+use crate::sql::put;
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
@@ -67,9 +68,7 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
     pub(in crate::claim) fn renew(jobs: &[&'a Claimed<T>]) -> Self {
         let text = cached::<T>(Form::RenewMany, || {
             let mut fragments = Fragments::of::<T>();
-            let set =
-                fragments.fill_set(std::iter::once("{until_column} = {clock} + {ttl}".into()));
-            fragments.add("set", set);
+            fragments.add("set", RENEWED);
             fragments.fill(include_str!("renew_all.sql"))
         });
         Self::new(text, jobs)
@@ -81,7 +80,10 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
             Fragments::of::<T>().fill(include_str!("settled.sql"))
         });
         Self {
-            transactions: jobs.iter().map(|job| job.transaction()).collect(),
+            transactions: jobs
+                .iter()
+                .map(|job| job.hold().inside().transaction)
+                .collect(),
             ..Self::new(text, jobs)
         }
     }
@@ -97,12 +99,12 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
         let text = cached::<T>(Form::Spent { limit, way }, || {
             let mut fragments = Fragments::of::<T>();
             fragments.select::<T>(Claimable::Due, "{columns}", limit);
-            let is_free = fragments.is_claimable::<T>(Claimable::ByKey);
+            let is_free = Fragments::is_claimable::<T>(Claimable::ByKey);
             fragments.add("is_free", is_free);
             let set = match way {
-                SpentWay::Fails => fragments.spent::<T>(true) + "\0f",
-                SpentWay::FailsWithoutText => fragments.spent::<T>(false) + "\0f",
-                SpentWay::Parks => fragments.parked(),
+                SpentWay::Fails => Fragments::spent::<T>(true) + ":failed",
+                SpentWay::FailsWithoutText => Fragments::spent::<T>(false) + ":failed",
+                SpentWay::Parks => PARKED.to_owned(),
             };
             fragments.add("set", set);
             fragments.fill(include_str!("spent.sql"))
@@ -138,18 +140,18 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
         let text = cached::<T>(form, || {
             let mut fragments = Fragments::of::<T>();
             let skip = if waits { "" } else { " SKIP LOCKED" };
-            fragments.add("skip_locked", skip.to_owned());
+            fragments.add("skip_locked", skip);
             // A row that is deleted must not be referred to by an open transaction.
             let lock = if kinds & DELETE == 0 {
                 "NO KEY UPDATE"
             } else {
                 "UPDATE"
             };
-            fragments.add("lock", lock.to_owned());
+            fragments.add("lock", lock);
             let [values, columns] = values_of(kinds);
-            fragments.fill_into("values", values);
-            fragments.add("value_columns", columns.to_owned());
-            let statements = fragments.statements::<T>(kinds, sets_failed, has_changes);
+            fragments.add("values", values);
+            fragments.add("value_columns", columns);
+            let statements = Fragments::statements::<T>(kinds, sets_failed, has_changes);
             fragments.add("statements", statements);
             fragments.fill(include_str!("end_all.sql"))
         });
@@ -206,19 +208,20 @@ const fn values_of(kinds: u8) -> [&'static str; 2] {
 impl Fragments {
     /// One statement for each kind of end. What the caller sets is instead of what the row's type
     /// sets, but for a retry, which fails at the last attempt only.
-    fn statements<T: Claim>(&self, kinds: u8, sets_failed: bool, has_changes: bool) -> String {
+    fn statements<T: Claim>(kinds: u8, sets_failed: bool, has_changes: bool) -> String {
         let mut statements = String::new();
         let of_kind = |number: u8| {
             if kinds.is_power_of_two() {
                 return String::new();
             }
-            self.fill(&format!(" AND advisory_claim.kind = {number}"))
+            format!(" AND advisory_claim.kind = {number}")
         };
         let mut update = |name: &str, set: String, rows: &str| {
-            let sql = self
-                .fill("UPDATE {table} SET {set} FROM advisory_claim WHERE ({key}) = ({claim_key})");
-            let sql = sql.replace("{set}", &set);
-            statements.extend([", advisory_", name, " AS (", &sql, rows, ")"]);
+            put!(
+                statements,
+                ", advisory_{name} AS (UPDATE {{table}} SET {set} FROM advisory_claim \
+                 WHERE ({{key}}) = ({{claim_key}}){rows})"
+            );
         };
         let all = [
             (End::Complete, "completed"),
@@ -231,40 +234,42 @@ impl Fragments {
             if kinds & 1 << number == 0 {
                 continue;
             }
-            let set = self.ended::<T>(end, Pause::Bound, MANY);
+            let set = Self::ended::<T>(end, Pause::Bound, MANY);
             if end == (End::Retry { after: None }) && sets_failed && has_last_attempt::<T>() {
                 let mut failed = vec!["{until_column} = NULL", "{by_column} = NULL", FAILED_NOW];
                 failed.extend(
                     T::ErrorMessage::COLUMN
                         .map(|_| "{error_column} = COALESCE(advisory_claim.message, {error})"),
                 );
-                let failed = self.fill_set(failed.into_iter().map(str::to_owned));
+                let failed = failed.join(", ");
                 let rows = of_kind(number);
                 update(
                     "last",
-                    failed + "\0f",
+                    failed + ":failed",
                     &format!("{rows} AND advisory_claim.is_spent"),
                 );
                 update(
                     name,
-                    set + "\0c",
+                    set + ":changes",
                     &format!("{rows} AND NOT advisory_claim.is_spent"),
                 );
             } else {
                 let changes = match end {
-                    _ if has_changes => "\0c",
-                    End::Complete => "\0o",
-                    End::Fail => "\0f",
+                    _ if has_changes => ":changes",
+                    End::Complete => ":completed",
+                    End::Fail => ":failed",
                     _ => "",
                 };
                 update(name, set + changes, &of_kind(number));
             }
         }
         if kinds & DELETE != 0 {
-            let delete =
-                self.fill("DELETE FROM {table} USING advisory_claim WHERE ({key}) = ({claim_key})");
             let rows = of_kind(kind(End::Delete));
-            statements.extend([", advisory_deleted AS (", &delete, &rows, ")"]);
+            put!(
+                statements,
+                ", advisory_deleted AS (DELETE FROM {{table}} USING advisory_claim \
+                 WHERE ({{key}}) = ({{claim_key}}){rows})"
+            );
         }
         statements
     }
@@ -282,19 +287,18 @@ pub(in crate::claim) fn transaction_of<T: Claim>() -> String {
 
 impl<T: Claim> QueryFragment<Pg> for ManyKeys<'_, T> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        let pieces = self.text.pieces();
-        out.push_sql(pieces.first());
-        for (mark, sql) in pieces {
-            match mark {
-                'K' => self.keys.walk_ast(out.reborrow())?,
-                'B' => out.push_bind_param::<Array<SqlText>, _>(&self.holders)?,
-                'X' => out.push_bind_param::<Array<BigInt>, _>(&self.transactions)?,
-                'b' => out.push_bind_param::<SqlText, _>(&self.holder)?,
-                'E' => out.push_bind_param::<Array<SmallInt>, _>(&self.ends)?,
-                'M' => out.push_bind_param::<Array<Nullable<SqlText>>, _>(&self.messages)?,
-                'P' => out.push_bind_param::<Array<Nullable<BigInt>>, _>(&self.pauses)?,
-                'o' | 'f' => {
-                    let changes = if mark == 'o' {
+        out.push_sql(self.text.first());
+        for (name, sql) in self.text.values() {
+            match name {
+                "keys" => self.keys.walk_ast(out.reborrow())?,
+                "holders" => out.push_bind_param::<Array<SqlText>, _>(&self.holders)?,
+                "transactions" => out.push_bind_param::<Array<BigInt>, _>(&self.transactions)?,
+                "holder" => out.push_bind_param::<SqlText, _>(&self.holder)?,
+                "ends" => out.push_bind_param::<Array<SmallInt>, _>(&self.ends)?,
+                "messages" => out.push_bind_param::<Array<Nullable<SqlText>>, _>(&self.messages)?,
+                "pauses" => out.push_bind_param::<Array<Nullable<BigInt>>, _>(&self.pauses)?,
+                "completed" | "failed" => {
+                    let changes = if name == "completed" {
                         &self.completed
                     } else {
                         &self.failed
@@ -306,7 +310,7 @@ impl<T: Claim> QueryFragment<Pg> for ManyKeys<'_, T> {
                         changes.walk_ast(out.reborrow())?;
                     }
                 }
-                mark => self.wanted.walk_ast(mark, out.reborrow())?,
+                name => self.wanted.walk_ast(name, out.reborrow())?,
             }
             out.push_sql(sql);
         }

@@ -15,7 +15,7 @@ use diesel::sql_types::Text as SqlText;
 use std::sync::Arc;
 
 /// A condition on the rows to claim.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::claim) struct FromPosition {
     text: Arc<Text>,
     position: String,
@@ -44,9 +44,8 @@ impl FromPosition {
 
 impl QueryFragment<Pg> for FromPosition {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        let pieces = self.text.pieces();
-        out.push_sql(pieces.first());
-        for (_, sql) in pieces {
+        out.push_sql(self.text.first());
+        for (_, sql) in self.text.values() {
             out.push_bind_param::<SqlText, _>(&self.position)?;
             out.push_sql(sql);
         }

@@ -1,7 +1,7 @@
 //! A statement about one claim, or about the first rows: its text, and the values in it.
 
-use super::end::{How, ONE, Pause, end_of, millis, transaction};
-use super::fragments::{Claimable, Fragments};
+use super::end_columns::{How, ONE, Pause, end_of, millis, transaction};
+use super::fragments::{Claimable, Fragments, RENEWED};
 use super::text_cache::{Form, Text, cached};
 use super::{Fragment, Wanted, text};
 use crate::claim::table::Claim;
@@ -65,8 +65,8 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
             };
             let mut fragments = Fragments::of::<T>();
             fragments.select::<T>(which, "{columns}", most);
-            fragments.fill_into("first", include_str!("first.sql"));
-            fragments.fill_into("rows", include_str!("first_of_many.sql"));
+            fragments.add("first", include_str!("first.sql"));
+            fragments.add("rows", include_str!("first_of_many.sql"));
             fragments.claim::<T>(include_str!("claim.sql"))
         });
         let mut statement = Self::new(text, (), of_worker(worker)).with(wanted);
@@ -81,7 +81,7 @@ impl<'a, T: Claim, N: Id> Statement<'a, T, (), N> {
         let text = cached::<T>(Form::First, || {
             let mut fragments = Fragments::of::<T>();
             fragments.select::<T>(Claimable::Due, "{key}", 1);
-            fragments.fill_into("rows", include_str!("first.sql"));
+            fragments.add("rows", include_str!("first.sql"));
             fragments.claim::<T>(include_str!("claim_one.sql"))
         });
         Self::new(text, (), of_worker(worker)).with(wanted)
@@ -113,7 +113,7 @@ impl<'a, T: Claim, K, N: Id> Statement<'a, T, K, N> {
         let text = cached::<T>(Form::ByKey, || {
             let mut fragments = Fragments::of::<T>();
             fragments.select::<T>(Claimable::ByKey, "{key}", 1);
-            fragments.fill_into("rows", include_str!("key.sql"));
+            fragments.add("rows", include_str!("key.sql"));
             fragments.claim::<T>(include_str!("claim_one.sql"))
         });
         Self::new(text, key, of_worker(worker)).with(wanted)
@@ -123,11 +123,9 @@ impl<'a, T: Claim, K, N: Id> Statement<'a, T, K, N> {
     pub(in crate::claim) fn renew(locked_by: &'a str, key: K) -> Self {
         let text = cached::<T>(Form::Renew, || {
             let mut fragments = Fragments::of::<T>();
-            fragments.fill_into("held", include_str!("held.sql"));
-            let set =
-                fragments.fill_set(std::iter::once("{until_column} = {clock} + {ttl}".into()));
-            fragments.add("set", set);
-            fragments.fill_into("returning", "RETURNING {lasts}");
+            fragments.add("held", include_str!("held.sql"));
+            fragments.add("set", RENEWED);
+            fragments.add("returning", "RETURNING {lasts}");
             fragments.fill(include_str!("change.sql"))
         });
         Self::new(text, key, locked_by.into())
@@ -140,9 +138,8 @@ impl<'a, T: Claim, K, N: Id> Statement<'a, T, K, N> {
         let (end, pause) = form_of::<T>(ending.end);
         let text = cached::<T>(Form::End { end, pause, how }, || {
             let mut fragments = Fragments::of::<T>();
-            let set = fragments.ended::<T>(end, pause, ONE);
-            fragments.add("set", set);
-            fragments.fill_into("held", include_str!("held.sql"));
+            fragments.add("set", Fragments::ended::<T>(end, pause, ONE));
+            fragments.add("held", include_str!("held.sql"));
             let returning = match how {
                 How::Inside => format!("RETURNING {}", transaction::<T>()),
                 _ => String::new(),
@@ -196,34 +193,31 @@ pub(super) fn of_worker(worker: &str) -> Cow<'_, str> {
 impl Fragments {
     /// What the files that lock rows need.
     pub(super) fn select<T: Claim>(&mut self, which: Claimable, columns: &str, limit: u32) {
-        self.fill_into("columns", columns);
-        let is_claimable = self.is_claimable::<T>(which);
-        self.add("is_claimable", is_claimable);
+        self.add("selected", columns);
+        self.add("is_claimable", Self::is_claimable::<T>(which));
         self.add("limit", limit.to_string());
     }
 
     /// The text of a claim on the rows that `{rows}` locks.
     pub(super) fn claim<T: Claim>(mut self, file: &str) -> String {
-        let claimed = self.claimed::<T>();
-        self.add("claimed", claimed);
-        self.fill_into("returned", "{holder_text}, {lasts}");
+        self.add("claimed", Self::claimed::<T>());
+        self.add("returned", "{holder_text}, {lasts}");
         self.fill(file)
     }
 }
 
 impl<T: Claim, K: QueryFragment<Pg>, N> QueryFragment<Pg> for Statement<'_, T, K, N> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        let pieces = self.text.pieces();
-        out.push_sql(pieces.first());
-        for (mark, sql) in pieces {
-            match mark {
-                'k' => self.key.walk_ast(out.reborrow())?,
-                'b' => out.push_bind_param::<SqlText, _>(&self.holder)?,
-                'm' => out.push_bind_param::<Nullable<SqlText>, _>(&self.message)?,
-                'p' => out.push_bind_param::<BigInt, _>(&self.pause)?,
-                'l' => out.push_bind_param::<BigInt, _>(&self.limit)?,
-                's' => self.selection.walk_ast(out.reborrow())?,
-                mark => self.wanted.walk_ast(mark, out.reborrow())?,
+        out.push_sql(self.text.first());
+        for (name, sql) in self.text.values() {
+            match name {
+                "key" => self.key.walk_ast(out.reborrow())?,
+                "holder" | "passed_over" => out.push_bind_param::<SqlText, _>(&self.holder)?,
+                "message" => out.push_bind_param::<Nullable<SqlText>, _>(&self.message)?,
+                "pause" => out.push_bind_param::<BigInt, _>(&self.pause)?,
+                "limit" | "start" => out.push_bind_param::<BigInt, _>(&self.limit)?,
+                "selection" => self.selection.walk_ast(out.reborrow())?,
+                name => self.wanted.walk_ast(name, out.reborrow())?,
             }
             out.push_sql(sql);
         }
@@ -232,17 +226,17 @@ impl<T: Claim, K: QueryFragment<Pg>, N> QueryFragment<Pg> for Statement<'_, T, K
 }
 
 impl Wanted<'_> {
-    /// The caller's SQL at a mark.
+    /// The caller's SQL of this name.
     pub(super) fn walk_ast<'b>(
         &'b self,
-        mark: char,
+        name: &str,
         mut out: AstPass<'_, 'b, Pg>,
     ) -> QueryResult<()> {
-        let (fragments, before, behind) = match mark {
-            'w' => (self.conditions, " AND (", ")"),
+        let (fragments, before, behind) = match name {
+            "conditions" => (self.conditions, " AND (", ")"),
             _ => (self.changes, ", ", ""),
         };
-        if mark == 'w'
+        if name == "conditions"
             && let Some(from) = self.from
         {
             out.push_sql(" AND ");

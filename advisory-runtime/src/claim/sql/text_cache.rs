@@ -1,9 +1,10 @@
 //! The texts of statements, which are made once in a process: to make one takes longer than to send
 //! it.
 
-use super::end::{How, Pause};
+use super::end_columns::{How, Pause};
 use crate::claim::table::Claim;
 use crate::rows::End;
+use crate::sql::qualify::{Part, parts};
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
@@ -75,50 +76,36 @@ impl Form {
     }
 }
 
-/// SQL, and the marks in it.
+/// SQL, and the values in it.
 #[derive(Debug)]
 pub(super) struct Text {
     first: Box<str>,
-    rest: Box<[(char, Box<str>)]>,
+    /// The names of the values, each with the SQL after it.
+    values: Box<[(Box<str>, Box<str>)]>,
 }
 
 impl Text {
     fn new(sql: &str) -> Self {
-        let mut parts = sql.split('\0');
-        let first = parts.next().unwrap_or_default().into();
-        let rest = parts.filter_map(|part| {
-            let mark = part.chars().next()?;
-            Some((mark, part[mark.len_utf8()..].into()))
-        });
-        let rest = rest.collect();
-        Self { first, rest }
-    }
-
-    pub(super) fn pieces(&self) -> Pieces<'_> {
-        Pieces {
-            first: &self.first,
-            rest: self.rest.iter(),
+        let (mut first, mut values) = (String::new(), Vec::<(Box<str>, Box<str>)>::new());
+        for part in parts(sql) {
+            match (part, values.last_mut()) {
+                (Part::Value(name), _) => values.push((name.into(), Box::default())),
+                (Part::Sql(sql), Some((_, after))) => *after = sql.into(),
+                // The word by which people find the statements of claims.
+                (Part::Sql(sql), None) => first = format!("/*advisory_claim*/{sql}"),
+            }
         }
+        let (first, values) = (first.into(), values.into());
+        Self { first, values }
     }
-}
 
-/// The SQL in front of the first mark, and then each mark with the SQL after it.
-pub(super) struct Pieces<'t> {
-    first: &'t str,
-    rest: std::slice::Iter<'t, (char, Box<str>)>,
-}
-
-impl<'t> Pieces<'t> {
-    pub(super) const fn first(&self) -> &'t str {
-        self.first
+    /// The SQL in front of the first value.
+    pub(super) const fn first(&self) -> &str {
+        &self.first
     }
-}
 
-impl<'t> Iterator for Pieces<'t> {
-    type Item = (char, &'t str);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.rest.next().map(|(mark, sql)| (*mark, &**sql))
+    pub(super) fn values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().map(|(name, sql)| (&**name, &**sql))
     }
 }
 
@@ -128,8 +115,7 @@ static TEXTS: LazyLock<RwLock<Texts>> = LazyLock::new(RwLock::default);
 
 /// The text of this form for this type of row, made by `make` the first time.
 pub(super) fn cached<T: Claim>(form: Form, make: impl FnOnce() -> String) -> Arc<Text> {
-    // The word by which people find the statements of claims.
-    let make = || Arc::new(Text::new(&format!("/*advisory_claim*/{}", make())));
+    let make = || Arc::new(Text::new(&make()));
     if !form.is_kept() {
         return make();
     }

@@ -3,21 +3,17 @@
 
 use super::job::LAST_END;
 use super::room::Suspect;
-use super::{Settings, Shared, Waiting};
-use crate::claim::rows::keep_all;
-use crate::claim::run::ReleaseOnDrop;
-use crate::claim::sql::{FromPosition, Wanted};
+use super::start::Start;
+use super::{Settings, Shared, Source, Stop, Waiting};
+use crate::PoolError;
+use crate::claim::rows::{ReleaseOnDrop, keep_all};
 use crate::claim::table::{Claim, MaybePer, ttl};
-use crate::claim::take::{position_of, take};
 use crate::claim::{Claimed, Error, Event};
-use crate::driver::Driver as _;
 use crate::error::{is_connection_lost, is_refused_by_citus, may_pass};
-use crate::rows::{Borrowed, Pooled, UNANSWERED, may_stick};
-use crate::{Connection, Pool, PoolError};
+use crate::rows::{Reach, UNANSWERED, unless};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel_async::AsyncPgConnection;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -31,33 +27,25 @@ const ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
 /// How long a row waits for a slot at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// A claim that takes longer asks for the position of its last row, so that the next one can begin
-/// there. It costs little beside the claim.
-const SLOW: Duration = Duration::from_millis(2);
-
-type Stop<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
-
 /// Claims until `stop` is ready.
-pub(super) async fn feed<T: Claim, P>(
-    settings: &Settings<'_, T, P>,
+pub(super) async fn feed<T: Claim, R: Reach>(
+    source: &dyn Source<T, Reach = R>,
+    settings: &Settings<'_, T>,
     mut stop: Stop<'_>,
-    shared: &Shared<T, P>,
-) -> Result<(), Error>
-where
-    P: Pool + Clone + Send + 'static,
-{
+    shared: &Shared<T, R>,
+) -> Result<(), Error> {
     let (mut is_first, mut pause) = (true, PAUSES[0]);
     let (mut is_fresh, mut answer) = (false, ANSWER[0]);
     let (mut refused, mut is_reached) = (None, true);
     let mut start = Start::new::<T>(settings.poll);
     loop {
-        let Some(limit) = unless(&mut stop, until_room(settings, shared)).await else {
+        let Some(limit) = unless(stop.as_mut(), until_room(settings, shared)).await else {
             return Ok(());
         };
         // A connection is not waited for any more when the worker stops. A claim on its way is, for
         // some seconds.
-        let conn = timeout(answer, connection(settings.pool, is_fresh));
-        let conn = match unless(&mut stop, conn).await {
+        let conn = timeout(answer, source.connection(is_fresh));
+        let conn = match unless(stop.as_mut(), conn).await {
             None => return Ok(()),
             Some(Ok(conn)) => conn.map_err(Error::Pool),
             Some(Err(late)) => Err(Error::Pool(PoolError::new(late))),
@@ -65,37 +53,24 @@ where
         let is_alone = shared.room.held() == 0;
         let suspect = Suspect::try_new::<T>();
         let passes_over = suspect.is_none();
-        let asks_position = start.can_advance;
-        let from = start.position();
-        let is_from_first = from.is_none();
-        let wanted = Wanted {
-            is_fresh: passes_over,
-            from: from.map(|from| from as _),
-            ..settings.wanted()
-        };
-        let asked = Asked {
-            limit,
-            wanted,
-            answer,
-            asks_position,
-        };
+        let asked = start.ask(limit, passes_over);
         let taken = match conn {
-            Ok(conn) => claim(settings, conn, asked, shared).await,
+            Ok(conn) => {
+                let claim = timeout(answer, conn(asked.clone()));
+                let claim = shared.unless_stopped_for(LAST_END, claim);
+                match claim.await {
+                    Some(Ok(taken)) => taken,
+                    _ => Err(Error::Pool(PoolError::new("the server did not answer"))),
+                }
+            }
             Err(error) => Err(error),
         };
-        let mut is_rest = false;
-        let taken = taken.map(|Taken { claimed, position }| {
-            let may_be_more = claimed.len() >= limit as usize;
-            start.advance::<T>(position, may_be_more);
-            // Where values have limits, a claim of fewer rows has found all that have room. Another
-            // one is in vain until a row ends.
-            is_rest = T::Per::COLUMN.is_some() && !may_be_more;
-            claimed
-        });
-        if let Err(error) = &taken {
-            start.fail(error);
-        }
-        let taken = taken.and_then(|claimed| wait(settings, claimed, suspect, shared));
+        let taken = start.record(&asked, taken);
+        // Where values have limits, a claim of fewer rows has found all that have room. Another one
+        // is in vain until a row ends.
+        let is_rest = T::Per::COLUMN.is_some()
+            && matches!(&taken, Ok(claimed) if claimed.len() < limit as usize);
+        let taken = taken.and_then(|claimed| wait(source, settings, claimed, suspect, shared));
         // The pool may hand out another connection that is gone or that refuses the statement each
         // time.
         is_fresh = matches!(&taken, Err(Error::Pool(_) | Error::Database(_))) && !is_fresh;
@@ -104,7 +79,8 @@ where
             _ => ANSWER[0],
         };
         // What has come then is released.
-        if is_ready(&mut stop).await && taken.is_ok() {
+        let is_stopped = is_ready(&mut stop).await;
+        if is_stopped && taken.is_ok() {
             return Ok(());
         }
         match taken {
@@ -113,7 +89,7 @@ where
                     settings.tell(Event::Reconnected);
                 }
                 (is_first, pause) = (false, PAUSES[0]);
-                if (has_come && !is_rest) || !is_from_first {
+                if (has_come && !is_rest) || asked.from.is_some() {
                     continue;
                 }
                 if !has_come && settings.is_until_empty && is_alone && !passes_over {
@@ -129,18 +105,15 @@ where
                     _ => Event::Refused(&error),
                 });
                 is_reached = false;
-                let now = pause;
+                let over = sleep_until(Instant::now() + pause);
                 pause = (pause * 2).min(PAUSES[1]);
-                if unless(&mut stop, sleep_until(Instant::now() + now))
-                    .await
-                    .is_none()
-                {
+                if is_stopped || unless(stop.as_mut(), over).await.is_none() {
                     return Ok(());
                 }
                 continue;
             }
         }
-        if unless(&mut stop, until_woken(settings, shared))
+        if unless(stop.as_mut(), until_woken(settings, shared))
             .await
             .is_none()
         {
@@ -150,11 +123,7 @@ where
 }
 
 /// Waits until rows are wanted, and returns how many.
-async fn until_room<T, P>(settings: &Settings<'_, T, P>, shared: &Shared<T, P>) -> u32
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
+async fn until_room<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Shared<T, R>) -> u32 {
     loop {
         let mut ended = pin!(shared.room.ended.notified());
         // The worker's future polls this one too when a body has returned or begins.
@@ -177,27 +146,23 @@ where
 }
 
 /// Lets claimed rows wait for a free slot, and has them renewed; whether there were any.
-fn wait<T, P>(
-    settings: &Settings<'_, T, P>,
+fn wait<T: Claim, R: Reach>(
+    source: &dyn Source<T, Reach = R>,
+    settings: &Settings<'_, T>,
     claimed: Vec<Claimed<T>>,
     mut suspect: Option<Suspect>,
-    shared: &Shared<T, P>,
-) -> Result<bool, Error>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
+    shared: &Shared<T, R>,
+) -> Result<bool, Error> {
     if claimed.is_empty() {
         return Ok(false);
     }
-    let reach = || Pooled::new(settings.pool.clone());
     for claimed in &claimed {
         if let Some(observer) = &settings.observer {
             claimed.set_observer(observer);
         }
         settings.tell(Event::Acquired(claimed));
     }
-    let kept = keep_all(settings.pool.identity(), reach, claimed.clone())?;
+    let kept = keep_all(shared.pool, || source.reach(), claimed.clone())?;
     let since = Instant::now();
     let mut last = None;
     let mut waiting = shared.waiting();
@@ -223,11 +188,7 @@ where
 }
 
 /// Gives rows back that have waited for too long: another worker may have nothing to do.
-pub(super) async fn give_back<T, P>(shared: &Shared<T, P>)
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
+pub(super) async fn give_back<T: Claim, R: Reach>(shared: &Shared<T, R>) {
     let longest = (ttl::<T>() / 4).min(LONGEST_WAIT);
     loop {
         let first = shared.waiting().front().map(|row| row.since);
@@ -267,11 +228,7 @@ fn is_final(error: &DieselError, refused: &mut Option<Instant>) -> bool {
 
 /// Waits until there may be a row: for a notification, the end of a row whose value has a limit, or
 /// the time of the next look.
-async fn until_woken<T, P>(settings: &Settings<'_, T, P>, shared: &Shared<T, P>)
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
+async fn until_woken<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Shared<T, R>) {
     let mut woken = pin!(shared.wake.notified());
     let waiting = async {
         loop {
@@ -293,170 +250,6 @@ where
     drop(timeout(settings.poll, waiting).await);
 }
 
-/// Where claims begin in the order: at the first row, or where an earlier claim ended. Then the rows
-/// before that one are found when there are no more after it, and at the latest after the time
-/// between two looks.
-struct Start {
-    /// And since when claims do not begin at the first row.
-    position: Option<(FromPosition, Instant)>,
-    poll: Duration,
-    can_advance: bool,
-}
-
-impl Start {
-    fn new<T: Claim>(poll: Duration) -> Self {
-        Self {
-            position: None,
-            poll,
-            can_advance: T::Per::COLUMN.is_none() && FromPosition::is_possible::<T>(),
-        }
-    }
-
-    fn position(&mut self) -> Option<&FromPosition> {
-        self.position
-            .take_if(|(_, since)| since.elapsed() >= self.poll);
-        self.position.as_ref().map(|(position, _)| position)
-    }
-
-    fn advance<T: Claim>(&mut self, position: Option<String>, may_be_more: bool) {
-        if !may_be_more || !self.can_advance {
-            self.position = None;
-        } else if let Some(position) = position {
-            let since = self.position.take().map(|(_, since)| since);
-            let position = FromPosition::new::<T>(position);
-            self.position = Some((position, since.unwrap_or_else(Instant::now)));
-        }
-    }
-
-    fn fail(&mut self, error: &Error) {
-        // The type of a column may have no order in `pg_catalog`.
-        let is_of_position = self.position.take().is_some();
-        if is_of_position && matches!(error, Error::Database(error) if !is_connection_lost(error)) {
-            self.can_advance = false;
-        }
-    }
-}
-
-/// A connection of the pool, or a fresh one outside of it.
-enum Claiming<C> {
-    Pooled(C),
-    Fresh(Box<AsyncPgConnection>),
-}
-
-async fn connection<P: Pool>(
-    pool: &P,
-    is_fresh: bool,
-) -> Result<Claiming<P::Connection<'_>>, PoolError> {
-    if is_fresh && let Ok(conn) = pool.dedicated().await {
-        return Ok(Claiming::Fresh(Box::new(conn)));
-    }
-    Ok(Claiming::Pooled(pool.connection().await?))
-}
-
-/// A claim of a worker.
-#[derive(Clone, Copy)]
-struct Asked<'a> {
-    limit: u32,
-    wanted: Wanted<'a>,
-    answer: Duration,
-    asks_position: bool,
-}
-
-/// Its answer.
-struct Taken<T: Claim> {
-    claimed: Vec<Claimed<T>>,
-    /// That of the last row, if the claim was slow and there may be more.
-    position: Option<String>,
-}
-
-async fn claim<T, P, C>(
-    settings: &Settings<'_, T, P>,
-    conn: Claiming<C>,
-    asked: Asked<'_>,
-    shared: &Shared<T, P>,
-) -> Result<Taken<T>, Error>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-    C: Connection,
-{
-    match conn {
-        Claiming::Pooled(conn) => claim_on(settings, conn, asked, shared).await,
-        Claiming::Fresh(conn) => claim_on(settings, *conn, asked, shared).await,
-    }
-}
-
-async fn claim_on<T, P, C>(
-    settings: &Settings<'_, T, P>,
-    conn: C,
-    asked: Asked<'_>,
-    shared: &Shared<T, P>,
-) -> Result<Taken<T>, Error>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-    C: Connection,
-{
-    let mut borrowed = Borrowed::new(conn);
-    let Asked {
-        limit,
-        wanted,
-        answer,
-        asks_position,
-    } = asked;
-    let sent = Instant::now();
-    let claim = take(borrowed.pg(), &settings.name, limit, wanted);
-    let claim = shared.unless_stopped_for(LAST_END, timeout(answer, claim));
-    let Some(Ok(taken)) = claim.await else {
-        return Err(Error::Pool(PoolError::new("the server did not answer")));
-    };
-    if let Err(Error::Database(error)) = &taken
-        && may_stick(error)
-    {
-        borrowed.pg().close(false);
-    }
-    let mut position = None;
-    if let Ok(claimed) = &taken
-        && asks_position
-        && sent.elapsed() >= SLOW
-        && claimed.len() >= limit as usize
-        && let Some(last) = claimed.last()
-    {
-        // The rows do not wait for it: without the answer the connection is closed.
-        let Ok(answered) = timeout(SLOW * 50, position_of(borrowed.pg(), last)).await else {
-            return Ok(Taken {
-                claimed: taken?,
-                position,
-            });
-        };
-        position = answered.ok().flatten();
-    }
-    borrowed.record_answer();
-    let claimed = taken?;
-    Ok(Taken { claimed, position })
-}
-
 async fn is_ready(stop: &mut Stop<'_>) -> bool {
-    poll_fn(|context| {
-        let is_ready = stop.as_mut().poll(context).is_ready();
-        if is_ready {
-            // It must not be polled again, and is ready from now on.
-            *stop = Box::pin(std::future::ready(()));
-        }
-        Poll::Ready(is_ready)
-    })
-    .await
-}
-
-/// The future's output, or `None` if the worker is stopped first.
-async fn unless<F: Future>(stop: &mut Stop<'_>, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    poll_fn(|context| {
-        if stop.as_mut().poll(context).is_ready() {
-            *stop = Box::pin(std::future::ready(()));
-            return Poll::Ready(None);
-        }
-        future.as_mut().poll(context).map(Some)
-    })
-    .await
+    poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await
 }

@@ -1,14 +1,12 @@
 //! The body of one row: caught if it panics, observed, and its row ended.
 
 use super::{Settings, Shared, Waiting};
-use crate::Pool;
-use crate::claim::rows::{ClaimEnd, ended};
-use crate::claim::run::watch;
+use crate::claim::rows::{ClaimEnd, ended, watch};
 use crate::claim::sql::end_of;
 use crate::claim::table::{Claim, MaybeRunAt};
 use crate::claim::{Claimed, Error};
 use crate::observe::{Outcome, Telemetry};
-use crate::rows::End;
+use crate::rows::{End, Reach};
 use std::any::Any;
 use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,15 +60,17 @@ impl crate::observe::Observed for Failure {
     }
 }
 
-/// Runs the body of a row, and has its claim ended.
-pub(super) async fn job<T, P, E, F>(
-    settings: &Settings<'_, T, P>,
-    shared: &Shared<T, P>,
+/// Runs the body of a row, and has its claim ended. A body that cannot be dropped runs to its end,
+/// and holds its slot meanwhile.
+pub(super) async fn job<T, R, E, F>(
+    settings: &Settings<'_, T>,
+    shared: &Shared<T, R>,
     body: &impl Fn(Claimed<T>) -> F,
-    row: Waiting<T, P>,
+    row: Waiting<T, R>,
+    drops_bodies: bool,
 ) where
     T: Claim,
-    P: Pool + Clone + Send + 'static,
+    R: Reach,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
@@ -80,11 +80,12 @@ pub(super) async fn job<T, P, E, F>(
     let mut telemetry = Telemetry::new(settings.table, "claim", "exclusive", false);
     telemetry.record_acquired(Duration::ZERO);
     let since = Instant::now();
-    let result = watch(
-        &claimed,
-        caught_body(settings, shared, body, &claimed, &telemetry),
-    );
-    let result = result.await;
+    let body = caught_body(settings, shared, body, &claimed, &telemetry);
+    let result = if drops_bodies {
+        watch(&claimed, body).await
+    } else {
+        Ok(body.await)
+    };
     shared.pace().record(since.elapsed());
     let result = match result {
         Ok(result) => result,
@@ -114,16 +115,16 @@ pub(super) async fn job<T, P, E, F>(
 pub(super) const LAST_END: Duration = Duration::from_secs(5);
 
 /// The body, whose panics are failures.
-async fn caught_body<T, P, E, F>(
-    settings: &Settings<'_, T, P>,
-    shared: &Shared<T, P>,
+async fn caught_body<T, R, E, F>(
+    settings: &Settings<'_, T>,
+    shared: &Shared<T, R>,
     body: &impl Fn(Claimed<T>) -> F,
     claimed: &Claimed<T>,
     telemetry: &Telemetry,
 ) -> Result<(), Failure>
 where
     T: Claim,
-    P: Pool + Clone + Send + 'static,
+    R: Reach,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {

@@ -108,7 +108,11 @@ impl Drop for Registered<'_> {
 }
 
 /// Wakes the worker up at each notification about its table. Returns if there can be none.
-pub(super) async fn listen<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, wake: &Arc<Notify>) {
+pub(super) async fn listen<T: Claim, P: Pool>(
+    pool: &P,
+    settings: &Settings<'_, T>,
+    wake: &Arc<Notify>,
+) {
     let mut has_warned = false;
     let mut warn_once = |why: &dyn Display| {
         if !has_warned {
@@ -117,7 +121,7 @@ pub(super) async fn listen<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, wak
         }
         has_warned = true;
     };
-    let listener = Listener::of(settings.pool.identity());
+    let listener = Listener::of(pool.identity());
     let own = Arc::new(Listening {
         number_of: number::<T>,
         number: OnceLock::new(),
@@ -128,7 +132,7 @@ pub(super) async fn listen<T: Claim, P: Pool>(settings: &Settings<'_, T, P>, wak
     listener.has_come.notify_one();
     let _turn = listener.turn.lock().await;
     loop {
-        let opened = timeout(ANSWER, open(settings.pool, &listener));
+        let opened = timeout(ANSWER, open(pool, &listener));
         let opened = opened.await.map_err(PoolError::new);
         match opened.map_err(Error::Pool).flatten() {
             Ok(Some(mut conn)) => {

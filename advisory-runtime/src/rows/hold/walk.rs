@@ -1,6 +1,6 @@
 //! Random walks of a hold beside the model's, step by step.
 
-use super::{Ending, Expiry, Hold, Phase, Sent};
+use super::{Ending, Expiry, Hold, Inside, Phase, Sent};
 use crate::rows::Stop;
 use advisory_model::{
     HOLD_GRACE, HOLD_MARGIN, HOLD_TTL, HoldBug, HoldState, HoldStep, Phase as ModelPhase, RowState,
@@ -87,7 +87,7 @@ impl Walk<'_> {
             HoldStep::SendEnd => self.ending = Some(self.hold.ending()),
             HoldStep::EndAnswered if after.row == RowState::Ended && before.row != after.row => {
                 if let Some(ending) = self.ending.take() {
-                    ending.done(false);
+                    ending.done(None);
                 }
             }
             HoldStep::EndAnswered | HoldStep::EndUnanswered | HoldStep::EndNeverArrives => {
@@ -97,7 +97,7 @@ impl Walk<'_> {
                 // Two transactions of one hold have two instants.
                 advance(Duration::from_nanos(1)).await;
                 if let Some(ending) = self.ending.take() {
-                    ending.done(true);
+                    ending.done(Some(Inside::default()));
                 }
                 self.since.insert(after.transactions, Instant::now());
             }

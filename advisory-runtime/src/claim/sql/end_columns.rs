@@ -53,7 +53,7 @@ pub(super) const MANY: Source = Source {
 
 impl Fragments {
     /// What an end sets. A retry of the last attempt fails the row instead.
-    pub(super) fn ended<T: Claim>(&self, end: End, pause: Pause, source: Source) -> String {
+    pub(super) fn ended<T: Claim>(end: End, pause: Pause, source: Source) -> String {
         let mut set = vec![
             "{until_column} = NULL".to_owned(),
             "{by_column} = NULL".to_owned(),
@@ -100,7 +100,7 @@ impl Fragments {
                     .map(|_| "{attempts_column} = GREATEST({attempts} - 1, 0)".to_owned()),
             ),
         }
-        self.fill_set(set.into_iter())
+        set.join(", ")
     }
 }
 

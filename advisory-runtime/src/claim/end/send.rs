@@ -1,26 +1,23 @@
 //! Sends the statements that end claims.
 
-use super::Error;
-use super::claimed::{Claimed, Ended, EndedRow, SettledRow, Transaction, no_answer};
-use super::retry::{change, load};
-use super::sql::{Ending, Fixed, Fragment, How, Id, ManyKeys, OneEnd, Statement};
-use super::sql::{LONGEST_PAUSE, transaction_of, triggers};
-use super::table::{Claim, KeyValue};
+use super::message::{cut, is_of_row};
+use crate::claim::Error;
+use crate::claim::claimed::{Claimed, EndedRow, SettledRow, Transaction, no_answer};
+use crate::claim::send::{change, load};
+use crate::claim::sql::{Ending, Fixed, Fragment, How, Id, ManyKeys, OneEnd, Statement};
+use crate::claim::sql::{LONGEST_PAUSE, transaction_of, triggers};
+use crate::claim::table::{Claim, KeyValue};
 use crate::driver::{Queries, depth};
 use crate::error::{is_connection_lost, may_follow_commit};
-use crate::rows::End;
+use crate::rows::{End, Inside};
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::Bool;
 use std::any::TypeId;
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// How much of a text is kept where a column refuses the whole, and does not say how much it takes.
-const CUT: usize = 100;
 /// How many refusals of statements about many ends say that the reason is not in a few rows.
 const MOST_REFUSED: u32 = 32;
 
@@ -74,45 +71,6 @@ pub(crate) async fn finish_fitting<T: Claim, D: Queries>(
     ended.map(|()| Some(refused))
 }
 
-/// Whether a statement was refused for what is in the row: a text that does not fit, a `CHECK`, a
-/// trigger.
-pub(super) fn is_of_row(error: &DieselError) -> bool {
-    let DieselError::DatabaseError(kind, answer) = error else {
-        return false;
-    };
-    match kind {
-        DatabaseErrorKind::CheckViolation
-        | DatabaseErrorKind::NotNullViolation
-        | DatabaseErrorKind::UniqueViolation
-        | DatabaseErrorKind::ForeignKeyViolation => true,
-        // A mistake in the statement has a position.
-        DatabaseErrorKind::Unknown => answer.statement_position().is_none(),
-        _ => false,
-    }
-}
-
-/// A text as long as the server says that the column takes, or else short and without letters that
-/// an encoding may lack.
-fn cut<'m>(message: &'m str, refused: &DieselError) -> Cow<'m, str> {
-    let told = match refused {
-        DieselError::DatabaseError(_, answer) => longest(answer.message()),
-        _ => None,
-    };
-    let Some(longest) = told else {
-        let short = message.chars().take(CUT);
-        let plain = short.map(|letter| if letter.is_ascii() { letter } else { '?' });
-        return plain.collect::<String>().into();
-    };
-    let end = message.char_indices().nth(longest);
-    message[..end.map_or(message.len(), |(end, _)| end)].into()
-}
-
-/// The length in `value too long for type character varying(50)`, which no translation changes.
-fn longest(refusal: &str) -> Option<usize> {
-    let (_, rest) = refusal.rsplit_once('(')?;
-    rest.split_once(')')?.0.parse().ok()
-}
-
 async fn finish_with<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
@@ -120,8 +78,7 @@ async fn finish_with<T: Claim, D: Queries>(
     message: Option<&str>,
     changes: &[Fragment<'_>],
 ) -> Result<(), Error> {
-    let depth = depth(conn);
-    let is_inside = !matches!(depth, Ok(None));
+    let is_inside = !matches!(depth(conn), Ok(None));
     let ending = job.hold().ending();
     let answer = job.answer();
     let outcome = if is_inside {
@@ -146,13 +103,7 @@ async fn finish_with<T: Claim, D: Queries>(
     let Some(transaction) = outcome? else {
         return Err(job.lost());
     };
-    if is_inside {
-        job.set_ended(Ended {
-            transaction,
-            is_nested: !matches!(depth, Ok(Some(NonZeroU32::MIN))),
-        });
-    }
-    ending.done(is_inside);
+    ending.done(is_inside.then(|| Inside::of(conn, transaction)));
     Ok(())
 }
 
@@ -324,7 +275,7 @@ pub(crate) async fn end_all<T: Claim, D: Queries>(
                 answer.arrived();
             }
             if ended[nth] {
-                ending.done(false);
+                ending.done(None);
             }
         }
         match answered {
@@ -347,27 +298,4 @@ pub(crate) async fn end_all<T: Claim, D: Queries>(
         }
     }
     Ok(ended)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{cut, longest};
-    use diesel::result::Error as DieselError;
-
-    #[test]
-    fn the_server_says_how_long_a_text_may_be() {
-        assert_eq!(
-            longest("value too long for type character varying(50)"),
-            Some(50)
-        );
-        assert_eq!(longest("Wert zu lang für Typ character(7)"), Some(7));
-        assert_eq!(longest("new row violates check constraint \"short\""), None);
-    }
-
-    #[test]
-    fn a_text_is_cut_to_what_every_encoding_has() {
-        let long = "é".repeat(500);
-        assert_eq!(cut(&long, &DieselError::NotFound), "?".repeat(100));
-        assert_eq!(cut("why", &DieselError::NotFound), "why");
-    }
 }

@@ -1,0 +1,149 @@
+//! A worker whose bodies are blocking, each on a thread of its own.
+
+use crate::PoolError;
+use crate::blocking::Pool;
+use crate::blocking::reach::{OnThread, Threaded};
+use crate::claim::{
+    Asked, Boxed, Claim, Claimed, Claiming, End, Error, Settings, Source, Taken, Worker, finish,
+    joined, run_worker,
+};
+use crate::driver::block_on;
+use std::fmt::Display;
+use std::future::ready;
+use std::sync::Arc;
+use tokio::runtime::Builder;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::spawn_blocking;
+
+impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
+    /// Like `run`, for blocking Diesel: each body runs on a thread, of which there are as many as
+    /// [`concurrency`](Self::concurrency) says. It needs no runtime, and blocks its caller's thread
+    /// until the worker stops.
+    ///
+    /// A thread cannot be dropped. If a claim is lost, its body runs to its end, its result is
+    /// refused, and its thread is not free before: between two steps, a body can check
+    /// [`Claimed::deadline`]. After [`grace`](Self::grace) the rows of bodies that still run are
+    /// released, and this returns: let the process end then, because another worker may begin them.
+    ///
+    /// [`until`](Self::until) takes a future that any thread can make ready, such as the receiver of
+    /// a oneshot channel. It is polled on a runtime of tokio, so it can be one of tokio's too.
+    ///
+    /// # Locking
+    ///
+    /// The statements of `run`, on connections of the pool. It does not listen for notifications:
+    /// an idle worker looks for rows every [`poll`](Self::poll). The pool needs a connection for
+    /// what each body takes from it, and one for the worker.
+    ///
+    /// # Errors
+    ///
+    /// Those of `run`. [`Error::Pool`] if there are no resources for the worker's timers.
+    ///
+    /// # Panics
+    ///
+    /// In an `async fn` on a runtime of tokio, as everything that blocks such a thread: call it in
+    /// `tokio::task::spawn_blocking`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "r2d2")]
+    /// # mod jobs {
+    /// use advisory_runtime::claim::{Claim, Claimed, Error, Worker};
+    /// use diesel::pg::PgConnection;
+    /// use diesel::r2d2::{ConnectionManager, Pool};
+    ///
+    /// fn work<Job: Claim>(pool: &Pool<ConnectionManager<PgConnection>>) -> Result<(), Error> {
+    ///     let worker = Worker::new(pool, "worker-7").concurrency(4).until_empty();
+    ///     worker.run_blocking(|job: Claimed<Job>| sync(&job))
+    /// }
+    /// # fn sync<Job>(_: &Job) -> Result<(), Error> { Ok(()) }
+    /// # }
+    /// ```
+    pub fn run_blocking<E: Display>(
+        self,
+        body: impl Fn(Claimed<T>) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let (pool, settings, stop, concurrency) = self.into_parts();
+        let threads = Builder::new_current_thread()
+            .enable_all()
+            .thread_name("advisory-job")
+            .max_blocking_threads(concurrency)
+            .build()
+            .map_err(PoolError::new)?;
+        let body = Arc::new(body);
+        let settings = Arc::new(settings);
+        let source = ThreadSource {
+            pool,
+            settings: Arc::clone(&settings),
+        };
+        let run = run_worker(&source, &settings, stop, |job| {
+            let body = Arc::clone(&body);
+            #[cfg(feature = "tracing")]
+            let span = tracing::Span::current();
+            let mut thread = spawn_blocking(move || {
+                #[cfg(feature = "tracing")]
+                let _entered = span.entered();
+                body(job).map_err(|error| error.to_string())
+            });
+            async move { joined(&mut thread).await }
+        });
+        let ran = threads.block_on(run);
+        // Bodies may still run.
+        threads.shutdown_background();
+        ran
+    }
+}
+
+/// A pool of blocking connections.
+struct ThreadSource<T: Claim, P> {
+    pool: P,
+    settings: Arc<Settings<'static, T>>,
+}
+
+impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<T> for ThreadSource<T, P> {
+    type Reach = Threaded<P>;
+
+    fn drops_bodies(&self) -> bool {
+        false
+    }
+
+    fn identity(&self) -> Option<usize> {
+        self.pool.identity()
+    }
+
+    fn reach(&self) -> Threaded<P> {
+        Threaded::new(self.pool.clone())
+    }
+
+    fn connection(&self, is_fresh: bool) -> Boxed<'_, Result<Claiming<'_, T>, PoolError>> {
+        Box::pin(async move {
+            let conn = OnThread::connect(self.pool.clone(), is_fresh).await?;
+            let settings = Arc::clone(&self.settings);
+            let claiming: Claiming<'_, T> =
+                Box::new(|asked| Box::pin(claim(conn, settings, asked)));
+            Ok(claiming)
+        })
+    }
+
+    fn listen<'s>(&'s self, _: &'s Arc<Notify>) -> Boxed<'s, ()> {
+        Box::pin(ready(()))
+    }
+}
+
+async fn claim<T: Claim>(
+    conn: OnThread,
+    settings: Arc<Settings<'static, T>>,
+    asked: Asked,
+) -> Result<Taken<T>, Error> {
+    let (reply, taken) = oneshot::channel();
+    conn.send(move |conn| {
+        let taken = block_on(settings.take(conn, &asked));
+        // The worker has stopped, or has not waited for so long.
+        if let Err(Ok(late)) = reply.send(taken) {
+            for job in &late.claimed {
+                drop(block_on(finish(conn, job, End::Release, "", &[])));
+            }
+        }
+    });
+    taken.await.map_err(PoolError::new)?
+}

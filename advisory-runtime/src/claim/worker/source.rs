@@ -1,0 +1,93 @@
+//! The connections of a worker: those on which it claims, and those on which its rows are renewed
+//! and ended.
+
+use super::start::{Asked, Taken};
+use crate::PoolError;
+use crate::claim::Error;
+use crate::claim::table::Claim;
+use crate::rows::Reach;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::sync::Notify;
+#[cfg(feature = "diesel-async")]
+use {
+    super::{Settings, listen},
+    crate::rows::{Borrowed, Pooled},
+    crate::{Connection, Pool},
+};
+
+pub(crate) type Boxed<'s, A> = Pin<Box<dyn Future<Output = A> + Send + 's>>;
+
+/// A connection, which claims rows once. If the claim is dropped, the connection is not used again.
+pub(crate) type Claiming<'s, T> =
+    Box<dyn FnOnce(Asked) -> Boxed<'s, Result<Taken<T>, Error>> + Send + 's>;
+
+/// A pool of either kind.
+pub(crate) trait Source<T: Claim>: Send + Sync {
+    /// Renews and ends rows.
+    type Reach: Reach;
+
+    /// Whether a body is dropped when its row is lost.
+    fn drops_bodies(&self) -> bool;
+
+    fn identity(&self) -> Option<usize>;
+
+    fn reach(&self) -> Self::Reach;
+
+    /// A connection of the pool; or a fresh one outside of it, if it opens one.
+    fn connection(&self, is_fresh: bool) -> Boxed<'_, Result<Claiming<'_, T>, PoolError>>;
+
+    /// Wakes the worker up when there may be new rows. Returns if it never does so.
+    fn listen<'s>(&'s self, wake: &'s Arc<Notify>) -> Boxed<'s, ()>;
+}
+
+/// A pool of diesel-async.
+#[cfg(feature = "diesel-async")]
+pub(super) struct AsyncSource<'s, 'w, T: Claim, P> {
+    pub(super) pool: &'s P,
+    pub(super) settings: &'s Settings<'w, T>,
+}
+
+#[cfg(feature = "diesel-async")]
+impl<T: Claim, P: Sync> AsyncSource<'_, '_, T, P> {
+    fn claiming<'c, C: Connection + Send + 'c>(&'c self, conn: C) -> Claiming<'c, T> {
+        Box::new(move |asked| {
+            Box::pin(async move {
+                let mut borrowed = Borrowed::new(conn);
+                let taken = self.settings.take(borrowed.pg(), &asked).await;
+                borrowed.record_answer();
+                taken
+            })
+        })
+    }
+}
+
+#[cfg(feature = "diesel-async")]
+impl<T: Claim, P: Pool + Clone + Send + 'static> Source<T> for AsyncSource<'_, '_, T, P> {
+    type Reach = Pooled<P>;
+
+    fn drops_bodies(&self) -> bool {
+        true
+    }
+
+    fn identity(&self) -> Option<usize> {
+        self.pool.identity()
+    }
+
+    fn reach(&self) -> Pooled<P> {
+        Pooled::new(self.pool.clone())
+    }
+
+    fn connection(&self, is_fresh: bool) -> Boxed<'_, Result<Claiming<'_, T>, PoolError>> {
+        Box::pin(async move {
+            if is_fresh && let Ok(conn) = self.pool.dedicated().await {
+                return Ok(self.claiming(conn));
+            }
+            Ok(self.claiming(self.pool.connection().await?))
+        })
+    }
+
+    fn listen<'s>(&'s self, wake: &'s Arc<Notify>) -> Boxed<'s, ()> {
+        Box::pin(listen::listen(self.pool, self.settings, wake))
+    }
+}

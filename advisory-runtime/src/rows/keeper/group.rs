@@ -1,0 +1,292 @@
+//! The rows of one table, which the keeper renews together.
+
+use super::{Due, Ends, Keeper, Name, Rows, observe};
+use crate::PoolError;
+use crate::rows::answer::{Renewed, Settled};
+use crate::rows::event::Event;
+use crate::rows::expiry::Sent;
+use crate::rows::failure::{Failure, RowError};
+use crate::rows::hold::Phase;
+use crate::rows::pause;
+use crate::rows::reach::Times;
+use diesel::result::Error as DieselError;
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::time::Instant;
+
+/// How many rows one statement renews at most.
+const MOST: usize = 1_000;
+
+/// The rows of one name.
+pub(super) struct Group<R: Rows> {
+    pub(super) name: Name,
+    pub(super) rows: R,
+    slots: Mutex<Slots<R::Row>>,
+    pub(super) ends: Ends<R>,
+}
+
+struct Slots<Row> {
+    by_id: HashMap<u64, Slot<Row>>,
+    last_id: u64,
+}
+
+struct Slot<Row> {
+    row: Row,
+    /// When it is renewed; `None` while it is being renewed, and for a row that is not.
+    next: Option<Instant>,
+}
+
+impl<R: Rows> Group<R> {
+    pub(super) fn new(rows: R, name: Name) -> Self {
+        let slots = Mutex::new(Slots {
+            by_id: HashMap::new(),
+            last_id: 0,
+        });
+        let ends = Ends::default();
+        Self {
+            name,
+            rows,
+            slots,
+            ends,
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots<R::Row>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ids of the rows, in their order.
+    pub(super) fn insert(
+        &self,
+        rows: impl Iterator<Item = (R::Row, Option<Instant>)>,
+    ) -> std::ops::RangeInclusive<u64> {
+        let mut slots = self.slots();
+        let first = slots.last_id + 1;
+        for (row, next) in rows {
+            slots.last_id += 1;
+            let id = slots.last_id;
+            slots.by_id.insert(id, Slot { row, next });
+        }
+        first..=slots.last_id
+    }
+
+    /// Returns whether no row is left.
+    pub(super) fn remove(&self, id: u64) -> bool {
+        let mut slots = self.slots();
+        let removed = slots.by_id.remove(&id);
+        let is_empty = slots.by_id.is_empty();
+        drop(slots);
+        // It may be the last clone of the row, whose drop is the user's code.
+        drop(removed);
+        is_empty
+    }
+
+    fn set_next(&self, id: u64, next: Option<Instant>) {
+        if let Some(slot) = self.slots().by_id.get_mut(&id) {
+            slot.next = next;
+        }
+    }
+
+    /// Takes the rows that are due, or nearly so, out of the queue: those to renew, and those that
+    /// were ended in a transaction.
+    fn take_due(&self, now: Instant) -> [Vec<(u64, R::Row)>; 2] {
+        let (mut renewed, mut in_transaction, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        let mut slots = self.slots();
+        let is_due = slots
+            .by_id
+            .values()
+            .any(|slot| slot.next.is_some_and(|next| next <= now));
+        if is_due {
+            for (id, slot) in &mut slots.by_id {
+                let soon = now + R::every(&slot.row) / 4;
+                if slot.next.is_none_or(|next| next > soon) {
+                    continue;
+                }
+                slot.next = None;
+                let hold = R::hold(&slot.row);
+                match hold.phase() {
+                    Phase::Ended => {}
+                    // The answer to its commit may never come.
+                    Phase::InTransaction(_) if hold.return_by().is_some_and(|by| now >= by) => {
+                        hold.lose();
+                        lost.push(slot.row.clone());
+                    }
+                    Phase::InTransaction(_) => in_transaction.push((*id, slot.row.clone())),
+                    _ if hold.is_lost() => {}
+                    _ if hold.is_expired() => {
+                        hold.lose();
+                        lost.push(slot.row.clone());
+                    }
+                    _ => renewed.push((*id, slot.row.clone())),
+                }
+            }
+        }
+        drop(slots);
+        for row in lost {
+            observe::<R>(&row, Event::Lost);
+        }
+        [renewed, in_transaction]
+    }
+
+    fn times(rows: &[(u64, R::Row)]) -> Times {
+        let now = Instant::now();
+        let every = rows.iter().map(|(_, row)| R::every(row)).min();
+        let left = rows.iter().map(|(_, row)| R::hold(row).expires());
+        let left = left
+            .min()
+            .map(|expires| expires.saturating_duration_since(now));
+        Times::new(every.unwrap_or_default(), left.unwrap_or_default())
+    }
+
+    /// Renews rows by one statement, or by several if the server refuses one because of a row.
+    async fn renew(&self, rows: Vec<(u64, R::Row)>) {
+        let mut batches = vec![rows];
+        while let Some(mut batch) = batches.pop() {
+            let sent = Sent::now();
+            let renewed = self.rows.renew(rows_of(&batch), Self::times(&batch)).await;
+            let error = match renewed {
+                Ok(answers) if answers.len() == batch.len() => {
+                    for ((id, row), answer) in batch.into_iter().zip(answers) {
+                        self.renewed(id, &row, sent, answer);
+                    }
+                    continue;
+                }
+                Ok(_) => R::Error::from(PoolError::new("an answer has another number of rows")),
+                Err(error) => error,
+            };
+            let is_refused = matches!(error.failure(), Failure::Refused | Failure::Final);
+            if batch.len() > 1 && is_refused {
+                let other = batch.split_off(batch.len() / 2);
+                batches.extend([batch, other]);
+                continue;
+            }
+            for (id, row) in &batch {
+                observe::<R>(row, |row| Event::RenewalFailed(row, &error));
+                self.set_next(*id, Some(Instant::now() + pause(R::every(row))));
+            }
+            // Diesel's errors cannot be cloned: the first row gets this one, and the others its
+            // text.
+            let text = error.to_string();
+            let mut reason = Some(error.into());
+            for (_, row) in batch {
+                let copy = || DieselError::QueryBuilderError(text.clone().into());
+                R::hold(&row).blame(reason.take().unwrap_or_else(copy));
+            }
+        }
+    }
+
+    fn renewed(&self, id: u64, row: &R::Row, sent: Sent, answer: Renewed) {
+        let (hold, every) = (R::hold(row), R::every(row));
+        let next = match answer {
+            Renewed::For(lasts) => {
+                hold.renewed(sent, lasts);
+                observe::<R>(row, Event::Renewed);
+                Some(hold.next_renewal(sent.steady() + every, every))
+            }
+            Renewed::Busy => Some(Instant::now() + pause(every)),
+            // A statement of the program's own may have ended it, whose answer comes later.
+            Renewed::Gone if matches!(hold.phase(), Phase::InTransaction(_)) => {
+                Some(Instant::now())
+            }
+            Renewed::Gone => {
+                hold.lose();
+                if hold.is_lost() {
+                    observe::<R>(row, Event::Lost);
+                }
+                None
+            }
+        };
+        self.set_next(id, next);
+    }
+
+    /// Asks how the transactions have ended in which rows were ended.
+    async fn settle(&self, rows: Vec<(u64, R::Row)>) {
+        let phases: Vec<_> = rows.iter().map(|(_, row)| R::hold(row).phase()).collect();
+        let times = Self::times(&rows).of_settling();
+        let settled = self.rows.settled(rows_of(&rows), times).await;
+        let now = Instant::now();
+        let answers = settled.unwrap_or_default().into_iter().map(Some);
+        let answers = answers.chain(std::iter::repeat(None));
+        for (((id, row), phase), answer) in rows.iter().zip(phases).zip(answers) {
+            let next = match (answer, phase) {
+                (Some(Settled::Committed), Phase::InTransaction(since)) => {
+                    R::hold(row).settle(since, true);
+                    None
+                }
+                (Some(Settled::RolledBack), Phase::InTransaction(since)) => {
+                    R::hold(row).settle(since, false);
+                    Some(now)
+                }
+                _ => Some(now + pause(R::every(row))),
+            };
+            self.set_next(*id, next);
+        }
+    }
+
+    /// Ends a row, unless a transaction of the program's own has done so.
+    pub(super) async fn end(
+        &self,
+        row: R::Row,
+        end: R::End,
+        times: Times,
+        is_here: bool,
+    ) -> Result<bool, R::Error> {
+        let hold = R::hold(&row);
+        if let Phase::InTransaction(since) = hold.phase() {
+            let asked = self.rows.settled(vec![row.clone()], times.of_settling());
+            match asked.await?.first() {
+                Some(Settled::Committed) => hold.settle(since, true),
+                Some(Settled::RolledBack) => hold.settle(since, false),
+                _ => {
+                    return Err(PoolError::new("the transaction that ended the row is open").into());
+                }
+            }
+        }
+        if hold.phase() == Phase::Ended {
+            return Ok(true);
+        }
+        self.rows.end(row, end, times, is_here).await
+    }
+}
+
+fn rows_of<Row: Clone>(rows: &[(u64, Row)]) -> Vec<Row> {
+    rows.iter().map(|(_, row)| row.clone()).collect()
+}
+
+impl<R: Rows> Due for Group<R> {
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
+    fn is_empty(&self) -> bool {
+        self.slots().by_id.is_empty()
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.slots()
+            .by_id
+            .values()
+            .filter_map(|slot| slot.next)
+            .min()
+    }
+
+    fn renew_due(self: Arc<Self>, keeper: &Arc<Keeper>, now: Instant) {
+        let [mut held, in_transaction] = self.take_due(now);
+        while !held.is_empty() {
+            let batch = held.split_off(held.len().saturating_sub(MOST));
+            let (group, keeper) = (Arc::clone(&self), Arc::clone(keeper));
+            drop(tokio::spawn(async move {
+                group.renew(batch).await;
+                keeper.wake.notify_one();
+            }));
+        }
+        if !in_transaction.is_empty() {
+            let (group, keeper) = (Arc::clone(&self), Arc::clone(keeper));
+            drop(tokio::spawn(async move {
+                group.settle(in_transaction).await;
+                keeper.wake.notify_one();
+            }));
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! A row that the keeper renews, and how it ends.
+//!
+//! Every end takes one path. It is sent once on the caller's runtime, and if that does not reach
+//! the server, by the keeper until the row expires. Where the table's rows are ended together, what
+//! ends while a statement is on its way goes with the next one. Nothing waits for others: an end
+//! that finds no statement on its way is sent at once, alone. A row that a statement for many has
+//! not ended, because it is locked, lost or refuses its end, is ended by statements of its own, so
+//! that no row holds up its neighbours.
+
+use super::tries::Tries;
+use super::{Group, Keeper, Rows, observe};
+use crate::PoolError;
+use crate::rows::end::Ended;
+use crate::rows::event::Event;
+use crate::rows::failure::{Failure, RowError};
+use crate::rows::hold::Phase;
+use crate::rows::reach::Times;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// How many rows one statement ends at most.
+const MOST: usize = 1_000;
+/// After this time the next statement does not wait any more for the one on its way.
+const LATE: Duration = Duration::from_millis(50);
+
+/// A row that the keeper renews until this value is dropped.
+pub(crate) struct Kept<R: Rows> {
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) group: Arc<Group<R>>,
+    pub(super) id: u64,
+    pub(super) row: R::Row,
+}
+
+/// Is called with how a row was ended.
+pub(crate) type Reply<R> = Box<dyn FnOnce(Result<Ended, <R as Rows>::Error>) + Send>;
+
+impl<R: Rows> Kept<R> {
+    /// Ends the row. If this future is dropped, the row is ended all the same.
+    pub(crate) async fn end(self, end: R::End) -> Result<Ended, R::Error> {
+        let (reply, ended) = oneshot::channel();
+        self.end_then(end, Box::new(|ended| drop(reply.send(ended))));
+        let ended = ended.await;
+        ended.unwrap_or_else(|gone| Err(PoolError::new(gone).into()))
+    }
+
+    /// Ends the row, and calls `reply` with how it has ended.
+    pub(crate) fn end_then(self, end: R::End, reply: Reply<R>) {
+        PendingEnd::new(self, end, reply).submit(Place::Here);
+    }
+
+    /// Ends the row on the keeper, and drops `alive` then.
+    pub(crate) fn end_later(self, end: R::End, alive: impl Send + 'static) {
+        PendingEnd::new(self, end, Box::new(move |_| drop(alive))).submit(Place::Keeper);
+    }
+}
+
+impl<R: Rows> Drop for Kept<R> {
+    fn drop(&mut self) {
+        if self.group.remove(self.id) {
+            self.keeper.forget(&self.group.name);
+        }
+    }
+}
+
+/// Where a statement is sent from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The runtime of whoever ends the row.
+    Here,
+    Keeper,
+}
+
+/// A row that is being ended.
+pub(super) struct PendingEnd<R: Rows> {
+    kept: Kept<R>,
+    end: R::End,
+    tries: Tries<R::Error>,
+    /// Since when the keeper tries it.
+    since: Option<Instant>,
+    /// Whether it is ended by statements of its own.
+    is_alone: bool,
+    /// `None` once the caller was told.
+    reply: Option<Reply<R>>,
+}
+
+impl<R: Rows> PendingEnd<R> {
+    fn new(kept: Kept<R>, end: R::End, reply: Reply<R>) -> Self {
+        Self {
+            tries: Tries::new(R::hold(&kept.row)),
+            kept,
+            end,
+            since: None,
+            is_alone: !R::GATHERS,
+            reply: Some(reply),
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        R::hold(&self.kept.row).phase()
+    }
+
+    /// Sends it, or leaves it to whoever waits for an answer.
+    fn submit(mut self, mut place: Place) {
+        let phase = self.phase();
+        if phase == Phase::Ended {
+            return self.reply(Ok(Ended::Done));
+        }
+        // That transaction decides.
+        let is_inside = matches!(phase, Phase::InTransaction(_));
+        if is_inside || !R::SENDS_HERE || Handle::try_current().is_err() {
+            place = Place::Keeper;
+        }
+        if place == Place::Keeper {
+            self.since.get_or_insert_with(Instant::now);
+        }
+        let (group, keeper) = (Arc::clone(&self.kept.group), Arc::clone(&self.kept.keeper));
+        let (batch, number) = if is_inside || self.is_alone {
+            (vec![self], None)
+        } else {
+            let Some(number) = group.ends.queue(place).push(self) else {
+                return;
+            };
+            (Vec::new(), Some(number))
+        };
+        let sender = Sender {
+            group,
+            place,
+            number,
+            batch,
+        };
+        sender.start(&keeper);
+    }
+
+    /// Ends it by statements of its own.
+    fn submit_alone(mut self) {
+        self.is_alone = true;
+        self.submit(Place::Keeper);
+    }
+
+    /// Tells the caller. A panic of the program's observer stops nothing.
+    fn reply(&mut self, ended: Result<Ended, R::Error>) {
+        if let Some(reply) = self.reply.take() {
+            drop(catch_unwind(AssertUnwindSafe(|| reply(ended))));
+        }
+    }
+
+    /// How long the next try may take.
+    fn times(&self, place: Place) -> Times {
+        let times = self.tries.times();
+        match place {
+            Place::Here => Times::new(R::every(&self.kept.row), times.answer * 2),
+            Place::Keeper => times,
+        }
+    }
+
+    /// Takes the answer of a try.
+    fn answered(mut self, place: Place, was_lost: bool, answer: Result<bool, R::Error>) {
+        let row = &self.kept.row;
+        match &answer {
+            Ok(true) if !was_lost => observe::<R>(row, |shown| Event::Ended {
+                row: shown,
+                end: R::shown_end(&self.end),
+                held: R::hold(row).age(),
+            }),
+            Ok(_) => {}
+            Err(error) => observe::<R>(row, |shown| Event::EndFailed(shown, error)),
+        }
+        let is_sent = !matches!(&answer, Err(error) if error.failure() == Failure::Unreachable);
+        if place == Place::Here && !is_sent {
+            // The keeper has connections of its own, also for a row that has expired by now.
+            return self.submit(Place::Keeper);
+        }
+        let again = match self.tries.after(answer) {
+            ControlFlow::Break(ended) => return self.reply(ended),
+            ControlFlow::Continue(again) => again,
+        };
+        let limit = self.since.zip(R::caller_waits(&self.end));
+        if limit.is_some_and(|(since, limit)| since.elapsed() >= limit) {
+            let late = PoolError::new("the server was not reached, and is tried again");
+            self.reply(Err(late.into()));
+        }
+        let keeper = Arc::clone(&self.kept.keeper);
+        keeper.spawn(async move {
+            sleep_until(again).await;
+            self.submit(Place::Keeper);
+        });
+    }
+}
+
+/// The ends of a group that wait, by the place from which they are sent.
+pub(super) struct Ends<R: Rows> {
+    here: Mutex<Queue<R>>,
+    keeper: Mutex<Queue<R>>,
+}
+
+impl<R: Rows> Default for Ends<R> {
+    fn default() -> Self {
+        Self {
+            here: Mutex::default(),
+            keeper: Mutex::default(),
+        }
+    }
+}
+
+impl<R: Rows> Ends<R> {
+    fn queue(&self, place: Place) -> MutexGuard<'_, Queue<R>> {
+        let queue = match place {
+            Place::Here => &self.here,
+            Place::Keeper => &self.keeper,
+        };
+        queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Queue<R: Rows> {
+    waiting: Vec<PendingEnd<R>>,
+    /// Who sends what waits.
+    sender: Option<u64>,
+    last_sender: u64,
+}
+
+impl<R: Rows> Default for Queue<R> {
+    fn default() -> Self {
+        Self {
+            waiting: Vec::new(),
+            sender: None,
+            last_sender: 0,
+        }
+    }
+}
+
+impl<R: Rows> Queue<R> {
+    /// The number of a new sender, if there is none.
+    fn push(&mut self, end: PendingEnd<R>) -> Option<u64> {
+        self.waiting.push(end);
+        self.next_sender()
+    }
+
+    /// The number of a new sender, if there is none and something waits.
+    fn next_sender(&mut self) -> Option<u64> {
+        if self.sender.is_some() || self.waiting.is_empty() {
+            return None;
+        }
+        self.last_sender += 1;
+        self.sender = Some(self.last_sender);
+        self.sender
+    }
+}
+
+/// Sends what waits, a batch at a time, or one end alone.
+struct Sender<R: Rows> {
+    group: Arc<Group<R>>,
+    place: Place,
+    /// In the queue; `None` for an end of its own.
+    number: Option<u64>,
+    /// What is on its way.
+    batch: Vec<PendingEnd<R>>,
+}
+
+impl<R: Rows> Sender<R> {
+    fn start(self, keeper: &Arc<Keeper>) {
+        match self.place {
+            Place::Here => drop(tokio::spawn(self.run())),
+            Place::Keeper => drop(keeper.spawn(self.run())),
+        }
+    }
+
+    async fn run(mut self) {
+        while !self.batch.is_empty() || self.take_batch() {
+            let is_lost = |end: &PendingEnd<R>| R::hold(&end.kept.row).is_lost();
+            let was_lost: Vec<_> = self.batch.iter().map(is_lost).collect();
+            let (times, is_here) = (self.times(), self.place == Place::Here);
+            let group = Arc::clone(&self.group);
+            let ends = self.batch.iter();
+            let mut ends: Vec<_> = ends
+                .map(|end| (end.kept.row.clone(), end.end.clone()))
+                .collect();
+            if ends.len() == 1
+                && let Some((row, end)) = ends.pop()
+            {
+                let answer = self.unless_late(group.end(row, end, times, is_here)).await;
+                if let Some((end, was_lost)) = self.batch.pop().zip(was_lost.first()) {
+                    end.answered(self.place, *was_lost, answer);
+                }
+            } else {
+                let answers = self.unless_late(group.rows.end_all(ends, times, is_here));
+                let answers = answers.await;
+                self.answered(&was_lost, answers);
+            }
+        }
+    }
+
+    /// Whether there is something to send, and nobody else sends it.
+    fn take_batch(&mut self) -> bool {
+        if self.number.is_none() {
+            return false;
+        }
+        loop {
+            let mut queue = self.group.ends.queue(self.place);
+            if queue.sender != self.number {
+                return false;
+            }
+            if queue.waiting.is_empty() {
+                queue.sender = None;
+                return false;
+            }
+            let count = queue.waiting.len().min(MOST);
+            let rest = queue.waiting.split_off(count);
+            let batch = std::mem::replace(&mut queue.waiting, rest);
+            drop(queue);
+            for end in batch {
+                match end.phase() {
+                    Phase::Ended | Phase::InTransaction(_) => end.submit(self.place),
+                    _ => self.batch.push(end),
+                }
+            }
+            if !self.batch.is_empty() {
+                return true;
+            }
+        }
+    }
+
+    fn times(&self) -> Times {
+        let times = self.batch.iter().map(|end| end.times(self.place));
+        let shortest = times.reduce(|one, other| Times {
+            soon: one.soon.min(other.soon),
+            answer: one.answer.min(other.answer),
+        });
+        shortest.unwrap_or_else(|| Times::new(LATE, LATE))
+    }
+
+    /// The answer. If it is late, the next end does not wait for it.
+    async fn unless_late<F: Future>(&mut self, answer: F) -> F::Output {
+        if self.number.is_none() {
+            return answer.await;
+        }
+        let mut answer = std::pin::pin!(answer);
+        if let Ok(answer) = timeout(LATE, answer.as_mut()).await {
+            return answer;
+        }
+        self.start_next();
+        answer.await
+    }
+
+    /// Lets another sender take over what waits.
+    fn start_next(&self) {
+        let mut queue = self.group.ends.queue(self.place);
+        if queue.sender == self.number {
+            queue.sender = None;
+        }
+        let number = queue.next_sender();
+        let first = queue.waiting.first();
+        let keeper = first.map(|end| Arc::clone(&end.kept.keeper));
+        drop(queue);
+        if let (Some(keeper), Some(_)) = (keeper, number) {
+            let next = Self {
+                group: Arc::clone(&self.group),
+                place: self.place,
+                number,
+                batch: Vec::new(),
+            };
+            next.start(&keeper);
+        }
+    }
+
+    fn answered(&mut self, was_lost: &[bool], answers: Result<Vec<bool>, R::Error>) {
+        let batch = std::mem::take(&mut self.batch).into_iter().zip(was_lost);
+        let error = match answers {
+            Ok(answers) => {
+                let answers = answers.into_iter().chain(std::iter::repeat(false));
+                for ((end, was_lost), is_ended) in batch.zip(answers) {
+                    if is_ended {
+                        end.answered(self.place, *was_lost, Ok(true));
+                    } else {
+                        end.submit_alone();
+                    }
+                }
+                return;
+            }
+            Err(error) => error,
+        };
+        for (end, was_lost) in batch {
+            match copy(&error) {
+                Some(error) => end.answered(self.place, *was_lost, Err(error)),
+                // Its own statement says why.
+                None => end.submit_alone(),
+            }
+        }
+    }
+}
+
+impl<R: Rows> Drop for Sender<R> {
+    /// Its runtime ends.
+    fn drop(&mut self) {
+        let mut ends = std::mem::take(&mut self.batch);
+        if self.number.is_some() {
+            let mut queue = self.group.ends.queue(self.place);
+            if queue.sender == self.number {
+                queue.sender = None;
+                ends.append(&mut queue.waiting);
+            }
+        }
+        // Without the keeper the rows expire.
+        if self.place == Place::Here {
+            for end in ends {
+                end.submit(Place::Keeper);
+            }
+        }
+    }
+}
+
+/// An error that says the same about the next try; `None` for a refusal, which can be another one
+/// for each row.
+fn copy<E: RowError>(error: &E) -> Option<E> {
+    match error.failure() {
+        Failure::Unreachable => Some(PoolError::new(error.to_string()).into()),
+        Failure::Unanswered => {
+            let text = Box::new(error.to_string());
+            let lost = DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, text);
+            Some(E::of_database(lost))
+        }
+        Failure::Refused | Failure::Final => None,
+    }
+}

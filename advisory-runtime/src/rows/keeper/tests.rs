@@ -1,0 +1,416 @@
+//! Rows whose answers are known, on a virtual clock.
+#![allow(
+    unreachable_patterns,
+    reason = "the errors of the products have more variants than this one"
+)]
+
+use super::{End, Event, Hold, Keeper, Kept, Name, Observer, Renewed, Rows, Settled, Times};
+use crate::PoolError;
+use crate::error::product_error;
+use crate::rows::{Ended, Expiry, Failure, RowError, Sent, failure_of};
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::cell::RefCell;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
+
+const TTL: Duration = Duration::from_secs(9);
+const EVERY: Duration = Duration::from_secs(3);
+
+/// The error of a product.
+#[derive(Debug)]
+enum Error {
+    Pool(PoolError),
+    Database(DieselError),
+}
+
+impl Error {
+    const fn database(&self) -> Option<&DieselError> {
+        match self {
+            Self::Pool(_) => None,
+            Self::Database(error) => Some(error),
+        }
+    }
+}
+
+product_error!(Error);
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("it failed")
+    }
+}
+
+impl RowError for Error {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Pool(_) => Failure::Unreachable,
+            Self::Database(error) => failure_of(error),
+        }
+    }
+}
+
+/// Rows whose answers are known. The clock is virtual, and goes on to the next timer whenever
+/// nothing else can run.
+#[derive(Clone)]
+struct Known {
+    started: Instant,
+    /// What was sent when, in milliseconds.
+    sent: Arc<Mutex<Vec<(u128, String)>>>,
+    renew: fn(&[u8]) -> Result<Vec<Renewed>, Error>,
+    end: fn(usize) -> Result<bool, Error>,
+}
+
+#[derive(Clone)]
+struct Row(u8, Arc<Hold>);
+
+impl Known {
+    fn new(
+        renew: fn(&[u8]) -> Result<Vec<Renewed>, Error>,
+        end: fn(usize) -> Result<bool, Error>,
+    ) -> Self {
+        Self {
+            started: Instant::now(),
+            sent: Arc::default(),
+            renew,
+            end,
+        }
+    }
+
+    fn note(&self, what: String) -> usize {
+        let mut sent = self.sent.lock().expect("no test panics with it");
+        sent.push((self.started.elapsed().as_millis(), what));
+        assert!(sent.len() < 100, "it never ends: {sent:?}");
+        sent.len()
+    }
+
+    fn sent(&self) -> Vec<(u128, String)> {
+        self.sent.lock().expect("no test panics with it").clone()
+    }
+
+    fn keep(&self, keeper: &Arc<Keeper>, id: u8) -> Kept<Self> {
+        let row = Row(
+            id,
+            Arc::new(Hold::new(Expiry::after(Sent::now(), TTL), TTL)),
+        );
+        let name = Name::new::<Self>(0, String::new());
+        let kept = keeper.keep(name, || self.clone(), row, true);
+        kept.expect("there is a runtime")
+    }
+}
+
+impl Rows for Known {
+    type Row = Row;
+    type End = ();
+    type Error = Error;
+
+    fn hold(row: &Row) -> &Hold {
+        &row.1
+    }
+
+    fn every(_: &Row) -> Duration {
+        EVERY
+    }
+
+    async fn renew(&self, rows: Vec<Row>, _: Times) -> Result<Vec<Renewed>, Error> {
+        let mut ids: Vec<_> = rows.iter().map(|row| row.0).collect();
+        ids.sort_unstable();
+        self.note(format!("renew {ids:?}"));
+        (self.renew)(&rows.iter().map(|row| row.0).collect::<Vec<_>>())
+    }
+
+    async fn settled(&self, rows: Vec<Row>, _: Times) -> Result<Vec<Settled>, Error> {
+        self.note("settled?".to_owned());
+        Ok(vec![Settled::Committed; rows.len()])
+    }
+
+    const SENDS_HERE: bool = true;
+
+    async fn end(&self, _: Row, (): (), _: Times, is_here: bool) -> Result<bool, Error> {
+        let place = if is_here { "here" } else { "by the keeper" };
+        let nth = self.note(format!("end {place}"));
+        (self.end)(nth)
+    }
+
+    fn caller_waits((): &()) -> Option<Duration> {
+        None
+    }
+
+    type Shown = Row;
+
+    fn shown(row: &Row) -> &Row {
+        row
+    }
+
+    fn observer(_: &Row) -> Option<&Observer<Row, Error>> {
+        static OBSERVER: LazyLock<Observer<Row, Error>> = LazyLock::new(|| {
+            Arc::new(|event| {
+                if matches!(event, Event::Lost(_)) {
+                    ON_LOST.with_borrow(|on_lost| on_lost());
+                }
+            })
+        });
+        Some(&OBSERVER)
+    }
+
+    fn shown_end((): &()) -> End {
+        End::Release
+    }
+}
+
+thread_local! {
+    /// A program's observer.
+    static ON_LOST: RefCell<Box<dyn Fn()>> = RefCell::new(Box::new(|| ()));
+}
+
+fn refusal() -> Error {
+    let refused = Box::new("a trigger says no".to_owned());
+    DieselError::DatabaseError(DatabaseErrorKind::CheckViolation, refused).into()
+}
+
+fn unreachable() -> Error {
+    PoolError::new("nobody there").into()
+}
+
+async fn pass(time: Duration) {
+    tokio::time::advance(time).await;
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_are_due_at_nearly_the_same_time_are_renewed_together() {
+    let rows = Known::new(|ids| Ok(vec![Renewed::For(TTL); ids.len()]), |_| Ok(true));
+    let keeper = Keeper::on_runtime();
+    let first = rows.keep(&keeper, 1);
+    pass(EVERY / 5).await;
+    let second = rows.keep(&keeper, 2);
+    pass(EVERY * 4 / 5).await;
+    pass(EVERY).await;
+    let both = "renew [1, 2]".to_owned();
+    assert_eq!(rows.sent(), [(3000, both.clone()), (6000, both)]);
+    drop(first);
+    pass(EVERY).await;
+    assert_eq!(rows.sent().last(), Some(&(9000, "renew [2]".to_owned())));
+    drop(second);
+    pass(TTL).await;
+    assert_eq!(rows.sent().len(), 3, "no row is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_row_that_cannot_be_renewed_does_not_take_its_neighbours_along() {
+    let rows = Known::new(
+        |ids| {
+            if ids.contains(&2) {
+                Err(refusal())
+            } else {
+                Ok(vec![Renewed::For(TTL); ids.len()])
+            }
+        },
+        |_| Ok(true),
+    );
+    let keeper = Keeper::on_runtime();
+    let kept = [1, 2, 3, 4].map(|id| rows.keep(&keeper, id));
+    for _ in 0..12 {
+        pass(Duration::from_secs(1)).await;
+    }
+    let lost = kept.each_ref().map(|kept| kept.row.1.is_lost());
+    assert_eq!(lost, [false, true, false, false], "{:?}", rows.sent());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_reaches_nobody_is_tried_again_by_the_keeper() {
+    let end = |nth| {
+        if nth < 4 {
+            Err(unreachable())
+        } else {
+            Ok(true)
+        }
+    };
+    let rows = Known::new(|_| unreachable!("it is not due"), end);
+    let kept = rows.keep(&Keeper::on_runtime(), 1);
+    let ended = kept.end(()).await.unwrap();
+    assert!(matches!(ended, Ended::Done), "{ended:?}");
+    let sent: Vec<_> = rows.sent().into_iter().map(|(_, what)| what).collect();
+    let by_keeper = "end by the keeper";
+    assert_eq!(sent, ["end here", by_keeper, by_keeper, by_keeper]);
+}
+
+/// Rows whose ends go together, and take a while.
+#[derive(Clone)]
+struct Gathered(Known);
+
+impl Rows for Gathered {
+    type Row = Row;
+    type End = ();
+    type Error = Error;
+
+    fn hold(row: &Row) -> &Hold {
+        &row.1
+    }
+
+    fn every(_: &Row) -> Duration {
+        EVERY
+    }
+
+    async fn renew(&self, rows: Vec<Row>, _: Times) -> Result<Vec<Renewed>, Error> {
+        Ok(vec![Renewed::Busy; rows.len()])
+    }
+
+    async fn settled(&self, rows: Vec<Row>, _: Times) -> Result<Vec<Settled>, Error> {
+        Ok(vec![Settled::Committed; rows.len()])
+    }
+
+    const SENDS_HERE: bool = true;
+
+    async fn end(&self, row: Row, (): (), _: Times, is_here: bool) -> Result<bool, Error> {
+        let place = if is_here { "here" } else { "by the keeper" };
+        self.0.note(format!("end {} {place}", row.0));
+        // Somebody has locked this one.
+        let millis = if row.0 == 9 { 1_000 } else { 10 };
+        answer_after(Duration::from_millis(millis)).await;
+        Ok(true)
+    }
+
+    const GATHERS: bool = true;
+
+    async fn end_all(&self, ends: Vec<(Row, ())>, _: Times, _: bool) -> Result<Vec<bool>, Error> {
+        let ids: Vec<_> = ends.iter().map(|(row, ())| row.0).collect();
+        self.0.note(format!("end {ids:?}"));
+        answer_after(Duration::from_millis(10)).await;
+        if ids.contains(&8) {
+            return Err(unreachable());
+        }
+        Ok(ids.iter().map(|id| *id != 9).collect())
+    }
+
+    fn caller_waits((): &()) -> Option<Duration> {
+        None
+    }
+
+    type Shown = Row;
+
+    fn shown(row: &Row) -> &Row {
+        row
+    }
+
+    fn observer(_: &Row) -> Option<&Observer<Row, Error>> {
+        None
+    }
+
+    fn shown_end((): &()) -> End {
+        End::Release
+    }
+}
+
+/// The time that a server takes.
+async fn answer_after(time: Duration) {
+    tokio::time::sleep_until(Instant::now() + time).await;
+}
+
+impl Gathered {
+    fn new() -> Self {
+        Self(Known::new(|_| unreachable!("not asked"), |_| Ok(true)))
+    }
+
+    fn keep(&self, ids: &[u8]) -> Vec<Kept<Self>> {
+        let hold = || Arc::new(Hold::new(Expiry::after(Sent::now(), TTL), TTL));
+        let rows = ids.iter().map(|id| Row(*id, hold())).collect();
+        let name = Name::new::<Self>(0, String::new());
+        let kept = Keeper::on_runtime().keep_all(name, || self.clone(), rows, true);
+        kept.expect("there is a runtime")
+    }
+
+    /// Ends the first one, and while it is on its way the others; what was sent.
+    async fn end(&self, ids: &[u8]) -> Vec<String> {
+        let mut ends = Vec::new();
+        for kept in self.keep(ids) {
+            ends.push(tokio::spawn(kept.end(())));
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+        }
+        for end in ends {
+            let ended = end.await.expect("it does not panic");
+            let ended = ended.expect("it is tried until it is ended");
+            assert!(matches!(ended, Ended::Done), "{ended:?}");
+        }
+        self.0.sent().into_iter().map(|(_, what)| what).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ends_while_an_end_is_on_its_way_goes_with_the_next_one() {
+    let sent = Gathered::new().end(&[1, 2, 3, 4]).await;
+    assert_eq!(sent, ["end 1 here", "end [2, 3, 4]"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_a_batch_has_not_ended_is_ended_alone() {
+    let sent = Gathered::new().end(&[1, 2, 9]).await;
+    assert_eq!(sent, ["end 1 here", "end [2, 9]", "end 9 by the keeper"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_late_holds_up_no_other() {
+    let rows = Gathered::new();
+    let sent = rows.end(&[9, 1, 2]).await;
+    assert_eq!(sent, ["end 9 here", "end [1, 2]"]);
+    let at: Vec<_> = rows.0.sent().into_iter().map(|(at, _)| at).collect();
+    assert_eq!(at, [0, 50]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_keeper_tries_the_ends_of_a_batch_again() {
+    let sent = Gathered::new().end(&[1, 2, 8]).await;
+    assert_eq!(sent[..2], ["end 1 here", "end [2, 8]"]);
+    assert!(sent.len() > 2, "{sent:?}");
+}
+
+/// Its statement goes on, and what has waited is sent.
+#[tokio::test(start_paused = true)]
+async fn ends_whose_callers_are_dropped_are_sent() {
+    let rows = Gathered::new();
+    for kept in rows.keep(&[1, 2, 3]) {
+        let end = tokio::spawn(kept.end(()));
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        end.abort();
+    }
+    pass(Duration::from_millis(20)).await;
+    let sent: Vec<_> = rows.0.sent().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(sent, ["end 1 here", "end [2, 3]"]);
+}
+
+/// Nothing may be locked while the program is told.
+#[tokio::test(start_paused = true)]
+async fn an_observer_may_hold_another_row() {
+    let rows = Known::new(|_| Err(unreachable()), |_| Ok(true));
+    let keeper = Keeper::on_runtime();
+    let kept = rows.keep(&keeper, 1);
+    let (other, told) = (rows.clone(), Arc::new(Mutex::new(0)));
+    ON_LOST.set(Box::new({
+        let told = Arc::clone(&told);
+        move || {
+            drop(other.keep(&keeper, 2));
+            *told.lock().unwrap() += 1;
+        }
+    }));
+    for _ in 0..12 {
+        pass(Duration::from_secs(1)).await;
+    }
+    assert!(kept.row.1.is_lost());
+    assert_eq!(*told.lock().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_is_given_up_when_the_row_has_expired() {
+    let rows = Known::new(
+        |ids| Ok(vec![Renewed::For(TTL); ids.len()]),
+        |_| Err(unreachable()),
+    );
+    let kept = rows.keep(&Keeper::on_runtime(), 1);
+    let ended = kept.end(()).await;
+    assert!(matches!(ended, Err(Error::Pool(_))), "{ended:?}");
+    assert!(rows.started.elapsed() < TTL + EVERY);
+}
