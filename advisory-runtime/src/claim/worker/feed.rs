@@ -65,11 +65,11 @@ pub(super) async fn feed<T: Claim, R: Reach>(
             }
             Err(error) => Err(error),
         };
+        let taken = start.record(&asked, taken);
         // Where values have limits, a claim of fewer rows has found all that have room. Another one
         // is in vain until a row ends.
         let is_rest = T::Per::COLUMN.is_some()
-            && matches!(&taken, Ok(taken) if !asked.is_answered_in_full(&taken.claimed));
-        let taken = start.record(&asked, taken);
+            && matches!(&taken, Ok(claimed) if claimed.len() < limit as usize);
         let taken = taken.and_then(|claimed| wait(source, settings, claimed, suspect, shared));
         // The pool may hand out another connection that is gone or that refuses the statement each
         // time.
