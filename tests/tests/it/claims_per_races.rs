@@ -57,6 +57,10 @@ async fn a_claim_committed_during_the_wait_for_the_lock_counts() {
 /// The lock of a value has to be the same under each name of the table.
 #[tokio::test]
 async fn claims_by_two_names_of_a_table_share_the_limit() {
+    async fn taken<T: Claim>(conn: &mut AsyncPgConnection) -> bool {
+        let claimed = claim::next::<T>("worker").first(conn).await.unwrap();
+        claimed.is_some()
+    }
     diesel::table! {
         shard (id) {
             id -> BigInt,
@@ -107,10 +111,6 @@ async fn claims_by_two_names_of_a_table_share_the_limit() {
          INSERT INTO whole (id, tenant_id) VALUES (1, 'a'), (2, 'a')",
     )
     .await;
-    async fn taken<T: Claim>(conn: &mut AsyncPgConnection) -> bool {
-        let claimed = claim::next::<T>("worker").first(conn).await.unwrap();
-        claimed.is_some()
-    }
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     for name in 0..3 {
         let undone: Result<(), Error> = conn
