@@ -116,7 +116,18 @@ pub(crate) struct Settings<'w, T: Claim> {
     observer: Option<Observer<Claimed<T>, Error>>,
 }
 
-impl<'w, T: Claim, P: Clone> Worker<'w, T, P> {
+/// A handle of a pool, of either kind of Diesel: a clone is the same pool. For `Worker::new`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a pool",
+    label = "expected a pool of bb8, deadpool or r2d2",
+    note = "a worker takes the pool itself, because it needs more than one connection"
+)]
+pub trait PoolHandle: Clone {}
+
+#[diagnostic::do_not_recommend]
+impl<P: Clone> PoolHandle for P {}
+
+impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     /// A worker with this name, which `locked_by` begins with. Several workers can share a name.
     ///
     /// By default it runs one body at a time. A failed attempt is retried if the table has a

@@ -102,6 +102,11 @@ async fn work(pool: &Pool<AsyncPgConnection>) -> Result<(), claim::Error> {
         .await
 }
 
+fn work_on_threads(pool: &diesel::r2d2::Pool<diesel::r2d2::ConnectionManager<PgConnection>>) -> Result<(), claim::Error> {
+    let worker = claim::Worker::new(pool, "worker-7");
+    worker.run_blocking(|_: Claimed<Job>| Ok::<(), claim::Error>(()))
+}
+
 #[advisory_lock(key = "export:<id>", permits = 3, wait = "never")]
 async fn export(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<usize> {
     write(conn).await

@@ -230,3 +230,55 @@ mod status {
         assert_eq!(db.count(sent).await, 1);
     }
 }
+
+mod threads {
+    use super::{Job, claim};
+    use advisory_runtime::PoolError;
+    use advisory_runtime::claim::{Claimed, Error};
+    use advisory_tests::Database;
+    use diesel::pg::PgConnection;
+    use diesel::r2d2::{ConnectionManager, Pool};
+    use std::sync::Mutex;
+    use tokio::sync::oneshot;
+
+    fn serve(
+        pool: &Pool<ConnectionManager<PgConnection>>,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), Error> {
+        let worker = claim::Worker::new(pool, "worker-7")
+            .concurrency(4)
+            .until(stop);
+        worker.run_blocking(|job: Claimed<Job>| export(job.id))
+    }
+
+    /// Told of when the last job is done.
+    static STOP: Mutex<Option<oneshot::Sender<()>>> = Mutex::new(None);
+
+    fn export(id: i64) -> Result<(), Error> {
+        if id == 20 {
+            STOP.lock().unwrap().take();
+        }
+        if id == 7 {
+            return Err(PoolError::new("no such account").into());
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn threads_share_the_jobs_until_they_are_told_to_stop() {
+        let db = Database::create().await;
+        db.run("CREATE TABLE job (id bigserial PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT clock_timestamp())")
+            .await;
+        db.run(&claim::Schema::of("job").up()).await;
+        db.run("INSERT INTO job (id, created_at) SELECT id, now() + id * interval '1 ms' FROM generate_series(1, 20) AS id")
+            .await;
+        let (stop, stopped) = oneshot::channel();
+        *STOP.lock().unwrap() = Some(stop);
+        let pool = db.r2d2(3);
+        let served =
+            tokio::task::spawn_blocking(move || serve(&pool, async { drop(stopped.await) }));
+        served.await.unwrap().unwrap();
+        let completed = "SELECT count(*) FROM job WHERE completed_at IS NOT NULL";
+        assert_eq!(db.count(completed).await, 19);
+    }
+}
