@@ -2,7 +2,6 @@
 
 use super::figures::Figures;
 use advisory_tests::OwnServer;
-use std::collections::HashMap;
 use std::env;
 use std::error::Error;
 use std::fs;
@@ -111,7 +110,7 @@ impl Ready {
         input.write_all(b"\n")?;
         let line = self.next_line()?;
         let others = machine.busy_since();
-        let server = server.since(&before)?;
+        let server = server.processor_time()? - before;
         let words: Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
         let [time, client] = words?[..] else {
             return Err(format!("{}: {line}", self.process.what).into());
@@ -150,9 +149,9 @@ impl Server {
         &self.url
     }
 
-    /// The processor time of each of its processes, in seconds.
-    fn processor_time(&self) -> Result<HashMap<u32, f64>, Box<dyn Error>> {
-        let mut times = HashMap::new();
+    /// The processor time of all its processes, also of those that have ended, in seconds.
+    fn processor_time(&self) -> Result<f64, Box<dyn Error>> {
+        let mut sum = 0.0;
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let Some(process) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
@@ -160,26 +159,22 @@ impl Server {
             };
             // A process may have ended meanwhile.
             let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).ok();
-            let parent = read("stat").and_then(|stat| {
-                let (_, rest) = stat.rsplit_once(") ")?;
-                rest.split(' ').nth(1)?.parse::<u32>().ok()
-            });
-            if parent != Some(self.postmaster) {
-                continue;
+            let Some(stat) = read("stat") else { continue };
+            let (_, rest) = stat.rsplit_once(") ").ok_or("no state of a process")?;
+            let fields: Vec<&str> = rest.split(' ').collect();
+            if process == self.postmaster {
+                // Those that it has waited for, in ticks.
+                let ticks: Result<Vec<f64>, _> =
+                    fields[13..15].iter().map(|it| it.parse()).collect();
+                sum += ticks?.iter().sum::<f64>() / 100.0;
+            } else if fields[1].parse() == Ok(self.postmaster) {
+                let time = read("schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
+                let nanoseconds: f64 =
+                    time.ok_or("the system keeps no account of processor time")?;
+                sum += nanoseconds / 1e9;
             }
-            let time = read("schedstat").and_then(|text| text.split(' ').next()?.parse().ok());
-            let nanoseconds: f64 = time.ok_or("the system keeps no account of processor time")?;
-            times.insert(process, nanoseconds / 1e9);
         }
-        Ok(times)
-    }
-
-    fn since(&self, before: &HashMap<u32, f64>) -> Result<f64, Box<dyn Error>> {
-        let now = self.processor_time()?;
-        let spent = now
-            .iter()
-            .map(|(process, time)| time - before.get(process).unwrap_or(&0.0));
-        Ok(spent.sum())
+        Ok(sum)
     }
 }
 
