@@ -8,6 +8,7 @@ use super::spent::fail_spent;
 use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
 use super::sql::{Statement, Wanted};
 use super::table::Claim;
+use super::take::{Found, is_full};
 use crate::driver::{Driver, Queries, depth};
 use crate::rows::{Backoff, Sent};
 use diesel::pg::Pg;
@@ -55,7 +56,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
     worker: &str,
     limit: u32,
     wanted: Wanted<'_>,
-) -> Result<Vec<Claimed<T>>, Error> {
+) -> Result<Found<T>, Error> {
     let claim = Statement::<T, _>::next_of_reserved(worker, limit, wanted);
     let mut passed_over = NONE.to_owned();
     let mut backoff = Backoff::between(Duration::from_millis(1), Duration::from_millis(128));
@@ -74,13 +75,20 @@ pub(super) async fn take<T: Claim, D: Queries>(
             if let Some(spent) = &taken.spent {
                 fail_spent(conn, worker, spent, wanted).await?;
             }
-            return Ok(taken.claimed);
+            let may_be_more = taken.reserved.has_more || is_full(&taken.claimed, limit);
+            return Ok(Found {
+                claimed: taken.claimed,
+                may_be_more,
+            });
         }
         if taken.reserved.locked == NONE && taken.reserved.has_more {
             reach = reach.saturating_mul(FARTHER);
         } else if taken.reserved.locked == NONE {
             if !taken.reserved.is_busy || pauses == PAUSES {
-                return Ok(Vec::new());
+                return Ok(Found {
+                    claimed: Vec::new(),
+                    may_be_more: false,
+                });
             }
             pauses += 1;
             D::pause(backoff.pause()).await;

@@ -110,7 +110,8 @@ impl<'w, T: Claim, Kind> Next<'w, T, Kind> {
         conn: &mut D,
         limit: u32,
     ) -> Result<Vec<Claimed<T>>, Error> {
-        take(conn, self.worker, limit, self.wanted()).await
+        let found = take(conn, self.worker, limit, self.wanted()).await?;
+        Ok(found.claimed)
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     wanted: Wanted<'_>,
 ) -> Result<Option<Claimed<T>>, Error> {
     let claimed = if wanted.key.is_some() || wanted.is_fresh || T::Per::COLUMN.is_some() {
-        take(conn, worker, 1, wanted).await?
+        take(conn, worker, 1, wanted).await?.claimed
     } else if wanted.conditions.is_empty() && wanted.changes.is_empty() {
         let statement = Statement::<T, _, Fixed<0>>::first(worker, wanted);
         repeat(conn, worker, &statement, wanted).await?
@@ -33,17 +33,27 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     Ok(claimed.into_iter().next())
 }
 
+/// Claimed rows.
+pub(super) struct Found<T: Claim> {
+    pub(super) claimed: Vec<Claimed<T>>,
+    /// Whether another claim may find some at once.
+    pub(super) may_be_more: bool,
+}
+
 /// Claims at most `limit` rows.
-pub(crate) async fn take<T: Claim, D: Queries>(
+pub(super) async fn take<T: Claim, D: Queries>(
     conn: &mut D,
     worker: &str,
     limit: u32,
     wanted: Wanted<'_>,
-) -> Result<Vec<Claimed<T>>, Error> {
+) -> Result<Found<T>, Error> {
     if limit == 0 {
-        return Ok(Vec::new());
+        return Ok(Found {
+            claimed: Vec::new(),
+            may_be_more: true,
+        });
     }
-    match wanted.key {
+    let claimed = match wanted.key {
         Some(key) if T::Per::COLUMN.is_some() => {
             limit::take_by_key(conn, worker, key, wanted).await
         }
@@ -51,12 +61,23 @@ pub(crate) async fn take<T: Claim, D: Queries>(
             let statement = Statement::<T, _>::by_key(worker, key, wanted);
             repeat(conn, worker, &statement, wanted).await
         }
-        None if T::Per::COLUMN.is_some() => limit::take(conn, worker, limit, wanted).await,
+        None if T::Per::COLUMN.is_some() => {
+            return limit::take(conn, worker, limit, wanted).await;
+        }
         None => {
             let statement = Statement::<T, _>::next(worker, limit, wanted);
             repeat(conn, worker, &statement, wanted).await
         }
-    }
+    }?;
+    let may_be_more = is_full(&claimed, limit);
+    Ok(Found {
+        claimed,
+        may_be_more,
+    })
+}
+
+pub(super) fn is_full<T>(claimed: &[Claimed<T>], limit: u32) -> bool {
+    u32::try_from(claimed.len()).is_ok_and(|count| count >= limit)
 }
 
 /// A condition on the rows to claim: one of Diesel's expressions over the table's columns, as its

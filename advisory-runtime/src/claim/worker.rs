@@ -12,7 +12,7 @@ mod start;
 use super::rows::{ReleaseOnDrop, logging};
 use super::sql::{Fragment, Wanted};
 use super::table::{Claim, MaybePer, MaybeRunAt};
-use super::take::{Condition, position_of, take};
+use super::take::{Condition, Found, position_of, take};
 use super::{Claimed, Error, Event};
 #[cfg(feature = "diesel-async")]
 use crate::Pool;
@@ -443,9 +443,12 @@ impl<T: Claim> Settings<'_, T> {
         {
             conn.close(false);
         }
-        let claimed = taken?;
+        let Found {
+            claimed,
+            may_be_more,
+        } = taken?;
         let is_slow = sent.elapsed() >= SLOW;
-        let is_asked = asked.asks_position && is_slow && asked.is_answered_in_full(&claimed);
+        let is_asked = asked.asks_position && is_slow && may_be_more;
         let position = match claimed.last().filter(|_| is_asked) {
             Some(last) => position_of(conn, last).await.ok().flatten(),
             None => None,
@@ -454,6 +457,7 @@ impl<T: Claim> Settings<'_, T> {
             claimed,
             position,
             is_slow,
+            may_be_more,
         })
     }
 

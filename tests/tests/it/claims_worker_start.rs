@@ -1,11 +1,13 @@
-//! A worker's claims begin where the last one ended, so that they do not read the same rows again;
-//! what comes before is found too.
+//! Which rows the claims of a worker read: they begin where the last one ended, and go on where a
+//! claim has not looked at all values of a limit.
 
+use crate::tenant_jobs::{One, jobs};
 use advisory_runtime::claim::{Claim, Claimed, Error, Worker};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 diesel::table! {
@@ -27,7 +29,8 @@ struct Parcel {
 }
 
 diesel::define_sql_function! {
-    /// Counts the rows that a claim reads. A claim that reads the first one takes long.
+    /// Counts the rows that a claim reads: it costs less than the other conditions, so it is
+    /// evaluated first. A claim that reads the first row takes long.
     fn looked(id: BigInt) -> Bool;
 }
 
@@ -38,8 +41,12 @@ async fn parcels(count: u32) -> Database {
         "CREATE TABLE parcel (id int8 PRIMARY KEY, kind text NOT NULL, run_at timestamptz NOT NULL DEFAULT now(), \
          locked_until timestamptz, locked_by text, completed_at timestamptz); \
          CREATE SEQUENCE looks; \
-         CREATE FUNCTION looked(id int8) RETURNS bool LANGUAGE sql VOLATILE AS \
-         $$SELECT nextval('looks') IS NOT NULL AND (id <> 1 OR pg_sleep(0.005) IS NOT NULL)$$",
+         CREATE FUNCTION looked(id int8) RETURNS bool LANGUAGE plpgsql COST 0.0001 AS $$ \
+         BEGIN \
+             PERFORM nextval('looks'); \
+             IF id = 1 THEN PERFORM pg_sleep(0.005); END IF; \
+             RETURN true; \
+         END $$",
     )
     .await;
     db.run(&format!(
@@ -108,4 +115,35 @@ async fn a_row_that_comes_before_is_found_while_others_keep_coming() {
         .expect("the row is found")
         .unwrap();
     assert!(*first.lock().unwrap());
+}
+
+/// A claim looks at the first rows, and at a few values if those in front are at their limit. Here
+/// most values have no row that is due, so that a claim finds few.
+#[tokio::test]
+async fn a_worker_fills_its_slots_behind_a_backlog_that_is_at_its_limit() {
+    const SLOTS: usize = 8;
+    let db = jobs(&[("a", 6_000)]).await;
+    db.run(
+        "UPDATE job SET locked_until = now() + interval '1 hour', locked_by = 'other#1' WHERE id = 1; \
+         INSERT INTO job (tenant_id, run_at) SELECT 'later ' || nth, now() + interval '1 day' FROM generate_series(1, 300) AS nth; \
+         INSERT INTO job (tenant_id, run_at) SELECT 'due ' || nth, now() FROM generate_series(1, 40) AS nth",
+    )
+    .await;
+    let pool = db.bb8(3).await;
+    let (running, full) = (AtomicUsize::new(0), tokio::sync::Semaphore::new(0));
+    let worker = Worker::new(&pool, "worker").concurrency(SLOTS);
+    let worker = worker
+        .poll(Duration::from_secs(600))
+        .until(async { drop(full.acquire().await) });
+    let ran = worker.run(async |_: Claimed<One>| {
+        if running.fetch_add(1, Ordering::SeqCst) + 1 == SLOTS {
+            full.close();
+        }
+        drop(full.acquire().await);
+        Ok::<_, Error>(())
+    });
+    tokio::time::timeout(Duration::from_secs(30), ran)
+        .await
+        .expect("every slot has a row")
+        .unwrap();
 }

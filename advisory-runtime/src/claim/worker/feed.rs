@@ -65,11 +65,9 @@ pub(super) async fn feed<T: Claim, R: Reach>(
             }
             Err(error) => Err(error),
         };
+        // Where values have limits, another claim is then in vain until a row ends.
+        let is_rest = T::Per::COLUMN.is_some() && matches!(&taken, Ok(taken) if !taken.may_be_more);
         let taken = start.record(&asked, taken);
-        // Where values have limits, a claim of fewer rows has found all that have room. Another one
-        // is in vain until a row ends.
-        let is_rest = T::Per::COLUMN.is_some()
-            && matches!(&taken, Ok(claimed) if claimed.len() < limit as usize);
         let taken = taken.and_then(|claimed| wait(source, settings, claimed, suspect, shared));
         // The pool may hand out another connection that is gone or that refuses the statement each
         // time.

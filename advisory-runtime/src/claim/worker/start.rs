@@ -21,18 +21,13 @@ pub(crate) struct Asked {
     pub(super) asks_position: bool,
 }
 
-impl Asked {
-    pub(super) fn is_answered_in_full<T>(&self, claimed: &[Claimed<T>]) -> bool {
-        u32::try_from(claimed.len()).is_ok_and(|count| count >= self.limit)
-    }
-}
-
 /// What it gets.
 pub(crate) struct Taken<T> {
     pub(crate) claimed: Vec<Claimed<T>>,
     /// That of the last row, if the claim was slow and there may be more.
     pub(super) position: Option<String>,
     pub(super) is_slow: bool,
+    pub(super) may_be_more: bool,
 }
 
 /// Where claims begin in the order: at the first row, or where an earlier claim ended. Then the
@@ -77,7 +72,7 @@ impl Start {
         let since = self.position.take().map(|(_, since)| since);
         self.is_slow = false;
         match &taken {
-            Ok(taken) if asked.is_answered_in_full(&taken.claimed) => {
+            Ok(taken) if taken.may_be_more => {
                 self.is_slow = taken.is_slow;
                 let position = taken.position.clone().map(FromPosition::new::<T>);
                 let position = position.or_else(|| asked.from.clone());
