@@ -386,7 +386,7 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 /// | `completed_at = "delete"` | | completing a job deletes its row |
 /// | `run_at` | none; the column with this name; `run_at = next_attempt_at` | from when the row can be claimed: a time |
 /// | `attempts` | none; the column with this name; `attempts = tries` | how often the row was claimed: an integer |
-/// | `max_attempts` | none; `5`, an expression; `max_attempts = max_retries`, a column | which failed attempt is the last; NULL in the column is no limit. Needs `attempts` and `failed_at` |
+/// | `max_attempts` | none; `5`, an expression; `max_attempts = max_retries`, a column | the number of attempts after which a row fails for good; NULL in the column means no limit. Needs `attempts` and `failed_at` |
 /// | `completed` | none; `completed = status.eq("sent")`, what Diesel's `set` takes | columns to set where a row is completed and the caller sets none: also by a worker |
 /// | `failed` | none; `failed = status.eq("failed")`, what Diesel's `set` takes | columns to set where a row fails for good and the caller sets none: also where its worker died |
 /// | `backoff` | `"10s..10m"` | the pause after the first failed attempt, and the longest. Needs `run_at` |

@@ -19,8 +19,8 @@ type Statement = Box<dyn FnOnce(&mut PgConnection) + Send>;
 pub(super) struct OnThread(mpsc::Sender<Statement>);
 
 impl OnThread {
-    /// A connection of the pool; or a fresh one outside of it, if it opens one. It goes back at
-    /// once if nobody waits for it any more.
+    /// A connection of the pool, or a fresh one outside of it if the pool opens one. If the caller
+    /// has stopped waiting, the connection returns to the pool at once.
     pub(super) async fn connect<P: Pool + Send + 'static>(
         pool: P,
         is_fresh: bool,

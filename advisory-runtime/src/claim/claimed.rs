@@ -383,6 +383,24 @@ impl<T: Claim> Answer<T> {
     }
 }
 
+/// What a claim has found.
+pub(super) struct Found<T: Claim> {
+    pub(super) claimed: Vec<Claimed<T>>,
+    /// Whether another claim may find some at once.
+    pub(super) may_be_more: bool,
+}
+
+impl<T: Claim> Found<T> {
+    /// There may be more if these are as many as were asked for.
+    pub(super) fn new(claimed: Vec<Claimed<T>>, limit: u32) -> Self {
+        let may_be_more = u32::try_from(claimed.len()).is_ok_and(|count| count >= limit);
+        Self {
+            claimed,
+            may_be_more,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Awaited, Unanswered};

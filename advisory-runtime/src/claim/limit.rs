@@ -2,13 +2,12 @@
 //! transaction.
 
 use super::Error;
-use super::claimed::{Answer, Answered, Claimed};
+use super::claimed::{Answer, Answered, Claimed, Found};
 use super::send::Retries;
 use super::spent::fail_spent;
 use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
 use super::sql::{Statement, Wanted};
 use super::table::Claim;
-use super::take::{Found, is_full};
 use crate::driver::{Driver, Queries, depth};
 use crate::rows::{Backoff, Sent};
 use diesel::pg::Pg;
@@ -75,20 +74,15 @@ pub(super) async fn take<T: Claim, D: Queries>(
             if let Some(spent) = &taken.spent {
                 fail_spent(conn, worker, spent, wanted).await?;
             }
-            let may_be_more = taken.reserved.has_more || is_full(&taken.claimed, limit);
-            return Ok(Found {
-                claimed: taken.claimed,
-                may_be_more,
-            });
+            let mut found = Found::new(taken.claimed, limit);
+            found.may_be_more |= taken.reserved.has_more;
+            return Ok(found);
         }
         if taken.reserved.locked == NONE && taken.reserved.has_more {
             reach = reach.saturating_mul(FARTHER);
         } else if taken.reserved.locked == NONE {
             if !taken.reserved.is_busy || pauses == PAUSES {
-                return Ok(Found {
-                    claimed: Vec::new(),
-                    may_be_more: false,
-                });
+                return Ok(Found::new(Vec::new(), limit));
             }
             pauses += 1;
             D::pause(backoff.pause()).await;

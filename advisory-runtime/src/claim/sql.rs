@@ -1,5 +1,6 @@
-//! Every statement of claims: SQL in files, with the columns of a table in place of `{names}`, and
-//! values in place of `:names`. The text is fixed for a type of row, so each is prepared once.
+//! The statements of claims, as SQL files. A `{name}` stands for a column or another part that
+//! depends on the table, and a `:name` for a value. The text depends only on the type of row, so each
+//! statement is prepared once.
 //!
 //! Each statement locks its rows first, and reads the clock only then: an `UPDATE` alone computes
 //! its expressions before it waits for the row, and a long wait would use up the claim. The select

@@ -1,7 +1,7 @@
 //! Claims the first rows, or the one with a key.
 
 use super::Error;
-use super::claimed::{Answer, Answered, Claimed};
+use super::claimed::{Answer, Answered, Claimed, Found};
 use super::limit;
 use super::send::load;
 use super::spent::fail_spent;
@@ -33,13 +33,6 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     Ok(claimed.into_iter().next())
 }
 
-/// Claimed rows.
-pub(super) struct Found<T: Claim> {
-    pub(super) claimed: Vec<Claimed<T>>,
-    /// Whether another claim may find some at once.
-    pub(super) may_be_more: bool,
-}
-
 /// Claims at most `limit` rows.
 pub(super) async fn take<T: Claim, D: Queries>(
     conn: &mut D,
@@ -48,10 +41,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
     wanted: Wanted<'_>,
 ) -> Result<Found<T>, Error> {
     if limit == 0 {
-        return Ok(Found {
-            claimed: Vec::new(),
-            may_be_more: true,
-        });
+        return Ok(Found::new(Vec::new(), limit));
     }
     let claimed = match wanted.key {
         Some(key) if T::Per::COLUMN.is_some() => {
@@ -69,15 +59,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
             repeat(conn, worker, &statement, wanted).await
         }
     }?;
-    let may_be_more = is_full(&claimed, limit);
-    Ok(Found {
-        claimed,
-        may_be_more,
-    })
-}
-
-pub(super) fn is_full<T>(claimed: &[Claimed<T>], limit: u32) -> bool {
-    u32::try_from(claimed.len()).is_ok_and(|count| count >= limit)
+    Ok(Found::new(claimed, limit))
 }
 
 /// A condition on the rows to claim: one of Diesel's expressions over the table's columns, as its

@@ -6,22 +6,23 @@ mod job;
 #[cfg(feature = "diesel-async")]
 mod listen;
 mod room;
+mod shared;
 mod source;
 mod start;
 
-use super::rows::{ReleaseOnDrop, logging};
+use super::rows::logging;
 use super::sql::{Fragment, Wanted};
-use super::table::{Claim, MaybePer, MaybeRunAt};
-use super::take::{Condition, Found, position_of, take};
+use super::table::{Claim, MaybeRunAt};
+use super::take::{Condition, position_of, take};
 use super::{Claimed, Error, Event};
 #[cfg(feature = "diesel-async")]
 use crate::Pool;
 use crate::driver::Queries;
-use crate::rows::{End, Observer, Reach, may_stick, number_of_pool, tell, unless};
+use crate::rows::{End, Observer, Reach, may_stick, number_of_pool, tell};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
-use room::{Pace, Place, Room, Suspect};
+use shared::Shared;
 #[cfg(feature = "diesel-async")]
 use source::AsyncSource;
 pub(crate) use source::Source;
@@ -32,19 +33,15 @@ use start::SLOW;
 pub(crate) use start::{Asked, Taken};
 #[cfg(not(feature = "postgres"))]
 use start::{Asked, Taken};
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::{pending, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 /// How often a worker looks for rows by default.
 const POLL: Duration = Duration::from_secs(1);
@@ -443,21 +440,18 @@ impl<T: Claim> Settings<'_, T> {
         {
             conn.close(false);
         }
-        let Found {
-            claimed,
-            may_be_more,
-        } = taken?;
+        let found = taken?;
         let is_slow = sent.elapsed() >= SLOW;
-        let is_asked = asked.asks_position && is_slow && may_be_more;
-        let position = match claimed.last().filter(|_| is_asked) {
+        let is_asked = asked.asks_position && is_slow && found.may_be_more;
+        let position = match found.claimed.last().filter(|_| is_asked) {
             Some(last) => position_of(conn, last).await.ok().flatten(),
             None => None,
         };
         Ok(Taken {
-            claimed,
+            claimed: found.claimed,
             position,
             is_slow,
-            may_be_more,
+            may_be_more: found.may_be_more,
         })
     }
 
@@ -497,120 +491,4 @@ impl<R> Drop for AbortOnDrop<R> {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-/// A row that is claimed, and not begun.
-struct Waiting<T: Claim, R: Reach> {
-    claimed: Claimed<T>,
-    kept: ReleaseOnDrop<T, R, Place>,
-    since: Instant,
-}
-
-/// What the parts of a running worker tell each other.
-struct Shared<T: Claim, R: Reach> {
-    /// What tells its rows from those of other pools.
-    pool: usize,
-    /// In the order of the claims.
-    waiting: Mutex<VecDeque<Waiting<T, R>>>,
-    /// Rows have come to those that wait.
-    has_come: Notify,
-    room: Arc<Room>,
-    /// How many bodies run.
-    running: AtomicUsize,
-    pace: Mutex<Pace>,
-    /// There may be new rows.
-    wake: Arc<Notify>,
-    /// Has no permit, and is closed when no more rows are claimed.
-    stopping: Semaphore,
-    /// What each row has a clone of until it has ended, and what waits for the end of all.
-    ends: Mutex<Option<LastEnds>>,
-}
-
-type LastEnds = (mpsc::Sender<Infallible>, mpsc::Receiver<Infallible>);
-
-impl<T: Claim, R: Reach> Shared<T, R> {
-    fn new(pool: usize) -> Self {
-        Self {
-            pool,
-            waiting: Mutex::default(),
-            has_come: Notify::new(),
-            room: Arc::default(),
-            running: AtomicUsize::new(0),
-            pace: Mutex::default(),
-            wake: Arc::default(),
-            stopping: Semaphore::new(0),
-            ends: Mutex::new(Some(mpsc::channel(1))),
-        }
-    }
-
-    /// The room of a claimed row.
-    fn place(&self, suspect: Option<Suspect>) -> Place {
-        let ends = locked(&self.ends);
-        let alive = ends.as_ref().map(|(alive, _)| alive.clone());
-        drop(ends);
-        Place::new(&self.room, suspect, alive)
-    }
-
-    /// Waits until every row has ended, for some seconds at most.
-    async fn until_ended(&self) {
-        let ends = locked(&self.ends).take();
-        if let Some((alive, mut ended)) = ends {
-            drop(alive);
-            // The keeper goes on without the worker.
-            drop(timeout(job::LAST_END, ended.recv()).await);
-        }
-    }
-
-    /// The future's output, unless the worker is being stopped for so long meanwhile.
-    async fn unless_stopped_for<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
-        let stopped = pin!(async {
-            drop(self.stopping.acquire().await);
-            sleep_until(Instant::now() + limit).await;
-        });
-        unless(stopped, future).await
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting<T, R>>> {
-        locked(&self.waiting)
-    }
-
-    fn next_waiting(&self) -> Option<Waiting<T, R>> {
-        self.waiting().pop_front()
-    }
-
-    fn release_waiting(&self) {
-        let waiting = std::mem::take(&mut *self.waiting());
-        drop(waiting);
-    }
-
-    fn set_running(&self, bodies: usize) {
-        self.running.store(bodies, Ordering::Relaxed);
-    }
-
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        locked(&self.pace)
-    }
-
-    /// How many rows to claim now.
-    fn wanted(&self, settings: &Settings<'_, T>) -> usize {
-        let pace = *self.pace();
-        let ahead = match settings.prefetch {
-            _ if pace.is_blocked() || self.room.has_suspect() => 0,
-            Some(rows) => rows,
-            // They would use up the limits of their values.
-            None if T::Per::COLUMN.is_some() => 0,
-            None => pace.ahead(settings.concurrency),
-        };
-        room::wanted(
-            settings.concurrency,
-            ahead,
-            self.room.held(),
-            self.running.load(Ordering::Relaxed),
-            self.waiting().len(),
-        )
-    }
-}
-
-fn locked<V>(value: &Mutex<V>) -> MutexGuard<'_, V> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
 }

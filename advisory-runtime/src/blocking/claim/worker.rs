@@ -36,7 +36,7 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
     ///
     /// # Errors
     ///
-    /// Those of `run`. [`Error::Pool`] if there are no resources for the worker's timers.
+    /// The errors of `run`, and [`Error::Pool`] if the worker's runtime cannot be created.
     ///
     /// # Panics
     ///

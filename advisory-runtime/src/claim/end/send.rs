@@ -39,7 +39,7 @@ pub(crate) async fn finish<T: Claim, D: Queries>(
         )));
     }
     let is_outside = matches!(depth(conn), Ok(None));
-    match finish_with(conn, job, end, Some(message), changes).await {
+    match finish_with(conn, job, ending(end, Some(message), changes)).await {
         Err(Error::Database(error)) if is_outside && is_connection_lost(&error) => {
             Err(job.unknown(error))
         }
@@ -58,35 +58,41 @@ pub(crate) async fn finish_fitting<T: Claim, D: Queries>(
 ) -> Result<Option<DieselError>, Error> {
     let has_message = matches!(end, End::Fail | End::Retry { .. });
     let can_repeat = has_message && matches!(depth(conn), Ok(None));
-    let refused = match finish_with(conn, job, end, Some(message), changes).await {
+    let refused = match finish_with(conn, job, ending(end, Some(message), changes)).await {
         Err(Error::Database(refused)) if can_repeat && is_of_row(&refused) => refused,
         ended => return ended.map(|()| None),
     };
     let cut = cut(message, &refused);
-    match finish_with(conn, job, end, Some(&cut), changes).await {
+    match finish_with(conn, job, ending(end, Some(&cut), changes)).await {
         Err(Error::Database(again)) if is_of_row(&again) => {}
         ended => return ended.map(|()| Some(refused)),
     }
-    let ended = finish_with(conn, job, end, None, changes).await;
+    let ended = finish_with(conn, job, ending(end, None, changes)).await;
     ended.map(|()| Some(refused))
+}
+
+const fn ending<'a>(end: End, message: Option<&'a str>, changes: &'a [Fragment<'a>]) -> Ending<'a> {
+    Ending {
+        end,
+        message,
+        changes,
+        how: How::AtOnce,
+    }
 }
 
 async fn finish_with<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
-    end: End,
-    message: Option<&str>,
-    changes: &[Fragment<'_>],
+    ending: Ending<'_>,
 ) -> Result<(), Error> {
     let is_inside = !matches!(depth(conn), Ok(None));
-    let ending = job.hold().ending();
+    let hold = job.hold().ending();
     let answer = job.answer();
     let outcome = if is_inside {
-        end_inside(conn, job, end, message, changes).await
+        end_inside(conn, job, ending).await
     } else {
-        end_outside(conn, job, end, message, changes)
-            .await
-            .map(|is_ended| is_ended.then_some(0))
+        let is_ended = end_outside(conn, job, ending).await;
+        is_ended.map(|is_ended| is_ended.then_some(0))
     };
     let outcome = match outcome {
         Err(Error::Database(error)) if is_connection_lost(&error) => {
@@ -103,7 +109,7 @@ async fn finish_with<T: Claim, D: Queries>(
     let Some(transaction) = outcome? else {
         return Err(job.lost());
     };
-    ending.done(is_inside.then(|| Inside::of(conn, transaction)));
+    hold.done(is_inside.then(|| Inside::of(conn, transaction)));
     Ok(())
 }
 
@@ -118,23 +124,18 @@ async fn is_ours<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> bool {
 async fn end_inside<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
-    end: End,
-    message: Option<&str>,
-    changes: &[Fragment<'_>],
+    ending: Ending<'_>,
 ) -> Result<Option<i64>, Error> {
-    let ended: Vec<Transaction> = if needs_witness::<T, D>(conn, end).await? {
-        if !end_witnessed(conn, job, end, message, changes).await? {
+    let ended: Vec<Transaction> = if needs_witness::<T, D>(conn, ending.end).await? {
+        if !end_witnessed(conn, job, ending).await? {
             return Ok(None);
         }
         let transaction = conn.load(diesel::sql_query(transaction_of::<T>())).await;
         transaction.map_err(Error::Database)?
     } else {
-        let how = How::Inside;
         let ending = Ending {
-            end,
-            message,
-            changes,
-            how,
+            how: How::Inside,
+            ..ending
         };
         load(conn, &statement::<T, ()>(job, &ending)).await?
     };
@@ -145,20 +146,12 @@ async fn end_inside<T: Claim, D: Queries>(
 async fn end_outside<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
-    end: End,
-    message: Option<&str>,
-    changes: &[Fragment<'_>],
+    mut ending: Ending<'_>,
 ) -> Result<bool, Error> {
-    if needs_witness::<T, D>(conn, end).await? {
-        return end_witnessed(conn, job, end, message, changes).await;
+    if needs_witness::<T, D>(conn, ending.end).await? {
+        return end_witnessed(conn, job, ending).await;
     }
-    let mut ending = Ending {
-        end,
-        message,
-        changes,
-        how: How::AtOnce,
-    };
-    let at_once = if end == End::Complete && changes.is_empty() {
+    let at_once = if ending.end == End::Complete && ending.changes.is_empty() {
         change(conn, &statement::<T, Fixed<1>>(job, &ending)).await
     } else {
         change(conn, &statement::<T, ()>(job, &ending)).await
@@ -196,11 +189,10 @@ fn has_waited(error: &DieselError) -> bool {
 async fn end_witnessed<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
-    end: End,
-    message: Option<&str>,
-    changes: &[Fragment<'_>],
+    ending: Ending<'_>,
 ) -> Result<bool, Error> {
-    let statement = ManyKeys::end(&[(job, end, message)], changes, true);
+    let ends = [(job, ending.end, ending.message)];
+    let statement = ManyKeys::end(&ends, ending.changes, true);
     let rows: Vec<EndedRow> = load(conn, &statement).await?;
     Ok(!rows.is_empty())
 }
@@ -244,9 +236,9 @@ fn triggers_seen() -> MutexGuard<'static, HashMap<TypeId, bool>> {
     TRIGGERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends claims by one statement, whichever way, without waiting for locked rows. One answer for
-/// each, in their order: whether it was ended. Of the others, each must be ended alone: it is no
-/// longer held, another session has locked it, or it refuses its end.
+/// Ends claims of any kinds of ends with one statement, without waiting for locked rows. Returns for
+/// each, in their order, whether it was ended. One that was not has to be ended alone: it is no
+/// longer held, another session has locked it, or its row refuses the end.
 pub(crate) async fn end_all<T: Claim, D: Queries>(
     conn: &mut D,
     ends: &[OneEnd<'_, T>],

@@ -1,10 +1,10 @@
 //! Claims as many rows as the worker has room for, waits if there are none, and gives back what
 //! waits for too long.
 
-use super::job::LAST_END;
 use super::room::Suspect;
+use super::shared::{LAST_END, Shared, Waiting};
 use super::start::Start;
-use super::{Settings, Shared, Source, Stop, Waiting};
+use super::{Settings, Source, Stop};
 use crate::PoolError;
 use crate::claim::rows::{ReleaseOnDrop, keep_all};
 use crate::claim::table::{Claim, MaybePer, ttl};

@@ -1,6 +1,7 @@
 //! The body of one row: caught if it panics, observed, and its row ended.
 
-use super::{Settings, Shared, Waiting};
+use super::Settings;
+use super::shared::{Shared, Waiting};
 use crate::claim::rows::{ClaimEnd, ended, watch};
 use crate::claim::sql::end_of;
 use crate::claim::table::{Claim, MaybeRunAt};
@@ -110,9 +111,6 @@ pub(super) async fn job<T, R, E, F>(
         }),
     );
 }
-
-/// How long a worker that stops waits for the end of a row.
-pub(super) const LAST_END: Duration = Duration::from_secs(5);
 
 /// The body, whose panics are failures.
 async fn caught_body<T, R, E, F>(

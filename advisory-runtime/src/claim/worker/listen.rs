@@ -1,7 +1,8 @@
 //! Listens for notifications about tables, on one connection outside the pool for all workers of a
 //! pool in this process.
 
-use super::{Settings, locked};
+use super::Settings;
+use super::shared::locked;
 use crate::claim::sql::listen::{LISTEN, number};
 use crate::claim::table::Claim;
 use crate::claim::{Error, Event};
