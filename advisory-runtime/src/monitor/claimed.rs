@@ -185,7 +185,7 @@ pub async fn claim_tables<C: Connection>(
     claim: &ClaimSite,
 ) -> Result<ClaimTables, Error> {
     let table = ClaimTable::of(claim.table_name(), claim);
-    let query = diesel::sql_query(CLAIM_TABLES)
+    let query = diesel::sql_query(CLAIM_TABLES.as_str())
         .bind::<Text, _>(table.name)
         .bind::<Text, _>(table.locked_until)
         .bind::<Text, _>(table.locked_by);

@@ -79,5 +79,5 @@ pub(super) fn duration(micros: i64) -> Duration {
 
 /// Reads every lock of the database, with the backends that hold it or wait for it.
 pub(super) async fn read<D: Queries>(conn: &mut D) -> QueryResult<Vec<LockRow>> {
-    conn.load(diesel::sql_query(sql::LOCKS)).await
+    conn.load(diesel::sql_query(sql::LOCKS.as_str())).await
 }
