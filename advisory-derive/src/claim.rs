@@ -228,7 +228,6 @@ fn path(table: &TokenStream, column: &Ident) -> TokenStream {
     quote_spanned!(column.span()=> #table::#column)
 }
 
-/// One column of the order, as an expression.
 fn order_step(order: &Order, table: &TokenStream, claim: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let column = path(table, &order.column);

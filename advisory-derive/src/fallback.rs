@@ -60,7 +60,6 @@ fn connection(site: &SiteArgs, function: &Function) -> Option<TokenStream> {
     ))
 }
 
-/// A statement that binds the body's name for the lock.
 fn handle(
     site: &SiteArgs,
     call: &CallArgs,

@@ -13,7 +13,6 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::LitStr;
 
-/// A key pattern that parses.
 pub(crate) struct KeyPattern {
     pub(crate) literal: LitStr,
     /// The first half of a pair; the second half is derived from the pattern.
@@ -68,7 +67,6 @@ impl KeyPattern {
         }
     }
 
-    /// The pair of this first half and a second half that is derived from the pattern.
     pub(crate) fn in_pair(self, first: i32) -> Self {
         Self {
             first: Some(first),
@@ -121,7 +119,6 @@ impl KeyPattern {
         self.pattern.placeholders()
     }
 
-    /// Returns whether a placeholder starts with this name.
     pub(crate) fn has_root(&self, name: &Ident) -> bool {
         self.placeholders()
             .any(|placeholder| placeholder.path.first().is_some_and(|root| name == root))
@@ -312,7 +309,6 @@ impl KeyPattern {
         }
     }
 
-    /// A statement that writes the text before a placeholder and its value.
     fn write(
         &self,
         before: &str,
@@ -363,7 +359,6 @@ impl KeyPattern {
         }
     }
 
-    /// The placeholder's path, as an expression.
     pub(crate) fn path(
         &self,
         placeholder: &Placeholder,
@@ -400,14 +395,12 @@ fn after(pattern: Span) -> Span {
     }
 }
 
-/// An expression: a new `KeyWriter` of the derivation.
 pub(crate) fn writer(derivation: Derivation, krate: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let derivation = Ident::new(derivation.variant(), here);
     quote_spanned!(here=> #krate::__private::KeyWriter::new(#krate::__private::Derivation::#derivation))
 }
 
-/// Checks that each value which `with` computes is part of a key.
 pub(crate) fn check_with<'a>(
     with: &[(Ident, TokenStream)],
     patterns: impl Iterator<Item = &'a KeyPattern>,

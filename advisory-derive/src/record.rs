@@ -28,12 +28,10 @@ pub(crate) struct Own {
     pub(crate) allow_redundant: Option<String>,
 }
 
-/// A time as it was written.
 pub(crate) fn time(time: Option<&Duration>) -> Option<String> {
     time.map(|time| time.written.clone())
 }
 
-/// An item that the linker keeps, even if the function is never called.
 pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
     let here = Span::mixed_site();
     let (file, line) = place(site.span());

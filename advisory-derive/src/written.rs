@@ -13,7 +13,6 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::path::{Path, PathBuf};
 use syn::LitStr;
 
-/// The macro uses of one file, and the messages for them.
 #[derive(Default)]
 struct Expansions {
     count: usize,

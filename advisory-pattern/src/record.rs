@@ -104,17 +104,6 @@ pub struct Record {
 
 /// Marks the place of the module's path, which only the compiler knows: the macro inserts
 /// `module_path!()` there.
-///
-/// ```
-/// use advisory_pattern::{MODULE_PATH, Record};
-///
-/// let record = Record { module: MODULE_PATH.into(), keys: vec!["cleanup".into()], ..Record::default() };
-/// let encoded = record.encode();
-/// let (before, after) = encoded.split_once(MODULE_PATH).expect("the place of the path");
-/// let in_program = format!("{before}shop::orders{after}");
-/// assert_eq!(Record::find_all(in_program.as_bytes())?[0].module, "shop::orders");
-/// # Ok::<(), advisory_pattern::RecordError>(())
-/// ```
 pub const MODULE_PATH: &str = "\u{1a}";
 
 impl Record {
@@ -202,7 +191,6 @@ impl Record {
         fields
     }
 
-    /// Reads one record's text, without its start and end. Skips unknown fields.
     fn decode(text: &str) -> Result<Self, RecordError> {
         let mut fields = text.split(FIELD);
         let version = fields

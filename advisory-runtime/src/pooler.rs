@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// chance.
 const ROUNDS: usize = 8;
 
-/// Whether the pooler in front of the server is known to be in session mode, by `verify` or by the
+/// True if the pooler in front of the server is known to be in session mode, by `verify` or by the
 /// setting. Once for the process.
 static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
 
@@ -193,12 +193,10 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Err
     Ok(keeps && is_answered_by(last, other).await? && is_answered_by(first, own).await?)
 }
 
-/// Whether the server is not a standby.
 async fn is_primary<D: Driver>(conn: &mut D) -> Result<bool, Error> {
     holds(conn, probe::IN_RECOVERY, Marker::Standby).await
 }
 
-/// Whether the backend is this process.
 async fn is_answered_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, Error> {
     holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
 }
@@ -208,7 +206,6 @@ async fn is_coordinator<D: Driver>(conn: &mut D) -> Result<bool, Error> {
     holds(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await
 }
 
-/// The process that answers, and of what.
 struct Backend {
     process: i32,
     is_of_citus: bool,
@@ -241,7 +238,7 @@ impl Backend {
     }
 }
 
-/// Whether the opposite of the condition is true.
+/// Returns whether the condition is false.
 async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Result<bool, Error> {
     match conn.execute(&probe::fail_if(condition, marker)).await {
         Ok(()) => Ok(true),

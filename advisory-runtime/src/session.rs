@@ -52,20 +52,6 @@ use crate::{Connection, Error, LockGuard, OwnedLockError, OwnedLockGuard, Reques
 ///
 /// As [`xact::begin`](crate::xact::begin): dropping the future closes the connection. No lock and,
 /// without a pooler, no waiter is left.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::{Error, Request, Wait, session};
-/// use diesel_async::AsyncPgConnection;
-///
-/// # async fn f(conn: &mut AsyncPgConnection) -> Result<(), Error> {
-/// let mut guard = session::acquire(conn, Request::new(42).wait(Wait::Never)).await?;
-/// let result: Result<(), Error> = work(guard.conn()).await;
-/// guard.finish(result).await
-/// # }
-/// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
-/// ```
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire<C: Connection>(
     conn: &mut C,

@@ -11,11 +11,9 @@ use crate::tokens::{first_span, is_word};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 
-/// The body's access to its connection while the guard holds it.
 pub(crate) struct BodyConnection {
     /// A statement that borrows the pool, if there is one.
     pub(crate) pool: Option<TokenStream>,
-    /// Statements before the lock.
     pub(crate) take: TokenStream,
     /// The value of the local `taken` before the lock, for a connection from an expression or a
     /// pool.
@@ -24,7 +22,6 @@ pub(crate) struct BodyConnection {
     pub(crate) owner: TokenStream,
     /// The path from the owner to the connection.
     pub(crate) place: TokenStream,
-    /// Its name in the body.
     pub(crate) name: Ident,
     pub(crate) body: TokenStream,
 }

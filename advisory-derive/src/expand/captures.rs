@@ -18,7 +18,6 @@ use advisory_pattern::Shape;
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 
-/// The way in which the body captures a parameter.
 #[derive(Default)]
 pub(crate) struct Captures {
     /// Statements before everything else, which let the parameters be borrowed mutably.
@@ -88,7 +87,6 @@ impl Captures {
     }
 }
 
-/// An expression that borrows the body's connection, or the value that contains it.
 fn borrowed_connection(
     site: &Site,
     connection: &Connection,

@@ -10,7 +10,6 @@ use crate::site::keys::SiteKey;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote_spanned;
 
-/// A statement that binds the body's name for the lock.
 pub(crate) fn handle(site: &Site, is_shared: bool) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let handle = site.call.handle.as_ref()?;
@@ -60,7 +59,6 @@ pub(crate) fn keeps_locks(site: &Site) -> bool {
         && mentions(&site.function.body.stream(), "holding")
 }
 
-/// The declared locks of a site, in the local `declared`.
 pub(crate) struct Declared {
     count: usize,
     next: usize,

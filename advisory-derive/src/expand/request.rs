@@ -4,7 +4,7 @@ use super::expression::{at_start, typed, with_values};
 use super::handle::{Declared, keeps_locks, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
-use crate::args::duration::Wait;
+use crate::args::duration::{Duration, Wait};
 use crate::args::value::{AtArg, PermitsArg};
 use crate::key_pattern::names::Names;
 use crate::key_pattern::{KeyPattern, writer};
@@ -49,6 +49,16 @@ pub(crate) fn call_options(site: &Site, private: &TokenStream) -> TokenStream {
     quote_spanned!(here=> .in_function(#function) #wait)
 }
 
+/// The call of a method that takes a time, if the time is given.
+pub(crate) fn time_option(
+    method: &str,
+    time: Option<&Duration>,
+    private: &TokenStream,
+) -> Option<TokenStream> {
+    let here = Span::mixed_site();
+    let (method, time) = (Ident::new(method, here), time?.expression(private));
+    Some(quote_spanned!(here=> .#method(#time)))
+}
 /// Method calls for what differs from the default: an exclusive lock, with the session's own
 /// timeout.
 fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
@@ -58,14 +68,8 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     if args.is_shared() {
         options.extend(quote_spanned!(here=> .shared()));
     }
-    if let Some(interval) = &args.poll {
-        let interval = interval.expression(private);
-        options.extend(quote_spanned!(here=> .poll(#interval)));
-    }
-    if let Some(longest) = &args.poll_max {
-        let longest = longest.expression(private);
-        options.extend(quote_spanned!(here=> .poll_max(#longest)));
-    }
+    options.extend(time_option("poll", args.poll.as_ref(), private));
+    options.extend(time_option("poll_max", args.poll_max.as_ref(), private));
     match &args.permits {
         Some(PermitsArg::Number(permits)) => {
             options.extend(quote_spanned!(here=> .permits(#permits)));
@@ -94,10 +98,7 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     if args.refuses_nested() {
         options.extend(quote_spanned!(here=> .refuse_nested()));
     }
-    if let Some(bound) = &args.max_hold {
-        let bound = bound.expression(private);
-        options.extend(quote_spanned!(here=> .max_hold(#bound)));
-    }
+    options.extend(time_option("max_hold", args.max_hold.as_ref(), private));
     options
 }
 

@@ -83,7 +83,6 @@ impl SiteKeys {
         }
     }
 
-    /// Returns whether a key contains this name's value.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         let mut with = self.with.iter();
         let is_in_key = |key: &SiteKey| match key {
@@ -93,7 +92,6 @@ impl SiteKeys {
         self.list.iter().any(is_in_key) || with.any(|(_, value)| mentions(value, &name.to_string()))
     }
 
-    /// The facts about each key that are known before the program runs.
     pub(crate) fn static_keys(&self, names: &Names<'_>) -> Vec<StaticKey> {
         let keys = self.list.iter().map(|key| match key {
             SiteKey::Pattern(pattern) => pattern.static_key(names),

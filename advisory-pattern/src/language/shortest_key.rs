@@ -16,14 +16,12 @@ struct State {
     diverged: bool,
 }
 
-/// How a state was reached.
 #[derive(Clone, Copy)]
 enum Move {
     Silent(State),
     Read(State),
 }
 
-/// The key that is searched for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Any that both languages have.

@@ -3,16 +3,6 @@
 use crate::pattern::char_set::CharSet;
 
 /// Says how often an atom's characters are read.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Repeat, Shape};
-///
-/// // A sign or none, a digit, and any number of digits.
-/// let repeats = Shape::Int.atoms().iter().map(|atom| atom.repeat);
-/// assert!(repeats.eq([Repeat::Optional, Repeat::One, Repeat::Star]));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     /// Once.

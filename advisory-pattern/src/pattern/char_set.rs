@@ -122,7 +122,6 @@ impl CharSet {
         }
     }
 
-    /// Tells whether every lower-case letter and digit is in the set.
     pub(crate) const fn has_words(self) -> bool {
         let words = Self::of("abcdefghijklmnopqrstuvwxyz0123456789").ascii;
         self.ascii & words == words

@@ -72,16 +72,6 @@ impl KeySpace {
 }
 
 /// Says how the keys of two locks are compared.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Comparison, KeySpace};
-///
-/// assert_eq!(KeySpace::Declared.comparison(KeySpace::Declared), Comparison::Numbers);
-/// assert_eq!(KeySpace::Declared.comparison(KeySpace::Lease), Comparison::Texts);
-/// assert_eq!(KeySpace::Advisory.comparison(KeySpace::Lease), Comparison::Disjoint);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// As the numbers of advisory locks.

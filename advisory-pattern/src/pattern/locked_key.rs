@@ -109,7 +109,6 @@ impl LockedKey {
     }
 }
 
-/// The pattern of the text that shows the whole pair.
 fn pair(first: i32, second: &Pattern) -> Pattern {
     let mut parts = Vec::new();
     let mut text = pair_text(first, "");

@@ -20,13 +20,6 @@ use placeholder::PlaceholderReader;
 ///
 /// An accepted pattern is therefore accepted again in canonical form. PostgreSQL has no limit; a
 /// longer key is a mistake.
-///
-/// ```
-/// use advisory_pattern::{MAX_BYTES, parse};
-///
-/// assert!(parse(&"x".repeat(MAX_BYTES)).is_ok());
-/// assert!(parse(&"x".repeat(MAX_BYTES + 1)).is_err());
-/// ```
 pub const MAX_BYTES: usize = 512;
 
 /// Reads a key pattern.

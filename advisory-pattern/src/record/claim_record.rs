@@ -175,7 +175,6 @@ impl ClaimRecord {
         text
     }
 
-    /// Reads one record's text, without its start and end. Skips unknown fields.
     fn decode(text: &str) -> Result<Self, RecordError> {
         let mut fields = text.split(FIELD).skip(1);
         let version = fields.next().unwrap_or_default();

@@ -18,12 +18,6 @@ pub(super) const CLAIM_MAGIC: &str = "advisory claim";
 ///
 /// A record has the lowest version that its content needs. Version 2 has pairs whose second half is
 /// a pattern, and the derivation `fnv1a64`.
-///
-/// ```
-/// use advisory_pattern::RECORD_VERSION;
-///
-/// println!("reads records up to version {RECORD_VERSION}");
-/// ```
 pub const RECORD_VERSION: u32 = 2;
 /// The longest record in bytes.
 const LONGEST: usize = 64 * 1024;
@@ -34,7 +28,6 @@ pub(super) fn clean(value: &str) -> String {
     value.replace(char::is_control, " ")
 }
 
-/// The parts of a field that has several, as one value.
 pub(super) fn join_parts<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> String {
     let values: Vec<String> = values
         .into_iter()

@@ -29,3 +29,12 @@ fn pattern(text: &str) -> Pattern {
 fn language(text: &str) -> Language {
     pattern(text).language(|_| Shape::Text)
 }
+
+/// The rows of a table, whose columns `=>` separates.
+fn rows<const COLUMNS: usize>(table: &str) -> impl Iterator<Item = [&str; COLUMNS]> {
+    let lines = table.lines().filter(|line| !line.is_empty());
+    lines.map(|line| {
+        let columns: Vec<_> = line.split("=>").map(str::trim).collect();
+        columns.try_into().expect(line)
+    })
+}

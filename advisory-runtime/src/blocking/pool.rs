@@ -121,7 +121,6 @@ impl<P: Pool> Pool for WithUrl<P> {
         PgConnection::establish(&self.url).map_err(PoolError::dedicated)
     }
 
-    /// The address of the URL, which its clones share.
     fn identity(&self) -> Option<usize> {
         Some(self.url.as_ptr().addr())
     }

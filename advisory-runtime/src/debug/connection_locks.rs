@@ -22,13 +22,11 @@ struct Entry {
     state: CallState,
 }
 
-/// The locks of a call on its connection.
 #[derive(Clone, Debug)]
 pub(super) struct HeldHere {
     pub(super) locks: Arc<LockSet>,
     /// The permit that was taken, for a lock with permits.
     pub(super) permit: Option<Key>,
-    /// The server's process, if it is known.
     pub(super) process: Option<u32>,
 }
 
@@ -70,7 +68,6 @@ impl CallLocks {
         self.0.as_ref().map(|entered| &entered.locks)
     }
 
-    /// They are held, by a body of this depth.
     pub(crate) fn held(
         &mut self,
         depth: Option<NonZeroU32>,
@@ -155,7 +152,6 @@ fn retain(address: usize, keeps: impl FnMut(&Entry) -> bool) {
     }
 }
 
-/// The locks that the connection certainly holds.
 pub(crate) fn certain(address: usize) -> Vec<Arc<LockSet>> {
     select(address, true, |held| Arc::clone(&held.locks))
 }
@@ -179,7 +175,6 @@ fn select<T>(address: usize, is_certain: bool, what: impl Fn(&HeldHere) -> T) ->
     selected.map(|entry| what(&entry.held)).collect()
 }
 
-/// Removes locks that the connection no longer holds.
 pub(crate) fn forget(address: usize, gone: &[Arc<LockSet>]) {
     if !gone.is_empty() {
         retain(address, |entry| {

@@ -32,7 +32,6 @@ impl Drop for Waiting {
     }
 }
 
-/// A waiting call.
 #[derive(Debug)]
 struct Node {
     id: u64,
@@ -49,7 +48,6 @@ enum Asked {
     Turn(Key),
 }
 
-/// The locks that a waiting call's task holds.
 #[derive(Debug)]
 struct Held {
     what: What,
@@ -62,13 +60,11 @@ enum What {
     Lock {
         key: Key,
         mode: Mode,
-        /// The server's process, if it is known.
         process: Option<u32>,
         /// True if the call waits at the server on the connection that holds it. The server sees
         /// such a wait.
         is_own: bool,
     },
-    /// The turn in the queue of a key.
     Turn(Key),
 }
 
@@ -121,7 +117,6 @@ impl<'n> Graph<'n> {
         }
     }
 
-    /// The reason why a call waits.
     fn edges(&self, from: &Node) -> Vec<Edge<'n>> {
         let nodes = self.nodes.iter();
         let all = nodes.flat_map(|to| to.held.iter().map(move |held| Edge { to, held }));
@@ -160,7 +155,6 @@ impl<'n> Graph<'n> {
         (is_found && is_hidden).then(|| text(node, &way))
     }
 
-    /// Extends the way from one call to another.
     fn find(&self, from: &Node, to: &Node, seen: &mut Vec<u64>, way: &mut Vec<Edge<'n>>) -> bool {
         for edge in self.edges(from) {
             let next = edge.to;
@@ -177,7 +171,6 @@ impl<'n> Graph<'n> {
         false
     }
 
-    /// The locks, with the server's processes that hold them.
     fn locks(&self) -> Vec<(Key, u32)> {
         let held = self.nodes.iter().flat_map(|node| &node.held);
         let mut locks: Vec<_> = held.filter_map(|held| held.what.lock()).collect();
@@ -187,7 +180,6 @@ impl<'n> Graph<'n> {
     }
 }
 
-/// Who waits for whom.
 fn text(first: &Node, way: &[Edge<'_>]) -> String {
     let mut from = first;
     let lines = way.iter().map(|edge| {
@@ -208,7 +200,6 @@ fn at(place: CallSite) -> String {
     }
 }
 
-/// Adds a call to those that wait.
 fn enter(asked: Asked, place: CallSite, held: Vec<Held>) -> Waiting {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut waits = waits();

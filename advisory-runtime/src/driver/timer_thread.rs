@@ -105,7 +105,7 @@ impl TimerThread {
 
 struct NoThread;
 
-/// Who is to be woken, and when. To set an alarm wakes the thread only if no earlier one is set:
+/// The wakers, and their times. Setting an alarm wakes the thread only if no earlier one is set:
 /// among calls with the same limit that is one in the time of the limit.
 #[derive(Default)]
 struct Alarms {
@@ -126,7 +126,6 @@ impl Alarms {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes those whose time has come, for ever.
     async fn ring(&self) {
         loop {
             let (due, next) = {

@@ -41,7 +41,6 @@ impl Digits {
         self.len = end;
     }
 
-    /// Appends the number.
     pub(crate) fn wide(&mut self, value: u128) {
         if let Ok(value) = u64::try_from(value) {
             self.number(value, 1);

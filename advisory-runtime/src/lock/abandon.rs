@@ -1,8 +1,7 @@
 //! Calls that are left before their end: by a drop, by a panic in the body, or because they cannot
 //! end.
 
-use super::call::Way;
-use super::call::{Call, Phase};
+use super::call::{Call, Phase, Way};
 use super::dropped::Dropped;
 use crate::driver::{Driver, Unfinished};
 

@@ -25,7 +25,7 @@ pub struct TryLock {
 const START: &str = "SELECT CASE WHEN pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' \
      THEN CASE WHEN ";
 
-/// Behind the arguments of the function.
+/// After the arguments of the function.
 const fn end(mode: Mode) -> &'static str {
     match mode {
         Mode::Exclusive => ") THEN 'advisory:exclusive' ELSE 'advisory:held' END END",
@@ -77,7 +77,6 @@ impl TryLock {
     }
 }
 
-/// The error for an answer that is not the query's own.
 pub(crate) fn other_statement() -> DieselError {
     let other = "another prepared statement answered, as behind a pooler that does not track them";
     DieselError::DeserializationError(other.into())

@@ -32,7 +32,6 @@ pub(super) fn duration_in_words(text: &str) -> Option<String> {
     (number > 0).then(|| format!("{number}{unit}"))
 }
 
-/// A whole number and a unit.
 pub(super) fn milliseconds(text: &str) -> Option<u64> {
     let unit = text.find(|character: char| !character.is_ascii_digit())?;
     let (number, unit) = text.split_at(unit);

@@ -12,7 +12,6 @@ use proc_macro2::Span;
 /// The runtime's default `ttl`, in milliseconds.
 const DEFAULT_TTL: u64 = 60_000;
 
-/// Checks that the key does not take a slice.
 pub(crate) fn slice(keys: &SiteKeys, errors: &mut Errors) {
     for pattern in keys.patterns() {
         if let Some(slice) = pattern.slice() {
@@ -46,7 +45,6 @@ pub(crate) fn outcomes(site: &SiteArgs, errors: &mut Errors) {
     }
 }
 
-/// Checks that the lease is renewed before it expires.
 pub(crate) fn times(site: &SiteArgs, args: &LeaseArgs, errors: &mut Errors) {
     let Some((often, _)) = args.renew.as_ref().and_then(Duration::milliseconds) else {
         return;
@@ -99,7 +97,6 @@ pub(crate) fn pool(site: &SiteArgs, call: &CallArgs, function: &Function, errors
     }
 }
 
-/// A time as an argument writes it.
 fn written(milliseconds: u64) -> String {
     match milliseconds {
         0..1_000 => format!("{}ms", milliseconds.max(1)),

@@ -49,7 +49,6 @@ pub(crate) fn pattern_arguments(
     }
 }
 
-/// Checks arguments that need another one, or exclude it.
 pub(crate) fn combinations(site: &SiteArgs, call: &CallArgs, args: &LockArgs, errors: &mut Errors) {
     if let Some(span) = site.span("poll") {
         poll(call, args, span, errors);
@@ -113,7 +112,6 @@ fn poll(call: &CallArgs, args: &LockArgs, span: Span, errors: &mut Errors) {
     }
 }
 
-/// Checks that the longest pause is not shorter than the first.
 fn poll_max(site: &SiteArgs, args: &LockArgs, span: Span, errors: &mut Errors) {
     let Some(poll) = &args.poll else {
         if !site.has("poll") {

@@ -48,7 +48,6 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// The mistakes in one pattern's text.
 pub(super) struct Errors<'a> {
     text: &'a str,
     list: Vec<PatternError>,

@@ -32,7 +32,6 @@ pub(super) enum IsPooled {
 }
 
 impl IsPooled {
-    /// For each key of a transaction-level lock.
     fn of_xact(request: &Request) -> Option<Self> {
         request.at.is_some().then_some(Self::AtRows)
     }
@@ -146,13 +145,11 @@ pub(super) enum SettingScope {
 }
 
 impl SettingScope {
-    /// The last argument of `set_config`.
     const fn is_local(self) -> bool {
         matches!(self, Self::Transaction)
     }
 }
 
-/// One simple-query message of several statements.
 pub(super) struct Message {
     text: String,
     /// The separator in front of the next column; not empty once a `SELECT` has begun.
@@ -186,7 +183,6 @@ impl Message {
         }
     }
 
-    /// Begins without a name.
     pub(super) const fn empty() -> Self {
         Self {
             text: String::new(),
@@ -368,7 +364,6 @@ impl Message {
         ));
     }
 
-    /// Adds a `SELECT` of [`push_client_check`](Self::push_client_check).
     pub(super) fn select_client_check(&mut self, scope: SettingScope) {
         self.select();
         self.push_client_check(scope);

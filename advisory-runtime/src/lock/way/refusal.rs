@@ -127,7 +127,6 @@ pub(in crate::lock) async fn classify<D: Driver>(
     Error::Cancelled { lock, source }
 }
 
-/// The session's own `lock_timeout`.
 async fn lock_timeout<D: Driver>(conn: &mut D) -> Option<Duration> {
     let answer = conn.query_text(sql::probe::LOCK_TIMEOUT).await.ok()??;
     let milliseconds = answer.parse().ok().filter(|milliseconds| *milliseconds > 0);

@@ -134,7 +134,6 @@ pub(super) async fn begin<D: Driver>(
     acquire(conn, call, outer, acquire_sql).await
 }
 
-/// Takes the keys for the outer transaction, without a body.
 pub(super) async fn lock<D: Driver>(
     conn: &mut D,
     call: &mut Call,
@@ -204,7 +203,6 @@ async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselErro
     refusal::database(call, source)
 }
 
-/// The message that asks for the keys under a savepoint.
 type Ask = fn(NonZeroU32, &Request, Snapshot) -> AcquireSql;
 
 async fn acquire<D: Driver>(

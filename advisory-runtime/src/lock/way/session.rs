@@ -186,7 +186,7 @@ pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<
     acquired
 }
 
-/// Whether a call that was refused because of its pooler can be repeated: the setting
+/// True if a call that was refused because of its pooler can be repeated: the setting
 /// `advisory.pooler` says that the pooler is in session mode. Finding out otherwise takes two
 /// connections, and a call has one.
 pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused: &Error) -> bool {
@@ -353,8 +353,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     error
 }
 
-/// Returns whether the session is known to hold none of the keys by this acquisition. A single key,
-/// which can have been granted all the same, is released.
+/// True if the session is known to hold none of the keys by this acquisition. A single key,
 async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
     let message = match *call.request.keys {
         [key] => release_if_held(key, call.request.mode),
@@ -363,7 +362,6 @@ async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
     conn.execute(&message).await.is_ok()
 }
 
-/// Releases the locks, and checks the answer.
 pub(super) async fn release<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     let outer = call.outer;
     let mut released = debug::check_no_transaction(conn, outer).await;

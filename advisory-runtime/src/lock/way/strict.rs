@@ -132,7 +132,6 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
     })
 }
 
-/// Opens the transaction after a try.
 async fn open<D: Driver>(conn: &mut D, call: &mut Call) -> QueryResult<()> {
     let message = match call.permit {
         Some(permit) => open_message(&call.request.of_permit(permit), call.process),
@@ -183,7 +182,6 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     error
 }
 
-/// Returns whether the session is known to hold none of the keys by this acquisition.
 async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
     let message = check_none(&call.request.keys, call.request.mode);
     conn.execute(&message).await.is_ok()

@@ -157,7 +157,7 @@ async fn commit_refused<D: Driver>(
     }
     // The commit was refused, or it happened and then failed.
     let is_rollback = if is_conflict(&source) {
-        conn.execute(sql::probe::COMMITS_ALONE).await.is_ok()
+        conn.execute(&sql::probe::commits_alone()).await.is_ok()
     } else {
         is_rollback(&source) || {
             let is_rollback = sql::probe::is_rollback(is_interrupted(&source));
