@@ -200,21 +200,9 @@ proptest! {
 
 #[test]
 fn texts_close_to_placeholders_of_other_languages_are_accepted() {
-    for text in [
-        "cost:$",
-        "100%",
-        "100%25",
-        "50%sale",
-        "%(a plan)s",
-        "%(plan)q",
-        "user:id",
-        "worker::cleanup",
-        "a:<b>:c",
-        "why?",
-        "#1",
-        "a$",
-        "{",
-    ] {
+    let accepted = "cost:$, 100%, 100%25, 50%sale, %(a plan)s, %(plan)q, user:id, worker::cleanup, \
+                    a:<b>:c, why?, #1, a$, {";
+    for text in accepted.split(", ") {
         assert!(parse(text).is_ok(), "{text}");
     }
 }
