@@ -438,7 +438,7 @@ fn step_tokens(step: &str, span: Span) -> TokenStream {
 mod tests {
     use super::{KeyPattern, Names, writer};
     use crate::errors::Errors;
-    use crate::written::messages;
+    use crate::written::{messages, rows};
     use advisory_pattern::Derivation;
     use proc_macro2::{Span, TokenStream};
     use quote::quote;
@@ -463,28 +463,18 @@ mod tests {
             has_self: false,
             computed: &[],
         };
-        for (pattern, written) in [
-            ("<a>", r#"key.any("", &a);"#),
-            ("x:<a.b.0>", r#"key.any("x:", &a.b.0);"#),
-            ("<a: int>", "key.part::<r::shape::Int, _>(&a);"),
-            ("x:<a: int>", r#"key.shaped::<r::shape::Int, _>("x:", &a);"#),
-            (
-                "<a|raw>",
-                "key.filtered::<r::shape::Raw, _>(&a, &[r::__private::Filter::Raw]);",
-            ),
-            (
-                "<a: raw>",
-                "key.filtered::<r::shape::Raw, _>(&a, &[r::__private::Filter::Raw]);",
-            ),
-            (
-                "x:<a|trim|lower>",
-                r#"key.text("x:"); key.filtered::<r::shape::Text, _>(&a, &[r::__private::Filter::Trim, r::__private::Filter::Lower]);"#,
-            ),
-            (
-                "<a|display>",
-                r#"key.any("", &r::__private::Displayed(&a));"#,
-            ),
-        ] {
+        for [pattern, written] in rows(
+            r#"
+            <a> => key.any("", &a);
+            x:<a.b.0> => key.any("x:", &a.b.0);
+            <a: int> => key.part::<r::shape::Int, _>(&a);
+            x:<a: int> => key.shaped::<r::shape::Int, _>("x:", &a);
+            <a|raw> => key.filtered::<r::shape::Raw, _>(&a, &[r::__private::Filter::Raw]);
+            <a: raw> => key.filtered::<r::shape::Raw, _>(&a, &[r::__private::Filter::Raw]);
+            x:<a|trim|lower> => key.text("x:"); key.filtered::<r::shape::Text, _>(&a, &[r::__private::Filter::Trim, r::__private::Filter::Lower]);
+            <a|display> => key.any("", &r::__private::Displayed(&a));
+        "#,
+        ) {
             let literal = LitStr::new(pattern, Span::call_site());
             let pattern = KeyPattern::parse(literal, &mut Errors::default()).expect("a pattern");
             let found = pattern.writes(&names, &quote!(r), None);
@@ -503,38 +493,24 @@ mod tests {
             assert!(messages.len() < 2, "{messages:?}");
             messages.pop().unwrap_or_default()
         };
-        for fits in [
-            "job",
-            "job:nightly",
-            "job:conn",
-            "<a>:<b>",
-            "<a.0.name>",
-            "<a: raw>",
-            "<a: raw>:<b>",
-            "a_id",
-            "user_id:job",
-            "42:job",
-            "v42",
-        ] {
+        let fitting = "job, job:nightly, job:conn, <a>:<b>, <a.0.name>, <a: raw>, <a: raw>:<b>, a_id, \
+                       user_id:job, 42:job, v42";
+        for fits in fitting.split(", ") {
             assert_eq!(message(fits), "", "{fits}");
         }
-        for (key, start) in [
-            ("user:user_id", "`user_id` is plain text in this key"),
-            ("user_id", "`user_id` is plain text in this key"),
-            (
-                "<a: raw>:<b: raw>",
-                "different values can render the same key: ",
-            ),
-            ("<a><b>", "different values can render the same key: "),
-            ("<a>x<b>", "different values can render the same key: "),
-            ("<a.fn>", "`fn` is a Rust keyword: write `r#fn`"),
-            ("<a.7b>", "`a.7b` is not a path"),
-            (
-                "42",
-                "`\"42\"` is a text, whose hash would be the key: for the number write `42`, for a text begin it with a word, such as `\"job:42\"`",
-            ),
-            ("-7", "`\"-7\"` is a text"),
-        ] {
+        for [key, start] in rows(
+            r#"
+            user:user_id => `user_id` is plain text in this key
+            user_id => `user_id` is plain text in this key
+            <a: raw>:<b: raw> => different values can render the same key:
+            <a><b> => different values can render the same key:
+            <a>x<b> => different values can render the same key:
+            <a.fn> => `fn` is a Rust keyword: write `r#fn`
+            <a.7b> => `a.7b` is not a path
+            42 => `"42"` is a text, whose hash would be the key: for the number write `42`, for a text begin it with a word, such as `"job:42"`
+            -7 => `"-7"` is a text
+        "#,
+        ) {
             assert!(message(key).starts_with(start), "{key}: {}", message(key));
         }
     }

@@ -218,6 +218,15 @@ pub(crate) fn expansion(source: &str) -> String {
     joined(&expansions.last)
 }
 
+/// The rows of a table, whose columns `=>` separates.
+pub(crate) fn rows<const COLUMNS: usize>(table: &str) -> impl Iterator<Item = [&str; COLUMNS]> {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| {
+        let columns: Vec<_> = line.split("=>").map(str::trim).collect();
+        columns.try_into().expect(line)
+    })
+}
+
 /// The tokens without the spaces between them.
 pub(crate) fn joined(tokens: &TokenStream) -> String {
     let tokens = tokens.clone().into_iter().map(|token| match token {

@@ -319,7 +319,7 @@ const LEASE: Longest = Longest(366 * 24 * 3_600_000, "a year");
 
 #[cfg(test)]
 mod tests {
-    use crate::written::messages;
+    use crate::written::{messages, rows};
 
     fn message(wait: &str) -> String {
         let mut messages = messages(&format!(
@@ -345,24 +345,17 @@ mod tests {
 
     #[test]
     fn what_is_not_a_time_has_the_message_that_helps_most() {
-        for (wait, wanted) in [
-            ("never", "write `wait = \"never\"`"),
-            ("true", "write `wait = \"forever\"`"),
-            ("false", "write `wait = \"never\"`"),
-            ("5s", "expected a quoted duration: write `wait = \"5s\"`"),
-            (
-                "\"nver\"",
-                "`\"nver\"` is not a duration: write `wait = \"never\"`",
-            ),
-            (
-                "\"0ms\"",
-                "`wait` must be longer than zero: write `wait = \"never\"` to try once, or `wait = \"forever\"` to wait without a limit",
-            ),
-            (
-                "1.5",
-                "`1.5` is not a duration: expected `\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
-            ),
-        ] {
+        for [wait, wanted] in rows(
+            r#"
+            never => write `wait = "never"`
+            true => write `wait = "forever"`
+            false => write `wait = "never"`
+            5s => expected a quoted duration: write `wait = "5s"`
+            "nver" => `"nver"` is not a duration: write `wait = "never"`
+            "0ms" => `wait` must be longer than zero: write `wait = "never"` to try once, or `wait = "forever"` to wait without a limit
+            1.5 => `1.5` is not a duration: expected `"never"`, `"forever"`, a time such as `"500ms"`, `"5s"`, `"2m"` or `"1h"`, or a `Duration`
+        "#,
+        ) {
             assert_eq!(message(wait), wanted, "{wait}");
         }
         assert!(

@@ -32,7 +32,7 @@ fn language(text: &str) -> Language {
 
 /// The rows of a table, whose columns `=>` separates.
 fn rows<const COLUMNS: usize>(table: &str) -> impl Iterator<Item = [&str; COLUMNS]> {
-    let lines = table.lines().filter(|line| !line.is_empty());
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| {
         let columns: Vec<_> = line.split("=>").map(str::trim).collect();
         columns.try_into().expect(line)

@@ -72,18 +72,7 @@ mod tests {
             assert_eq!(duration_in_words(text).as_deref(), Some(meant), "{text}");
             assert!(milliseconds(meant).is_some(), "{meant}");
         }
-        for text in [
-            "",
-            "s",
-            "0",
-            "5",
-            "-5s",
-            "five",
-            "1.25s",
-            "0s",
-            "0.0s",
-            "5 fortnights",
-        ] {
+        for text in ", s, 0, 5, -5s, five, 1.25s, 0s, 0.0s, 5 fortnights".split(", ") {
             assert_eq!(duration_in_words(text), None, "{text}");
         }
     }

@@ -106,7 +106,7 @@ fn written(milliseconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::written::messages;
+    use crate::written::{messages, rows};
 
     /// The messages for a lease with these arguments.
     fn lease(args: &str) -> Vec<String> {
@@ -117,17 +117,13 @@ mod tests {
 
     #[test]
     fn a_shorter_renewal_is_suggested_in_a_unit_that_has_it() {
-        for (args, wanted) in [
-            (
-                "pool = db, ttl = \"2400ms\", renew = \"3s\"",
-                "renew = \"800ms\"",
-            ),
-            ("pool = db, ttl = \"3s\", renew = \"3s\"", "renew = \"1s\""),
-            (
-                "pool = db, ttl = \"2ms\", renew = \"3s\"",
-                "renew = \"1ms\"",
-            ),
-        ] {
+        for [args, wanted] in rows(
+            r#"
+            pool = db, ttl = "2400ms", renew = "3s" => renew = "800ms"
+            pool = db, ttl = "3s", renew = "3s" => renew = "1s"
+            pool = db, ttl = "2ms", renew = "3s" => renew = "1ms"
+        "#,
+        ) {
             let messages = lease(args);
             assert!(
                 messages.len() == 1 && messages[0].contains(wanted),

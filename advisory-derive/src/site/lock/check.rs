@@ -208,7 +208,7 @@ fn names_self(token: &TokenTree) -> bool {
 #[cfg(test)]
 mod tests {
     use super::text_with_self;
-    use crate::written::messages;
+    use crate::written::{messages, rows};
 
     #[test]
     fn another_connection_of_the_same_name_is_found() {
@@ -246,16 +246,15 @@ mod tests {
             ))
         };
         let at = "at = (tenants::id, id)";
-        for (args, wanted) in [
-            ("", ""),
-            ("isolation = \"read committed\"", ""),
-            ("scope = \"session\"", "leave `at` out"),
-            (
-                "isolation = \"serializable\"",
-                "leave `at` or `isolation` out",
-            ),
-            ("permits = 3, wait = \"never\"", "leave `at` out"),
-        ] {
+        for [args, wanted] in rows(
+            r#"
+             =>
+            isolation = "read committed" =>
+            scope = "session" => leave `at` out
+            isolation = "serializable" => leave `at` or `isolation` out
+            permits = 3, wait = "never" => leave `at` out
+        "#,
+        ) {
             let found = refused(&format!("{at}, {args}"));
             match wanted {
                 "" => assert_eq!(found, [""; 0], "{args}"),
