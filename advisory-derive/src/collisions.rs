@@ -153,7 +153,8 @@ fn at_another_node(there: &SiteLock, here: &SiteLock) -> String {
 }
 
 impl SiteLock {
-    /// Whether the other site takes the same lock, but only one of them at the node of rows.
+    /// Returns whether the other site takes the same lock, but only one of them at the node of
+    /// rows.
     fn is_at_another_node(&self, other: &Self) -> bool {
         matches!((self.is_at, other.is_at), (Some(here), Some(there)) if here != there)
             && self.call_site.krate == other.call_site.krate

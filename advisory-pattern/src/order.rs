@@ -98,8 +98,8 @@ fn search<I: Iterator<Item = usize>>(
     gates: &[BTreeSet<&String>],
     next: &impl Fn(usize) -> I,
 ) -> Result<Option<Vec<usize>>, TooMany> {
-    // What can follow depends on the last edge and the gates of all, so each edge is visited once
-    // for each set of gates.
+    // The edges that can follow depend on the last one and the gates of all, so each edge is
+    // visited once for each set of gates.
     let first = (start, gates[start].clone());
     let mut before = BTreeMap::from([(first.clone(), None)]);
     let mut queue = VecDeque::from([first]);

@@ -312,8 +312,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether other sessions hold the lock or wait for it, so that a later try can succeed:
-    /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::QueueFull`].
+    /// Returns whether other sessions hold the lock or wait for it, so that a later try can
+    /// succeed: [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::QueueFull`].
     ///
     /// Neither a deadlock nor an exhausted pool counts.
     #[must_use]

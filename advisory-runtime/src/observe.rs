@@ -37,7 +37,7 @@ pub(crate) enum Severity {
     Done,
     /// The body has ignored an error of its own.
     Ignored,
-    /// What the body relied on was lost.
+    /// The lock or lease that the body relied on was lost.
     Lost,
     Other,
 }

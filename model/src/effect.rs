@@ -1,4 +1,4 @@
-//! What each step changes.
+//! The changes of each step.
 
 use crate::action::Action;
 use crate::bug::Bug;

@@ -77,7 +77,7 @@ impl Leases {
                 steps.push(Action::DoWork(of));
             }
         }
-        // Behind the row lock of `complete`, a renewal waits.
+        // A renewal waits for the row lock of `complete`.
         let is_completed = process.transaction == Some(Transaction::Completed);
         if !self.has(Bug::UnfencedLeader) && !is_completed {
             steps.push(Action::Renew(of));

@@ -120,7 +120,7 @@ fn applied(sites: &[Site], here: usize, there: usize, text: &str, edits: &[Edit]
     sites
 }
 
-/// Whether the new key is the old one with shapes that the text names.
+/// Returns whether the new key is the old one with shapes that the text names.
 fn is_shaped_by(old: &str, new: &str, text: &str) -> bool {
     let (old, new) = (parse(old).expect("a key"), parse(new).expect("a key"));
     old.parts.len() == new.parts.len()

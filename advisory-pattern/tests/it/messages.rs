@@ -1,4 +1,4 @@
-//! What a finding about two sites says, word by word.
+//! The words of a finding about two sites.
 
 use advisory_pattern::{Record, site_collisions};
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::pattern;
 
-/// What every record starts with, in every release.
+/// The start of every record, in every release.
 const START: &[u8] = b"\x1eadvisory lock site\x1f";
 
 fn text() -> impl Strategy<Value = String> {

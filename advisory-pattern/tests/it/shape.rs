@@ -4,7 +4,7 @@ use advisory_pattern::escape::escape_into;
 use advisory_pattern::{Language, Part, Pattern, Shape, overlap};
 use proptest::prelude::*;
 
-/// Whether the shape's language has the text.
+/// Returns whether the shape's language has the text.
 fn renders(shape: Shape, text: &str) -> bool {
     let parts = vec![Part::Text(text.to_owned())];
     let text = Pattern { parts }.language(|_| shape);

@@ -97,8 +97,8 @@ impl CallLocks {
     pub(crate) fn hand_to_transaction(&mut self, outer: NonZeroU32) {
         if let Some(entered) = self.0.take() {
             for entry in connections().entry(entered.address).or_default() {
-                // What was left to a savepoint of the body's own may be gone with it, and stays
-                // doubtful.
+                // A lock that was left to a savepoint of the body's own may be gone with it, and
+                // stays doubtful.
                 let is_own =
                     matches!(entry.state, CallState::Left(depth) if Some(depth) == entered.depth);
                 if is_own || entry.held.locks.id == entered.locks.id {
@@ -114,7 +114,7 @@ impl Drop for CallLocks {
         if let Some(entered) = self.0.take().filter(|entered| entered.is_held) {
             retain(entered.address, |entry| match entry.state {
                 CallState::Runs(_) => entry.held.locks.id != entered.locks.id,
-                // What it was left to is gone with this one's transaction.
+                // The savepoint that it was left to is gone with this one's transaction.
                 CallState::Left(depth) => entered.depth.is_none_or(|own| depth < own),
             });
         }

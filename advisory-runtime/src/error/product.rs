@@ -1,4 +1,4 @@
-//! What the errors of locks, leases and claims have in common.
+//! Common parts of the errors of locks, leases and claims.
 
 use super::PoolError;
 use diesel::result::Error as DieselError;

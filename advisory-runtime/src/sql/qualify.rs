@@ -118,7 +118,7 @@ impl Token<'_> {
         self.kind == Kind::Word && !self.text.contains(|letter: char| letter.is_lowercase())
     }
 
-    /// Whether an operator after it has an operand on its left.
+    /// Returns whether an operator after it has an operand on its left.
     fn is_operand(&self) -> bool {
         match self.kind {
             Kind::Word => {
@@ -357,8 +357,8 @@ impl Writer {
     }
 }
 
-/// Whether the parenthesis has the columns of a query in a `WITH`: after it follows `AS` and the
-/// query.
+/// Returns whether the parenthesis has the columns of a query in a `WITH`: after it follows `AS`
+/// and the query.
 fn is_named_query(tokens: &[Token<'_>], open: usize) -> bool {
     let mut depth = 0_usize;
     let close = tokens[open..].iter().position(|token| {

@@ -51,7 +51,7 @@ impl TryLock {
         }
     }
 
-    /// Whether the key was taken, by the query's answer.
+    /// Returns whether the key was taken, by the query's answer.
     pub(crate) fn is_taken(self, answer: Option<&str>) -> QueryResult<Option<bool>> {
         match (answer, self.mode) {
             (None, _) => Ok(None),

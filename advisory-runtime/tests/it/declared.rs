@@ -145,7 +145,7 @@ fn the_key_is_the_derivation_of_the_rendered_text() {
             assert_eq!(lock.key(), Key::BigInt($number));
         }};
     }
-    // What PostgreSQL 15 computes, and for FNV-1a a loop in another language.
+    // Computed by PostgreSQL 15, and for FNV-1a by a loop in another language.
     check!("sha256" is Sha256 = -3_788_238_548_905_492_410);
     check!("md5" is Md5 = -2_383_335_748_404_396_645);
     check!("fnv1a32" is Fnv1a32 = -311_019_737);

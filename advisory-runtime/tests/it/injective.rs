@@ -230,7 +230,7 @@ fn rendered(pattern: &Pattern, values: &[Value]) -> String {
     key.into_text()
 }
 
-/// What the filters leave of the value: lists that are equal here are one lock by intent.
+/// Returns what the filters leave of the value: lists that are equal here are one lock by intent.
 fn meant(placeholder: &Placeholder, value: &Value) -> Value {
     match value {
         Value::Text(text) => {

@@ -32,7 +32,7 @@ const MODEL: Leases = Leases {
 
 struct Server {
     table: Table,
-    /// For the calls, and for the renewals and take-overs behind them.
+    /// For the calls, and for their renewals and take-overs.
     connections: Vec<(AsyncPgConnection, AsyncPgConnection)>,
     leases: Vec<Option<Lease>>,
     observer: AsyncPgConnection,
@@ -325,7 +325,7 @@ fn choose(random: &mut u64, of: usize) -> usize {
     usize::try_from(*random >> 33).unwrap() % of
 }
 
-/// What random paths seldom do: a holder that was stopped renews after its own late try, and writes
+/// Rare on random paths: a holder that was stopped renews after its own late try, and writes
 /// elsewhere after another holder.
 const RARE: [&[Action]; 2] = [
     &[
