@@ -54,7 +54,7 @@ macro_rules! __record {
 }
 
 /// The record of a claim in the program: as that of a lock site, with the names of the columns that
-/// the table has behind the module's path. Only the compiler knows them. The text before the path
+/// the table has after the module's path. Only the compiler knows them. The text before the path
 /// lacks the record's start.
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 #[doc(hidden)]
@@ -160,7 +160,7 @@ pub mod claim {
         FIXED + 2 * <T::Key as KeyColumns<T::Table>>::NAMES.len() + 4 * T::ORDER.len()
     }
 
-    /// The texts of a row's record: its start, the texts around the module's path, and behind it
+    /// The texts of a row's record: its start, the texts around the module's path, and after it
     /// what only the compiler knows: the columns that the table has, those of the key, and the
     /// order.
     #[must_use]

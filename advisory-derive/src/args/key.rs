@@ -229,7 +229,7 @@ mod tests {
         let read = |written: &str| {
             let mut errors = Errors::default();
             let keys = keys(written.parse().expect("tokens"), &mut errors);
-            errors.finish(keys).unwrap_or_default()
+            errors.into_result(keys).unwrap_or_default()
         };
         assert_eq!(read("[one, \"two\"]").len(), 2);
         assert!(matches!(read("(one, two)").as_slice(), [KeyArg::Each(_)]));

@@ -385,7 +385,7 @@ mod tests {
     fn parse(written: &str) -> Result<ClaimArgs, String> {
         let mut errors = Errors::default();
         let args = ClaimArgs::parse(written.parse().expect("tokens"), &mut errors);
-        let args = errors.finish(Some(args));
+        let args = errors.into_result(Some(args));
         args.map_err(|errors| errors.into_compile_errors().to_string())
     }
 

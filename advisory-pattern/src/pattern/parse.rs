@@ -48,7 +48,7 @@ pub fn parse(text: &str) -> Result<Pattern, Vec<PatternError>> {
     let pattern = Pattern {
         parts: reader.parts,
     };
-    reader.placeholders.errors.finish(pattern)
+    reader.placeholders.errors.into_result(pattern)
 }
 
 struct Reader<'a> {

@@ -76,7 +76,7 @@ pub struct ClaimRecord {
 #[doc(hidden)]
 pub const CLAIM_START: [&str; 2] = ["\u{1e}", "advisory claim\u{1f}"];
 
-/// The start of each column's field, whose name only the compiler knows: it inserts the name behind
+/// The start of each column's field, whose name only the compiler knows: it inserts the name after
 /// this text.
 #[doc(hidden)]
 pub const CLAIM_COLUMNS: [&str; 8] = [

@@ -50,13 +50,13 @@ enum Asked {
 
 #[derive(Debug)]
 struct Held {
-    what: What,
+    resource: Resource,
     name: Cow<'static, str>,
     place: CallSite,
 }
 
 #[derive(Debug)]
-enum What {
+enum Resource {
     Lock {
         key: Key,
         mode: Mode,
@@ -68,7 +68,7 @@ enum What {
     Turn(Key),
 }
 
-impl What {
+impl Resource {
     /// A lock whose holder the server can confirm.
     fn lock(&self) -> Option<(Key, u32)> {
         match self {
@@ -96,12 +96,16 @@ struct Edge<'n> {
 /// database.
 struct Graph<'n> {
     nodes: Vec<&'n Node>,
-    is_known: &'n dyn Fn(&What) -> bool,
+    is_known: &'n dyn Fn(&Resource) -> bool,
 }
 
 impl<'n> Graph<'n> {
     /// Only the calls that keep each other waiting, up to this one.
-    fn new(nodes: &'n [Arc<Node>], newest: &Waiting, is_known: &'n dyn Fn(&What) -> bool) -> Self {
+    fn new(
+        nodes: &'n [Arc<Node>],
+        newest: &Waiting,
+        is_known: &'n dyn Fn(&Resource) -> bool,
+    ) -> Self {
         let nodes = nodes.iter().map(|node| &**node);
         let mut graph = Self {
             nodes: nodes.filter(|node| node.id <= newest.0).collect(),
@@ -120,15 +124,17 @@ impl<'n> Graph<'n> {
     fn edges(&self, from: &Node) -> Vec<Edge<'n>> {
         let nodes = self.nodes.iter();
         let all = nodes.flat_map(|to| to.held.iter().map(move |held| Edge { to, held }));
-        let known = all.filter(|edge| (self.is_known)(&edge.held.what));
-        let blocking = known.filter(|edge| match (&from.asked, &edge.held.what) {
-            (Asked::All(keys, mode), what) => keys.iter().any(|key| what.excludes(*key, *mode)),
-            (Asked::Any(permits), what) => {
-                let mut permits = permits.iter();
-                permits.any(|permit| what.excludes(*permit, Mode::Exclusive))
+        let known = all.filter(|edge| (self.is_known)(&edge.held.resource));
+        let blocking = known.filter(|edge| match (&from.asked, &edge.held.resource) {
+            (Asked::All(keys, mode), resource) => {
+                keys.iter().any(|key| resource.excludes(*key, *mode))
             }
-            (Asked::Turn(key), What::Turn(held)) => held == key,
-            (Asked::Turn(_), What::Lock { .. }) => false,
+            (Asked::Any(permits), resource) => {
+                let mut permits = permits.iter();
+                permits.any(|permit| resource.excludes(*permit, Mode::Exclusive))
+            }
+            (Asked::Turn(key), Resource::Turn(held)) => held == key,
+            (Asked::Turn(_), Resource::Lock { .. }) => false,
         });
         blocking.collect()
     }
@@ -139,8 +145,8 @@ impl<'n> Graph<'n> {
         let edges = self.edges(node);
         match &node.asked {
             Asked::Any(permits) => permits.iter().all(|permit| {
-                let mut held = edges.iter().map(|edge| &edge.held.what);
-                held.any(|what| what.excludes(*permit, Mode::Exclusive))
+                let mut held = edges.iter().map(|edge| &edge.held.resource);
+                held.any(|resource| resource.excludes(*permit, Mode::Exclusive))
             }),
             Asked::All(..) | Asked::Turn(_) => !edges.is_empty(),
         }
@@ -151,7 +157,7 @@ impl<'n> Graph<'n> {
         let node = self.nodes.iter().find(|node| node.id == waiting.0)?;
         let (mut seen, mut way) = (Vec::new(), Vec::new());
         let is_found = self.find(node, node, &mut seen, &mut way);
-        let is_hidden = way.iter().any(|edge| !edge.held.what.is_own());
+        let is_hidden = way.iter().any(|edge| !edge.held.resource.is_own());
         (is_found && is_hidden).then(|| text(node, &way))
     }
 
@@ -173,7 +179,7 @@ impl<'n> Graph<'n> {
 
     fn locks(&self) -> Vec<(Key, u32)> {
         let held = self.nodes.iter().flat_map(|node| &node.held);
-        let mut locks: Vec<_> = held.filter_map(|held| held.what.lock()).collect();
+        let mut locks: Vec<_> = held.filter_map(|held| held.resource.lock()).collect();
         locks.sort_unstable();
         locks.dedup();
         locks
@@ -230,7 +236,7 @@ fn held_meanwhile(address: Option<usize>, is_poll: bool) -> Vec<Held> {
                 process,
             } = held;
             let held = locks.keys_and_names(permit).map(|(key, name)| Held {
-                what: What::Lock {
+                resource: Resource::Lock {
                     key,
                     mode: locks.mode,
                     process,
@@ -252,7 +258,7 @@ fn turns(locks: &LockSet, are_had: impl Fn(&Key) -> bool) -> impl Iterator<Item 
     let keys = locks.keys_and_names(None);
     keys.filter(move |(key, _)| are_had(key))
         .map(|(key, name)| Held {
-            what: What::Turn(key),
+            resource: Resource::Turn(key),
             name,
             place: locks.place,
         })
@@ -291,9 +297,11 @@ pub(super) async fn wait<D: Driver>(
     if let Some(locks) = possible_cycle(&waiting) {
         // Another database can have these numbers.
         let confirmed = held_in_database(conn, &locks).await;
-        let is_known = |what: &What| match what {
-            What::Lock { .. } => what.lock().is_some_and(|lock| confirmed.contains(&lock)),
-            What::Turn(_) => true,
+        let is_known = |resource: &Resource| match resource {
+            Resource::Lock { .. } => resource
+                .lock()
+                .is_some_and(|lock| confirmed.contains(&lock)),
+            Resource::Turn(_) => true,
         };
         // Those that still wait hold what they held when the server was asked.
         let nodes = waits().clone();
@@ -331,7 +339,7 @@ pub(crate) fn wait_for_turn(
     }
     let waiting = enter(Asked::Turn(key), locks.place, held);
     let nodes = waits().clone();
-    let is_turn = |what: &What| matches!(what, What::Turn(_));
+    let is_turn = |resource: &Resource| matches!(resource, Resource::Turn(_));
     match Graph::new(&nodes, &waiting, &is_turn).cycle(&waiting) {
         Some(cycle) => Err(cycle),
         None => Ok(Some(waiting)),

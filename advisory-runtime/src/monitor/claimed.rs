@@ -25,7 +25,7 @@ pub struct ClaimedRow {
 
 #[derive(diesel::QueryableByName)]
 #[diesel(check_for_backend(diesel::pg::Pg))]
-struct Answer {
+struct RawClaim {
     #[diesel(sql_type = Nullable<Text>)]
     key: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
@@ -111,7 +111,7 @@ impl From<&str> for ClaimTable {
 
 #[derive(diesel::QueryableByName)]
 #[diesel(check_for_backend(diesel::pg::Pg))]
-struct Found {
+struct FoundTable {
     #[diesel(sql_type = Text)]
     schema: String,
     #[diesel(sql_type = Bool)]
@@ -156,10 +156,10 @@ pub async fn claim_tables<C: Connection>(
         .bind::<Text, _>(table.name)
         .bind::<Text, _>(table.locked_until)
         .bind::<Text, _>(table.locked_by);
-    let found: Result<Vec<Found>, _> = query.load(conn.pg()).await;
+    let found: Result<Vec<FoundTable>, _> = query.load(conn.pg()).await;
     let found = found.map_err(Error::Database)?;
     let mut tables = ClaimTables::default();
-    for Found { schema, is_visible } in found {
+    for FoundTable { schema, is_visible } in found {
         let table = ClaimTable::in_schema(&schema, claim);
         if is_visible {
             tables.visible = Some(table);
@@ -198,7 +198,7 @@ pub async fn claimed_rows<C: Connection>(
     let query = diesel::sql_query(text).bind::<Text, _>(name);
     // Negative counts as zero.
     let micros = |time: i64| Duration::from_micros(u64::try_from(time).unwrap_or(0));
-    let rows: Result<Vec<Answer>, _> = query.load(conn.pg()).await;
+    let rows: Result<Vec<RawClaim>, _> = query.load(conn.pg()).await;
     let rows = rows.map_err(Error::Database)?.into_iter();
     let rows = rows.map(|row| ClaimedRow {
         key: row.key.unwrap_or_default(),

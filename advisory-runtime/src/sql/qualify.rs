@@ -25,16 +25,16 @@ pub(crate) enum Part<'s> {
 /// Replaces each `{name}` that is known, also in what replaces it.
 pub(crate) fn fill<'f>(sql: &str, find: &impl Fn(&str) -> Option<&'f str>) -> String {
     let (mut filled, mut rest) = (String::with_capacity(sql.len()), sql);
-    while let Some((before, behind)) = rest.split_once('{') {
+    while let Some((before, after_brace)) = rest.split_once('{') {
         filled.push_str(before);
-        let named = behind.split_once('}');
-        let named = named.and_then(|(name, behind)| Some((find(name)?, behind)));
-        if let Some((fragment, behind)) = named {
+        let named = after_brace.split_once('}');
+        let named = named.and_then(|(name, after)| Some((find(name)?, after)));
+        if let Some((fragment, after)) = named {
             filled.push_str(&fill(fragment, find));
-            rest = behind;
+            rest = after;
         } else {
             filled.push('{');
-            rest = behind;
+            rest = after_brace;
         }
     }
     filled + rest

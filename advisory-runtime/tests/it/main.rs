@@ -25,3 +25,10 @@ macro_rules! rendered {
     }};
 }
 pub(crate) use rendered;
+
+macro_rules! renders {
+    ($pattern:tt, $type:ty: $value:expr => $text:expr) => {
+        assert_eq!($crate::rendered!($pattern, $type: $value), $text)
+    };
+}
+pub(crate) use renders;

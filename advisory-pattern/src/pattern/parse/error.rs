@@ -66,7 +66,7 @@ impl<'a> Errors<'a> {
     }
 
     /// Returns the value unless a mistake was found.
-    pub(super) fn finish<T>(self, value: T) -> Result<T, Vec<PatternError>> {
+    pub(super) fn into_result<T>(self, value: T) -> Result<T, Vec<PatternError>> {
         if self.list.is_empty() {
             Ok(value)
         } else {

@@ -50,7 +50,7 @@ impl Seen {
         self.running += 1;
     }
 
-    fn finish(&mut self) {
+    fn stop(&mut self) {
         self.running = self.running.saturating_sub(1);
         self.idle_since = Instant::now();
     }
@@ -104,7 +104,7 @@ impl Instrumentation for StatementClock {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
         match event {
             InstrumentationEvent::StartQuery { .. } => self.seen().start(),
-            InstrumentationEvent::FinishQuery { .. } => self.seen().finish(),
+            InstrumentationEvent::FinishQuery { .. } => self.seen().stop(),
             _ => {}
         }
     }

@@ -209,7 +209,7 @@ impl Message {
                 "1 FROM pg_catalog.generate_series(1,{position})"
             ));
         }
-        message.finish()
+        message.into_text()
     }
 
     /// Like [`try_query`](Self::try_query), for session-level locks. It returns one text: `tag`,
@@ -235,7 +235,7 @@ impl Message {
                 "CASE WHEN {locks} THEN '{tag}1' ELSE '{tag}0' END"
             ));
         }
-        message.finish()
+        message.into_text()
     }
 
     /// Keeps the rows, at whose node the locks are taken, from moving to another node before the
@@ -258,7 +258,7 @@ impl Message {
         message.keep_rows(request);
         message.select_own_client_check(request);
         message.set_xact_timeouts(request);
-        message.finish().into()
+        message.into_text().into()
     }
 
     pub(super) fn statement(&mut self, statement: &str) {
@@ -450,7 +450,7 @@ impl Message {
         }
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(super) fn into_text(self) -> String {
         self.text
     }
 }

@@ -51,7 +51,7 @@ fn acquire_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acqu
     };
     push_idle_timeout(&mut message, request);
     AcquireSql {
-        message: message.finish().into(),
+        message: message.into_text().into(),
         try_query,
     }
 }

@@ -49,7 +49,7 @@ fn acquire_sql(request: &Request) -> AcquireSql {
     message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);
     message.set_xact_timeouts(request);
     message.statement("BEGIN");
-    message.finish().into()
+    message.into_text().into()
 }
 
 /// Commits. The savepoint makes it fail in an aborted transaction (25P02), where `COMMIT` alone
