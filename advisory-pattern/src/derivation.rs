@@ -12,16 +12,6 @@ mod hashtext;
 /// Names how the rendered key becomes a lock key.
 ///
 /// The default is SHA-256; the others are for keys that are shared with other code.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::Derivation;
-///
-/// let hashtext = Derivation::from_name("hashtext").expect("a known name");
-/// assert_eq!(hashtext.key("booking:42"), -1_847_041_793); // SELECT hashtext('booking:42')
-/// assert_eq!((hashtext.bits(), Derivation::default().bits()), (32, 64));
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Derivation {

@@ -33,16 +33,6 @@ pub use {
 };
 
 /// The error of reading the sites, or the locks that collide.
-///
-/// ```no_run
-/// use advisory_runtime::inventory::{self, InventoryError};
-///
-/// match inventory::check() {
-///     Ok(sites) => println!("{sites} locks, no collision"),
-///     Err(InventoryError::Collisions(pairs)) => pairs.iter().for_each(|pair| eprintln!("{pair}")),
-///     Err(error) => eprintln!("{error}"),
-/// }
-/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InventoryError {

@@ -80,23 +80,6 @@ pub fn site_collisions(sites: &[Record]) -> Result<Vec<SiteCollision<'_>>, Recor
 ///
 /// # Errors
 /// The first site whose keys this version cannot read.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Record, site_collisions_between};
-///
-/// let site = |krate: &str| Record {
-///     krate: krate.into(),
-///     keys: vec!["number 42".into()],
-///     derivation: "sha256".into(),
-///     ..Record::default()
-/// };
-/// let (shop, ledger) = ([site("shop")], [site("ledger")]);
-/// assert_eq!(site_collisions_between(&shop, &ledger)?.len(), 1);
-/// assert!(site_collisions_between(&shop, &shop)?.is_empty());
-/// # Ok::<(), advisory_pattern::RecordError>(())
-/// ```
 pub fn site_collisions_between<'a>(
     here: &'a [Record],
     there: &'a [Record],

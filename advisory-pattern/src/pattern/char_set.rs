@@ -5,17 +5,6 @@
 //! `char`.
 
 /// Names a set of characters: some of ASCII, and none, one or all of the others.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::CharSet;
-///
-/// let digits = CharSet::of("0123456789");
-/// assert!(digits.contains('7') && !digits.contains('x'));
-/// assert!(!digits.intersects(CharSet::only('é')));
-/// assert_eq!(CharSet::all_but(":").intersection(digits), digits);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CharSet {
     ascii: u128,

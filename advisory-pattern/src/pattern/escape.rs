@@ -20,18 +20,6 @@ use std::fmt;
 ///
 /// Escaping the pieces of a text one by one gives the same as escaping the whole, so the filters
 /// can feed it.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Derivation, Hasher, escape::escape};
-///
-/// // The number of "note:a%3Ab", without its text.
-/// let mut hasher = Hasher::new(Derivation::Sha256);
-/// hasher.write("note:");
-/// escape("a:b", |piece| hasher.write(piece));
-/// assert_eq!(hasher.finish(), Derivation::Sha256.key("note:a%3Ab"));
-/// ```
 pub fn escape(text: &str, mut sink: impl FnMut(&str)) {
     for run in text.split_inclusive(['%', ':']) {
         let (plain, escape) = if let Some(plain) = run.strip_suffix('%') {

@@ -69,16 +69,6 @@ impl fmt::Display for Permits {
 /// The first 8 bytes, big-endian, of the SHA-256 of the byte `FF` and `<permit>:<key>`, where `key`
 /// is the lock's own key in digits: `42`, `(7, 3)`. A permit does not depend on how many there are,
 /// so the permits of a smaller number are among those of a larger one.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::permit_key;
-///
-/// // The second permit of the lock 42, and of the lock (7, 3).
-/// assert_eq!(permit_key("42", 2), -1_895_220_358_444_740_834);
-/// assert_eq!(permit_key("(7, 3)", 2), 8_003_881_177_417_440_479);
-/// ```
 #[must_use]
 pub fn permit_key(key: &str, permit: u32) -> i64 {
     let digest = Sha256::new().chain_update([MARK]);

@@ -7,13 +7,6 @@ use std::fmt;
 /// [`blocking::Pool`](crate::blocking::Pool) return it.
 ///
 /// The error of each product has a variant `Pool` with it.
-///
-/// ```
-/// use advisory_runtime::PoolError;
-///
-/// let error = PoolError::new("it is closed");
-/// assert_eq!(error.to_string(), "could not get a connection from the pool: it is closed");
-/// ```
 #[derive(Debug)]
 pub struct PoolError {
     wanted: &'static str,

@@ -101,15 +101,6 @@ pub fn lock_errors() -> Vec<Error> {
 }
 
 /// One [`lease::Error`] of each variant, as [`lock_errors`].
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::testing;
-///
-/// let held = testing::lease_errors().into_iter().filter(|error| error.is_held());
-/// assert!(held.count() > 0);
-/// ```
 #[must_use]
 pub fn lease_errors() -> Vec<lease::Error> {
     use lease::Error;
@@ -178,15 +169,6 @@ pub fn lease_errors() -> Vec<lease::Error> {
 }
 
 /// One [`claim::Error`] of each variant, as [`lock_errors`].
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::{claim::Error, testing};
-///
-/// let lost = testing::claim_errors().into_iter().find(|error| matches!(error, Error::Lost { .. }));
-/// assert!(lost.is_some());
-/// ```
 #[must_use]
 pub fn claim_errors() -> Vec<claim::Error> {
     use claim::Error;

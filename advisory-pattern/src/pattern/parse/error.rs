@@ -3,17 +3,6 @@
 use std::{fmt, ops::Range};
 
 /// Says what is wrong with a pattern and what to write instead, one fact each.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::parse;
-///
-/// let text = "room:<id: itn>";
-/// let errors = parse(text).expect_err("an unknown shape");
-/// assert_eq!(&text[errors[0].range()], "itn");
-/// assert_eq!(errors[0].to_string(), "unknown shape `itn`: did you mean `int`?");
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternError {
     message: String,
