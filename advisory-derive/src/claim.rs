@@ -149,7 +149,6 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     )
 }
 
-/// The arguments `run_at`, `attempts`, `max_attempts`, `backoff`, `per` and `limit`.
 struct Queue {
     columns: TokenStream,
     consts: TokenStream,

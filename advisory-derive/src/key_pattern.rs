@@ -20,7 +20,6 @@ pub(crate) struct KeyPattern {
     pattern: Pattern,
 }
 
-/// The rule about different values that render one key.
 #[derive(Clone, Copy)]
 pub(crate) enum Ambiguity {
     Accepted,

@@ -11,7 +11,6 @@ use syn::LitStr;
 /// In characters: the purpose has to fit a table's cell, and a record's length is limited.
 const LONGEST_PURPOSE: usize = 500;
 
-/// The parts of a record that only some sites have.
 #[derive(Default)]
 pub(crate) struct Own {
     pub(crate) is_shared: bool,
@@ -142,7 +141,6 @@ mod tests {
     use crate::written::records;
     use advisory_pattern::{Permits, Record};
 
-    /// The parts that all of these records have.
     fn record(kind: &str, function: &str, scope: &str) -> Record {
         Record {
             kind: kind.to_owned(),

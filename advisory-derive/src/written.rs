@@ -195,7 +195,6 @@ fn attribute(pair: &[TokenTree]) -> Option<(String, TokenStream)> {
     Some((name, TokenStream::new()))
 }
 
-/// The messages for a source.
 pub(crate) fn messages(source: &str) -> Vec<String> {
     Expansions::of(source).messages
 }
@@ -227,7 +226,6 @@ pub(crate) fn rows<const COLUMNS: usize>(table: &str) -> impl Iterator<Item = [&
     })
 }
 
-/// The tokens without the spaces between them.
 pub(crate) fn joined(tokens: &TokenStream) -> String {
     let tokens = tokens.clone().into_iter().map(|token| match token {
         TokenTree::Group(group) => {

@@ -90,8 +90,6 @@ pub struct Shared<L>(PhantomData<L>, std::convert::Infallible);
 ///
 /// `#[derive(LockKey)]` implements it. A type with a [`LockKey`] by hand implements it with
 /// `type Lock = Self`. Numbers do not: a witness of "some number" would not say which one is held.
-///
-/// # Examples
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a declared lock, so there is no `Holding` of it",
     label = "expected a type with `#[derive(LockKey)]`",

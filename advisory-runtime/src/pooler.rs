@@ -240,7 +240,6 @@ impl Backend {
     }
 }
 
-/// Returns whether the condition is false.
 async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Result<bool, Error> {
     match conn.execute(&probe::fail_if(condition, marker)).await {
         Ok(()) => Ok(true),

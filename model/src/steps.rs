@@ -6,7 +6,6 @@ use crate::leases::Leases;
 use crate::state::{Call, Caller, Process, State, Transaction};
 
 impl Leases {
-    /// The steps of one process.
     pub(crate) fn steps(&self, state: &State, of: Process, steps: &mut Vec<Action>) {
         let process = &state.processes[of];
         let may_fail = state.faults < self.faults;

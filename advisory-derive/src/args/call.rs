@@ -34,7 +34,6 @@ impl CallArgs {
         }
     }
 
-    /// Returns whether an expression for the call uses this name.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         uses(
             [&self.on_held, &self.err, &self.pool].map(Option::as_ref),

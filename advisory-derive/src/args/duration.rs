@@ -99,7 +99,6 @@ pub(crate) const POLL_MAX: Messages = Messages {
     ..MAX_HOLD
 };
 
-/// A claim's `ttl = …` and `renew = …`.
 const CLAIM: Messages = Messages {
     of_zero: "write a time such as `\"60s\"`",
     of_too_long: "write a shorter time, such as `\"1h\"`, because a row is taken over only after its claim expires",

@@ -49,7 +49,6 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, Call
 }
 
 impl LeaseArgs {
-    /// Returns whether the lease uses this name's value.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         uses([self.on_done.as_ref()], name)
     }

@@ -110,7 +110,6 @@ fn key(site: &Site, private: &TokenStream) -> TokenStream {
     }
 }
 
-/// Method calls for the lease's times that are given.
 fn times(lease: &LeaseSite, private: &TokenStream) -> TokenStream {
     let args = &lease.args;
     let times = [

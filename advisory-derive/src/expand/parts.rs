@@ -29,6 +29,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
+    /// With `has_refusals` an error from before the body does not leave the function where it
     /// happens.
     pub(crate) fn new(site: &Site, product: Product, has_refusals: bool) -> Self {
         let here = Span::mixed_site();

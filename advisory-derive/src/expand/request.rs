@@ -49,7 +49,6 @@ pub(crate) fn call_options(site: &Site, private: &TokenStream) -> TokenStream {
     quote_spanned!(here=> .in_function(#function) #wait)
 }
 
-/// The call of a method that takes a time, if the time is given.
 pub(crate) fn time_option(
     method: &str,
     time: Option<&Duration>,

@@ -49,7 +49,6 @@ impl Names<'_> {
         Some(format!("`<{source}>`: `{root}` is not a {of}: {hint}"))
     }
 
-    /// Returns whether a value that can be part of a key has this name.
     pub(super) fn has_value(&self, name: &str) -> bool {
         let mut known = self.known.iter().flatten();
         name != "conn" && known.any(|(known, _)| *known == name)

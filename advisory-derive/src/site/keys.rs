@@ -16,7 +16,6 @@ pub(crate) struct SiteKeys {
     with_is_known: bool,
 }
 
-/// One key, or several of a slice or an expression.
 pub(crate) enum SiteKey {
     Pattern(KeyPattern),
     Expression(TokenStream),

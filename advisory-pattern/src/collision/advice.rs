@@ -223,7 +223,6 @@ impl Advisor<'_> {
         Advice { text, options }
     }
 
-    /// Returns whether both keys are one text with the same shapes.
     fn is_one_form(&self) -> bool {
         patterns(self.here, self.there).is_some_and(|(one, other)| one.same_form(other))
     }

@@ -2,13 +2,9 @@
 
 use super::error::RecordError;
 
-/// Starts a record.
 pub(super) const START: char = '\u{1e}';
-/// Separates a record's fields.
 pub(super) const FIELD: char = '\u{1f}';
-/// Separates the parts of a field that has several.
 pub(super) const PART: char = '\u{1c}';
-/// Ends a record.
 pub(super) const END: char = '\u{1d}';
 /// Follows [`START`] in the record of a lock site.
 pub(super) const MAGIC: &str = "advisory lock site";
@@ -19,7 +15,6 @@ pub(super) const CLAIM_MAGIC: &str = "advisory claim";
 /// A record has the lowest version that its content needs. Version 2 has pairs whose second half is
 /// a pattern, and the derivation `fnv1a64`.
 pub const RECORD_VERSION: u32 = 2;
-/// The longest record in bytes.
 const LONGEST: usize = 64 * 1024;
 
 /// Replaces control characters. Values are printed to terminals, which they must not control, and

@@ -18,7 +18,6 @@ struct Site {
     values: Vec<Value>,
 }
 
-/// A placeholder, and the type of its value.
 #[derive(Clone, Copy, Debug)]
 struct Value {
     placeholder: &'static str,
@@ -73,7 +72,6 @@ impl Site {
         guesses.collect()
     }
 
-    /// The word that its key starts with.
     fn starts_with_a_word(&self) -> bool {
         self.key.starts_with(char::is_alphanumeric)
     }

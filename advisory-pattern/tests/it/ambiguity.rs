@@ -4,7 +4,6 @@ use advisory_pattern::{Shape, ambiguity};
 
 use crate::{pattern, rows};
 
-/// The two readings and the help, if the pattern is ambiguous.
 fn readings(text: &str) -> Option<(String, String)> {
     let pattern = pattern(text);
     let found = ambiguity(&pattern, &pattern.language(|_| Shape::Text))?;

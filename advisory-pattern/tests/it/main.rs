@@ -20,7 +20,6 @@ mod suggest;
 
 use advisory_pattern::{Language, Pattern, Shape, parse};
 
-/// The pattern, whose text the test knows to be right.
 fn pattern(text: &str) -> Pattern {
     parse(text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"))
 }

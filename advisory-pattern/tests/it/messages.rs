@@ -28,7 +28,6 @@ fn named(site: Record) -> Record {
     }
 }
 
-/// The finding about the second site.
 fn message(sites: &[Record; 2]) -> (String, String) {
     let mut found = site_collisions(sites).expect("few sites");
     let found = found.pop().expect("they collide");

@@ -60,7 +60,6 @@ fn doubled_bracket_is_text_and_so_is_a_lone_closing_one() {
     );
 }
 
-/// Mistakes, and their messages.
 const MISTAKES: &str = r##"
  => the key pattern is empty: write a text such as `"nightly-report"`
 a:<> => `<>` is empty: write a parameter's name, such as `<tenant_id>`

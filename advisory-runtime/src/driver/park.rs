@@ -38,7 +38,6 @@ fn waker() -> Waker {
     Waker::from(Arc::new(Parked(current())))
 }
 
-/// A thread that waits.
 struct Parked(Thread);
 
 impl Wake for Parked {

@@ -18,7 +18,6 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 static TIMER_THREAD: TimerThread =
     TimerThread::new(|| Builder::new_current_thread().enable_all().build());
 
-/// Waits for a future, until a time has passed.
 pub(crate) fn timeout<F: Future>(
     time: Duration,
     future: F,
@@ -144,7 +143,6 @@ impl Alarms {
     }
 }
 
-/// An alarm of one future, until dropped.
 struct Alarm {
     alarms: Arc<Alarms>,
     at: (Instant, u64),

@@ -8,8 +8,6 @@ use crate::key::LockKey;
 ///
 /// Implemented for each [`DeclaredLock`], for tuples of two to eight, for arrays, slices and
 /// `Vec`s.
-///
-/// # Examples
 #[diagnostic::on_unimplemented(
     message = "there is no `Holding` of `{Self}`",
     label = "expected a declared lock, or a tuple (of two to eight), an array, a slice or a `Vec` of them",

@@ -58,7 +58,6 @@ pub(super) const fn answer_limit(wait: Wait) -> Option<Duration> {
     }
 }
 
-/// A way of holding locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// A transaction at READ COMMITTED, which the call opens and ends.

@@ -17,7 +17,6 @@ use diesel::migration::MigrationSource as _;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The interval at which a waiting run reports the holders.
 const REPORT: Duration = Duration::from_secs(1);
 
 /// The shortest pause between two tries; it grows to eight times that.

@@ -371,7 +371,6 @@ fn asked_scope(query: &str, key: Key) -> Option<Scope> {
     scopes.all(|scope| scope == first).then_some(first)
 }
 
-/// The scope that all sites of the lock have, unless its name is only possible.
 fn written_scope(names: &[Name]) -> Option<Scope> {
     let sites = names
         .iter()

@@ -123,7 +123,6 @@ LEFT JOIN ((SELECT * FROM lock WHERE is_ours) AS l
 ) ON true",
 );
 
-/// Cancels the statement that a backend runs.
 pub(super) fn cancel(backend: &Backend) -> String {
     signal("pg_catalog.pg_cancel_backend(t.pid)", "gone", backend)
 }

@@ -86,7 +86,6 @@ pub(crate) fn try_session(key: Key) -> String {
     format!("pg_catalog.pg_try_advisory_lock({})", Arguments(key))
 }
 
-/// An expression that releases it.
 pub(crate) fn unlock_session(key: Key) -> String {
     format!("pg_catalog.pg_advisory_unlock({})", Arguments(key))
 }

@@ -14,7 +14,6 @@
 //!   looks up an operator that cannot be qualified. Write `= ANY ('{…}'::text[])` and the
 //!   comparison.
 
-/// A piece of a statement between its named values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part<'s> {
     Sql(&'s str),
@@ -244,7 +243,6 @@ enum Set {
     Value,
 }
 
-/// The inside of a parenthesis.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     is_cast: bool,

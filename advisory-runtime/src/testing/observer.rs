@@ -9,7 +9,6 @@ use std::panic::Location;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The time between two reads of `pg_locks`.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Watches the advisory locks of a database on a connection of its own.

@@ -126,7 +126,6 @@ fn pattern() -> impl Strategy<Value = String> {
     })
 }
 
-/// A pattern that compiles.
 fn accepted() -> impl Strategy<Value = Pattern> {
     pattern().prop_filter_map("ambiguous, or a filter does not fit", |text| {
         let pattern = parse(&text).ok()?;

@@ -13,7 +13,6 @@ mod statement;
 mod texts;
 mod well_known;
 
-/// The rendered key of a declared lock with one value.
 macro_rules! rendered {
     ($pattern:tt, $type:ty: $value:expr) => {{
         #[derive(advisory_runtime::LockKey)]

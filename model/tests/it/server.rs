@@ -117,7 +117,6 @@ impl Server {
         drop(AnsiTransactionManager::rollback_transaction(conn).await);
     }
 
-    /// Executes the step, and compares the answer.
     #[allow(clippy::too_many_lines, reason = "one arm for each step")]
     async fn step(&mut self, action: Action, before: &State, after: &State) -> &'static str {
         let is_open = |of: Process| after.processes[of].transaction.is_some();

@@ -108,7 +108,6 @@ fn written(milliseconds: u64) -> String {
 mod tests {
     use crate::written::{messages, rows};
 
-    /// The messages for a lease with these arguments.
     fn lease(args: &str) -> Vec<String> {
         messages(&format!(
             "#[advisory_lease(key = \"job\", {args})] async fn run(db: &Pool) -> Result<(), E> {{ Ok(()) }}"

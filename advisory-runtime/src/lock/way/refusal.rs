@@ -14,7 +14,6 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::time::Duration;
 
-/// The state of the session after an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::lock) enum SessionState {
     /// It runs statements.

@@ -100,7 +100,6 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
 /// The settings that `max_hold` changes, and [`release_message`] restores.
 const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval"];
 
-/// Bounds an idle client.
 fn push_idle_timeout(message: &mut Message, request: &Request) {
     if let Some(max_hold) = request.max_hold {
         message.continue_select();

@@ -298,7 +298,6 @@ async fn after_try<D: Driver>(conn: &mut D, call: &mut Call, is_taken: bool) -> 
     }
 }
 
-/// Bounds the holder in a message of its own.
 async fn bound<D: Driver>(conn: &mut D, call: &mut Call, max_hold: Duration) -> Result<(), Error> {
     let bounded = conn.execute(&bound_message(max_hold)).await;
     if let Err(source) = bounded {
@@ -353,7 +352,8 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     error
 }
 
-/// True if the session is known to hold none of the keys by this acquisition. A single key,
+/// Returns whether the session is known to hold none of the keys by this acquisition. A single key,
+/// which can have been granted all the same, is released.
 async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
     let message = match *call.request.keys {
         [key] => release_if_held(key, call.request.mode),
