@@ -218,20 +218,6 @@ where
 ///
 /// Dropping the future closes both connections, and the pool opens others. No lock and no
 /// transaction is left.
-///
-/// # Examples
-///
-/// ```no_run
-/// # #[cfg(feature = "deadpool")]
-/// # mod start {
-/// use advisory_runtime::{Error, session};
-/// use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
-///
-/// async fn start(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
-///     session::verify(pool).await
-/// }
-/// # }
-/// ```
 pub async fn verify<P: crate::Pool + ?Sized>(pool: &P) -> Result<(), Error> {
     let (mut first, mut second) = crate::pool::two(pool).await?;
     pooler::verify(first.pg(), second.pg()).await

@@ -135,20 +135,6 @@ impl<O: ?Sized> LockGuard<'_, O, AsyncPgConnection> {
     ///
     /// Not cancel safe: after a drop it is not known whether the commit happened. The connection is
     /// closed, which releases the locks.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use advisory_runtime::{Error, xact};
-    /// use diesel_async::AsyncPgConnection;
-    ///
-    /// async fn charge(conn: &mut AsyncPgConnection, account: i64) -> Result<(), Error> {
-    ///     let mut guard = xact::begin(conn, account).await?;
-    ///     let result = work(guard.conn()).await;
-    ///     guard.finish(result).await
-    /// }
-    /// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
-    /// ```
     pub async fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<T, E> {
         match self.end(result.is_ok()).await {
             Ok(()) => result,

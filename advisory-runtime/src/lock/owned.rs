@@ -259,20 +259,6 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
     /// # Cancel safety
     ///
     /// Dropping the future closes the connection, which releases the lock.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use advisory_runtime::{Error, session};
-    /// use diesel_async::AsyncPgConnection;
-    ///
-    /// async fn import(conn: AsyncPgConnection) -> Result<(AsyncPgConnection, u64), Error> {
-    ///     let mut guard = session::acquire_owned(conn, 42).await?;
-    ///     let result = work(guard.conn()).await;
-    ///     guard.finish(result).await
-    /// }
-    /// # async fn work(_: &mut AsyncPgConnection) -> Result<u64, Error> { Ok(1) }
-    /// ```
     pub async fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
         self.end_with::<_, _, Error>(result).await
     }

@@ -177,17 +177,6 @@ pub async fn claim_tables<C: Connection>(
 /// # Errors
 ///
 /// [`Error::Database`], such as for a table without these columns.
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_monitor!()]
-/// for row in monitor::claimed_rows(conn, "jobs").await? {
-///     println!("{} by {} for another {:?}", row.key, row.locked_by, row.remaining);
-/// }
-/// # Ok(())
-/// # }
-/// ```
 pub async fn claimed_rows<C: Connection>(
     conn: &mut C,
     table: impl Into<ClaimTable>,

@@ -86,18 +86,6 @@ pub async fn lease<C: Connection>(
 /// # Errors
 ///
 /// Those of [`Table::find`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_monitor!()]
-/// use advisory_runtime::lease::Table;
-///
-/// let found = monitor::leases_by_hash(conn, &Table::new(), &Names::none(), "5b1c9e").await?;
-/// assert!(found.len() < 2, "more digits are needed");
-/// # Ok(())
-/// # }
-/// ```
 pub async fn leases_by_hash<C: Connection>(
     conn: &mut C,
     table: &Table,
