@@ -34,23 +34,19 @@ pub(crate) struct SiteArgs {
 }
 
 impl SiteArgs {
-    /// The lock's name.
     pub(crate) fn name(&self) -> Option<String> {
         self.name.as_ref().map(LitStr::value)
     }
 
-    /// The names of the locks that this one may overlap.
     pub(crate) fn allowed_overlaps(&self) -> Vec<String> {
         let others = self.allow_overlap.iter();
         others.map(|(other, _)| other.value()).collect()
     }
 
-    /// The path of the runtime.
     pub(crate) fn runtime(&self) -> TokenStream {
         runtime(self.krate.as_ref())
     }
 
-    /// Refuses arguments that do not fit, each with its message.
     pub(crate) fn refuse(&self, unfit: &[(&str, &str)], errors: &mut Errors) {
         for (name, message) in unfit {
             if let Some(span) = self.span(name) {
@@ -71,7 +67,6 @@ impl SiteArgs {
         self.span(name).is_some()
     }
 
-    /// The span of an argument's name, if the argument was given.
     pub(crate) fn span(&self, name: &str) -> Option<Span> {
         let mut given = self.given.iter();
         given
@@ -142,7 +137,6 @@ impl SiteArgs {
         args
     }
 
-    /// Reads the value of an argument.
     fn read(
         &mut self,
         name: &Ident,
@@ -208,7 +202,6 @@ fn is_assignment(token: &TokenTree) -> bool {
 }
 
 impl Attribute {
-    /// The names of its arguments.
     pub(crate) const fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Lock => &lock::NAMES,

@@ -1,6 +1,5 @@
 //! The two attributes: a lock and a lease.
 
-/// The attribute of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attribute {
     Lock,
@@ -8,7 +7,6 @@ pub(crate) enum Attribute {
 }
 
 impl Attribute {
-    /// `#[advisory_lock]`
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Lock => "`#[advisory_lock]`",
@@ -16,7 +14,6 @@ impl Attribute {
         }
     }
 
-    /// The noun for what a call acquires.
     pub(crate) const fn noun(self) -> &'static str {
         match self {
             Self::Lock => "lock",

@@ -149,7 +149,6 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     )
 }
 
-/// The arguments `run_at`, `attempts`, `max_attempts`, `backoff`, `per` and `limit`.
 struct Queue {
     columns: TokenStream,
     consts: TokenStream,
@@ -228,7 +227,6 @@ fn path(table: &TokenStream, column: &Ident) -> TokenStream {
     quote_spanned!(column.span()=> #table::#column)
 }
 
-/// One column of the order, as an expression.
 fn order_step(order: &Order, table: &TokenStream, claim: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let column = path(table, &order.column);

@@ -13,18 +13,16 @@ use proc_macro2::Span;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// One lock of an earlier site.
 struct SiteLock {
     call_site: CallSite,
     lock: Lock,
     /// The text that every key of a pattern starts with.
     prefix: Option<String>,
-    /// The key as written.
     written: String,
     guesses: Vec<Guess>,
     /// The word with which a message suggests to start the key.
     word: Option<String>,
-    /// Whether the site takes it at the node of rows; `None` if it takes none.
+    /// True if the site takes it at the node of rows; `None` if it takes none.
     is_at: Option<bool>,
     /// Set if a collision was reported here; the report applies to every site of this form.
     reported: Option<LockForm>,
@@ -112,11 +110,9 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
             errors.at(
                 known.span,
                 format_args!(
-                    "{}\n --> {}:{}:{} ({}) is the other lock\n  = {collision}\n  = help: {}",
+                    "{}\n --> {} ({}) is the other lock\n  = {collision}\n  = help: {}",
                     collision.headline(&one, &other),
-                    there.file,
-                    there.line,
-                    there.column,
+                    there.place(),
                     there.item,
                     advice.text,
                 ),
@@ -135,42 +131,30 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
 /// The message for another site of a key that has collided: without proof and advice, so that many
 /// sites cost no more to read and to compile than one.
 fn repeated(first: &SiteLock, again: &SiteLock, count: usize) -> String {
-    let CallSite {
-        file,
-        line,
-        column,
-        item,
-        ..
-    } = &first.call_site;
+    let (item, place) = (&first.call_site.item, first.call_site.place());
     format!(
-        "`{}` collides here too, as at {item} ({file}:{line}:{column})\n  = help: so far {count} sites have this key: change each of them as that message says",
+        "`{}` collides here too, as at {item} ({place})\n  = help: so far {count} sites have this key: change each of them as that message says",
         again.written
     )
 }
 
-/// The message for a lock that one site takes at the node of rows, and the other does not.
 fn at_another_node(there: &SiteLock, here: &SiteLock) -> String {
-    let CallSite {
-        file,
-        line,
-        column,
-        item,
-        ..
-    } = &there.call_site;
+    let (item, place) = (&there.call_site.item, there.call_site.place());
     let (first, second) = if here.is_at == Some(true) {
         ("with", "without")
     } else {
         ("without", "with")
     };
     format!(
-        "`{}` is locked {first} `at` here, and {second} it there\n --> {file}:{line}:{column} ({item}) is the other lock\n  \
+        "`{}` is locked {first} `at` here, and {second} it there\n --> {place} ({item}) is the other lock\n  \
          = help: of a distributed table they are locks at two nodes: write `at` at both, or at neither",
         here.written
     )
 }
 
 impl SiteLock {
-    /// Whether the other site takes the same lock, but only one of them at the node of rows.
+    /// Returns whether the other site takes the same lock, but only one of them at the node of
+    /// rows.
     fn is_at_another_node(&self, other: &Self) -> bool {
         matches!((self.is_at, other.is_at), (Some(here), Some(there)) if here != there)
             && self.call_site.krate == other.call_site.krate
@@ -214,6 +198,10 @@ fn can_be_equal(here: Option<&str>, there: Option<&str>) -> bool {
 }
 
 impl CallSite {
+    fn place(&self) -> String {
+        format!("{}:{}:{}", self.file, self.line, self.column)
+    }
+
     /// `None` where sites cannot be compared.
     fn of(span: Span, item: String) -> Option<Self> {
         if !is_compiler() {

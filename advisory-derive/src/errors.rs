@@ -19,7 +19,7 @@ impl Errors {
     }
 
     /// Returns the value unless a mistake was found.
-    pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T, Self> {
+    pub(crate) fn into_result<T>(self, value: Option<T>) -> Result<T, Self> {
         match value {
             Some(value) if self.0.is_empty() => Ok(value),
             _ => Err(self),

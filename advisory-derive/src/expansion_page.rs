@@ -64,7 +64,7 @@ fn expanded(annotated: &TokenStream) -> TokenStream {
             })
         }
     };
-    let Ok(expansion) = errors.finish(expansion) else {
+    let Ok(expansion) = errors.into_result(expansion) else {
         unreachable!("an example without a mistake: {annotated}")
     };
     expansion

@@ -60,7 +60,6 @@ fn connection(site: &SiteArgs, function: &Function) -> Option<TokenStream> {
     ))
 }
 
-/// A statement that binds the body's name for the lock.
 fn handle(
     site: &SiteArgs,
     call: &CallArgs,
@@ -98,10 +97,10 @@ fn handle(
 mod tests {
     use super::unlocked;
     use crate::attribute::Attribute;
-    use crate::written::joined;
+    use crate::written::{joined, rows};
 
     /// The code that is emitted with the error of an attribute.
-    fn beside(attribute: Attribute, args: &str, item: &str) -> String {
+    fn emitted(attribute: Attribute, args: &str, item: &str) -> String {
         let tokens = |text: &str| text.parse().expect("tokens");
         let unlocked = unlocked(attribute, tokens(args), tokens(item));
         joined(&unlocked).replace("::advisory_runtime::__private::", "")
@@ -111,22 +110,13 @@ mod tests {
     fn a_function_keeps_its_form_and_another_item_stays() {
         let allowed =
             "#[allow(unused,clippy::all,reason=\"the lock of this function has an error\")]";
-        for (item, wanted) in [
-            (
-                "async fn run(at: At) -> Done { at }",
-                "asyncfnrun(at:At)->Done{at}",
-            ),
-            ("fn run(at: At) -> u8 { at }", "fnrun(at:At)->u8{at}"),
-            (
-                "const fn run(at: At) -> Done { at }",
-                "constfnrun(at:At)->Done{at}",
-            ),
-            (
-                "fn run(at: At) -> Pin<Box<dyn Future<Output = Done> + Send>> { Box::pin(async move { at }) }",
-                "fnrun(at:At)->Pin<Box<dynFuture<Output=Done>+Send>>{::std::boxed::Box::pin(asyncmove{at})}",
-            ),
-        ] {
-            let given = beside(Attribute::Lock, "key = 7", item);
+        for [item, wanted] in rows("
+            async fn run(at: At) -> Done { at } => asyncfnrun(at:At)->Done{at}
+            fn run(at: At) -> u8 { at } => fnrun(at:At)->u8{at}
+            const fn run(at: At) -> Done { at } => constfnrun(at:At)->Done{at}
+            fn run(at: At) -> Pin<Box<dyn Future<Output = Done> + Send>> { Box::pin(async move { at }) } => fnrun(at:At)->Pin<Box<dynFuture<Output=Done>+Send>>{::std::boxed::Box::pin(asyncmove{at})}
+        ") {
+            let given = emitted(Attribute::Lock, "key = 7", item);
             assert_eq!(given, format!("{allowed}{wanted}"));
         }
         // Without a body, or not a function.
@@ -136,59 +126,32 @@ mod tests {
             "struct At { at: u8 }",
             "",
         ] {
-            let given = beside(Attribute::Lock, "key = 7", item);
+            let given = emitted(Attribute::Lock, "key = 7", item);
             assert_eq!(given, joined(&item.parse().expect("tokens")));
         }
     }
 
     #[test]
     fn a_body_has_the_names_that_the_attribute_gives() {
-        let never = |ty: &str| format!("letmutconn=never::<{ty}>();letmutconn=&mutconn;");
-        for (attribute, args, function, wanted) in [
-            (
-                Attribute::Lock,
-                "pool = pool",
-                "async fn run() -> Done { send(conn) }",
-                never("AsyncPgConnection"),
-            ),
-            (
-                Attribute::Lock,
-                "pool = pool",
-                "fn run() -> Done { send(conn) }",
-                never("blocking::PgConnection"),
-            ),
-            (
-                Attribute::Lock,
-                "handle = lock",
-                "async fn run(conn: &mut C) -> Done { send(conn, lock) }",
-                "letlock=never::<::advisory_runtime::LockInfo>();".to_owned(),
-            ),
-            (
-                Attribute::Lock,
-                "key = Slot::of(id), handle = lock",
-                "async fn run(conn: &mut C) -> Done { send(lock.holding()) }",
-                "letdeclared=Slot::of(id);letlock=handle(&declared);".to_owned(),
-            ),
-            (
-                Attribute::Lock,
-                "keys = [7, 8], handle = lock",
-                "fn run(conn: &mut C) -> Done { send(lock.holding()) }",
-                "letlock=never::<::advisory_runtime::blocking::LockInfo>();".to_owned(),
-            ),
-            (
-                Attribute::Lease,
-                "handle = lease",
-                "async fn run() -> Done { lease.complete(conn) }",
-                never("AsyncPgConnection")
-                    + "letlease=never::<::advisory_runtime::lease::Lease>();",
-            ),
-        ] {
-            let beside = beside(attribute, args, function);
+        for [args, function, wanted] in rows("
+            pool = pool => async fn run() -> Done { send(conn) } => NEVER<AsyncPgConnection>();letmutconn=&mutconn;
+            pool = pool => fn run() -> Done { send(conn) } => NEVER<blocking::PgConnection>();letmutconn=&mutconn;
+            handle = lock => async fn run(conn: &mut C) -> Done { send(conn, lock) } => letlock=never::<::advisory_runtime::LockInfo>();
+            key = Slot::of(id), handle = lock => async fn run(conn: &mut C) -> Done { send(lock.holding()) } => letdeclared=Slot::of(id);letlock=handle(&declared);
+            keys = [7, 8], handle = lock => fn run(conn: &mut C) -> Done { send(lock.holding()) } => letlock=never::<::advisory_runtime::blocking::LockInfo>();
+            handle = lease => async fn run() -> Done { lease.complete(conn) } => NEVER<AsyncPgConnection>();letmutconn=&mutconn;letlease=never::<::advisory_runtime::lease::Lease>();
+        ") {
+            let attribute = match args {
+                "handle = lease" => Attribute::Lease,
+                _ => Attribute::Lock,
+            };
+            let wanted = wanted.replace("NEVER", "letmutconn=never::");
+            let emitted = emitted(attribute, args, function);
             let (_, body) = function.split_once('{').expect("a body");
             let body = joined(&body[..body.len() - 1].parse().expect("tokens"));
             assert!(
-                beside.ends_with(&format!("{wanted}{body}}}")),
-                "{function}: {beside}"
+                emitted.ends_with(&format!("{wanted}{body}}}")),
+                "{function}: {emitted}"
             );
         }
     }

@@ -31,7 +31,6 @@ pub(crate) struct Function {
     pub(crate) form: Form,
 }
 
-/// The kind of the function: `async fn`, `fn`, or one of `#[async_trait]`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Async,
@@ -106,11 +105,9 @@ pub(crate) fn parse(
     })
 }
 
-/// The tokens before the body.
 struct Signature {
     is_async: bool,
     name: Ident,
-    /// The position of the parameters.
     params_at: usize,
     params: TokenStream,
     output: TokenStream,
@@ -166,7 +163,6 @@ fn expected_function(attribute: Attribute) -> String {
     format!("expected a function: {} needs `fn`", attribute.name())
 }
 
-/// The message for an item that is not a function, by its first keyword.
 fn not_a_function(tokens: &[TokenTree], attribute: Attribute) -> String {
     let expected = expected_function(attribute);
     let has = |word: &str| tokens.iter().any(|token| is_word(token, word));
@@ -182,7 +178,6 @@ fn not_a_function(tokens: &[TokenTree], attribute: Attribute) -> String {
     }
 }
 
-/// Returns whether a plain `fn` is asynchronous by its return type.
 fn returns_future(output: &TokenStream) -> bool {
     mentions(output, "Future") || mentions(output, "BoxFuture")
 }
@@ -198,7 +193,6 @@ fn is_run_by_tokio(body: &Group) -> bool {
         && mentions(&body, "block_on")
 }
 
-/// The tokens after `->`, up to a `where` clause.
 fn written_output(tokens: Vec<TokenTree>) -> TokenStream {
     let mut tokens = tokens.into_iter().peekable();
     if !tokens.peek().is_some_and(|token| is_punct(token, '-')) {
@@ -310,7 +304,6 @@ impl Function {
         names.any(|bound| bound == name)
     }
 
-    /// An expression that can give the function its pool, for messages.
     pub(crate) fn pool_example(&self) -> &'static str {
         if self.receiver.is_some() {
             "self.pool"

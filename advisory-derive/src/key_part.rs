@@ -11,7 +11,6 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 use syn::{Data, LitStr, ext::IdentExt};
 
-/// `#[derive(KeyPart)]` for a newtype or a field-less enum.
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let input = derive_input::parse(input, errors)?;

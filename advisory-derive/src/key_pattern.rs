@@ -13,7 +13,6 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::LitStr;
 
-/// A key pattern that parses.
 pub(crate) struct KeyPattern {
     pub(crate) literal: LitStr,
     /// The first half of a pair; the second half is derived from the pattern.
@@ -21,7 +20,6 @@ pub(crate) struct KeyPattern {
     pattern: Pattern,
 }
 
-/// The rule about different values that render one key.
 #[derive(Clone, Copy)]
 pub(crate) enum Ambiguity {
     Accepted,
@@ -68,7 +66,6 @@ impl KeyPattern {
         }
     }
 
-    /// The pair of this first half and a second half that is derived from the pattern.
     pub(crate) fn in_pair(self, first: i32) -> Self {
         Self {
             first: Some(first),
@@ -121,7 +118,6 @@ impl KeyPattern {
         self.pattern.placeholders()
     }
 
-    /// Returns whether a placeholder starts with this name.
     pub(crate) fn has_root(&self, name: &Ident) -> bool {
         self.placeholders()
             .any(|placeholder| placeholder.path.first().is_some_and(|root| name == root))
@@ -312,7 +308,6 @@ impl KeyPattern {
         }
     }
 
-    /// A statement that writes the text before a placeholder and its value.
     fn write(
         &self,
         before: &str,
@@ -363,7 +358,6 @@ impl KeyPattern {
         }
     }
 
-    /// The placeholder's path, as an expression.
     pub(crate) fn path(
         &self,
         placeholder: &Placeholder,
@@ -400,14 +394,12 @@ fn after(pattern: Span) -> Span {
     }
 }
 
-/// An expression: a new `KeyWriter` of the derivation.
 pub(crate) fn writer(derivation: Derivation, krate: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let derivation = Ident::new(derivation.variant(), here);
     quote_spanned!(here=> #krate::__private::KeyWriter::new(#krate::__private::Derivation::#derivation))
 }
 
-/// Checks that each value which `with` computes is part of a key.
 pub(crate) fn check_with<'a>(
     with: &[(Ident, TokenStream)],
     patterns: impl Iterator<Item = &'a KeyPattern>,
@@ -445,7 +437,7 @@ fn step_tokens(step: &str, span: Span) -> TokenStream {
 mod tests {
     use super::{KeyPattern, Names, writer};
     use crate::errors::Errors;
-    use crate::written::messages;
+    use crate::written::{messages, rows};
     use advisory_pattern::Derivation;
     use proc_macro2::{Span, TokenStream};
     use quote::quote;
@@ -470,28 +462,18 @@ mod tests {
             has_self: false,
             computed: &[],
         };
-        for (pattern, written) in [
-            ("<a>", r#"key.any("", &a);"#),
-            ("x:<a.b.0>", r#"key.any("x:", &a.b.0);"#),
-            ("<a: int>", "key.part::<r::shape::Int, _>(&a);"),
-            ("x:<a: int>", r#"key.shaped::<r::shape::Int, _>("x:", &a);"#),
-            (
-                "<a|raw>",
-                "key.filtered::<r::shape::Raw, _>(&a, &[r::__private::Filter::Raw]);",
-            ),
-            (
-                "<a: raw>",
-                "key.filtered::<r::shape::Raw, _>(&a, &[r::__private::Filter::Raw]);",
-            ),
-            (
-                "x:<a|trim|lower>",
-                r#"key.text("x:"); key.filtered::<r::shape::Text, _>(&a, &[r::__private::Filter::Trim, r::__private::Filter::Lower]);"#,
-            ),
-            (
-                "<a|display>",
-                r#"key.any("", &r::__private::Displayed(&a));"#,
-            ),
-        ] {
+        for [pattern, written] in rows(
+            r#"
+            <a> => key.any("", &a);
+            x:<a.b.0> => key.any("x:", &a.b.0);
+            <a: int> => key.part::<r::shape::Int, _>(&a);
+            x:<a: int> => key.shaped::<r::shape::Int, _>("x:", &a);
+            <a|raw> => key.filtered::<r::shape::Raw, _>(&a, &[r::__private::Filter::Raw]);
+            <a: raw> => key.filtered::<r::shape::Raw, _>(&a, &[r::__private::Filter::Raw]);
+            x:<a|trim|lower> => key.text("x:"); key.filtered::<r::shape::Text, _>(&a, &[r::__private::Filter::Trim, r::__private::Filter::Lower]);
+            <a|display> => key.any("", &r::__private::Displayed(&a));
+        "#,
+        ) {
             let literal = LitStr::new(pattern, Span::call_site());
             let pattern = KeyPattern::parse(literal, &mut Errors::default()).expect("a pattern");
             let found = pattern.writes(&names, &quote!(r), None);
@@ -510,38 +492,24 @@ mod tests {
             assert!(messages.len() < 2, "{messages:?}");
             messages.pop().unwrap_or_default()
         };
-        for fits in [
-            "job",
-            "job:nightly",
-            "job:conn",
-            "<a>:<b>",
-            "<a.0.name>",
-            "<a: raw>",
-            "<a: raw>:<b>",
-            "a_id",
-            "user_id:job",
-            "42:job",
-            "v42",
-        ] {
+        let fitting = "job, job:nightly, job:conn, <a>:<b>, <a.0.name>, <a: raw>, <a: raw>:<b>, a_id, \
+                       user_id:job, 42:job, v42";
+        for fits in fitting.split(", ") {
             assert_eq!(message(fits), "", "{fits}");
         }
-        for (key, start) in [
-            ("user:user_id", "`user_id` is plain text in this key"),
-            ("user_id", "`user_id` is plain text in this key"),
-            (
-                "<a: raw>:<b: raw>",
-                "different values can render the same key: ",
-            ),
-            ("<a><b>", "different values can render the same key: "),
-            ("<a>x<b>", "different values can render the same key: "),
-            ("<a.fn>", "`fn` is a Rust keyword: write `r#fn`"),
-            ("<a.7b>", "`a.7b` is not a path"),
-            (
-                "42",
-                "`\"42\"` is a text, whose hash would be the key: for the number write `42`, for a text begin it with a word, such as `\"job:42\"`",
-            ),
-            ("-7", "`\"-7\"` is a text"),
-        ] {
+        for [key, start] in rows(
+            r#"
+            user:user_id => `user_id` is plain text in this key
+            user_id => `user_id` is plain text in this key
+            <a: raw>:<b: raw> => different values can render the same key:
+            <a><b> => different values can render the same key:
+            <a>x<b> => different values can render the same key:
+            <a.fn> => `fn` is a Rust keyword: write `r#fn`
+            <a.7b> => `a.7b` is not a path
+            42 => `"42"` is a text, whose hash would be the key: for the number write `42`, for a text begin it with a word, such as `"job:42"`
+            -7 => `"-7"` is a text
+        "#,
+        ) {
             assert!(message(key).starts_with(start), "{key}: {}", message(key));
         }
     }

@@ -302,7 +302,9 @@ fn lock(
 ) -> Result<proc_macro2::TokenStream, Errors> {
     let args = args::lock::parse(args, &mut errors);
     let site = LockSite::new(args, function, &mut errors);
-    errors.finish(site).map(|site| expand::lock::expand(&site))
+    errors
+        .into_result(site)
+        .map(|site| expand::lock::expand(&site))
 }
 
 fn lease(
@@ -312,7 +314,9 @@ fn lease(
 ) -> Result<proc_macro2::TokenStream, Errors> {
     let args = args::lease::parse(args, &mut errors);
     let site = LeaseSite::new(args, function, &mut errors);
-    errors.finish(site).map(|site| expand::lease::expand(&site))
+    errors
+        .into_result(site)
+        .map(|site| expand::lease::expand(&site))
 }
 
 /// Declares a lock once, as a type that several sites use.

@@ -174,7 +174,6 @@ fn pattern_or_pair(
     }
 }
 
-/// A pattern and the arguments after it.
 struct PatternAndArgs {
     pattern: KeyPattern,
     args: SiteArgs,

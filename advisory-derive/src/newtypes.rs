@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 /// Each type's name, and its shape unless two types of that name have different ones.
 static SHAPES: Mutex<Vec<(String, Option<Shape>)>> = Mutex::new(Vec::new());
 
-/// Remembers the shape of a type, if it is known.
 pub(crate) fn remember(name: String, shape: Option<Shape>) {
     let mut shapes = SHAPES.lock().unwrap_or_else(PoisonError::into_inner);
     match shapes.iter_mut().find(|(known, _)| *known == name) {

@@ -11,7 +11,6 @@ use syn::LitStr;
 /// In characters: the purpose has to fit a table's cell, and a record's length is limited.
 const LONGEST_PURPOSE: usize = 500;
 
-/// The parts of a record that only some sites have.
 #[derive(Default)]
 pub(crate) struct Own {
     pub(crate) is_shared: bool,
@@ -28,12 +27,10 @@ pub(crate) struct Own {
     pub(crate) allow_redundant: Option<String>,
 }
 
-/// A time as it was written.
 pub(crate) fn time(time: Option<&Duration>) -> Option<String> {
     time.map(|time| time.written.clone())
 }
 
-/// An item that the linker keeps, even if the function is never called.
 pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
     let here = Span::mixed_site();
     let (file, line) = place(site.span());
@@ -141,36 +138,30 @@ pub(crate) fn env(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::env;
     use crate::written::records;
-    use advisory_pattern::{Permits, Record};
 
-    /// The parts that all of these records have.
-    fn record(kind: &str, function: &str, scope: &str) -> Record {
-        Record {
-            kind: kind.to_owned(),
-            function: function.to_owned(),
-            scope: scope.to_owned(),
-            derivation: "sha256".to_owned(),
-            mode: "exclusive".to_owned(),
-            module: "app".to_owned(),
-            krate: super::env("CARGO_PKG_NAME"),
-            version: super::env("CARGO_PKG_VERSION"),
-            ..Record::default()
-        }
-    }
-
-    #[allow(clippy::unnecessary_wraps, reason = "a record's optional text")]
-    fn text(text: &str) -> Option<String> {
-        Some(text.to_owned())
-    }
-
-    fn texts(texts: &[&str]) -> Vec<String> {
-        texts.iter().copied().map(str::to_owned).collect()
+    /// Compares the fields of each record; a blank line is between two records.
+    fn assert_records(source: &str, wanted: &str) {
+        let (name, version) = (env("CARGO_PKG_NAME"), env("CARGO_PKG_VERSION"));
+        let place = format!("module=app file= line=0 crate={name} version={version}");
+        let fields = |text: &str| {
+            let fields = text.split('\u{1f}').skip(2);
+            let own = fields.filter(|field| !place.split(' ').any(|known| known == *field));
+            own.collect::<Vec<_>>().join(" | ").replace('\u{1c}', ", ")
+        };
+        let found = records(source).into_iter().map(|record| record.encode());
+        let found = found.map(|text| fields(text.trim_end_matches('\u{1d}')));
+        let wanted = wanted.split("\n\n").map(|record| {
+            let lines: Vec<_> = record.trim().lines().map(str::trim).collect();
+            lines.join(" | ")
+        });
+        assert_eq!(found.collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
     }
 
     #[test]
     fn a_lock_records_what_it_says() {
-        let found = records(
+        assert_records(
             r#"
             ///
             #[must_use]
@@ -181,34 +172,18 @@ mod tests {
                 allow_overlap("hall", "one of them"), allow_overlap("*", "any"))]
             async fn clean(conn: &mut AsyncPgConnection, id: i64, now: Now) -> QueryResult<()> { Ok(()) }
             "#,
+            "
+            kind=fn | written=room:<id>:<day> | keys=pattern room:<id: int>:<day: text>
+            derivation=md5 | scope=session | mode=shared | function=clean | name=room
+            component=lets | purpose=Cleans a room. | wait=5s | poll=50ms | max_hold=1m
+            with=day, now . date () | allow_overlap=hall, one of them | allow_overlap=*, any
+            ",
         );
-        let pairs = |pairs: &[(&str, &str)]| {
-            let pairs = pairs
-                .iter()
-                .map(|(one, other)| ((*one).to_owned(), (*other).to_owned()));
-            pairs.collect::<Vec<_>>()
-        };
-        let wanted = Record {
-            name: text("room"),
-            component: text("lets"),
-            purpose: text("Cleans a room."),
-            written: texts(&["room:<id>:<day>"]),
-            keys: texts(&["pattern room:<id: int>:<day: text>"]),
-            with: pairs(&[("day", "now . date ()")]),
-            derivation: "md5".to_owned(),
-            mode: "shared".to_owned(),
-            wait: text("5s"),
-            poll: text("50ms"),
-            max_hold: text("1m"),
-            allow_overlap: pairs(&[("hall", "one of them"), ("*", "any")]),
-            ..record("fn", "clean", "session")
-        };
-        assert_eq!(found, [wanted]);
     }
 
     #[test]
     fn a_lock_of_the_transaction_records_what_it_says() {
-        let found = records(
+        assert_records(
             r#"
             #[advisory_lock(keys = [7, "<a><b>", (7, half), (7, HALF), (8), (-9), other(a)], isolation = "repeatable read",
                 guards = "rooms, halls", allow_redundant = "the sum needs it", allow_ambiguous = "both are short")]
@@ -218,56 +193,25 @@ mod tests {
             #[advisory_lock(key = "slot", name = "slots", permits = most, wait = "forever", poll = "1s")]
             async fn most(conn: &mut AsyncPgConnection, most: u32) -> QueryResult<()> { Ok(()) }
             "#,
+            "
+            kind=fn | written=7, <a><b>, (7 , half), (7 , HALF), (8), (- 9), other (a)
+            keys=number 7, pattern <a: text><b: text>, number (7,?), ?, number 8, number -9, ?
+            derivation=sha256 | scope=xact | mode=exclusive | function=count
+            isolation=repeatable read | allow_ambiguous=both are short
+            allow_redundant=the sum needs it | guards=rooms | guards=halls
+
+            kind=fn | written=slot | keys=pattern slot | derivation=sha256 | scope=xact
+            mode=exclusive | function=few | wait=never | permits=3
+
+            kind=fn | written=slot | keys=pattern slot | derivation=sha256 | scope=xact
+            mode=exclusive | function=most | name=slots | wait=forever | poll=1s | permits=most
+            ",
         );
-        let wanted = [
-            Record {
-                written: texts(&[
-                    "7",
-                    "<a><b>",
-                    "(7 , half)",
-                    "(7 , HALF)",
-                    "(8)",
-                    "(- 9)",
-                    "other (a)",
-                ]),
-                keys: texts(&[
-                    "number 7",
-                    "pattern <a: text><b: text>",
-                    "number (7,?)",
-                    "?",
-                    "number 8",
-                    "number -9",
-                    "?",
-                ]),
-                isolation: text("repeatable read"),
-                guards: texts(&["rooms", "halls"]),
-                allow_redundant: text("the sum needs it"),
-                allow_ambiguous: text("both are short"),
-                ..record("fn", "count", "xact")
-            },
-            Record {
-                written: texts(&["slot"]),
-                keys: texts(&["pattern slot"]),
-                wait: text("never"),
-                permits: Some(Permits::Number(3)),
-                ..record("fn", "few", "xact")
-            },
-            Record {
-                name: text("slots"),
-                written: texts(&["slot"]),
-                keys: texts(&["pattern slot"]),
-                wait: text("forever"),
-                poll: text("1s"),
-                permits: Some(Permits::Expression("most".to_owned())),
-                ..record("fn", "most", "xact")
-            },
-        ];
-        assert_eq!(found, wanted);
     }
 
     #[test]
     fn a_lease_and_a_declared_lock_record_what_they_say() {
-        let found = records(
+        assert_records(
             r#"
             #[advisory_lease(key = "report:<day>", name = "report", wait = "1s", ttl = "60s", renew = "20s", keep = "24h",
                 on_done = Ok(()), pool = pool)]
@@ -280,36 +224,19 @@ mod tests {
 
             fn key(a: i64) -> Key { lock_key!("<a><b>", derivation = "md5", allow_ambiguous = "both are short", component = "lets") }
             "#,
+            "
+            kind=fn | written=report:<day> | keys=pattern report:<day: date> | derivation=sha256
+            scope=lease | mode=exclusive | function=send | name=report | wait=1s | ttl=60s
+            renew=20s | keep=24h
+
+            kind=struct | written=account:<id> | keys=pattern account:<id: int> | derivation=sha256
+            scope=none | mode=exclusive | function=AccountLock | name=account | purpose=An account.
+            allow_redundant=triggers are off | guards=accounts
+
+            kind=macro | written=<a><b> | keys=pattern <a: text><b: text> | derivation=md5
+            scope=none | mode=exclusive | function=lock_key! | component=lets
+            allow_ambiguous=both are short
+            ",
         );
-        let wanted = [
-            Record {
-                name: text("report"),
-                written: texts(&["report:<day>"]),
-                keys: texts(&["pattern report:<day: date>"]),
-                wait: text("1s"),
-                ttl: text("60s"),
-                renew: text("20s"),
-                keep: text("24h"),
-                ..record("fn", "send", "lease")
-            },
-            Record {
-                name: text("account"),
-                purpose: text("An account."),
-                written: texts(&["account:<id>"]),
-                keys: texts(&["pattern account:<id: int>"]),
-                guards: texts(&["accounts"]),
-                allow_redundant: text("triggers are off"),
-                ..record("struct", "AccountLock", "none")
-            },
-            Record {
-                component: text("lets"),
-                written: texts(&["<a><b>"]),
-                keys: texts(&["pattern <a: text><b: text>"]),
-                derivation: "md5".to_owned(),
-                allow_ambiguous: text("both are short"),
-                ..record("macro", "lock_key!", "none")
-            },
-        ];
-        assert_eq!(found, wanted);
     }
 }

@@ -12,12 +12,10 @@ use crate::function::Function;
 use keys::SiteKeys;
 use proc_macro2::TokenStream;
 
-/// The common part of the sites of locks and leases.
 pub(crate) struct Site {
     pub(crate) args: SiteArgs,
     pub(crate) call: CallArgs,
     pub(crate) function: Function,
     pub(crate) keys: SiteKeys,
-    /// The item that stores the site's record in the program.
     pub(crate) record: TokenStream,
 }

@@ -7,16 +7,13 @@ use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 
 pub(crate) struct SiteFacts {
     pub(crate) kind: Kind,
-    /// The function's or type's name.
     pub(crate) name: String,
     pub(crate) purpose: Option<String>,
     pub(crate) derivation: Derivation,
     pub(crate) keys: Vec<StaticKey>,
-    /// The values of `with`, each with its expression.
     pub(crate) with: Vec<(String, String)>,
 }
 
-/// The declaration of the lock.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// A function under a lock, which it takes at the node of rows or not.
@@ -74,7 +71,7 @@ impl SiteFacts {
 }
 
 impl Kind {
-    /// Whether the site takes its lock at the node of rows; `None` if it takes none.
+    /// True if the site takes its lock at the node of rows; `None` if it takes none.
     pub(crate) const fn is_at(self) -> Option<bool> {
         match self {
             Self::Lock { is_at, .. } => Some(is_at),
@@ -90,7 +87,6 @@ impl Kind {
         }
     }
 
-    /// The scope in the site's record.
     pub(crate) const fn scope(self) -> &'static str {
         match self {
             Self::Lock { scope, .. } => scope.name(),
@@ -157,7 +153,6 @@ fn number(expression: &TokenStream) -> Option<i64> {
     }
 }
 
-/// The values of `with` as a record has them.
 pub(crate) fn texts(with: &[(Ident, TokenStream)]) -> Vec<(String, String)> {
     let values = with.iter();
     values

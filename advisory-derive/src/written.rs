@@ -13,7 +13,6 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::path::{Path, PathBuf};
 use syn::LitStr;
 
-/// The macro uses of one file, and the messages for them.
 #[derive(Default)]
 struct Expansions {
     count: usize,
@@ -196,7 +195,6 @@ fn attribute(pair: &[TokenTree]) -> Option<(String, TokenStream)> {
     Some((name, TokenStream::new()))
 }
 
-/// The messages for a source.
 pub(crate) fn messages(source: &str) -> Vec<String> {
     Expansions::of(source).messages
 }
@@ -219,7 +217,15 @@ pub(crate) fn expansion(source: &str) -> String {
     joined(&expansions.last)
 }
 
-/// The tokens without the spaces between them.
+/// The rows of a table, whose columns `=>` separates.
+pub(crate) fn rows<const COLUMNS: usize>(table: &str) -> impl Iterator<Item = [&str; COLUMNS]> {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| {
+        let columns: Vec<_> = line.split("=>").map(str::trim).collect();
+        columns.try_into().expect(line)
+    })
+}
+
 pub(crate) fn joined(tokens: &TokenStream) -> String {
     let tokens = tokens.clone().into_iter().map(|token| match token {
         TokenTree::Group(group) => {

@@ -10,18 +10,6 @@ use std::fmt;
 use crate::language::witness::Witness;
 
 /// Says how two locks collide.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Collision, Derivation, Lock, LockedKey};
-///
-/// let lock = |number| Lock::new(LockedKey::BigInt(number), Derivation::Sha256, None, Vec::new());
-/// assert_eq!(lock(42).collision(&lock(43)), None);
-/// let collision = lock(42).collision(&lock(42)).expect("one number");
-/// assert_eq!(collision, Collision::Number("42".into()));
-/// assert_eq!(collision.to_string(), "both are the number 42");
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Collision {
     /// Both patterns can render the same key.

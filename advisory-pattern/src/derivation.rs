@@ -12,16 +12,6 @@ mod hashtext;
 /// Names how the rendered key becomes a lock key.
 ///
 /// The default is SHA-256; the others are for keys that are shared with other code.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::Derivation;
-///
-/// let hashtext = Derivation::from_name("hashtext").expect("a known name");
-/// assert_eq!(hashtext.key("booking:42"), -1_847_041_793); // SELECT hashtext('booking:42')
-/// assert_eq!((hashtext.bits(), Derivation::default().bits()), (32, 64));
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Derivation {
@@ -149,10 +139,10 @@ impl Derivation {
 /// assert_eq!(hasher.finish(), Derivation::Sha256.key("booking:42"));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Hasher(State);
+pub struct Hasher(RunningHash);
 
 #[derive(Clone, Debug)]
-enum State {
+enum RunningHash {
     Sha256(Sha256),
     Md5(Md5),
     Fnv1a32(u32),
@@ -166,31 +156,33 @@ impl Hasher {
     #[must_use]
     pub fn new(derivation: Derivation) -> Self {
         Self(match derivation {
-            Derivation::Sha256 => State::Sha256(Sha256::new()),
-            Derivation::Md5 => State::Md5(Md5::new()),
-            Derivation::Fnv1a32 => State::Fnv1a32(2_166_136_261),
-            Derivation::Fnv1a64 => State::Fnv1a64(0xcbf2_9ce4_8422_2325),
-            Derivation::Hashtext => State::Hashtext(String::new()),
-            Derivation::Hashtextextended => State::Hashtextextended(String::new()),
+            Derivation::Sha256 => RunningHash::Sha256(Sha256::new()),
+            Derivation::Md5 => RunningHash::Md5(Md5::new()),
+            Derivation::Fnv1a32 => RunningHash::Fnv1a32(2_166_136_261),
+            Derivation::Fnv1a64 => RunningHash::Fnv1a64(0xcbf2_9ce4_8422_2325),
+            Derivation::Hashtext => RunningHash::Hashtext(String::new()),
+            Derivation::Hashtextextended => RunningHash::Hashtextextended(String::new()),
         })
     }
 
     /// Adds a piece; where the pieces are cut makes no difference.
     pub fn write(&mut self, piece: &str) {
         match &mut self.0 {
-            State::Sha256(digest) => digest.update(piece),
-            State::Md5(digest) => digest.update(piece),
-            State::Fnv1a32(hash) => {
+            RunningHash::Sha256(digest) => digest.update(piece),
+            RunningHash::Md5(digest) => digest.update(piece),
+            RunningHash::Fnv1a32(hash) => {
                 for unit in piece.encode_utf16() {
                     *hash = (*hash ^ u32::from(unit)).wrapping_mul(16_777_619);
                 }
             }
-            State::Fnv1a64(hash) => {
+            RunningHash::Fnv1a64(hash) => {
                 for byte in piece.bytes() {
                     *hash = (*hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
                 }
             }
-            State::Hashtext(text) | State::Hashtextextended(text) => text.push_str(piece),
+            RunningHash::Hashtext(text) | RunningHash::Hashtextextended(text) => {
+                text.push_str(piece)
+            }
         }
     }
 
@@ -198,12 +190,14 @@ impl Hasher {
     #[must_use]
     pub fn finish(self) -> i64 {
         match self.0 {
-            State::Sha256(digest) => leading(&digest.finalize()),
-            State::Md5(digest) => leading(&digest.finalize()),
-            State::Fnv1a32(hash) => i64::from(hash.cast_signed()),
-            State::Fnv1a64(hash) => hash.cast_signed(),
-            State::Hashtext(text) => i64::from(hashtext::lookup3(text.as_bytes()).1.cast_signed()),
-            State::Hashtextextended(text) => {
+            RunningHash::Sha256(digest) => leading(&digest.finalize()),
+            RunningHash::Md5(digest) => leading(&digest.finalize()),
+            RunningHash::Fnv1a32(hash) => i64::from(hash.cast_signed()),
+            RunningHash::Fnv1a64(hash) => hash.cast_signed(),
+            RunningHash::Hashtext(text) => {
+                i64::from(hashtext::lookup3(text.as_bytes()).1.cast_signed())
+            }
+            RunningHash::Hashtextextended(text) => {
                 let (high, low) = hashtext::lookup3(text.as_bytes());
                 (u64::from(high) << 32 | u64::from(low)).cast_signed()
             }

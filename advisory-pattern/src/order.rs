@@ -31,17 +31,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// An edge leads to another if it requests the lock that the other holds, unless both do so in
 /// shared mode: then neither waits. Each edge of a cycle is another transaction's, so no two of
 /// them have a gate in common, and a cycle of one edge has none.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::order::{Edge, End, cycles};
-///
-/// let end = |lock: &str| End { lock: lock.into(), is_lease: false, is_shared: false, place: String::new() };
-/// let edge = |held, asked| Edge { held: end(held), asked: end(asked), gates: Vec::new() };
-/// let edges = [edge("room", "account"), edge("room", "day"), edge("account", "room")];
-/// assert_eq!(cycles(&edges), [[0, 2]]);
-/// ```
 #[must_use]
 pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
     let names = LockNames::of(edges);
@@ -104,14 +93,13 @@ fn shortest_cycle<I: Iterator<Item = usize>>(
     search(start, gates, next).unwrap_or(Some(possible))
 }
 
-/// Searches for the shortest cycle, or gives up after [`MOST_STATES`].
 fn search<I: Iterator<Item = usize>>(
     start: usize,
     gates: &[BTreeSet<&String>],
     next: &impl Fn(usize) -> I,
 ) -> Result<Option<Vec<usize>>, TooMany> {
-    // What can follow depends on the last edge and the gates of all, so each edge is visited once
-    // for each set of gates.
+    // The edges that can follow depend on the last one and the gates of all, so each edge is
+    // visited once for each set of gates.
     let first = (start, gates[start].clone());
     let mut before = BTreeMap::from([(first.clone(), None)]);
     let mut queue = VecDeque::from([first]);
@@ -147,18 +135,6 @@ fn search<I: Iterator<Item = usize>>(
 struct TooMany;
 
 /// Describes a cycle and each of its edges.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::order::{Edge, End, message};
-///
-/// let end = |place: &str| End { lock: "room:<id>".into(), is_lease: false, is_shared: false, place: place.into() };
-/// let edge = Edge { held: end("src/a.rs:7"), asked: end("src/b.rs:9"), gates: Vec::new() };
-/// let text = message(&[&edge]);
-/// assert!(text.starts_with("`room:<id>` is requested while another key of it is held"));
-/// assert!(text.contains("held since src/a.rs:7, asked for at src/b.rs:9"));
-/// ```
 #[must_use]
 pub fn message(cycle: &[&Edge]) -> String {
     let what = match cycle {

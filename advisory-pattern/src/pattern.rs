@@ -40,17 +40,6 @@ pub struct Pattern {
 }
 
 /// Holds one part of a key pattern.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Part, parse};
-///
-/// let parts = parse("room <<:<id>")?.parts;
-/// assert_eq!(parts[0], Part::Text("room <:".into()));
-/// assert!(matches!(&parts[1], Part::Placeholder(id) if id.name() == "id"));
-/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Text that every key contains, with `<<` read as `<`.
@@ -62,19 +51,6 @@ pub enum Part {
 /// Holds a placeholder: what is between `<` and `>`.
 ///
 /// Two are equal if they mean the same; `source` is not compared.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Filter, Shape, parse};
-///
-/// let pattern = parse("<req.email: text|lower>")?;
-/// let email = pattern.placeholders().next().expect("one placeholder");
-/// assert_eq!(email.path, ["req", "email"]);
-/// assert_eq!((email.shape, email.slice), (Some(Shape::Text), false));
-/// assert_eq!(email.filters, [Filter::Lower]);
-/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct Placeholder {
     /// The text between `<` and `>` as it was written: `req.day: date|trim`.
@@ -94,17 +70,6 @@ pub struct Placeholder {
 ///
 /// Filters see the value itself; escaping comes last. So `trim` and `lower` give the same in either
 /// order.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Filter, Shape};
-///
-/// assert_eq!(Filter::from_name("lower"), Some(Filter::Lower));
-/// assert!(Filter::Lower.takes(Shape::Text));
-/// let refusal = Filter::Lower.refusal(Shape::Int);
-/// assert_eq!(refusal, "filter `lower` does not fit the shape `int`: leave it out");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Filter {
     /// Takes the value's text from its `Display`.
@@ -200,7 +165,6 @@ impl Placeholder {
         misfits.filter(|filter| !filter.takes(shape)).collect()
     }
 
-    /// The shape of the value that goes into the filters.
     fn value_shape(&self, shape_of: impl Fn(&Self) -> Shape) -> Shape {
         match self.shape {
             Some(shape) => shape,

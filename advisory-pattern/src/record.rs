@@ -15,8 +15,8 @@ use crate::pattern::locked_key::HALF;
 use crate::pattern::permit::Permits;
 pub use claim_record::{CLAIM_COLUMNS, CLAIM_PARTS, CLAIM_START, ClaimRecord};
 pub use error::RecordError;
-pub use format::RECORD_VERSION;
-use format::{END, FIELD, MAGIC, PART, START, clean, join_parts, records_of};
+use format::{Field, MAGIC, decode, encode, records_of};
+pub use format::{MODULE_PATH, RECORD_VERSION};
 pub use key::decode_key;
 
 /// Holds one lock site as a program contains it.
@@ -102,34 +102,11 @@ pub struct Record {
     pub version: String,
 }
 
-/// Marks the place of the module's path, which only the compiler knows: the macro inserts
-/// `module_path!()` there.
-///
-/// ```
-/// use advisory_pattern::{MODULE_PATH, Record};
-///
-/// let record = Record { module: MODULE_PATH.into(), keys: vec!["cleanup".into()], ..Record::default() };
-/// let encoded = record.encode();
-/// let (before, after) = encoded.split_once(MODULE_PATH).expect("the place of the path");
-/// let in_program = format!("{before}shop::orders{after}");
-/// assert_eq!(Record::find_all(in_program.as_bytes())?[0].module, "shop::orders");
-/// # Ok::<(), advisory_pattern::RecordError>(())
-/// ```
-pub const MODULE_PATH: &str = "\u{1a}";
-
 impl Record {
     /// Writes the record. Control characters in values become spaces.
     #[must_use]
     pub fn encode(&self) -> String {
-        let mut text = format!("{START}{MAGIC}{FIELD}{}", self.format_version());
-        for (name, value) in self.fields() {
-            text.push(FIELD);
-            text.push_str(name);
-            text.push('=');
-            text.push_str(&value);
-        }
-        text.push(END);
-        text
+        encode(MAGIC, self.format_version(), self.clone().fields())
     }
 
     /// The lowest version of the format that has what the record says, so that an older reader
@@ -140,138 +117,43 @@ impl Record {
         of_derivation.max(if has_half { 2 } else { 1 })
     }
 
-    fn fields(&self) -> Vec<(&'static str, String)> {
-        let mut fields = vec![
-            ("kind", clean(&self.kind)),
-            ("written", join_parts(&self.written)),
-            ("keys", join_parts(&self.keys)),
-            ("derivation", clean(&self.derivation)),
-            ("scope", clean(&self.scope)),
-            ("mode", clean(&self.mode)),
+    fn fields(&mut self) -> [(&'static str, Field<'_>); 28] {
+        [
+            ("kind", Field::Text(&mut self.kind)),
+            ("written", Field::Joined(&mut self.written)),
+            ("keys", Field::Joined(&mut self.keys)),
+            ("derivation", Field::Text(&mut self.derivation)),
+            ("scope", Field::Text(&mut self.scope)),
+            ("mode", Field::Text(&mut self.mode)),
+            ("module", Field::Module(&mut self.module)),
+            ("function", Field::Text(&mut self.function)),
+            ("file", Field::Text(&mut self.file)),
+            ("line", Field::Number(&mut self.line)),
+            ("crate", Field::Text(&mut self.krate)),
+            ("version", Field::Text(&mut self.version)),
+            ("name", Field::Optional(&mut self.name)),
+            ("component", Field::Optional(&mut self.component)),
+            ("purpose", Field::Optional(&mut self.purpose)),
+            ("wait", Field::Optional(&mut self.wait)),
+            ("poll", Field::Optional(&mut self.poll)),
+            ("max_hold", Field::Optional(&mut self.max_hold)),
+            ("isolation", Field::Optional(&mut self.isolation)),
+            ("ttl", Field::Optional(&mut self.ttl)),
+            ("renew", Field::Optional(&mut self.renew)),
+            ("keep", Field::Optional(&mut self.keep)),
             (
-                "module",
-                if self.module == MODULE_PATH {
-                    self.module.clone()
-                } else {
-                    clean(&self.module)
-                },
+                "allow_ambiguous",
+                Field::Optional(&mut self.allow_ambiguous),
             ),
-            ("function", clean(&self.function)),
-            ("file", clean(&self.file)),
-            ("line", self.line.to_string()),
-            ("crate", clean(&self.krate)),
-            ("version", clean(&self.version)),
-        ];
-        // An empty list, which has no text, would be read as one empty text.
-        fields.retain(|(name, _)| match *name {
-            "written" => !self.written.is_empty(),
-            "keys" => !self.keys.is_empty(),
-            _ => true,
-        });
-        let optional = [
-            ("name", &self.name),
-            ("component", &self.component),
-            ("purpose", &self.purpose),
-            ("wait", &self.wait),
-            ("poll", &self.poll),
-            ("max_hold", &self.max_hold),
-            ("isolation", &self.isolation),
-            ("ttl", &self.ttl),
-            ("renew", &self.renew),
-            ("keep", &self.keep),
-            ("allow_ambiguous", &self.allow_ambiguous),
-            ("allow_redundant", &self.allow_redundant),
-        ];
-        fields.extend(
-            optional
-                .into_iter()
-                .filter_map(|(name, value)| Some((name, clean(value.as_ref()?)))),
-        );
-        if let Some(permits) = &self.permits {
-            fields.push(("permits", clean(&permits.to_string())));
-        }
-        for (placeholder, expression) in &self.with {
-            fields.push(("with", join_parts([placeholder, expression])));
-        }
-        for (other, reason) in &self.allow_overlap {
-            fields.push(("allow_overlap", join_parts([other, reason])));
-        }
-        for table in &self.guards {
-            fields.push(("guards", clean(table)));
-        }
-        fields
-    }
-
-    /// Reads one record's text, without its start and end. Skips unknown fields.
-    fn decode(text: &str) -> Result<Self, RecordError> {
-        let mut fields = text.split(FIELD);
-        let version = fields
-            .next()
-            .and_then(|head| head.strip_prefix(MAGIC))
-            .map(|_| fields.next());
-        let version = version.flatten().unwrap_or_default();
-        match version.parse::<u32>() {
-            Ok(version) if version <= RECORD_VERSION => {}
-            Ok(_) => return Err(RecordError::Newer(version.to_owned())),
-            Err(_) => return Err(RecordError::Malformed(format!("version `{version}`"))),
-        }
-        let mut record = Self::default();
-        for field in fields {
-            let Some((name, value)) = field.split_once('=') else {
-                return Err(RecordError::Malformed(format!("`{field}`")));
-            };
-            let text = || clean(value);
-            let texts = || value.split(PART).map(clean).collect();
-            match name {
-                "kind" => record.kind = text(),
-                "name" => record.name = Some(text()),
-                "component" => record.component = Some(text()),
-                "purpose" => record.purpose = Some(text()),
-                "written" => record.written = texts(),
-                "keys" => record.keys = texts(),
-                "derivation" => record.derivation = text(),
-                "scope" => record.scope = text(),
-                "mode" => record.mode = text(),
-                "wait" => record.wait = Some(text()),
-                "poll" => record.poll = Some(text()),
-                "permits" => {
-                    // Each permit has a key to compare.
-                    record.permits = Permits::parse(&text());
-                    if record.permits.is_none() {
-                        return Err(RecordError::Malformed(format!("permits `{value}`")));
-                    }
-                }
-                "max_hold" => record.max_hold = Some(text()),
-                "isolation" => record.isolation = Some(text()),
-                "ttl" => record.ttl = Some(text()),
-                "renew" => record.renew = Some(text()),
-                "keep" => record.keep = Some(text()),
-                "allow_ambiguous" => record.allow_ambiguous = Some(text()),
-                "allow_redundant" => record.allow_redundant = Some(text()),
-                "allow_overlap" => {
-                    let (other, reason) = value.split_once(PART).unwrap_or((value, ""));
-                    record.allow_overlap.push((clean(other), clean(reason)));
-                }
-                "with" => {
-                    let (placeholder, expression) = value.split_once(PART).unwrap_or((value, ""));
-                    record.with.push((clean(placeholder), clean(expression)));
-                }
-                "guards" => record.guards.push(text()),
-                "module" if value == MODULE_PATH => MODULE_PATH.clone_into(&mut record.module),
-                "module" => record.module = text(),
-                "function" => record.function = text(),
-                "file" => record.file = text(),
-                "line" => {
-                    let line = value.parse();
-                    record.line =
-                        line.map_err(|_| RecordError::Malformed(format!("line `{value}`")))?;
-                }
-                "crate" => record.krate = text(),
-                "version" => record.version = text(),
-                _ => {}
-            }
-        }
-        Ok(record)
+            (
+                "allow_redundant",
+                Field::Optional(&mut self.allow_redundant),
+            ),
+            ("permits", Field::Permits(&mut self.permits)),
+            ("with", Field::Pairs(&mut self.with)),
+            ("allow_overlap", Field::Pairs(&mut self.allow_overlap)),
+            ("guards", Field::Each(&mut self.guards)),
+        ]
     }
 
     /// Finds every record in a program's bytes, sorted and without duplicates. The bytes can be
@@ -280,7 +162,9 @@ impl Record {
     /// # Errors
     /// The first record that cannot be read.
     pub fn find_all(bytes: &[u8]) -> Result<Vec<Self>, RecordError> {
-        records_of(MAGIC, bytes, Self::decode)
+        records_of(MAGIC, bytes, |text| {
+            decode(text, RECORD_VERSION, Self::fields)
+        })
     }
 
     /// Gives the key space of the site's locks.

@@ -37,45 +37,12 @@ use diesel::pg::PgConnection;
 pub use pool::{Pool, WithUrl};
 
 /// Describes a lock that is held on a blocking connection.
-///
-/// ```
-/// use advisory_runtime::blocking::LockInfo;
-///
-/// fn report(lock: &LockInfo) {
-///     println!("waited {:?} for {}", lock.waited(), lock.key());
-/// }
-/// ```
 pub type LockInfo = crate::LockInfo<PgConnection>;
 
 /// The guard of one lock or several on a blocking connection, from [`xact::begin`] and
 /// [`session::acquire`].
-///
-/// ```no_run
-/// use advisory_runtime::blocking::{LockGuard, session};
-/// use advisory_runtime::Error;
-/// use diesel::pg::PgConnection;
-///
-/// fn hold(conn: &mut PgConnection) -> Result<LockGuard<'_, PgConnection>, Error> {
-///     session::acquire(conn, 42)
-/// }
-/// ```
 pub type LockGuard<'o, O> = crate::LockGuard<'o, O, PgConnection>;
 
 /// The guard of session-level locks that owns its blocking connection, from
 /// [`session::acquire_owned`] and [`session::acquire_from`].
-///
-/// ```no_run
-/// use advisory_runtime::blocking::{OwnedLockGuard, session};
-/// use advisory_runtime::Error;
-/// use diesel::pg::PgConnection;
-///
-/// struct Importer {
-///     lock: OwnedLockGuard<PgConnection>,
-/// }
-///
-/// fn start(conn: PgConnection) -> Result<Importer, Error> {
-///     let lock = session::acquire_owned(conn, 42)?;
-///     Ok(Importer { lock })
-/// }
-/// ```
 pub type OwnedLockGuard<C> = crate::OwnedLockGuard<C, PgConnection>;

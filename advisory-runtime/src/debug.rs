@@ -26,7 +26,6 @@ use idle::Statements;
 use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
-/// Returns whether the checks run.
 pub(crate) fn is_on() -> bool {
     static IS_ON: LazyLock<bool> = LazyLock::new(|| {
         std::env::var_os("ADVISORY_DEBUG_CHECKS").is_none_or(|value| value != "off")
@@ -79,7 +78,6 @@ impl Checks {
         self.waiting = None;
     }
 
-    /// Warns if the body held its lock for long without a statement.
     pub(crate) fn warn_if_idle(&self, telemetry: Option<&Telemetry>) {
         if let (Some(locks), Some(telemetry)) = (self.locks.set(), telemetry) {
             self.statements.warn_if_idle(locks, telemetry);
@@ -147,7 +145,6 @@ pub(crate) async fn before_wait<D: Driver>(
     }
 }
 
-/// Records under which locks this one is asked for.
 async fn note_order<D: Driver>(
     conn: &mut D,
     checks: &Checks,

@@ -22,9 +22,7 @@ pub(crate) use async_pg::until_ended;
 pub(crate) use blocking_pg::block_on;
 pub(crate) use close_on_drop::CloseOnDrop;
 #[cfg(feature = "postgres")]
-pub(crate) use park::wait;
-#[cfg(all(feature = "postgres", feature = "diesel-async"))]
-pub(crate) use park::wait_at_most;
+pub(crate) use park::{wait, wait_at_most};
 pub(crate) use queries::Queries;
 #[cfg(feature = "diesel-async")]
 pub(crate) use timer_thread::timeout;
@@ -51,7 +49,6 @@ pub trait Driver: Send + Sized {
         answers: F,
     ) -> impl Future<Output = Option<F::Output>> + Send;
 
-    /// Asks for one text.
     fn query_text(
         &mut self,
         query: &str,
@@ -72,7 +69,6 @@ pub trait Driver: Send + Sized {
         query: TryLock,
     ) -> impl Future<Output = QueryResult<QueryResult<Option<String>>>> + Send;
 
-    /// Asks for one key of the open transaction without waiting.
     fn try_lock(
         &mut self,
         query: TryLock,
@@ -81,17 +77,13 @@ pub trait Driver: Send + Sized {
     /// Releases one session-level lock. Returns how many it released.
     fn unlock(&mut self, query: Unlock) -> impl Future<Output = QueryResult<usize>> + Send;
 
-    /// Waits, without a connection.
     fn pause(time: Duration) -> impl Future<Output = ()> + Send;
 
-    /// Diesel's state of the transaction.
     fn status(&mut self) -> &mut TransactionManagerStatus;
 
-    /// Diesel's instrumentation of each statement.
     #[cfg(all(debug_assertions, feature = "tracing"))]
     fn instrumentation(&mut self) -> &mut dyn Instrumentation;
 
-    /// Replaces Diesel's instrumentation.
     #[cfg(all(debug_assertions, feature = "tracing"))]
     fn set_instrumentation(&mut self, instrumentation: impl Instrumentation);
 
@@ -178,7 +170,6 @@ pub(crate) fn mark_transaction_closed<D: Driver>(conn: &mut D, outer: Option<Non
     conn.forget_interruption();
 }
 
-/// Tells Diesel that a transaction (or savepoint) was opened.
 pub(crate) fn mark_transaction_open<D: Driver>(conn: &mut D) -> QueryResult<()> {
     match conn.status() {
         TransactionManagerStatus::Valid(valid) => {

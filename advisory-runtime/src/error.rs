@@ -30,7 +30,7 @@ use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Why a call under an advisory lock failed, apart from the error of its own body.
+/// The error of a call under an advisory lock, apart from the error of its own body.
 ///
 /// A function that returns its own error type receives this through
 /// `From<advisory_runtime::Error>`; one that only has `From<diesel::result::Error>`, such as a
@@ -280,7 +280,7 @@ pub enum Error {
     InvalidPermits {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
-        /// What was asked for.
+        /// The number that was asked for.
         permits: i128,
     },
     /// The connection is closed: an earlier locked call on it was dropped or panicked before its
@@ -302,7 +302,7 @@ pub enum Error {
     /// not hold, holds only in shared mode, or holds a permit of. No SQL was sent.
     #[non_exhaustive]
     NotHeld {
-        /// What was asked for: its key pattern.
+        /// The key pattern that was asked for.
         lock: Cow<'static, str>,
     },
     /// Any other error of the database: of the begin, of the commit, such as a deferred constraint,
@@ -312,8 +312,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether other sessions hold the lock or wait for it, so that a later try can succeed:
-    /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::QueueFull`].
+    /// Returns whether other sessions hold the lock or wait for it, so that a later try can
+    /// succeed: [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::QueueFull`].
     ///
     /// Neither a deadlock nor an exhausted pool counts.
     #[must_use]
@@ -324,7 +324,7 @@ impl Error {
         )
     }
 
-    /// The database's error behind this one, if there is one: its kind, message and constraint.
+    /// The database's error in this one, if there is one: its kind, message and constraint.
     #[must_use]
     pub const fn database(&self) -> Option<&DieselError> {
         match self {

@@ -52,12 +52,3 @@ macro_rules! example_of_monitor {
 # async fn f(conn: &mut AsyncPgConnection) -> Result<(), Box<dyn std::error::Error>> {"
     };
 }
-
-/// The same for blocking Diesel.
-macro_rules! example_of_blocking_monitor {
-    () => {
-        "# use advisory_runtime::{blocking::monitor, monitor::{Names, Signal}};
-# use diesel::PgConnection;
-# fn f(conn: &mut PgConnection) -> Result<(), Box<dyn std::error::Error>> {"
-    };
-}

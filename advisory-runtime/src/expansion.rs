@@ -54,7 +54,7 @@ macro_rules! __record {
 }
 
 /// The record of a claim in the program: as that of a lock site, with the names of the columns that
-/// the table has behind the module's path. Only the compiler knows them. The text before the path
+/// the table has after the module's path. Only the compiler knows them. The text before the path
 /// lacks the record's start.
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 #[doc(hidden)]
@@ -89,14 +89,12 @@ pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     }
 }
 
-/// The number of permits that an expression gives.
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 #[must_use]
 pub fn permits<N: PermitCount>(number: N) -> i128 {
     number.count()
 }
 
-/// An integer.
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 #[diagnostic::on_unimplemented(
     message = "`permits` takes an integer, and `{Self}` is not one",
@@ -129,7 +127,6 @@ counts!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 #[deprecated = "a transaction-level lock protects only statements on `conn`, and the body does not use it: use it, or write `_ = conn;` in the body"]
 pub const fn connection_is_unused() {}
 
-/// A duration of an argument.
 #[must_use]
 pub const fn millis(milliseconds: u64) -> std::time::Duration {
     std::time::Duration::from_millis(milliseconds)
@@ -158,13 +155,12 @@ pub mod claim {
     /// The number of texts before those of the key and of the order.
     const FIXED: usize = 25;
 
-    /// The number of texts of a row's record.
     #[must_use]
     pub const fn count<T: Claim>() -> usize {
         FIXED + 2 * <T::Key as KeyColumns<T::Table>>::NAMES.len() + 4 * T::ORDER.len()
     }
 
-    /// The texts of a row's record: its start, the texts around the module's path, and behind it
+    /// The texts of a row's record: its start, the texts around the module's path, and after it
     /// what only the compiler knows: the columns that the table has, those of the key, and the
     /// order.
     #[must_use]
@@ -231,7 +227,6 @@ pub mod claim {
         texts
     }
 
-    /// The total length of the texts.
     #[must_use]
     pub const fn length(mut texts: &[&str]) -> usize {
         let mut length = 0;

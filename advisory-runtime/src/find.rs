@@ -13,7 +13,7 @@ impl Error {
     ///
     /// Works on `diesel::result::Error` and on any error that gives its cause through `source()`.
     /// For `anyhow::Error` write `Error::find(&*error)`. To match on the variant write
-    /// `.as_deref()` behind it.
+    /// `.as_deref()` after it.
     ///
     /// ```
     /// use advisory_runtime::Error;

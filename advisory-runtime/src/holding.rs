@@ -84,42 +84,12 @@ impl<L: DeclaredLock> fmt::Debug for Holding<'_, L> {
 }
 
 /// A declared lock in shared mode, in the type of a [`Holding`]. The type has no values.
-///
-/// ```
-/// use advisory_runtime::{Holding, LockKey, Shared};
-///
-/// #[derive(LockKey)]
-/// #[lock_key("account:<number>")]
-/// struct AccountLock {
-///     number: i64,
-/// }
-///
-/// /// Called by readers, and by writers with `lock.holding().shared()`.
-/// fn number_to_read(account: Holding<'_, Shared<AccountLock>>) -> i64 {
-///     account.key().number
-/// }
-/// ```
 pub struct Shared<L>(PhantomData<L>, std::convert::Infallible);
 
 /// A lock that is declared as a type, so that it can have a [`Holding`].
 ///
 /// `#[derive(LockKey)]` implements it. A type with a [`LockKey`] by hand implements it with
 /// `type Lock = Self`. Numbers do not: a witness of "some number" would not say which one is held.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::{DeclaredLock, Holding, LockKey};
-///
-/// #[derive(LockKey)]
-/// #[lock_key("slot:<room>")]
-/// struct SlotLock {
-///     room: i64,
-/// }
-///
-/// /// Takes the witness of any declared lock.
-/// fn write<L: DeclaredLock>(_witness: Holding<'_, L>) { /* … */ }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a declared lock, so there is no `Holding` of it",
     label = "expected a type with `#[derive(LockKey)]`",

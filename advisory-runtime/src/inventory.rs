@@ -32,17 +32,7 @@ pub use {
     advisory_pattern::order::{Edge, End},
 };
 
-/// Why the sites could not be read, or which of them collide.
-///
-/// ```no_run
-/// use advisory_runtime::inventory::{self, InventoryError};
-///
-/// match inventory::check() {
-///     Ok(sites) => println!("{sites} locks, no collision"),
-///     Err(InventoryError::Collisions(pairs)) => pairs.iter().for_each(|pair| eprintln!("{pair}")),
-///     Err(error) => eprintln!("{error}"),
-/// }
-/// ```
+/// The error of reading the sites, or the locks that collide.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InventoryError {
@@ -102,15 +92,6 @@ pub fn sites() -> Result<Vec<Site>, InventoryError> {
 /// # Errors
 ///
 /// Those of [`sites`].
-///
-/// # Examples
-///
-/// ```
-/// for claim in advisory_runtime::inventory::claims()? {
-///     println!("{}::{} claims rows of {}", claim.module, claim.row, claim.table);
-/// }
-/// # Ok::<(), advisory_runtime::inventory::InventoryError>(())
-/// ```
 pub fn claims() -> Result<Vec<ClaimSite>, InventoryError> {
     ClaimSite::find_all(&program()?).map_err(InventoryError::Record)
 }
@@ -126,14 +107,6 @@ fn program() -> Result<Vec<u8>, InventoryError> {
 ///
 /// Those of [`sites`]; [`InventoryError::Collisions`] with every two keys, and two of their sites.
 ///
-/// # Examples
-///
-/// ```
-/// match advisory_runtime::inventory::check() {
-///     Ok(sites) => println!("{sites} lock sites, and no collision"),
-///     Err(error) => println!("{error}"),
-/// }
-/// ```
 pub fn check() -> Result<usize, InventoryError> {
     compare(&sites()?)
 }
@@ -165,18 +138,6 @@ fn compare(sites: &[Site]) -> Result<usize, InventoryError> {
 ///
 /// If two locks can collide, if the program's own file cannot be read, and if it has no lock site:
 /// then the test is in the wrong program.
-///
-/// # Examples
-///
-/// ```no_run
-/// use my_application as _;
-///
-/// #[test]
-/// fn no_two_locks_can_collide() {
-///     advisory_runtime::inventory::assert_no_collisions();
-/// }
-/// # mod my_application {}
-/// ```
 #[expect(clippy::panic, reason = "an assertion of a user's test")]
 pub fn assert_no_collisions() {
     match check() {
@@ -188,7 +149,6 @@ pub fn assert_no_collisions() {
     }
 }
 
-/// The sites that the help is for, beside the two that are shown.
 fn more(count: usize) -> String {
     match count {
         0 => String::new(),

@@ -98,7 +98,6 @@ pub struct KeyText<'a> {
     started: bool,
 }
 
-/// The filters of one placeholder, as flags.
 #[derive(Clone, Copy, Default)]
 struct Filters {
     trim: bool,
@@ -284,7 +283,6 @@ impl KeyWriter {
         Self(Sink::Text(String::new()))
     }
 
-    /// Writes the pattern's own text.
     pub fn text(&mut self, text: &str) {
         match &mut self.0 {
             Sink::Hash(hasher) => hasher.write(text),
@@ -314,13 +312,11 @@ impl KeyWriter {
         self.any(before, value);
     }
 
-    /// Like [`shaped`](Self::shaped), for the shape of any text, without a bound.
     pub fn any<T: KeyPart + ?Sized>(&mut self, before: &str, value: &T) {
         self.text(before);
         self.render(value, &[]);
     }
 
-    /// Writes a placeholder's value through its filters.
     pub fn filtered<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(
         &mut self,
         value: &T,

@@ -54,34 +54,13 @@ use std::time::Duration;
 /// In SQL: `('x' || encode(substring(sha256('diesel_migrations') FOR 8), 'hex'))::bit(64)::bigint`.
 /// Locks belong to a database, so programs with databases of their own do not wait for each other.
 ///
-/// ```
-/// use advisory_runtime::{Request, Wait, migrations};
-///
-/// /// Keeps migrations away while the database is copied.
-/// fn no_migration() -> Request {
-///     Request::new(migrations::KEY).wait(Wait::Never)
-/// }
-/// ```
 pub const KEY: i64 = 8_120_370_389_078_587_295;
 
-/// The name of the lock where the server shows a query.
 const NAME: &str = "diesel_migrations";
 
 /// Runs the pending migrations, one process at a time, with the defaults of [`Migrator`]; like
 /// [`Migrator::run`].
 ///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::migrations;
-/// use diesel_migrations::EmbeddedMigrations;
-///
-/// async fn start(url: &str, embedded: EmbeddedMigrations) -> Result<(), migrations::Error> {
-///     let report = migrations::run(url, embedded).await?;
-///     println!("{} applied", report.applied.len());
-///     Ok(())
-/// }
-/// ```
 #[cfg(feature = "diesel-async")]
 pub async fn run<S>(url: &str, migrations: S) -> Result<Report, Error>
 where
@@ -91,15 +70,6 @@ where
 }
 
 /// The result of a run.
-///
-/// ```
-/// use advisory_runtime::migrations::Report;
-///
-/// fn summary(report: &Report) -> String {
-///     format!("{} applied after {:?}", report.applied.len(), report.waited)
-/// }
-/// # assert_eq!(summary(&Report::default()), "0 applied after 0ns");
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -143,10 +113,8 @@ pub struct Migrator {
     on_step: OnStep,
 }
 
-/// A function of the user's that runs under the lock.
 type Hook = dyn FnOnce(&mut dyn BoxableConnection<Pg>) -> migration::Result<()> + Send;
 
-/// The actions of a run under the lock.
 #[derive(Clone, Copy, Debug)]
 enum Action {
     /// Applies at most so many pending migrations.
@@ -306,7 +274,6 @@ impl Migrator {
     }
 }
 
-/// A run with the defaults.
 impl<S: MigrationSource<Pg> + Send + 'static> From<S> for Migrator {
     fn from(migrations: S) -> Self {
         Self::new(migrations)

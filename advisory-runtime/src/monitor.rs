@@ -69,7 +69,8 @@
 //!
 //! One statement, two round trips; 30 ms of the server for 5,000 locks and 40 waiters. It takes no
 //! lock of its own. Like each read of `pg_locks`, it blocks for a moment all sessions that acquire
-//! or release a lock: run it every second, not every millisecond.
+//! or release a lock: run it every second, not every millisecond. The functions that read are
+//! cancel safe.
 //!
 //! The same functions for blocking connections are in
 //! [`blocking::monitor`](crate::blocking::monitor).
@@ -127,24 +128,6 @@ pub(crate) use leases::named;
 /// # Errors
 ///
 /// [`Error::Database`]. What the role may not see is not an error, but [`Activity::Hidden`].
-///
-/// # Cancel safety
-///
-/// Cancel safe: it only reads.
-///
-/// # Examples
-///
-/// See [the module](self).
-///
-/// ```no_run
-#[doc = example_of_monitor!()]
-/// let locks = monitor::locks(conn, &Names::of_program()?).await?;
-/// for lock in locks.locks.iter().filter(|lock| !lock.waiters.is_empty()) {
-///     println!("{:?}: {} wait", lock.key, lock.waiters.len());
-/// }
-/// # Ok(())
-/// # }
-/// ```
 #[cfg(feature = "diesel-async")]
 pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
     read(conn.pg(), names).await
@@ -199,9 +182,7 @@ pub async fn cancel<C: crate::Connection>(
 
 /// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits
 /// for the end for up to five seconds.
-///
-/// A later backend with the same process id is left alone. But where this role may not see when
-/// backends start, one that has an advisory lock, or waits for one, is taken for the same.
+/// A later backend with the same process id is left alone, as by [`cancel`].
 ///
 /// # Locking
 ///
@@ -209,27 +190,11 @@ pub async fn cancel<C: crate::Connection>(
 ///
 /// # Errors
 ///
-/// [`Error::Database`]. A missing privilege is not an error, but [`Signal::Refused`].
+/// Those of [`cancel`].
 ///
 /// # Cancel safety
 ///
 /// Not cancel safe: the session may be terminated or not.
-///
-/// # Examples
-///
-/// See [`cancel`].
-///
-/// ```no_run
-#[doc = example_of_monitor!()]
-/// let seen = monitor::locks(conn, &Names::none()).await?;
-/// if let Some(backend) = seen.backend(19_914)
-///     && let Signal::Refused { .. } = monitor::terminate(conn, backend).await?
-/// {
-///     println!("this role may not");
-/// }
-/// # Ok(())
-/// # }
-/// ```
 #[cfg(feature = "diesel-async")]
 pub async fn terminate<C: crate::Connection>(
     conn: &mut C,

@@ -15,7 +15,6 @@ use crate::error::Error;
 #[cfg(feature = "tracing")]
 use std::time::Duration;
 
-/// A product's error, as spans and metrics show it.
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 pub(crate) trait Observed: std::fmt::Display {
     /// A label: one of few.
@@ -29,7 +28,6 @@ pub(crate) trait Observed: std::fmt::Display {
     fn waited(&self) -> Option<Duration>;
 }
 
-/// How loudly an error is reported.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
@@ -39,7 +37,7 @@ pub(crate) enum Severity {
     Done,
     /// The body has ignored an error of its own.
     Ignored,
-    /// What the body relied on was lost.
+    /// The lock or lease that the body relied on was lost.
     Lost,
     Other,
 }
@@ -88,7 +86,6 @@ impl Observed for Error {
     }
 }
 
-/// How a lock ended that was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The body returned `Ok`, and that holds.

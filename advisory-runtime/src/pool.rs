@@ -142,7 +142,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// before.
 const NEVER: Duration = Duration::from_secs(5);
 
-/// A connection of a pool for a call that waits for its lock as `wait` says.
 pub(crate) async fn connection_for<C>(
     wait: Wait,
     connection: impl Future<Output = Result<C, PoolError>>,
@@ -157,7 +156,6 @@ pub(crate) async fn connection_for<C>(
     connected.map_err(|error| error.inside_body(self_deadlock::is_inside_body()))
 }
 
-/// Two connections at once.
 pub(crate) async fn two<P: Pool + ?Sized>(
     pool: &P,
 ) -> Result<(P::Connection<'_>, P::Connection<'_>), PoolError> {
@@ -221,7 +219,7 @@ const REASON: Duration = Duration::from_secs(2);
 struct Bb8TimedOut {
     /// The number of connections of the pool, all of them in use.
     connections: u32,
-    /// Why another could not be opened.
+    /// The error of a further one.
     reason: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// chance.
 const ROUNDS: usize = 8;
 
-/// Whether the pooler in front of the server is known to be in session mode, by `verify` or by the
+/// True if the pooler in front of the server is known to be in session mode, by `verify` or by the
 /// setting. Once for the process.
 static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
 
@@ -30,8 +30,9 @@ pub(crate) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
     conn.told_process_id().map(u32::cast_signed)
 }
 
-/// Whether the server says that another backend than the connection's own serves it. A prepared
-/// statement of an acquisition fails there in one way or another, before it has compared anything.
+/// Returns whether the server says that another backend than the connection's own serves it. A
+/// prepared statement of an acquisition fails there in one way or another, before it has compared
+/// anything.
 pub(crate) async fn is_pooled<D: Driver>(conn: &mut D, process: Option<i32>) -> bool {
     match process {
         Some(process) => matches!(is_answered_by(conn, process).await, Ok(false)),
@@ -65,8 +66,8 @@ pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
     }
 }
 
-/// Whether the connection is known to have its server session to itself: the process that it was
-/// told is the backend.
+/// Returns whether the connection is known to have its server session to itself: the process that
+/// it was told is the backend.
 #[cfg(all(feature = "migrations", feature = "diesel-async"))]
 pub(crate) async fn is_direct<D: Driver>(conn: &mut D) -> Result<bool, Error> {
     match conn.told_process_id() {
@@ -117,7 +118,7 @@ async fn probe<D: Driver>(
     second: &mut D,
     has_tried: &mut bool,
 ) -> Result<(), Error> {
-    // What it finds out is about the server, and not about a lock.
+    // The answer is about the server, and not about a lock.
     let lock = "".into();
     if !is_primary(first).await? {
         return Err(Error::Standby { lock });
@@ -145,8 +146,8 @@ async fn probe<D: Driver>(
     Ok(())
 }
 
-/// Whether the second session does not get the lock that the first one has taken. Neither has it
-/// afterwards.
+/// Returns whether the second session does not get the lock that the first one has taken. Neither
+/// has it afterwards.
 async fn excludes<D: Driver>(first: &mut D, second: &mut D, key: Key) -> Result<bool, Error> {
     let (take, release) = (probe::try_session(key), probe::unlock_session(key));
     let is_taken = holds(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
@@ -169,8 +170,8 @@ async fn keep_sessions<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Err
     Ok(keeps)
 }
 
-/// Whether each connection still has its backend after both had a transaction at the same time, of
-/// which the second ended last.
+/// Returns whether each connection still has its backend after both had a transaction at the same
+/// time, of which the second ended last.
 ///
 /// A pooler that shares backends assigns either the one that came back last, or the one that has
 /// been idle for longest. With this order, the first connection gets the other's backend from the
@@ -193,22 +194,20 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Err
     Ok(keeps && is_answered_by(last, other).await? && is_answered_by(first, own).await?)
 }
 
-/// Whether the server is not a standby.
 async fn is_primary<D: Driver>(conn: &mut D) -> Result<bool, Error> {
     holds(conn, probe::IN_RECOVERY, Marker::Standby).await
 }
 
-/// Whether the backend is this process.
 async fn is_answered_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, Error> {
     holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
 }
 
-/// Whether a node of a Citus cluster is its coordinator. The other nodes' locks are their own.
+/// Returns whether a node of a Citus cluster is its coordinator. The other nodes' locks are their
+/// own.
 async fn is_coordinator<D: Driver>(conn: &mut D) -> Result<bool, Error> {
     holds(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await
 }
 
-/// The process that answers, and of what.
 struct Backend {
     process: i32,
     is_of_citus: bool,
@@ -241,7 +240,6 @@ impl Backend {
     }
 }
 
-/// Whether the opposite of the condition is true.
 async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Result<bool, Error> {
     match conn.execute(&probe::fail_if(condition, marker)).await {
         Ok(()) => Ok(true),

@@ -17,16 +17,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub use trace::{TraceContext, show_trace};
 
 /// The content of the comment in front of a lock's message.
-///
-/// ```
-/// use advisory_runtime::monitor::{self, Shown};
-///
-/// /// Whether the server's log can have personal data in it.
-/// fn shows_values() -> bool {
-///     monitor::shown() == Shown::Key
-/// }
-/// # assert!(!shows_values());
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shown {
     /// Nothing: there is no comment.
@@ -58,21 +48,12 @@ pub fn show(shown: Shown) {
 }
 
 /// Returns what they show now.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::monitor::{self, Shown};
-///
-/// assert_eq!(monitor::shown(), Shown::Pattern);
-/// ```
 #[must_use]
 pub fn shown() -> Shown {
     let all = [Shown::Nothing, Shown::Pattern, Shown::Key];
     all[usize::from(SHOWN.load(Ordering::Relaxed))]
 }
 
-/// The text that a request for these keys shows.
 pub(crate) fn name(pattern: &'static str, keys: &[Key]) -> Option<Cow<'static, str>> {
     let pattern: Option<Cow<'static, str>> = (!pattern.is_empty()).then_some(pattern.into());
     match shown() {
@@ -82,21 +63,18 @@ pub(crate) fn name(pattern: &'static str, keys: &[Key]) -> Option<Cow<'static, s
     }
 }
 
-/// The beginning of the comment.
 pub(crate) const START: &str = "/*advisory:";
 
-/// The server shows 1,024 bytes of a query by default, and the keys behind the comment must be
-/// among them.
+/// The server shows 1,024 bytes of a query by default, and the keys after the comment must be among
+/// them.
 pub(crate) const LONGEST: usize = 200;
 
-/// The end of a text that is longer.
 pub(crate) const ELLIPSIS: &str = "...";
 
 /// The beginning of the comment that has the caller's trace; it ends with [`TRACE_END`].
 pub(crate) const TRACE_START: &str = "/*traceparent='";
 pub(crate) const TRACE_END: &str = "'*/;";
 
-/// Appends the comment with the caller's trace, if it is shown, as a statement of its own.
 pub(crate) fn push_trace(sql: &mut String) {
     #[cfg(feature = "tracing")]
     if let Some(trace) = trace::trace() {
@@ -107,7 +85,6 @@ pub(crate) fn push_trace(sql: &mut String) {
     let _ = sql;
 }
 
-/// Appends the comment that names the lock.
 pub(crate) fn push(sql: &mut String, name: &str) {
     sql.push_str(START);
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'/';

@@ -23,14 +23,6 @@ use std::time::Duration;
 pub(crate) const POLL: Duration = Duration::from_millis(250);
 
 /// The scope of a lock.
-///
-/// ```
-/// use advisory_runtime::monitor::{Holder, Scope};
-///
-/// fn ends_with_its_transaction(holder: &Holder) -> bool {
-///     holder.scope == Some(Scope::Xact)
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Until the end of its transaction.
@@ -390,7 +382,6 @@ impl Request {
         }
     }
 
-    /// This request for the key of one permit.
     pub(crate) fn of_permit(&self, permit: Key) -> Self {
         Self {
             keys: Keys::One([permit]),
@@ -439,16 +430,7 @@ pub fn keyed<K: LockKey + ?Sized>(key: &K) -> (Key, &'static str) {
     (key.key(), key.pattern())
 }
 
-/// Whether other sessions may hold the lock at the same time. `pg_locks` shows `ExclusiveLock` and
-/// `ShareLock`.
-///
-/// ```
-/// use advisory_runtime::{Mode, monitor::Lock};
-///
-/// fn has_writer(lock: &Lock) -> bool {
-///     lock.holders.iter().any(|holder| holder.mode == Mode::Exclusive)
-/// }
-/// ```
+/// The mode of a lock: `ExclusiveLock` or `ShareLock` in `pg_locks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// No other session holds the lock.
@@ -465,14 +447,6 @@ impl Mode {
 }
 
 /// The time to wait for a lock that another session holds.
-///
-/// ```
-/// use advisory_runtime::{Request, Wait};
-/// use std::time::Duration;
-///
-/// let request = Request::new((7, 1)).wait(Wait::For(Duration::from_millis(300)));
-/// # let _ = request;
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
@@ -498,13 +472,6 @@ impl From<Duration> for Wait {
 }
 
 /// The isolation level of the transaction that a lock is taken for.
-///
-/// ```
-/// use advisory_runtime::{Isolation, Request};
-///
-/// let request = Request::new((7, 1)).isolation(Isolation::RepeatableRead);
-/// # let _ = request;
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// Every statement of the body sees what earlier holders have committed.

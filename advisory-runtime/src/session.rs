@@ -52,20 +52,6 @@ use crate::{Connection, Error, LockGuard, OwnedLockError, OwnedLockGuard, Reques
 ///
 /// As [`xact::begin`](crate::xact::begin): dropping the future closes the connection. No lock and,
 /// without a pooler, no waiter is left.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::{Error, Request, Wait, session};
-/// use diesel_async::AsyncPgConnection;
-///
-/// # async fn f(conn: &mut AsyncPgConnection) -> Result<(), Error> {
-/// let mut guard = session::acquire(conn, Request::new(42).wait(Wait::Never)).await?;
-/// let result: Result<(), Error> = work(guard.conn()).await;
-/// guard.finish(result).await
-/// # }
-/// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
-/// ```
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire<C: Connection>(
     conn: &mut C,
@@ -232,20 +218,6 @@ where
 ///
 /// Dropping the future closes both connections, and the pool opens others. No lock and no
 /// transaction is left.
-///
-/// # Examples
-///
-/// ```no_run
-/// # #[cfg(feature = "deadpool")]
-/// # mod start {
-/// use advisory_runtime::{Error, session};
-/// use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
-///
-/// async fn start(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
-///     session::verify(pool).await
-/// }
-/// # }
-/// ```
 pub async fn verify<P: crate::Pool + ?Sized>(pool: &P) -> Result<(), Error> {
     let (mut first, mut second) = crate::pool::two(pool).await?;
     pooler::verify(first.pg(), second.pg()).await

@@ -6,7 +6,6 @@
 //! numbers and text made here; [`query_comment`](crate::query_comment) makes the comment in front
 //! safe.
 
-/// Appends formatted text.
 macro_rules! put {
     ($sql:expr, $($text:tt)*) => {
         // Writing to a `String` cannot fail.
@@ -116,7 +115,6 @@ pub(crate) fn at_most(setting: &str, interval: &str, millis: &str) -> String {
 /// Ends any open transaction; the server warns if none is open.
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 
-/// The savepoint of a call in the transaction of this depth.
 pub(crate) fn savepoint(outer: NonZeroU32) -> String {
     format!("advisory_savepoint_{outer}")
 }

@@ -142,19 +142,5 @@ pub const ADVISORY_KEYS_UP: &str =
 ///
 /// 42883 if one of the functions is gone, 2BP01 if something uses one; then nothing is dropped.
 ///
-/// # Examples
-///
-/// ```
-/// # #[cfg(feature = "diesel-async")]
-/// # mod removal {
-/// use advisory_runtime::sql_functions::ADVISORY_KEYS_DOWN;
-/// use diesel::QueryResult;
-/// use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-///
-/// async fn remove(conn: &mut AsyncPgConnection) -> QueryResult<()> {
-///     conn.batch_execute(ADVISORY_KEYS_DOWN).await
-/// }
-/// # }
-/// ```
 pub const ADVISORY_KEYS_DOWN: &str =
     include_str!("../migrations/2026-01-01-000000_advisory_keys/down.sql");

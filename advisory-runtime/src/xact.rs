@@ -63,20 +63,6 @@ use crate::{Connection, Error, LockGuard, LockInfo, Request, lock};
 /// tries of [`Request::poll`] leaves its connection open. See
 /// [`cancellation`](crate::guide::cancellation).
 ///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::{Error, Request, Wait, xact};
-/// use diesel_async::AsyncPgConnection;
-///
-/// # async fn f(conn: &mut AsyncPgConnection) -> Result<(), Error> {
-/// let mut guard = xact::begin(conn, Request::new(42).wait(Wait::Never)).await?;
-/// let result: Result<(), Error> = work(guard.conn()).await;
-/// guard.finish(result).await
-/// # }
-/// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
-/// ```
-///
 /// [`Isolation::RepeatableRead`]: crate::Isolation::RepeatableRead
 /// [`Isolation::Serializable`]: crate::Isolation::Serializable
 /// [`Wait::For`]: crate::Wait::For

@@ -1,4 +1,4 @@
-//! What can happen next.
+//! The steps that can happen.
 
 use crate::state::Process;
 
@@ -62,7 +62,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether the bound on faults counts it.
+    /// Returns whether the bound on faults counts it.
     #[must_use]
     pub const fn is_fault(self) -> bool {
         matches!(

@@ -28,7 +28,6 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Now,
         Self::SweptToken,
@@ -41,7 +40,6 @@ impl Bug {
         Self::UnlockedFence,
     ];
 
-    /// As on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

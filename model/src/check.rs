@@ -6,16 +6,15 @@ use crate::lease_property::LeaseProperty;
 use crate::leases::Leases;
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// What the check of all states has found.
+/// The result of the check of all states.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// How many states there are.
     pub states: usize,
     /// The longest path. With two threads the path to a state is not always its shortest.
     pub depth: usize,
     /// The properties that are broken, each with a path to it.
     pub broken: Vec<(LeaseProperty, Vec<Action>)>,
-    /// What should be possible and is not.
+    /// The names of what should be possible and is not.
     pub impossible: Vec<&'static str>,
 }
 

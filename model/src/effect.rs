@@ -1,4 +1,4 @@
-//! What each step changes.
+//! The changes of each step.
 
 use crate::action::Action;
 use crate::bug::Bug;
@@ -246,7 +246,6 @@ impl Leases {
 }
 
 impl Caller {
-    /// Sends a try.
     fn ask(&mut self, grant: u8) {
         let (age, granted) = (0, None);
         self.is_deposed = false;

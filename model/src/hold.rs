@@ -13,16 +13,14 @@ pub const HOLD_MARGIN: u8 = 1;
 /// How long the body may go on after it has ended the row in a transaction.
 pub const HOLD_GRACE: u8 = 20;
 
-/// Whether the process has ended the row.
+/// How far the process is with ending its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// It has not.
     Held,
     /// In a transaction, which may still be rolled back. Each has its number.
     InTransaction(u8),
     /// That transaction was rolled back: held as before.
     RolledBack,
-    /// For good.
     Ended,
 }
 
@@ -31,7 +29,7 @@ pub enum Phase {
 pub enum Stop {
     /// The row is lost, or about to expire.
     Lost,
-    /// What ended the row was not answered in time.
+    /// The statement that ended the row was not answered in time.
     Unanswered,
 }
 
@@ -42,29 +40,25 @@ pub enum RowState {
     Ours(u8),
     /// Ended by this process.
     Ended,
-    /// Somebody else has it.
     Taken,
 }
 
-/// What the server says of a transaction.
+/// The server's answer about a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Settled {
-    /// The number of the transaction.
     pub transaction: u8,
-    /// Committed, or rolled back.
     pub is_committed: bool,
 }
 
 /// The row of one process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HoldState {
-    /// What the process has done.
     pub phase: Phase,
-    /// Whether it knows that the row is lost.
+    /// The process knows that the row is lost.
     pub is_lost: bool,
     /// For how long it relies on the row.
     pub left: u8,
-    /// Whether a statement that ends the row is on its way.
+    /// A statement that ends the row is on its way.
     pub is_ending: bool,
     /// Until its body must have returned.
     pub return_in: Option<u8>,
@@ -73,13 +67,11 @@ pub struct HoldState {
     pub renewal: Option<(u8, bool)>,
     /// An answer about a transaction, on its way.
     pub settling: Option<Settled>,
-    /// On the server.
     pub row: RowState,
     /// The open transaction that has ended the row.
     pub open: Option<u8>,
     /// How the last one has ended.
     pub last: Option<Settled>,
-    /// How many transactions there were.
     pub transactions: u8,
 }
 
@@ -115,7 +107,6 @@ pub enum HoldStep {
 }
 
 impl HoldStep {
-    /// All of them.
     pub const ALL: [Self; 14] = [
         Self::Tick,
         Self::Renew,
@@ -160,7 +151,7 @@ impl HoldState {
         matches!(self.phase, Phase::Held | Phase::RolledBack)
     }
 
-    /// Whether the body is stopped.
+    /// Returns why the body is stopped, if it is.
     #[must_use]
     pub fn stop(&self, bug: Option<HoldBug>) -> Option<Stop> {
         let margin = if bug == Some(HoldBug::NoMargin) {

@@ -1,8 +1,8 @@
-//! What must be true in every state, and what must be possible.
+//! Properties of every state.
 
 use crate::state::{Call, Lease, State};
 
-/// What the design promises.
+/// A promise of the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseProperty {
     /// At most one process relies on its lease.
@@ -16,7 +16,6 @@ pub enum LeaseProperty {
 }
 
 impl LeaseProperty {
-    /// All of them.
     pub const ALL: [Self; 4] = [
         Self::OneHolder,
         Self::NoLateWrite,
@@ -24,7 +23,6 @@ impl LeaseProperty {
         Self::DoneOnce,
     ];
 
-    /// The name of the property.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +33,6 @@ impl LeaseProperty {
         }
     }
 
-    /// Whether it is true in this state.
     #[must_use]
     pub fn is_true(self, state: &State) -> bool {
         match self {

@@ -12,16 +12,12 @@ const NUMBERS: u16 = 1 << 8;
 /// Leases of one key.
 #[derive(Clone, Debug)]
 pub struct Leases {
-    /// How many processes there are.
     pub processes: usize,
-    /// How many calls and take-overs there are at most.
     pub calls: u8,
-    /// How many faults there are at most.
     pub faults: u8,
-    /// What is wrong in it.
+    /// A bug that is put into it.
     pub bug: Option<Bug>,
-    /// Whether states that differ only in which process is which are one state. A story needs them
-    /// apart.
+    /// States that differ only in which process is which are one state. A story needs them apart.
     pub is_symmetric: bool,
 }
 
@@ -30,9 +26,7 @@ pub struct Leases {
 pub enum Answer {
     /// The lease, with the time left at the server.
     Granted(Lease),
-    /// Another has it.
     Held,
-    /// The work is done.
     Done,
 }
 
@@ -49,7 +43,6 @@ impl Leases {
         }
     }
 
-    /// Three processes.
     #[must_use]
     pub const fn three() -> Self {
         Self {
@@ -61,7 +54,6 @@ impl Leases {
         }
     }
 
-    /// The same with a bug.
     #[must_use]
     pub fn with(self, bug: Bug) -> Self {
         Self {
@@ -75,7 +67,6 @@ impl Leases {
         self.bug == Some(bug)
     }
 
-    /// The state before anything happens.
     #[must_use]
     pub fn start(&self) -> State {
         State {
@@ -166,7 +157,7 @@ impl Leases {
         }
     }
 
-    /// Whether the row is this lease's and valid, as `fence` and `complete` ask.
+    /// Returns whether the row is this lease's and valid, as `fence` and `complete` ask.
     pub(crate) fn is_current(&self, data: &Data, lease: Lease) -> bool {
         data.row.is_some_and(|row| {
             row.grant == lease.grant

@@ -1,19 +1,17 @@
 //! The server, the processes, a storage elsewhere, and what has happened.
 
-/// The number of a process.
 pub type Process = usize;
 
 /// Everything at one moment. Times are what is left, in ticks of the server's clock, so that they
 /// have an end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// What is committed on the primary.
+    /// Committed on the primary.
     pub data: Data,
-    /// What the standby has, from when it is behind.
+    /// The standby's data, from when it is behind.
     pub standby: Option<Data>,
     /// Grows with each failover.
     pub timeline: u8,
-    /// One for each process.
     pub processes: Vec<Caller>,
     /// The last write in a storage elsewhere, which compares tokens alone.
     pub storage: Written,
@@ -21,14 +19,12 @@ pub struct State {
     pub history: History,
     /// How many calls and take-overs have begun. Each has this as its number.
     pub calls: u8,
-    /// How many faults there have been.
     pub faults: u8,
 }
 
-/// What a failover can lose.
+/// The data that a failover can lose.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Data {
-    /// The key's row.
     pub row: Option<Row>,
     /// The number that the sequence has issued last.
     pub sequence: u16,
@@ -43,18 +39,18 @@ pub struct Data {
 pub struct Row {
     /// The number of the call.
     pub grant: u8,
-    /// What storage compares.
+    /// Storage compares it.
     pub token: u16,
     /// Counts the grants, also across a failover. The programs do not know it.
     pub term: u8,
     /// Until it expires.
     pub left: u8,
-    /// Whether the work is marked as done.
+    /// The work is marked as done.
     pub is_kept: bool,
 }
 
 impl Row {
-    /// Whether nobody else is granted the key.
+    /// Returns whether nobody else is granted the key.
     #[must_use]
     pub const fn is_valid(self) -> bool {
         self.is_kept || self.left > 0
@@ -64,9 +60,7 @@ impl Row {
 /// A process, with one call at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Caller {
-    /// What it does.
     pub call: Call,
-    /// Its transaction on the server.
     pub transaction: Option<Transaction>,
     /// The number of a try that was given up and may still arrive.
     pub late_try: Option<u8>,
@@ -78,15 +72,12 @@ pub struct Caller {
     pub has_done_work: bool,
 }
 
-/// A call of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Call {
-    /// None.
     #[default]
     Idle,
     /// A try was sent.
     Asking {
-        /// The number of the call.
         grant: u8,
         /// The time since the try was sent.
         age: u8,
@@ -100,9 +91,8 @@ pub enum Call {
 /// A lease, as its holder knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lease {
-    /// The number of the call.
     pub grant: u8,
-    /// What storage compares.
+    /// Storage compares it.
     pub token: u16,
     /// Counts the grants; the holder does not know it.
     pub term: u8,
@@ -128,12 +118,11 @@ pub struct Written {
     pub term: u8,
 }
 
-/// What no failover undoes.
+/// Facts that no failover undoes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
     /// The largest token of all grants.
     pub token: u16,
-    /// How many grants there were.
     pub terms: u8,
     /// A token was not above those before.
     pub has_old_token: bool,

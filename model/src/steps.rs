@@ -6,7 +6,6 @@ use crate::leases::Leases;
 use crate::state::{Call, Caller, Process, State, Transaction};
 
 impl Leases {
-    /// The steps of one process.
     pub(crate) fn steps(&self, state: &State, of: Process, steps: &mut Vec<Action>) {
         let process = &state.processes[of];
         let may_fail = state.faults < self.faults;
@@ -77,7 +76,7 @@ impl Leases {
                 steps.push(Action::DoWork(of));
             }
         }
-        // Behind the row lock of `complete`, a renewal waits.
+        // A renewal waits for the row lock of `complete`.
         let is_completed = process.transaction == Some(Transaction::Completed);
         if !self.has(Bug::UnfencedLeader) && !is_completed {
             steps.push(Action::Renew(of));

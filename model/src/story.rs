@@ -92,7 +92,6 @@ fn sentence(before: &State, action: Action, after: &State) -> String {
     }
 }
 
-/// The steps of a call that holds the lease.
 fn body_sentence(before: &State, action: Action, after: &State) -> String {
     let token = |of: Process| token(before, after, of);
     let is_open = |of: Process| after.processes[of].transaction.is_some();

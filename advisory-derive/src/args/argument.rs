@@ -7,7 +7,6 @@ use crate::errors::Errors;
 use crate::tokens::{is_punct, span_of, spelled};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
-/// The names of a macro's arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) names: &'a [&'a str],
@@ -25,7 +24,6 @@ impl Known<'static> {
 }
 
 impl<'a> Known<'a> {
-    /// For a macro that is not an attribute of a function.
     pub(crate) const fn only(names: &'a [&'a str]) -> Self {
         Self {
             names,
@@ -76,7 +74,6 @@ pub(crate) fn name_of(
     None
 }
 
-/// The suggestion for an unknown argument.
 fn hint(word: &str, value: &TokenStream, known: Known<'_>) -> String {
     if let Some(attribute) = known.attribute {
         if let Some(hint) = instead(attribute, word, value) {
@@ -115,7 +112,6 @@ fn hint(word: &str, value: &TokenStream, known: Known<'_>) -> String {
     )
 }
 
-/// The meaning of a word that the attribute does not have, and the suggestion for it.
 fn instead(attribute: Attribute, word: &str, value: &TokenStream) -> Option<&'static str> {
     Some(match (attribute, word) {
         (Attribute::Lock, "_conn") => {
@@ -193,7 +189,6 @@ fn first_word(argument: &str) -> &str {
     argument.split(' ').next().unwrap_or_default()
 }
 
-/// The value of an argument, after its name and `=`.
 pub(crate) fn value_of(
     name: &Ident,
     equals: Option<&TokenTree>,

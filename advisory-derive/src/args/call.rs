@@ -7,19 +7,16 @@ use crate::errors::Errors;
 use crate::function::mentions;
 use proc_macro2::{Ident, TokenStream};
 
-/// The arguments as written. `None` is "not given".
 #[derive(Default)]
 pub(crate) struct CallArgs {
     pub(crate) pool: Option<TokenStream>,
     pub(crate) wait: Option<Wait>,
     pub(crate) on_held: Option<TokenStream>,
-    /// Converts the lock's error to the function's.
     pub(crate) err: Option<TokenStream>,
     pub(crate) handle: Option<Ident>,
 }
 
 impl CallArgs {
-    /// Reads the value of an argument.
     pub(crate) fn read(&mut self, name: &Ident, value: TokenStream, errors: &mut Errors) {
         macro_rules! set {
             ($slot:ident, $value:expr) => {{
@@ -37,7 +34,6 @@ impl CallArgs {
         }
     }
 
-    /// Returns whether an expression for the call uses this name.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         uses(
             [&self.on_held, &self.err, &self.pool].map(Option::as_ref),
@@ -46,7 +42,6 @@ impl CallArgs {
     }
 }
 
-/// Returns whether one of the expressions that were given uses this name.
 pub(crate) fn uses<const N: usize>(written: [Option<&TokenStream>; N], name: &Ident) -> bool {
     let name = name.to_string();
     let mut written = written.into_iter().flatten();

@@ -8,10 +8,8 @@ use crate::tokens::{first_span, is_punct};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::LitStr;
 
-/// The suggestion for `scope = "lease"`.
 pub(crate) const OF_LEASE: &str = "for a lease, write `#[advisory_lease(key = …, pool = …)]`";
 
-/// The scope of a lock.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Scope {
     #[default]
@@ -30,7 +28,6 @@ impl Scope {
     }
 }
 
-/// The isolation level of the transaction that a call begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isolation {
     ReadCommitted,
@@ -54,7 +51,6 @@ impl Isolation {
     }
 }
 
-/// The meaning of the word that `name = …` was given.
 pub(crate) fn choice<T: Copy, const N: usize>(
     value: &TokenStream,
     name: &Ident,
@@ -110,7 +106,6 @@ pub(crate) fn choice<T: Copy, const N: usize>(
     Some(*meaning)
 }
 
-/// The word that others use for one of these words.
 fn suggestion(word: &str) -> Option<&'static str> {
     Some(match word.to_lowercase().as_str() {
         "transaction" | "tx" | "txn" | "transactional" => "xact",

@@ -3,14 +3,12 @@
 mod text;
 
 use crate::errors::Errors;
-use crate::tokens::span_of;
-use crate::tokens::ungrouped;
+use crate::tokens::{span_of, ungrouped};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::LitStr;
 use text::{duration_in_words, milliseconds};
 
-/// The value of `wait`.
 pub(crate) enum Wait {
     Never,
     Forever,
@@ -47,7 +45,6 @@ impl Duration {
         }
     }
 
-    /// An expression of the type `Duration`.
     pub(crate) fn expression(&self, private: &TokenStream) -> TokenStream {
         match &self.length {
             Length::Milliseconds(number, span) => {
@@ -61,7 +58,6 @@ impl Duration {
 
 const TIMES: &str = "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`";
 
-/// `max_hold = …`.
 pub(crate) const MAX_HOLD: Messages = Messages {
     expected: TIMES,
     words: &[],
@@ -70,7 +66,6 @@ pub(crate) const MAX_HOLD: Messages = Messages {
     of_too_long: "leave it out to let the body run without a limit",
 };
 
-/// A lease's `ttl = …`.
 pub(crate) const TTL: Messages = Messages {
     longest: LEASE,
     of_zero: "write how long the lease lasts without a renewal, such as `ttl = \"60s\"`",
@@ -78,7 +73,6 @@ pub(crate) const TTL: Messages = Messages {
     ..MAX_HOLD
 };
 
-/// A lease's `renew = …`.
 pub(crate) const RENEW: Messages = Messages {
     longest: LEASE,
     of_zero: "write how often the lease is renewed, such as `renew = \"20s\"`",
@@ -86,7 +80,6 @@ pub(crate) const RENEW: Messages = Messages {
     ..MAX_HOLD
 };
 
-/// A lease's `keep = …`.
 pub(crate) const KEEP: Messages = Messages {
     longest: LEASE,
     of_zero: "leave it out to free the key when the function returns",
@@ -94,21 +87,18 @@ pub(crate) const KEEP: Messages = Messages {
     ..MAX_HOLD
 };
 
-/// `poll = …`.
 pub(crate) const POLL: Messages = Messages {
     of_zero: "write how often to try, such as `poll = \"250ms\"`",
     of_too_long: "write how often to try, such as `poll = \"250ms\"`, and how long to try as `wait`",
     ..MAX_HOLD
 };
 
-/// `poll_max = …`.
 pub(crate) const POLL_MAX: Messages = Messages {
     of_zero: "write the longest pause, such as `poll_max = \"2s\"`",
     of_too_long: "write the longest pause, such as `poll_max = \"2s\"`, and how long to try as `wait`",
     ..MAX_HOLD
 };
 
-/// A claim's `ttl = …` and `renew = …`.
 const CLAIM: Messages = Messages {
     of_zero: "write a time such as `\"60s\"`",
     of_too_long: "write a shorter time, such as `\"1h\"`, because a row is taken over only after its claim expires",
@@ -123,7 +113,6 @@ const WAIT: Messages = Messages {
     of_too_long: "write `wait = \"forever\"`",
 };
 
-/// `wait = …`.
 pub(crate) fn wait(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Wait> {
     match WAIT.read(value, name, errors)? {
         Value::Time(time) => Some(Wait::For(time)),
@@ -157,7 +146,6 @@ pub(crate) fn bound(
     }
 }
 
-/// A claim's `ttl = …` and `renew = …`.
 pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Duration> {
     match CLAIM.read(value, name, errors)? {
         Value::Time(time) => Some(time),
@@ -179,7 +167,6 @@ pub(crate) struct Messages {
     of_too_long: &'static str,
 }
 
-/// The value of an argument.
 enum Value {
     Word {
         word: Word,
@@ -321,7 +308,6 @@ impl Messages {
     }
 }
 
-/// The maximum, in milliseconds and in words.
 #[derive(Clone, Copy)]
 struct Longest(u64, &'static str);
 
@@ -332,7 +318,7 @@ const LEASE: Longest = Longest(366 * 24 * 3_600_000, "a year");
 
 #[cfg(test)]
 mod tests {
-    use crate::written::messages;
+    use crate::written::{messages, rows};
 
     fn message(wait: &str) -> String {
         let mut messages = messages(&format!(
@@ -358,24 +344,17 @@ mod tests {
 
     #[test]
     fn what_is_not_a_time_has_the_message_that_helps_most() {
-        for (wait, wanted) in [
-            ("never", "write `wait = \"never\"`"),
-            ("true", "write `wait = \"forever\"`"),
-            ("false", "write `wait = \"never\"`"),
-            ("5s", "expected a quoted duration: write `wait = \"5s\"`"),
-            (
-                "\"nver\"",
-                "`\"nver\"` is not a duration: write `wait = \"never\"`",
-            ),
-            (
-                "\"0ms\"",
-                "`wait` must be longer than zero: write `wait = \"never\"` to try once, or `wait = \"forever\"` to wait without a limit",
-            ),
-            (
-                "1.5",
-                "`1.5` is not a duration: expected `\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
-            ),
-        ] {
+        for [wait, wanted] in rows(
+            r#"
+            never => write `wait = "never"`
+            true => write `wait = "forever"`
+            false => write `wait = "never"`
+            5s => expected a quoted duration: write `wait = "5s"`
+            "nver" => `"nver"` is not a duration: write `wait = "never"`
+            "0ms" => `wait` must be longer than zero: write `wait = "never"` to try once, or `wait = "forever"` to wait without a limit
+            1.5 => `1.5` is not a duration: expected `"never"`, `"forever"`, a time such as `"500ms"`, `"5s"`, `"2m"` or `"1h"`, or a `Duration`
+        "#,
+        ) {
             assert_eq!(message(wait), wanted, "{wait}");
         }
         assert!(

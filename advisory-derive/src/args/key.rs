@@ -80,7 +80,6 @@ pub(crate) fn unquoted_pattern(value: &TokenStream) -> Option<String> {
     is_pattern.then(|| format!("a key pattern is a string literal: write `\"{written}\"`"))
 }
 
-/// Returns whether an argument is `keys = "a"`, without brackets.
 pub(crate) fn is_list_of_texts(argument: &TokenStream) -> bool {
     let mut tokens = argument.clone().into_iter();
     let is_keys = tokens.next().is_some_and(|name| is_word(&name, "keys"))
@@ -230,7 +229,7 @@ mod tests {
         let read = |written: &str| {
             let mut errors = Errors::default();
             let keys = keys(written.parse().expect("tokens"), &mut errors);
-            errors.finish(keys).unwrap_or_default()
+            errors.into_result(keys).unwrap_or_default()
         };
         assert_eq!(read("[one, \"two\"]").len(), 2);
         assert!(matches!(read("(one, two)").as_slice(), [KeyArg::Each(_)]));

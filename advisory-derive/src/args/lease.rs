@@ -3,7 +3,7 @@
 use super::SiteArgs;
 use super::argument::{Known, set};
 use super::call::{CallArgs, uses};
-use super::duration::{self, Duration};
+use super::duration::{Duration, KEEP, RENEW, TTL, bound};
 use super::key::{KeyArg, key, pair};
 use super::value::returned;
 use crate::attribute::Attribute;
@@ -30,7 +30,6 @@ pub(super) const NAMES: [&str; 15] = [
     "crate",
 ];
 
-/// The arguments that only a lease has, as written. `None` is "not given".
 #[derive(Default)]
 pub(crate) struct LeaseArgs {
     pub(crate) key: Option<KeyArg>,
@@ -50,12 +49,10 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, Call
 }
 
 impl LeaseArgs {
-    /// Returns whether the lease uses this name's value.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         uses([self.on_done.as_ref()], name)
     }
 
-    /// Reads the value of an argument.
     fn read(&mut self, name: &Ident, value: TokenStream, call: &mut CallArgs, errors: &mut Errors) {
         macro_rules! set {
             ($slot:ident, $value:expr) => {{
@@ -65,12 +62,9 @@ impl LeaseArgs {
         }
         match name.to_string().as_str() {
             "key" => set!(key, one_key(value, errors)),
-            "ttl" => set!(ttl, duration::bound(value, name, &duration::TTL, errors)),
-            "renew" => set!(
-                renew,
-                duration::bound(value, name, &duration::RENEW, errors)
-            ),
-            "keep" => set!(keep, duration::bound(value, name, &duration::KEEP, errors)),
+            "ttl" => set!(ttl, bound(value, name, &TTL, errors)),
+            "renew" => set!(renew, bound(value, name, &RENEW, errors)),
+            "keep" => set!(keep, bound(value, name, &KEEP, errors)),
             "on_done" => set!(on_done, returned(value, name, errors)),
             _ => call.read(name, value, errors),
         }

@@ -4,7 +4,7 @@ use super::SiteArgs;
 use super::argument::{Known, set};
 use super::call::{CallArgs, uses};
 use super::choice::{Isolation, Scope, choice};
-use super::duration::{self, Duration};
+use super::duration::{Duration, MAX_HOLD, POLL, POLL_MAX, bound};
 use super::key::{KeyArg, key, keys};
 use super::value::{AtArg, PermitsArg, at, number, permits, reason, tables};
 use crate::attribute::Attribute;
@@ -49,7 +49,6 @@ pub(super) const NAMES: [&str; 28] = [
 /// table.
 const MAX_KEYS: usize = 64;
 
-/// The arguments that only a lock has, as written. `None` is "not given".
 #[derive(Default)]
 pub(crate) struct LockArgs {
     pub(crate) keys: Option<Vec<KeyArg>>,
@@ -101,7 +100,6 @@ impl LockArgs {
         self.refuses_nested == Some(true)
     }
 
-    /// The number of holders at a time, in the form of the inventory.
     pub(crate) fn permits(&self) -> Option<Permits> {
         self.permits.as_ref().map(PermitsArg::recorded)
     }
@@ -124,7 +122,6 @@ impl LockArgs {
         is_for_lock || uses([self.conn.as_ref(), permits, value], name)
     }
 
-    /// Reads the value of an argument.
     fn read(&mut self, name: &Ident, value: TokenStream, call: &mut CallArgs, errors: &mut Errors) {
         macro_rules! set {
             ($slot:ident, $value:expr) => {{
@@ -143,16 +140,10 @@ impl LockArgs {
                 let modes = [("exclusive", false), ("shared", true)];
                 set!(is_shared, choice(&value, name, modes, errors));
             }
-            "poll" => set!(poll, duration::bound(value, name, &duration::POLL, errors)),
-            "poll_max" => set!(
-                poll_max,
-                duration::bound(value, name, &duration::POLL_MAX, errors)
-            ),
+            "poll" => set!(poll, bound(value, name, &POLL, errors)),
+            "poll_max" => set!(poll_max, bound(value, name, &POLL_MAX, errors)),
             "permits" => set!(permits, permits(value, name, errors)),
-            "max_hold" => set!(
-                max_hold,
-                duration::bound(value, name, &duration::MAX_HOLD, errors)
-            ),
+            "max_hold" => set!(max_hold, bound(value, name, &MAX_HOLD, errors)),
             "isolation" => {
                 let levels = Isolation::ALL.map(|level| (level.name(), level));
                 set!(isolation, choice(&value, name, levels, errors));

@@ -21,7 +21,6 @@ pub(crate) const KNOWN: [&str; 9] = [
     "crate",
 ];
 
-/// The arguments that not every macro has, as written. `None` is "not given".
 #[derive(Default)]
 pub(crate) struct PatternArgs {
     pub(crate) guards: Option<Vec<String>>,

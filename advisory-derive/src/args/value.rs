@@ -61,7 +61,6 @@ impl PermitsArg {
     }
 }
 
-/// A number, checked here, or an expression that the program computes.
 pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<PermitsArg> {
     let number = |digits: &str| {
         let number = digits.trim().parse().ok();
@@ -121,7 +120,6 @@ pub(crate) fn reason(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     Some(reason)
 }
 
-/// The names of tables, with commas between them.
 pub(crate) fn tables(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Vec<String>> {
     let written = string(value, name, errors)?;
     let tables: Vec<String> = written
@@ -141,7 +139,6 @@ pub(crate) fn tables(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     Some(tables)
 }
 
-/// A name that the body can use.
 pub(crate) fn ident(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident> {
     let wanted = quoted_ident(&value).map_or_else(|| "lock".to_owned(), |word| word.to_string());
     let wanted = format!("`{name}` takes a variable name: write `{name} = {wanted}`");
@@ -166,7 +163,6 @@ pub(crate) fn returned(
     Some(value)
 }
 
-/// A lock's name: a text that is not empty.
 pub(crate) fn label(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
     let label = string(value, name, errors)?;
     if label.value().trim().is_empty() {

@@ -9,7 +9,6 @@ use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{LitInt, LitStr};
 
-/// The arguments of `#[claim]`.
 const CLAIM: [&str; 19] = [
     "table",
     "key",
@@ -37,7 +36,6 @@ const SHORTEST_RENEW: u64 = 10;
 /// In milliseconds.
 const DEFAULT_TTL: u64 = 60_000;
 
-/// The arguments as written. `None` is "not given".
 #[derive(Default)]
 pub(crate) struct ClaimArgs {
     pub(crate) table: Option<TokenStream>,
@@ -80,7 +78,6 @@ pub(crate) enum MaybeColumn {
     Delete,
 }
 
-/// One column of the order.
 pub(crate) struct Order {
     pub(crate) column: Ident,
     pub(crate) is_descending: bool,
@@ -167,7 +164,6 @@ impl ClaimArgs {
         }
     }
 
-    /// Reads the value of an argument.
     fn value(&mut self, name: &Ident, value: TokenStream, errors: &mut Errors) {
         macro_rules! set {
             ($slot:ident, $value:expr) => {{
@@ -309,7 +305,6 @@ fn per(value: TokenStream, errors: &mut Errors) -> Option<Ident> {
     Some(column)
 }
 
-/// A number of at least one, or an expression.
 fn at_least_one(
     value: TokenStream,
     name: &Ident,
@@ -390,7 +385,7 @@ mod tests {
     fn parse(written: &str) -> Result<ClaimArgs, String> {
         let mut errors = Errors::default();
         let args = ClaimArgs::parse(written.parse().expect("tokens"), &mut errors);
-        let args = errors.finish(Some(args));
+        let args = errors.into_result(Some(args));
         args.map_err(|errors| errors.into_compile_errors().to_string())
     }
 

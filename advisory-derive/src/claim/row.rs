@@ -7,7 +7,6 @@ use crate::tokens::{is_punct, is_word, split_at_commas};
 use proc_macro2::{Ident, TokenStream};
 use syn::{Attribute, Data, DeriveInput, Field, Fields, LitStr, ext::IdentExt};
 
-/// A struct with a field for each column.
 pub(crate) struct Row<'i> {
     pub(crate) input: &'i DeriveInput,
     pub(crate) args: ClaimArgs,
@@ -69,7 +68,6 @@ impl<'i> Row<'i> {
     }
 }
 
-/// The key's columns, and the fields that hold them.
 fn key<'f>(
     args: &ClaimArgs,
     name: &Ident,
@@ -103,7 +101,6 @@ fn key<'f>(
     has_all.then_some(key)
 }
 
-/// The column that a field holds.
 fn column_of(field: &Field) -> String {
     let named = diesel_argument(&field.attrs, "column_name");
     let named = named.map(|named| match syn::parse2::<LitStr>(named.clone()) {

@@ -11,11 +11,9 @@ use crate::tokens::{first_span, is_word};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 
-/// The body's access to its connection while the guard holds it.
 pub(crate) struct BodyConnection {
     /// A statement that borrows the pool, if there is one.
     pub(crate) pool: Option<TokenStream>,
-    /// Statements before the lock.
     pub(crate) take: TokenStream,
     /// The value of the local `taken` before the lock, for a connection from an expression or a
     /// pool.
@@ -24,7 +22,6 @@ pub(crate) struct BodyConnection {
     pub(crate) owner: TokenStream,
     /// The path from the owner to the connection.
     pub(crate) place: TokenStream,
-    /// Its name in the body.
     pub(crate) name: Ident,
     pub(crate) body: TokenStream,
 }
@@ -197,71 +194,29 @@ pub(crate) fn is_reference_to(site: &Site, param: &Ident, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::written::expansion;
+    use crate::written::{expansion, rows};
 
     #[test]
     fn the_guard_borrows_the_connection_where_it_is() {
-        let known = "blocking::begin_at(&mut*conn,blocking::pg,request)";
-        let inside = "blocking::begin_at(owned.conn(),blocking::pg,request)";
         let field = "|place|blocking::field(&mutplace.conn)";
-        for (args, function, take, wanted) in [
-            ("", "fn run(conn: &mut PgConnection)", "", known),
-            ("", "fn run(at: At, conn: &mut PgConnection)", "", known),
-            (
-                "",
-                "fn run(conn: &mut C)",
-                "letmutowned=blocking::ConnectionIn::new(&mut*conn);",
-                inside,
-            ),
-            (
-                "",
-                "fn run(conn: C)",
-                "letmutowned=blocking::ConnectionIn::new(conn);",
-                inside,
-            ),
-            (
-                "",
-                "fn run(mut conn: C)",
-                "letmutowned=blocking::ConnectionIn::new(&mutconn);",
-                inside,
-            ),
-            (
-                "",
-                "fn run(Wrap(conn): &mut PgConnection)",
-                "letmutowned=blocking::ConnectionIn::new(conn);",
-                inside,
-            ),
-            (
-                "",
-                "async fn run(conn: &mut C)",
-                "",
-                "begin_at(&mut*conn,pg,request)",
-            ),
-            (
-                "",
-                "async fn run(conn: C)",
-                "letmutowned=conn;",
-                "begin_at(&mutowned,pg,request)",
-            ),
-            (
-                ", conn = self.conn",
-                "fn run(&mut self)",
-                "",
-                &format!("blocking::begin_at(&mut*self,{field},request)"),
-            ),
-            (
-                ", conn = self.conn",
-                "fn run(self)",
-                "letmutowned=self;",
-                &format!("blocking::begin_at(&mutowned,{field},request)"),
-            ),
-            (
-                ", conn = self.conn",
-                "async fn run(mut self)",
-                "",
-                "begin_at(&mutself,|place|pg(&mutplace.conn),request)",
-            ),
-        ] {
+        for [args, function, take, wanted] in rows("
+             => fn run(conn: &mut PgConnection) => => blocking::begin_at(&mut*conn,blocking::pg,request)
+             => fn run(at: At, conn: &mut PgConnection) => => blocking::begin_at(&mut*conn,blocking::pg,request)
+             => fn run(conn: &mut C) => blocking::ConnectionIn::new(&mut*conn) => blocking::begin_at(owned.conn(),blocking::pg,request)
+             => fn run(conn: C) => blocking::ConnectionIn::new(conn) => blocking::begin_at(owned.conn(),blocking::pg,request)
+             => fn run(mut conn: C) => blocking::ConnectionIn::new(&mutconn) => blocking::begin_at(owned.conn(),blocking::pg,request)
+             => fn run(Wrap(conn): &mut PgConnection) => blocking::ConnectionIn::new(conn) => blocking::begin_at(owned.conn(),blocking::pg,request)
+             => async fn run(conn: &mut C) => => begin_at(&mut*conn,pg,request)
+             => async fn run(conn: C) => conn => begin_at(&mutowned,pg,request)
+            , conn = self.conn => fn run(&mut self) => => blocking::begin_at(&mut*self,FIELD,request)
+            , conn = self.conn => fn run(self) => self => blocking::begin_at(&mutowned,FIELD,request)
+            , conn = self.conn => async fn run(mut self) => => begin_at(&mutself,|place|pg(&mutplace.conn),request)
+        ") {
+            let take = match take {
+                "" => String::new(),
+                owned => format!("letmutowned={owned};"),
+            };
+            let wanted = wanted.replace("FIELD", field);
             let expansion = expansion(&format!(
                 "#[advisory_lock(key = 7{args})] {function} -> Done {{ send() }}"
             ));

@@ -18,7 +18,6 @@ use advisory_pattern::Shape;
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 
-/// The way in which the body captures a parameter.
 #[derive(Default)]
 pub(crate) struct Captures {
     /// Statements before everything else, which let the parameters be borrowed mutably.
@@ -88,7 +87,6 @@ impl Captures {
     }
 }
 
-/// An expression that borrows the body's connection, or the value that contains it.
 fn borrowed_connection(
     site: &Site,
     connection: &Connection,
@@ -196,7 +194,7 @@ fn uses_field(tokens: &TokenStream, name: &Ident) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::written::expansion;
+    use crate::written::{expansion, rows};
 
     /// The statements that make a lock's body capture by mutable reference: the rebound names, and
     /// the borrows.
@@ -225,36 +223,22 @@ mod tests {
 
     #[test]
     fn the_body_captures_by_mutable_reference_what_may_not_be_sync() {
-        for (params, body, wanted) in [
-            ("list: Vec<u8>", "send(list).await", "list;_=&mutlist;"),
-            ("list: Vec<u8>", "send().await", ""),
-            (
-                "list: Vec<u8>",
-                "send(format!(\"{list:?}\")).await",
-                "list;_=&mutlist;",
-            ),
-            ("list: Vec<u8>", "send(\"list\").await", ""),
-            ("mut list: Vec<u8>", "send(list).await", "_=&mutlist;"),
-            ("list: &Vec<u8>", "send(list).await", ""),
-            ("list: &mut Vec<u8>", "send(list).await", "_=&mut*list;"),
-            ("id: i64", "send(id).await", ""),
-            ("Id(id): i64", "send(id).await", "id;_=&mutid;"),
-            (
-                "(a, mut b): (A, B)",
-                "send(a, b).await",
-                "a;_=(&muta,&mutb);",
-            ),
-            (
-                "(a, b): &(A, B)",
-                "send(a, b).await",
-                "a;b;_=(&muta,&mutb);",
-            ),
-            (
-                "#[cfg(unix)] list: Vec<u8>",
-                "send(list).await",
-                "list;#[cfg(unix)]{_=&mutlist;}",
-            ),
-        ] {
+        for [params, body, wanted] in rows(
+            r#"
+            list: Vec<u8> => send(list).await => list;_=&mutlist;
+            list: Vec<u8> => send().await =>
+            list: Vec<u8> => send(format!("{list:?}")).await => list;_=&mutlist;
+            list: Vec<u8> => send("list").await =>
+            mut list: Vec<u8> => send(list).await => _=&mutlist;
+            list: &Vec<u8> => send(list).await =>
+            list: &mut Vec<u8> => send(list).await => _=&mut*list;
+            id: i64 => send(id).await =>
+            Id(id): i64 => send(id).await => id;_=&mutid;
+            (a, mut b): (A, B) => send(a, b).await => a;_=(&muta,&mutb);
+            (a, b): &(A, B) => send(a, b).await => a;b;_=(&muta,&mutb);
+            #[cfg(unix)] list: Vec<u8> => send(list).await => list;#[cfg(unix)]{_=&mutlist;}
+        "#,
+        ) {
             let params = format!("conn: &mut AsyncPgConnection, {params}");
             assert_eq!(captured("", &params, body), wanted, "{params} {body}");
         }
@@ -286,29 +270,16 @@ mod tests {
 
     #[test]
     fn a_connection_that_may_not_be_send_is_captured_by_mutable_reference() {
-        for (args, params, body, wanted) in [
-            ("", "conn: &mut AsyncPgConnection", "send(conn).await", ""),
-            ("", "conn: &mut C", "send(conn).await", "_=&mut*conn;"),
-            ("", "conn: &mut C", "send().await", ""),
-            (
-                ", conn = at.conn",
-                "at: &mut AsyncPgConnection",
-                "send(at).await",
-                "_=&mut*at;",
-            ),
-            (
-                ", conn = self.conn",
-                "&mut self",
-                "send(self).await",
-                "_=&mut*this;",
-            ),
-            (
-                ", pool = at.pool",
-                "at: At",
-                "send(conn).await",
-                "_=&mut*conn;",
-            ),
-        ] {
+        for [args, params, body, wanted] in rows(
+            "
+             => conn: &mut AsyncPgConnection => send(conn).await =>
+             => conn: &mut C => send(conn).await => _=&mut*conn;
+             => conn: &mut C => send().await =>
+            , conn = at.conn => at: &mut AsyncPgConnection => send(at).await => _=&mut*at;
+            , conn = self.conn => &mut self => send(self).await => _=&mut*this;
+            , pool = at.pool => at: At => send(conn).await => _=&mut*conn;
+        ",
+        ) {
             assert_eq!(captured(args, params, body), wanted, "{args} {params}");
         }
     }
@@ -345,26 +316,16 @@ mod tests {
 
     #[test]
     fn what_a_witness_borrows_is_shared() {
-        for (keys, body, wanted) in [
-            ("key = Slot::of(at)", "send(at, lock.holding())", ""),
-            ("key = Slot::of(at)", "send(at, lock)", "_=&mutat;"),
-            (
-                "key = Slot::of(to)",
-                "send(at, lock.holding())",
-                "_=&mutat;",
-            ),
-            (
-                "keys = [\"<x>\", Slot::of(x)], with(x = &at.x)",
-                "send(at, lock.holding())",
-                "",
-            ),
-            (
-                "keys = [\"<x>\", Slot::of(x)], with(x = &at.x)",
-                "send(at, lock)",
-                "_=&mutat;",
-            ),
-            ("key = \"<x>\"", "send(x, lock.holding())", "_=&mutx;"),
-        ] {
+        for [keys, body, wanted] in rows(
+            r#"
+            key = Slot::of(at) => send(at, lock.holding()) =>
+            key = Slot::of(at) => send(at, lock) => _=&mutat;
+            key = Slot::of(to) => send(at, lock.holding()) => _=&mutat;
+            keys = ["<x>", Slot::of(x)], with(x = &at.x) => send(at, lock.holding()) =>
+            keys = ["<x>", Slot::of(x)], with(x = &at.x) => send(at, lock) => _=&mutat;
+            key = "<x>" => send(x, lock.holding()) => _=&mutx;
+        "#,
+        ) {
             let body = format!("{body}.await");
             let source = format!(
                 "#[advisory_lock({keys}, handle = lock)]

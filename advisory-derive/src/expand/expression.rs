@@ -6,7 +6,6 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::LitInt;
 
-/// Statements that compute the values of `with`.
 pub(crate) fn with_values(site: &Site) -> TokenStream {
     let here = Span::mixed_site();
     let with = site

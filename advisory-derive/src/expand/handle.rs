@@ -10,7 +10,6 @@ use crate::site::keys::SiteKey;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote_spanned;
 
-/// A statement that binds the body's name for the lock.
 pub(crate) fn handle(site: &Site, is_shared: bool) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let handle = site.call.handle.as_ref()?;
@@ -60,7 +59,6 @@ pub(crate) fn keeps_locks(site: &Site) -> bool {
         && mentions(&site.function.body.stream(), "holding")
 }
 
-/// The declared locks of a site, in the local `declared`.
 pub(crate) struct Declared {
     count: usize,
     next: usize,
@@ -108,38 +106,20 @@ impl Declared {
 
 #[cfg(test)]
 mod tests {
-    use crate::written::expansion;
+    use crate::written::{expansion, rows};
 
     #[test]
     fn a_body_that_asks_for_a_witness_gets_its_declared_locks() {
-        for (args, body, locks, handle) in [
-            (
-                "key = Slot::of(id)",
-                "lock.holding()",
-                "Slot::of(id)",
-                "held.handle(&holding_ends_with_the_body)",
-            ),
-            (
-                "key = Slot::of(id), mode = \"shared\"",
-                "lock.holding()",
-                "Slot::of(id)",
-                "held.handle(&holding_ends_with_the_body).in_shared_mode()",
-            ),
-            (
-                "keys = [Slot::of(id), \"<x>\", Day::of(at)]",
-                "lock.holding()",
-                "(Slot::of(id),Day::of(at))",
-                "held.handle(&holding_ends_with_the_body)",
-            ),
-            (
-                "keys = Slot::all(ids)",
-                "lock.holding()",
-                "::advisory_runtime::__private::Vec::from_iter(Slot::all(ids))",
-                "held.handle(&holding_ends_with_the_body)",
-            ),
-            ("key = Slot::of(id)", "lock.number()", "", "held.info()"),
-            ("key = \"<x>\"", "lock.holding()", "", "held.info()"),
-        ] {
+        for [args, body, locks, handle] in rows(
+            r#"
+            key = Slot::of(id) => lock.holding() => Slot::of(id) => held.handle(&holding_ends_with_the_body)
+            key = Slot::of(id), mode = "shared" => lock.holding() => Slot::of(id) => held.handle(&holding_ends_with_the_body).in_shared_mode()
+            keys = [Slot::of(id), "<x>", Day::of(at)] => lock.holding() => (Slot::of(id),Day::of(at)) => held.handle(&holding_ends_with_the_body)
+            keys = Slot::all(ids) => lock.holding() => ::advisory_runtime::__private::Vec::from_iter(Slot::all(ids)) => held.handle(&holding_ends_with_the_body)
+            key = Slot::of(id) => lock.number() =>  => held.info()
+            key = "<x>" => lock.holding() =>  => held.info()
+        "#,
+        ) {
             let source = format!(
                 "#[advisory_lock({args}, handle = lock)]
                  async fn run(conn: &mut AsyncPgConnection, x: i64) -> Done {{ {body} }}"

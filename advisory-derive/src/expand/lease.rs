@@ -6,7 +6,7 @@ use super::captures::Captures;
 use super::expression::{at_start, typed, with_values};
 use super::handle::request_and_locks;
 use super::parts::{Parts, Product};
-use super::request::call_options;
+use super::request::{call_options, time_option};
 use super::{function, refusal};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
@@ -26,7 +26,6 @@ pub(crate) fn expand(lease: &LeaseSite) -> TokenStream {
     function(site, captures, &parts, steps, &refusals)
 }
 
-/// Statements that acquire the lease, run the body and release the lease, and the body's result.
 fn lease_steps(lease: &LeaseSite, parts: &Parts, borrow: &TokenStream) -> TokenStream {
     let (site, pool) = (&lease.site, &lease.pool);
     let here = Span::mixed_site();
@@ -111,23 +110,17 @@ fn key(site: &Site, private: &TokenStream) -> TokenStream {
     }
 }
 
-/// Method calls for the lease's times that are given.
 fn times(lease: &LeaseSite, private: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
-    let mut times = TokenStream::new();
-    if let Some(ttl) = &lease.args.ttl {
-        let ttl = ttl.expression(private);
-        times.extend(quote_spanned!(here=> .ttl(#ttl)));
-    }
-    if let Some(renew) = &lease.args.renew {
-        let renew = renew.expression(private);
-        times.extend(quote_spanned!(here=> .renew(#renew)));
-    }
-    if let Some(keep) = &lease.args.keep {
-        let keep = keep.expression(private);
-        times.extend(quote_spanned!(here=> .keep(#keep)));
-    }
+    let args = &lease.args;
+    let times = [
+        ("ttl", &args.ttl),
+        ("renew", &args.renew),
+        ("keep", &args.keep),
+    ];
+    let times = times.into_iter();
     times
+        .filter_map(|(method, time)| time_option(method, time.as_ref(), private))
+        .collect()
 }
 
 #[cfg(test)]

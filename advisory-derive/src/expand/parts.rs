@@ -7,7 +7,6 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::{Type, spanned::Spanned};
 
-/// The macro that is expanded.
 #[derive(Clone, Copy)]
 pub(crate) enum Product {
     Lock { is_shared: bool },
@@ -15,12 +14,10 @@ pub(crate) enum Product {
 }
 
 pub(crate) struct Parts {
-    /// The path of the runtime's hidden module.
     pub(crate) private: TokenStream,
     pub(crate) output: Type,
     /// An expression: the local `error` as the function's result.
     pub(crate) converted: TokenStream,
-    /// The path of the type of `error`.
     pub(crate) error: TokenStream,
     pub(crate) ok: TokenStream,
     pub(crate) err: TokenStream,

@@ -58,35 +58,26 @@ pub(crate) fn rename_self(tokens: TokenStream, name: &Ident) -> TokenStream {
 #[cfg(test)]
 mod tests {
     use super::rename_self;
+    use crate::written::rows;
     use proc_macro2::{Ident, Span, TokenStream};
 
     #[test]
     fn the_value_self_is_renamed_and_neither_a_path_nor_that_of_an_item() {
-        for (body, wanted) in [
-            ("self.at", "this.at"),
-            ("at(&[self], \"self\", 7)", "at(&[this], \"self\", 7)"),
-            ("self::at(self)", "self::at(this)"),
-            ("use self::at; self.at", "use self::at; this.at"),
-            ("use super::{self, at}; self", "use super::{self, at}; this"),
-            ("use super::at as self; self", "use super::at as self; this"),
-            (
-                "fn at(self) { self.at } self.at",
-                "fn at(self) { self.at } this.at",
-            ),
-            (
-                "fn at(x: X) -> [self] { x } self",
-                "fn at(x: X) -> [self] { x } this",
-            ),
-            (
-                "trait At { fn at(self); } self",
-                "trait At { fn at(self); } this",
-            ),
-            ("let at: fn(X) = self.at;", "let at: fn(X) = this.at;"),
-            (
-                "let at: Box<dyn At + use<'a>> = self.at;",
-                "let at: Box<dyn At + use<'a>> = this.at;",
-            ),
-        ] {
+        for [body, wanted] in rows(
+            r#"
+            self.at => this.at
+            at(&[self], "self", 7) => at(&[this], "self", 7)
+            self::at(self) => self::at(this)
+            use self::at; self.at => use self::at; this.at
+            use super::{self, at}; self => use super::{self, at}; this
+            use super::at as self; self => use super::at as self; this
+            fn at(self) { self.at } self.at => fn at(self) { self.at } this.at
+            fn at(x: X) -> [self] { x } self => fn at(x: X) -> [self] { x } this
+            trait At { fn at(self); } self => trait At { fn at(self); } this
+            let at: fn(X) = self.at; => let at: fn(X) = this.at;
+            let at: Box<dyn At + use<'a>> = self.at; => let at: Box<dyn At + use<'a>> = this.at;
+        "#,
+        ) {
             let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");
             let renamed = rename_self(tokens(body), &Ident::new("this", Span::call_site()));
             assert_eq!(renamed.to_string(), tokens(wanted).to_string());

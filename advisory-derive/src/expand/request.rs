@@ -4,7 +4,7 @@ use super::expression::{at_start, typed, with_values};
 use super::handle::{Declared, keeps_locks, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
-use crate::args::duration::Wait;
+use crate::args::duration::{Duration, Wait};
 use crate::args::value::{AtArg, PermitsArg};
 use crate::key_pattern::names::Names;
 use crate::key_pattern::{KeyPattern, writer};
@@ -49,6 +49,15 @@ pub(crate) fn call_options(site: &Site, private: &TokenStream) -> TokenStream {
     quote_spanned!(here=> .in_function(#function) #wait)
 }
 
+pub(crate) fn time_option(
+    method: &str,
+    time: Option<&Duration>,
+    private: &TokenStream,
+) -> Option<TokenStream> {
+    let here = Span::mixed_site();
+    let (method, time) = (Ident::new(method, here), time?.expression(private));
+    Some(quote_spanned!(here=> .#method(#time)))
+}
 /// Method calls for what differs from the default: an exclusive lock, with the session's own
 /// timeout.
 fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
@@ -58,14 +67,8 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     if args.is_shared() {
         options.extend(quote_spanned!(here=> .shared()));
     }
-    if let Some(interval) = &args.poll {
-        let interval = interval.expression(private);
-        options.extend(quote_spanned!(here=> .poll(#interval)));
-    }
-    if let Some(longest) = &args.poll_max {
-        let longest = longest.expression(private);
-        options.extend(quote_spanned!(here=> .poll_max(#longest)));
-    }
+    options.extend(time_option("poll", args.poll.as_ref(), private));
+    options.extend(time_option("poll_max", args.poll_max.as_ref(), private));
     match &args.permits {
         Some(PermitsArg::Number(permits)) => {
             options.extend(quote_spanned!(here=> .permits(#permits)));
@@ -94,10 +97,7 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     if args.refuses_nested() {
         options.extend(quote_spanned!(here=> .refuse_nested()));
     }
-    if let Some(bound) = &args.max_hold {
-        let bound = bound.expression(private);
-        options.extend(quote_spanned!(here=> .max_hold(#bound)));
-    }
+    options.extend(time_option("max_hold", args.max_hold.as_ref(), private));
     options
 }
 
@@ -226,43 +226,26 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, lock: &LockSite) -> TokenStream
 
 #[cfg(test)]
 mod tests {
-    use crate::written::expansion;
+    use crate::written::{expansion, rows};
 
     #[test]
     fn each_key_is_sent_with_its_pattern() {
-        let day = r#"request::one("day:<day>",{key.shaped::<shape::Int,_>("day:",&day);"#;
         let declared = "request::one(LockKey::pattern(&declared),LockKey::key(&declared))";
         let a = r#"{key.shaped::<shape::Int,_>("a:",&x);key.finish()}"#;
-        let b = r#"{key.shaped::<shape::Int,_>("b:",&x);key.finish()}"#;
-        for (keys, wanted) in [
-            ("key = 7", format!("letdeclared=7i64;{declared}")),
-            ("key = 7u8", format!("letdeclared=7u8;{declared}")),
-            (
-                "key = Slot::of(id)",
-                format!("letdeclared=Slot::of(id);{declared}"),
-            ),
-            ("key = \"day:<day>\"", format!("{{{day}")),
-            (
-                "key = \"day:<on>\", with(on = today())",
-                "{leton=today();request::one(\"day:<on>\",{key.any(\"day:\",&on);".to_owned(),
-            ),
-            (
-                "keys = [\"a:<x>\", \"b:<x>\"]",
-                format!("request::many(\"a:<x>, b:<x>\",[{a},{b}])"),
-            ),
-            (
-                "keys = [Slot::of(id), \"a:<x>\", 7]",
-                format!("request::each([keyed(&Slot::of(id)),({a},\"a:<x>\"),keyed(&7i64)])"),
-            ),
-            (
-                "keys = [Slot::of(id), \"a:<x>\", Day::of(at)], handle = lock",
-                format!("request::each([keyed(&declared.0),({a},\"a:<x>\"),keyed(&declared.1)])"),
-            ),
-            (
-                "key = Slot::of(id), handle = lock",
-                format!("letdeclared=Slot::of(id);({{{declared}}},declared)"),
-            ),
-        ] {
+        for [keys, wanted] in rows(
+            r#"
+            key = 7 => letdeclared=7i64;DECLARED
+            key = 7u8 => letdeclared=7u8;DECLARED
+            key = Slot::of(id) => letdeclared=Slot::of(id);DECLARED
+            key = "day:<day>" => {request::one("day:<day>",{key.shaped::<shape::Int,_>("day:",&day);
+            key = "day:<on>", with(on = today()) => {leton=today();request::one("day:<on>",{key.any("day:",&on);
+            keys = ["a:<x>", "b:<x>"] => request::many("a:<x>, b:<x>",[A,{key.shaped::<shape::Int,_>("b:",&x);key.finish()}])
+            keys = [Slot::of(id), "a:<x>", 7] => request::each([keyed(&Slot::of(id)),(A,"a:<x>"),keyed(&7i64)])
+            keys = [Slot::of(id), "a:<x>", Day::of(at)], handle = lock => request::each([keyed(&declared.0),(A,"a:<x>"),keyed(&declared.1)])
+            key = Slot::of(id), handle = lock => letdeclared=Slot::of(id);({DECLARED},declared)
+        "#,
+        ) {
+            let wanted = wanted.replace("DECLARED", declared).replace('A', a);
             assert_sent(keys, &wanted);
         }
     }
@@ -270,61 +253,36 @@ mod tests {
     #[test]
     fn as_many_keys_are_sent_as_a_list_has() {
         let each = r#"keys.each("ids",&ids,|element|{key.shaped::<shape::Int,_>("b:",element);key.finish()});"#;
-        let x = "keys.push({key.part::<shape::Int,_>(&x);key.finish()});";
-        for (keys, wanted) in [
-            (
-                "keys = [\"<x>\", \"b:<ids*>\"]",
-                format!("Keys::new(\"<x>, b:<ids*>\",64usize);{x}{each}matchkeys.finish()"),
-            ),
-            (
-                "keys = [\"b:<ids*>\", Slot::of(id)], max_keys = 3",
-                format!(
-                    "Keys::new(\"\",3usize);{each}keys.push(LockKey::key(&Slot::of(id)));matchkeys.finish()"
-                ),
-            ),
-            (
-                "keys = Slot::all(ids)",
-                "request::counted(Slot::all(ids),\"Slot :: all (ids)\",64usize)".to_owned(),
-            ),
-            (
-                "keys = Slot::all(ids), handle = lock",
-                "request::counted(&declared,\"Slot :: all (ids)\",64usize)".to_owned(),
-            ),
-        ] {
+        for [keys, wanted] in rows(
+            r#"
+            keys = ["<x>", "b:<ids*>"] => Keys::new("<x>, b:<ids*>",64usize);keys.push({key.part::<shape::Int,_>(&x);key.finish()});EACHmatchkeys.finish()
+            keys = ["b:<ids*>", Slot::of(id)], max_keys = 3 => Keys::new("",3usize);EACHkeys.push(LockKey::key(&Slot::of(id)));matchkeys.finish()
+            keys = Slot::all(ids) => request::counted(Slot::all(ids),"Slot :: all (ids)",64usize)
+            keys = Slot::all(ids), handle = lock => request::counted(&declared,"Slot :: all (ids)",64usize)
+        "#,
+        ) {
+            let wanted = wanted.replace("EACH", each);
             assert_sent(keys, &wanted);
         }
     }
 
     #[test]
     fn each_option_is_sent() {
-        for (option, wanted) in [
-            (
-                "nested = \"refuse\"",
-                ".in_function(\"run\").refuse_nested();",
-            ),
-            ("nested = \"allow\"", ".in_function(\"run\");"),
-            ("mode = \"shared\"", ".in_function(\"run\").shared();"),
-            ("mode = \"exclusive\"", ".in_function(\"run\");"),
-            (
-                "isolation = \"serializable\"",
-                ".isolation(Isolation::Serializable);",
-            ),
-            ("isolation = \"read committed\"", ".in_function(\"run\");"),
-            (
-                "at = (tenants::id, x)",
-                ".in_function(\"run\").at(tenants::id,x);",
-            ),
-            ("max_hold = \"2s\"", ".max_hold(millis(2000u64));"),
-            ("wait = \"never\"", ".wait(Wait::Never);"),
-            (
-                "wait = \"never\", permits = 3",
-                ".wait(Wait::Never).permits(3u32);",
-            ),
-            (
-                "wait = \"never\", permits = at.permits",
-                ".permits(permits(at.permits));",
-            ),
-        ] {
+        for [option, wanted] in rows(
+            r#"
+            nested = "refuse" => .in_function("run").refuse_nested();
+            nested = "allow" => .in_function("run");
+            mode = "shared" => .in_function("run").shared();
+            mode = "exclusive" => .in_function("run");
+            isolation = "serializable" => .isolation(Isolation::Serializable);
+            isolation = "read committed" => .in_function("run");
+            at = (tenants::id, x) => .in_function("run").at(tenants::id,x);
+            max_hold = "2s" => .max_hold(millis(2000u64));
+            wait = "never" => .wait(Wait::Never);
+            wait = "never", permits = 3 => .wait(Wait::Never).permits(3u32);
+            wait = "never", permits = at.permits => .permits(permits(at.permits));
+        "#,
+        ) {
             assert_sent(&format!("key = 7, {option}"), wanted);
         }
     }

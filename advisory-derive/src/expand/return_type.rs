@@ -35,7 +35,7 @@ fn replace_impl_trait(ty: &mut Type) {
 #[cfg(test)]
 mod tests {
     use super::without_impl_trait;
-    use crate::written::joined;
+    use crate::written::{joined, rows};
     use proc_macro2::{Delimiter, Group, TokenStream};
     use quote::ToTokens;
     use syn::Type;
@@ -43,17 +43,16 @@ mod tests {
     #[test]
     fn each_impl_trait_is_inferred() {
         let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");
-        for (output, wanted) in [
-            ("impl Sized", "_"),
-            ("&'a mut impl Sized", "&'amut_"),
-            ("(impl Sized)", "(_)"),
-            ("(u8, impl Sized)", "(u8,_)"),
-            (
-                "io::Result<'a, Box<impl Sized>, 7>",
-                "io::Result<'a,Box<_>,7>",
-            ),
-            ("Result<dyn At, [u8; 2]>", "Result<dynAt,[u8;2]>"),
-        ] {
+        for [output, wanted] in rows(
+            "
+            impl Sized => _
+            &'a mut impl Sized => &'amut_
+            (impl Sized) => (_)
+            (u8, impl Sized) => (u8,_)
+            io::Result<'a, Box<impl Sized>, 7> => io::Result<'a,Box<_>,7>
+            Result<dyn At, [u8; 2]> => Result<dynAt,[u8;2]>
+        ",
+        ) {
             // The form in which a `macro_rules` macro passes it on.
             let group = Group::new(Delimiter::None, tokens(output));
             for output in [tokens(output), group.into_token_stream()] {

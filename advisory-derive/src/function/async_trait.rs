@@ -38,7 +38,6 @@ pub(crate) fn future(output: &TokenStream, body: &Group) -> Option<(Type, Group)
     Some((output, async_block(body)?))
 }
 
-/// The type argument of `Pin<…>` and `Box<…>`.
 fn argument<'a>(path: &'a syn::Path, name: &str) -> Option<&'a Type> {
     let last = path.segments.last().filter(|last| last.ident == name)?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else {
@@ -50,7 +49,6 @@ fn argument<'a>(path: &'a syn::Path, name: &str) -> Option<&'a Type> {
     }
 }
 
-/// The block of `Box::pin(async move { … })`.
 fn async_block(body: &Group) -> Option<Group> {
     let group = |token: TokenTree, delimiter| match token {
         TokenTree::Group(group) if group.delimiter() == delimiter => Some(group),

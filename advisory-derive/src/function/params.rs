@@ -3,7 +3,6 @@
 use crate::tokens::{is_punct, is_word, without_groups};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
-/// The form of the receiver `self`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receiver {
     Value,
@@ -14,7 +13,6 @@ pub(crate) enum Receiver {
 }
 
 pub(crate) struct Param {
-    /// The names that the pattern binds.
     pub(crate) names: Vec<Ident>,
     /// Those of them that are declared `mut`.
     mut_names: Vec<Ident>,
@@ -42,7 +40,6 @@ impl Param {
     }
 }
 
-/// Reads the tokens between the parentheses.
 pub(crate) fn parse(tokens: TokenStream) -> (Option<Receiver>, Vec<Param>) {
     let (mut receiver, mut params) = (None, Vec::new());
     for tokens in split(tokens) {
@@ -143,7 +140,6 @@ fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
     }))
 }
 
-/// The conditions among the attributes, and the tokens without any attribute.
 fn without_attributes(tokens: Vec<TokenTree>) -> (TokenStream, Vec<TokenTree>) {
     let (mut conditions, mut rest) = (TokenStream::new(), Vec::with_capacity(tokens.len()));
     let mut tokens = tokens.into_iter();
@@ -160,7 +156,6 @@ fn without_attributes(tokens: Vec<TokenTree>) -> (TokenStream, Vec<TokenTree>) {
     (conditions, rest)
 }
 
-/// Returns whether these are the brackets of `#[cfg(…)]` or `#[cfg_attr(…)]`.
 fn is_condition(attribute: &TokenTree) -> bool {
     let TokenTree::Group(group) = attribute else {
         return false;
@@ -179,7 +174,6 @@ fn is_single_colon(tokens: &[TokenTree], index: usize) -> bool {
     colon(Some(index)) && !colon(index.checked_sub(1)) && !colon(index.checked_add(1))
 }
 
-/// The names that a pattern binds.
 pub(crate) fn bound_names(pattern: &[TokenTree]) -> Vec<Ident> {
     let (mut names, mut mut_names) = (Vec::new(), Vec::new());
     bindings(pattern, false, &mut names, &mut mut_names);

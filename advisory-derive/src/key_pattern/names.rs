@@ -5,7 +5,6 @@ use advisory_pattern::{Guess, Placeholder, Shape};
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::{GenericArgument, PathArguments, Type};
 
-/// The names that placeholders can use.
 pub(crate) struct Names<'a> {
     /// The description of a name, for messages: "parameter of `book`".
     pub(crate) of: String,
@@ -50,13 +49,11 @@ impl Names<'_> {
         Some(format!("`<{source}>`: `{root}` is not a {of}: {hint}"))
     }
 
-    /// Returns whether a value that can be part of a key has this name.
     pub(super) fn has_value(&self, name: &str) -> bool {
         let mut known = self.known.iter().flatten();
         name != "conn" && known.any(|(known, _)| *known == name)
     }
 
-    /// Returns whether `with` computes the value that a placeholder starts with.
     pub(super) fn is_computed(&self, placeholder: &Placeholder) -> bool {
         let mut computed = self.computed.iter();
         let root = placeholder.path.first();
@@ -98,7 +95,6 @@ impl Names<'_> {
         (shape != Some(Shape::Text)).then_some(guess)
     }
 
-    /// The name of the placeholder's type, if it has one.
     fn ty(&self, placeholder: &Placeholder) -> Option<String> {
         let [name] = placeholder.path.as_slice() else {
             return None;

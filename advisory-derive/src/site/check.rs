@@ -8,7 +8,6 @@ use crate::errors::Errors;
 use crate::function::Function;
 use crate::key_pattern::{Ambiguity, check_with};
 
-/// Checks that the keys use names of the function.
 pub(crate) fn keys(
     keys: &SiteKeys,
     function: &Function,

@@ -13,7 +13,6 @@ use crate::tokens::{first_span, is_punct, is_word, spelled};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::quote;
 
-/// The source of the connection.
 pub(crate) enum Connection {
     /// A place expression, used under its own name: `conn`, `self.conn`, `ctx.db`.
     Place {
@@ -37,7 +36,6 @@ impl Connection {
     }
 }
 
-/// The pool or the connection that the arguments give, or else the parameter `conn`.
 pub(crate) fn find(
     site: &SiteArgs,
     call: &CallArgs,
@@ -90,7 +88,6 @@ fn from_pool(
     Some(Connection::Pool(pool.clone()))
 }
 
-/// The connection of the argument `conn`.
 fn given_by(given: &TokenStream, function: &Function, errors: &mut Errors) -> Option<Connection> {
     let bare = without_borrow(given);
     if bare.clone().into_iter().count() < given.clone().into_iter().count() && is_place(&bare) {
@@ -119,7 +116,6 @@ fn given_by(given: &TokenStream, function: &Function, errors: &mut Errors) -> Op
     }
 }
 
-/// The parameter that binds this name, and the name where it does.
 fn parameter<'f>(function: &'f Function, name: &str) -> Option<(&'f Param, &'f Ident)> {
     function.params.iter().find_map(|param| {
         let bound = param.names.iter().find(|bound| *bound == name)?;

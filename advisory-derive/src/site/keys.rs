@@ -16,7 +16,6 @@ pub(crate) struct SiteKeys {
     with_is_known: bool,
 }
 
-/// One key, or several of a slice or an expression.
 pub(crate) enum SiteKey {
     Pattern(KeyPattern),
     Expression(TokenStream),
@@ -83,7 +82,6 @@ impl SiteKeys {
         }
     }
 
-    /// Returns whether a key contains this name's value.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         let mut with = self.with.iter();
         let is_in_key = |key: &SiteKey| match key {
@@ -93,7 +91,6 @@ impl SiteKeys {
         self.list.iter().any(is_in_key) || with.any(|(_, value)| mentions(value, &name.to_string()))
     }
 
-    /// The facts about each key that are known before the program runs.
     pub(crate) fn static_keys(&self, names: &Names<'_>) -> Vec<StaticKey> {
         let keys = self.list.iter().map(|key| match key {
             SiteKey::Pattern(pattern) => pattern.static_key(names),

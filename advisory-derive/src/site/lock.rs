@@ -86,7 +86,6 @@ impl LockSite {
     }
 }
 
-/// The parts of a lock's record other than its key.
 fn own(call: &CallArgs, lock: &LockArgs) -> record::Own {
     record::Own {
         is_shared: lock.is_shared(),

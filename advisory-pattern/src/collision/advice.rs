@@ -16,18 +16,6 @@ use crate::pattern::shape::Shape;
 use crate::pattern::{Pattern, Placeholder};
 
 /// Describes one of two locks that collide.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Derivation, Lock, LockedKey, Side};
-///
-/// let lock = Lock::new(LockedKey::BigInt(42), Derivation::Sha256, None, Vec::new());
-/// let side = |item| Side { lock: &lock, written: "42", item, word: None, guesses: &[] };
-/// let collision = lock.collision(&lock).expect("one number");
-/// let headline = collision.headline(&side("fn `book`"), &side("fn `cancel`"));
-/// assert_eq!(headline, "advisory lock keys can collide: `42` and `42`");
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     /// The lock.
@@ -43,22 +31,6 @@ pub struct Side<'a> {
 }
 
 /// Names a placeholder that is taken for text because its type is unknown.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Derivation, Guess, Lock, LockedKey, Shape, Side, advice, parse};
-///
-/// # let lock = |key| parse(key).map(|key| Lock::new(LockedKey::Pattern(key), Derivation::Sha256, None, Vec::new()));
-/// let (book, close) = (lock("<room: text>")?, lock("night")?);
-/// let guess = Guess { source: "room".into(), ty: Some("RoomId".into()), shape: Some(Shape::Uuid) };
-/// let here = Side { lock: &book, written: "<room>", item: "fn `book`", word: None, guesses: &[guess] };
-/// let there = Side { lock: &close, written: "night", item: "fn `close`", word: None, guesses: &[] };
-/// let collision = book.collision(&close).expect("a text can be `night`");
-/// let advice = advice(&collision, &here, &there, [].iter());
-/// assert!(advice.text.contains("write its shape, `<room: uuid>`"));
-/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guess {
     /// The placeholder as written, without `<` and `>`.
@@ -70,20 +42,6 @@ pub struct Guess {
 }
 
 /// Says what to write instead.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Record, site_collisions};
-///
-/// # let site = |function: &str, key: &str| Record { function: function.into(), kind: "fn".into(), derivation: "sha256".into(),
-/// #     written: vec![key.into()], keys: vec![format!("pattern {key}")], ..Record::default() };
-/// let sites = [site("book", "<room: int>"), site("pay", "<account: int>")];
-/// let advice = &site_collisions(&sites)?[0].advice;
-/// assert!(advice.text.ends_with("start one key with its own word, which makes it another lock: `pay:<account: int>`"));
-/// assert_eq!(advice.options[0][0].key.as_deref(), Some("pay:<account: int>"));
-/// # Ok::<(), advisory_pattern::RecordError>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advice {
     /// The advice in words.
@@ -94,22 +52,6 @@ pub struct Advice {
 }
 
 /// Says what to write at one site.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Derivation, Edit, Lock, LockedKey, Side, advice, parse};
-///
-/// # let lock = |key| parse(key).map(|key| Lock::new(LockedKey::Pattern(key), Derivation::Sha256, None, Vec::new()));
-/// let (room, account) = ("<room: int>", "<account: int>");
-/// let (book, pay) = (lock(room)?, lock(account)?);
-/// let here = Side { lock: &book, written: room, item: "fn `book`", word: Some("book"), guesses: &[] };
-/// let there = Side { lock: &pay, written: account, item: "fn `pay`", word: Some("pay"), guesses: &[] };
-/// let collision = book.collision(&pay).expect("both are integers");
-/// let edit = Edit { is_here: true, key: Some("book:<room: int>".into()), name: None };
-/// assert_eq!(advice(&collision, &here, &there, [].iter()).options, [[edit]]);
-/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     /// True if it is for the site that gets the message, and not for the other one.
@@ -215,7 +157,6 @@ impl Side<'_> {
         }
     }
 
-    /// Returns whether both keys are one pattern with the same names.
     pub(crate) fn is_one_pattern(&self, there: &Self) -> bool {
         let pattern = |side: &Self| (side.lock.first_half(), side.lock.pattern().cloned());
         pattern(self) == pattern(there)
@@ -282,12 +223,10 @@ impl Advisor<'_> {
         Advice { text, options }
     }
 
-    /// Returns whether both keys are one text with the same shapes.
     fn is_one_form(&self) -> bool {
         patterns(self.here, self.there).is_some_and(|(one, other)| one.same_form(other))
     }
 
-    /// The help if both are one lock.
     fn share(&self, options: &mut Vec<Vec<Edit>>) -> String {
         let (here, there) = (self.here, self.there);
         if !self.is_one_form() {
@@ -324,7 +263,6 @@ impl Advisor<'_> {
         }
     }
 
-    /// A name for both, and where to write it.
     fn shared_name(&self) -> Option<(String, Vec<Edit>)> {
         let edit = |is_here: bool, name: &str| Edit {
             is_here,
@@ -344,7 +282,6 @@ impl Advisor<'_> {
         })
     }
 
-    /// The advice to start a key with a word of its own.
     fn word(&self, options: &mut Vec<Vec<Edit>>) -> String {
         // A word that distinguishes a key stays.
         let order = match (word::first(self.here), word::first(self.there)) {

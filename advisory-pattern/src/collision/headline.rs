@@ -40,7 +40,6 @@ impl Collision {
     }
 }
 
-/// The key as it is compared.
 fn with_shapes(side: &Side<'_>) -> String {
     let pattern = side.lock.pattern();
     pattern.map_or_else(

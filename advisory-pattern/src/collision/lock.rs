@@ -48,20 +48,6 @@ pub struct Lock {
 
 /// The part of a lock that decides with which locks it collides, and how: everything except the
 /// names of its placeholders.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Derivation, Lock, LockedKey, parse};
-///
-/// let lock = |key| {
-///     let key = parse(key).map(LockedKey::Pattern);
-///     key.map(|key| Lock::new(key, Derivation::Sha256, None, Vec::new()))
-/// };
-/// assert_eq!(lock("room:<id: int>")?.form(), lock("room:<room: int>")?.form());
-/// assert_ne!(lock("room:<id: int>")?.form(), lock("room:<id: uuid>")?.form());
-/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LockForm {
     key: String,
@@ -134,12 +120,10 @@ impl Lock {
         self.key.derived()
     }
 
-    /// The first half of a pair with a pattern.
     pub(crate) fn first_half(&self) -> Option<i32> {
         self.key.first_half()
     }
 
-    /// The lock with another pattern, which is shaped.
     pub(crate) fn with_pattern(&self, pattern: Pattern) -> Self {
         let key = match self.first_half() {
             Some(first) => LockedKey::IntPattern(first, pattern),
@@ -149,7 +133,6 @@ impl Lock {
         Self::new(key, self.derivation, name, allowed).within(self.space)
     }
 
-    /// The lock with this name, if it is one.
     pub(crate) fn renamed(self, name: Option<String>) -> Self {
         let name = name.or(self.name);
         Self { name, ..self }
@@ -278,7 +261,6 @@ impl Lock {
         number.into_iter().chain(others).collect()
     }
 
-    /// The `bigint`, if it is known before the program runs.
     fn number(&self) -> Option<i64> {
         match &self.key {
             LockedKey::BigInt(number) => Some(*number),

@@ -15,25 +15,6 @@ use crate::pattern::shape::Shape;
 use crate::record::{Record, RecordError, decode_key};
 
 /// Holds two sites whose locks collide, and how many more collide as they do.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Record, site_collisions};
-///
-/// let site = |function: &str| Record {
-///     function: function.into(),
-///     keys: vec!["number 42".into()],
-///     derivation: "sha256".into(),
-///     ..Record::default()
-/// };
-/// let sites = [site("book"), site("pay"), site("refund")];
-/// let pairs = site_collisions(&sites)?;
-/// assert_eq!(pairs.len(), 1);
-/// assert_eq!(pairs[0].more, 1);
-/// assert_eq!(pairs[0].collision.to_string(), "both are the number 42");
-/// # Ok::<(), advisory_pattern::RecordError>(())
-/// ```
 #[derive(Clone, Debug)]
 pub struct SiteCollision<'a> {
     /// One site.
@@ -99,23 +80,6 @@ pub fn site_collisions(sites: &[Record]) -> Result<Vec<SiteCollision<'_>>, Recor
 ///
 /// # Errors
 /// The first site whose keys this version cannot read.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Record, site_collisions_between};
-///
-/// let site = |krate: &str| Record {
-///     krate: krate.into(),
-///     keys: vec!["number 42".into()],
-///     derivation: "sha256".into(),
-///     ..Record::default()
-/// };
-/// let (shop, ledger) = ([site("shop")], [site("ledger")]);
-/// assert_eq!(site_collisions_between(&shop, &ledger)?.len(), 1);
-/// assert!(site_collisions_between(&shop, &shop)?.is_empty());
-/// # Ok::<(), advisory_pattern::RecordError>(())
-/// ```
 pub fn site_collisions_between<'a>(
     here: &'a [Record],
     there: &'a [Record],
@@ -183,7 +147,6 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The locks of the sites in groups, in the order of the first of each.
 fn groups(sites: &[Record]) -> Result<Vec<Group<'_>>, RecordError> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     let mut forms = BTreeMap::new();
@@ -197,7 +160,6 @@ fn groups(sites: &[Record]) -> Result<Vec<Group<'_>>, RecordError> {
     Ok(groups)
 }
 
-/// A lock of a site, and its key as written.
 struct SiteLock<'a> {
     site: &'a Record,
     written: String,

@@ -24,7 +24,7 @@ pub(super) fn lookup3(bytes: &[u8]) -> (u32, u32) {
     add(&mut state, words, 0);
     // The lowest byte of the last word belongs to the length.
     add(&mut state, last, 9);
-    finish(&mut state);
+    mix_last(&mut state);
     (state[1], state[2])
 }
 
@@ -49,7 +49,7 @@ fn step(x: &mut u32, y: &mut u32, z: &mut u32, bits: u32) {
     *y = y.wrapping_add(*z);
 }
 
-fn finish([a, b, c]: &mut [u32; 3]) {
+fn mix_last([a, b, c]: &mut [u32; 3]) {
     fold(c, *b, 14);
     fold(a, *c, 11);
     fold(b, *a, 25);

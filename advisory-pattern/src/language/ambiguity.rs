@@ -14,19 +14,6 @@ use crate::pattern::{Part, Pattern};
 /// write instead.
 ///
 /// Values are in the form that the key has, with the placeholder's name, in the pattern's order.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Shape, ambiguity, parse};
-///
-/// let pattern = parse("<a>-<b>")?;
-/// let found = ambiguity(&pattern, &pattern.language(|_| Shape::Text)).expect("one key, two readings");
-/// assert_eq!(found.key, "x-y-z");
-/// assert_eq!(found.to_string(), r#""x-y-z" is both a = "x", b = "y-z" and a = "x-y", b = "z""#);
-/// assert_eq!(found.help, "`-` cannot separate `<a>` from `<b>`: use `:`");
-/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ambiguity {
     /// The key that both render.
@@ -93,7 +80,6 @@ pub fn ambiguity(pattern: &Pattern, language: &Language) -> Option<Ambiguity> {
     })
 }
 
-/// The text to write between the `nth` placeholder and the next.
 fn help(pattern: &Pattern, nth: usize) -> String {
     let places = pattern.parts.iter().enumerate();
     let mut places = places.filter_map(|(i, part)| match part {

@@ -88,7 +88,6 @@ fn middles_overlap(
     table.has(height, width)
 }
 
-/// The pairs of positions that can be reached, as rows of bits.
 struct Table {
     words: usize,
     bits: Vec<u64>,

@@ -10,20 +10,18 @@ use crate::language::Language;
 
 /// A position in each language, and whether the two have given a character to different parts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct State {
+struct Positions {
     a: usize,
     b: usize,
     diverged: bool,
 }
 
-/// How a state was reached.
 #[derive(Clone, Copy)]
 enum Move {
-    Silent(State),
-    Read(State),
+    Silent(Positions),
+    Read(Positions),
 }
 
-/// The key that is searched for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Any that both languages have.
@@ -34,12 +32,12 @@ pub(crate) enum Goal {
 
 /// The characters of a shortest shared key, each with the atoms that read it in `a` and in `b`.
 pub(crate) fn shortest_key(a: &Language, b: &Language, goal: Goal) -> Option<Vec<Step>> {
-    let start = State {
+    let start = Positions {
         a: 0,
         b: 0,
         diverged: false,
     };
-    let end = State {
+    let end = Positions {
         a: a.len(),
         b: b.len(),
         diverged: goal == Goal::Diverged,
@@ -48,14 +46,14 @@ pub(crate) fn shortest_key(a: &Language, b: &Language, goal: Goal) -> Option<Vec
     let mut level = vec![start];
     while !level.is_empty() {
         let mut done = 0;
-        while let Some(&state) = level.get(done) {
+        while let Some(&at) = level.get(done) {
             done += 1;
-            let a_moves = a.silent(state.a).map(|to| to.map(|a| State { a, ..state }));
-            let b_moves = b.silent(state.b).map(|to| to.map(|b| State { b, ..state }));
+            let a_moves = a.silent(at.a).map(|to| to.map(|a| Positions { a, ..at }));
+            let b_moves = b.silent(at.b).map(|to| to.map(|b| Positions { b, ..at }));
             for to in a_moves.into_iter().chain(b_moves).flatten() {
                 came_from.entry(to).or_insert_with(|| {
                     level.push(to);
-                    Some(Move::Silent(state))
+                    Some(Move::Silent(at))
                 });
             }
         }
@@ -63,24 +61,23 @@ pub(crate) fn shortest_key(a: &Language, b: &Language, goal: Goal) -> Option<Vec
             return Some(retrace(a, b, end, &came_from));
         }
         let mut longer = Vec::new();
-        for state in level {
-            let (Some((a_chars, a_to)), Some((b_chars, b_to))) =
-                (a.reads(state.a), b.reads(state.b))
+        for at in level {
+            let (Some((a_chars, a_to)), Some((b_chars, b_to))) = (a.reads(at.a), b.reads(at.b))
             else {
                 continue;
             };
             if !a_chars.intersects(b_chars) {
                 continue;
             }
-            let splits = goal == Goal::Diverged && a.owner(state.a) != b.owner(state.b);
-            let to = State {
+            let splits = goal == Goal::Diverged && a.owner(at.a) != b.owner(at.b);
+            let to = Positions {
                 a: a_to,
                 b: b_to,
-                diverged: state.diverged || splits,
+                diverged: at.diverged || splits,
             };
             came_from.entry(to).or_insert_with(|| {
                 longer.push(to);
-                Some(Move::Read(state))
+                Some(Move::Read(at))
             });
         }
         level = longer;
@@ -98,8 +95,8 @@ pub(crate) struct Step {
 fn retrace(
     a: &Language,
     b: &Language,
-    end: State,
-    came_from: &HashMap<State, Option<Move>>,
+    end: Positions,
+    came_from: &HashMap<Positions, Option<Move>>,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut at = end;

@@ -16,19 +16,6 @@ use crate::pattern::char_set::CharSet;
 ///
 /// Values are in the form that the key has, with the placeholder's name, in the pattern's order;
 /// [`unescape`](crate::escape::unescape) gives the original text.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Shape, parse, witness};
-///
-/// let language = |text| parse(text).map(|pattern| pattern.language(|_| Shape::Text));
-/// let (here, there) = (language("<tenant>:<slot>")?, language("<account>:<month>")?);
-/// let found = witness(&here, &there).expect("a key of both");
-/// assert_eq!(found.key, "t1:x");
-/// assert_eq!(found.right[0], ("account".into(), "t1".into()));
-/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// The key that both render.

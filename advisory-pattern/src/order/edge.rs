@@ -2,22 +2,9 @@
 
 use std::fmt;
 
-/// The format's version, with which each line starts.
 const VERSION: &str = "1";
 
 /// One lock that was held while another was requested.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::order::{Edge, End};
-///
-/// let place = "src/book.rs:7";
-/// let end = |lock: &str| End { lock: lock.into(), is_lease: false, is_shared: false, place: place.into() };
-/// let edge = Edge { held: end("room:<id>"), asked: end("account:<id>"), gates: Vec::new() };
-/// assert!(edge.encode().ends_with('\n'));
-/// assert_eq!(Edge::decode(edge.encode().trim_end()), Some(edge));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
     /// The lock that was held.
@@ -33,15 +20,6 @@ pub struct Edge {
 }
 
 /// One end of an [`Edge`].
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::order::End;
-///
-/// let end = End { lock: "room:<id>".into(), is_lease: false, is_shared: true, place: "src/book.rs:7".into() };
-/// assert_eq!(end.to_string(), "`room:<id>` (shared)");
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct End {
     /// The key pattern, or a number.

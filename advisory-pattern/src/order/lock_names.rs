@@ -15,16 +15,6 @@ use std::collections::BTreeMap;
 /// A shape can be written or left to the value's type: `night:<night>` and `night:<day: date>`. If
 /// all patterns that write a shape at a position agree, it applies to the others too. If they do
 /// not, a pattern without a shape cannot be assigned, and all stay apart.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::order::LockNames;
-///
-/// let names = LockNames::default();
-/// assert_eq!(names.name("account:<from>"), names.name("account:<id>"));
-/// assert_ne!(names.name("account:<id>"), names.name("account:<id|lower>"));
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockNames(BTreeMap<String, Vec<Option<Shape>>>);
 

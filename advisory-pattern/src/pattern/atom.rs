@@ -3,16 +3,6 @@
 use crate::pattern::char_set::CharSet;
 
 /// Says how often an atom's characters are read.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Repeat, Shape};
-///
-/// // A sign or none, a digit, and any number of digits.
-/// let repeats = Shape::Int.atoms().iter().map(|atom| atom.repeat);
-/// assert!(repeats.eq([Repeat::Optional, Repeat::One, Repeat::Star]));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     /// Once.
@@ -28,19 +18,6 @@ pub enum Repeat {
 }
 
 /// Names one step of a language: a set of characters, and how often one of them is read.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Atom, CharSet, Language, Shape, overlap, parse};
-///
-/// // `v1`, `v23`: a shape that patterns do not have.
-/// let digit = CharSet::of("0123456789");
-/// let version = [Atom::one(CharSet::only('v')), Atom::one(digit), Atom::star(digit)];
-/// let versions = Language::of_parts([(None, &version[..])]);
-/// assert!(overlap(&versions, &parse("v23")?.language(|_| Shape::Text)));
-/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Atom {
     /// The characters that are read.

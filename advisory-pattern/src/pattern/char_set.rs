@@ -5,17 +5,6 @@
 //! `char`.
 
 /// Names a set of characters: some of ASCII, and none, one or all of the others.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::CharSet;
-///
-/// let digits = CharSet::of("0123456789");
-/// assert!(digits.contains('7') && !digits.contains('x'));
-/// assert!(!digits.intersects(CharSet::only('é')));
-/// assert_eq!(CharSet::all_but(":").intersection(digits), digits);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CharSet {
     ascii: u128,
@@ -122,7 +111,6 @@ impl CharSet {
         }
     }
 
-    /// Tells whether every lower-case letter and digit is in the set.
     pub(crate) const fn has_words(self) -> bool {
         let words = Self::of("abcdefghijklmnopqrstuvwxyz0123456789").ascii;
         self.ascii & words == words

@@ -20,18 +20,6 @@ use std::fmt;
 ///
 /// Escaping the pieces of a text one by one gives the same as escaping the whole, so the filters
 /// can feed it.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Derivation, Hasher, escape::escape};
-///
-/// // The number of "note:a%3Ab", without its text.
-/// let mut hasher = Hasher::new(Derivation::Sha256);
-/// hasher.write("note:");
-/// escape("a:b", |piece| hasher.write(piece));
-/// assert_eq!(hasher.finish(), Derivation::Sha256.key("note:a%3Ab"));
-/// ```
 pub fn escape(text: &str, mut sink: impl FnMut(&str)) {
     for run in text.split_inclusive(['%', ':']) {
         let (plain, escape) = if let Some(plain) = run.strip_suffix('%') {
@@ -53,17 +41,6 @@ pub fn escape(text: &str, mut sink: impl FnMut(&str)) {
 ///
 /// # Errors
 /// The first error of `out`; nothing is written after it.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::escape::escape_into;
-///
-/// let mut key = String::from("note:");
-/// escape_into(&mut key, "a:b")?;
-/// assert_eq!(key, "note:a%3Ab");
-/// # Ok::<(), std::fmt::Error>(())
-/// ```
 pub fn escape_into(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
     let mut result = Ok(());
     escape(text, |piece| {
@@ -76,15 +53,6 @@ pub fn escape_into(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
 
 /// Gives the text before it was escaped, for people to read. A `%` that does not start an escape is
 /// unchanged.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::escape::unescape;
-///
-/// assert_eq!(unescape("a%3Ab"), "a:b");
-/// assert_eq!(unescape("100% of %20"), "100% of %20");
-/// ```
 #[must_use]
 pub fn unescape(rendered: &str) -> String {
     // In this order: `%253A` is an escaped `%3A`.
@@ -92,15 +60,6 @@ pub fn unescape(rendered: &str) -> String {
 }
 
 /// Strips U+0020 from both ends, as SQL's `btrim(x)` does, but no other white space.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::escape::trim;
-///
-/// assert_eq!(trim("  room 7 "), "room 7");
-/// assert_eq!(trim("\troom 7"), "\troom 7");
-/// ```
 #[must_use]
 pub fn trim(text: &str) -> &str {
     text.trim_matches(' ')
@@ -108,16 +67,6 @@ pub fn trim(text: &str) -> &str {
 
 /// Gives `sink` the text in pieces, with A to Z in lower case, as SQL's `lower(x COLLATE "C")`
 /// does.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::escape::lower;
-///
-/// let mut text = String::new();
-/// lower("ÉCOLE@Example.com", |piece| text.push_str(piece));
-/// assert_eq!(text, "École@example.com");
-/// ```
 pub fn lower(text: &str, mut sink: impl FnMut(&str)) {
     const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz";
     let mut rest = text;

@@ -9,17 +9,6 @@
 use crate::derivation::Derivation;
 
 /// Names where a lock's key is taken.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Comparison, Derivation, KeySpace};
-///
-/// assert_eq!(KeySpace::Lease.comparison(KeySpace::Advisory), Comparison::Disjoint);
-/// // A declared lock can be leased, unless its number is that of other programs.
-/// assert_eq!(KeySpace::Declared.under(Derivation::Sha256), KeySpace::Declared);
-/// assert_eq!(KeySpace::Declared.under(Derivation::Hashtext), KeySpace::Advisory);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeySpace {
     /// Numbers that are given to `pg_advisory_*`: `bigint`, or `(int, int)`, as the key says.
@@ -72,16 +61,6 @@ impl KeySpace {
 }
 
 /// Says how the keys of two locks are compared.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Comparison, KeySpace};
-///
-/// assert_eq!(KeySpace::Declared.comparison(KeySpace::Declared), Comparison::Numbers);
-/// assert_eq!(KeySpace::Declared.comparison(KeySpace::Lease), Comparison::Texts);
-/// assert_eq!(KeySpace::Advisory.comparison(KeySpace::Lease), Comparison::Disjoint);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// As the numbers of advisory locks.

@@ -109,7 +109,6 @@ impl LockedKey {
     }
 }
 
-/// The pattern of the text that shows the whole pair.
 fn pair(first: i32, second: &Pattern) -> Pattern {
     let mut parts = Vec::new();
     let mut text = pair_text(first, "");
@@ -134,17 +133,6 @@ pub(crate) const HALF: &str = "half ";
 
 /// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`, `half 7 …` for a pair
 /// whose second half is a pattern; `?` for an expression, whose key is unknown.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{LockedKey, encode_key, parse};
-///
-/// let pattern = LockedKey::Pattern(parse("room:<id: int>")?);
-/// assert_eq!(encode_key(Some(&pattern)), "pattern room:<id: int>");
-/// assert_eq!(encode_key(Some(&LockedKey::IntInt(Some(7), None))), "number (7,?)");
-/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
-/// ```
 #[must_use]
 pub fn encode_key(key: Option<&LockedKey>) -> String {
     let half =

@@ -5,14 +5,6 @@
 
 /// Gives the text of a pair: its first half, and the pattern or the rendered text that its second
 /// half is derived from.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::pair_text;
-///
-/// assert_eq!(pair_text(7, "room:<id>"), r#"(7,"room:<id>")"#);
-/// ```
 #[must_use]
 pub fn pair_text(first: i32, second: &str) -> String {
     format!("({first},\"{second}\")")
@@ -20,15 +12,6 @@ pub fn pair_text(first: i32, second: &str) -> String {
 
 /// Splits what [`pair_text`] gives into its halves; also with spaces around them, as people write
 /// it.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::split_pair_text;
-///
-/// assert_eq!(split_pair_text(r#"(7, "room:<id>")"#), Some((7, "room:<id>")));
-/// assert_eq!(split_pair_text("(7, 3)"), None);
-/// ```
 #[must_use]
 pub fn split_pair_text(text: &str) -> Option<(i32, &str)> {
     let pair = text.trim().strip_prefix('(')?.strip_suffix(')')?;

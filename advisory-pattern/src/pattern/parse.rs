@@ -20,13 +20,6 @@ use placeholder::PlaceholderReader;
 ///
 /// An accepted pattern is therefore accepted again in canonical form. PostgreSQL has no limit; a
 /// longer key is a mistake.
-///
-/// ```
-/// use advisory_pattern::{MAX_BYTES, parse};
-///
-/// assert!(parse(&"x".repeat(MAX_BYTES)).is_ok());
-/// assert!(parse(&"x".repeat(MAX_BYTES + 1)).is_err());
-/// ```
 pub const MAX_BYTES: usize = 512;
 
 /// Reads a key pattern.
@@ -55,7 +48,7 @@ pub fn parse(text: &str) -> Result<Pattern, Vec<PatternError>> {
     let pattern = Pattern {
         parts: reader.parts,
     };
-    reader.placeholders.errors.finish(pattern)
+    reader.placeholders.errors.into_result(pattern)
 }
 
 struct Reader<'a> {

@@ -8,16 +8,6 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 
 /// The maximum of permits: a try may have to go through all of them.
-///
-/// ```
-/// use advisory_pattern::{MOST_PERMITS, permit_key};
-///
-/// /// The keys of all permits that a lock can have.
-/// fn keys(rendered: &str) -> impl Iterator<Item = i64> {
-///     (1..=MOST_PERMITS).map(move |permit| permit_key(rendered, permit))
-/// }
-/// # assert_eq!(keys("export").count(), 1_000);
-/// ```
 pub const MOST_PERMITS: u32 = 1_000;
 
 /// Precedes the hashed text. UTF-8 text never contains this byte, so no key pattern renders the
@@ -25,18 +15,6 @@ pub const MOST_PERMITS: u32 = 1_000;
 const MARK: u8 = 0xFF;
 
 /// The number of holders of a lock at a time, as its site says it.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::Permits;
-///
-/// assert_eq!(Permits::parse("4"), Some(Permits::Number(4)));
-/// assert_eq!(Permits::parse("0"), None);
-/// let workers = Permits::parse("WORKERS").expect("an expression");
-/// assert!(workers.can_equal(&Permits::Number(4)));
-/// assert!(!workers.can_equal(&Permits::ONE));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permits {
     /// From 1 to [`MOST_PERMITS`].
@@ -91,16 +69,6 @@ impl fmt::Display for Permits {
 /// The first 8 bytes, big-endian, of the SHA-256 of the byte `FF` and `<permit>:<key>`, where `key`
 /// is the lock's own key in digits: `42`, `(7, 3)`. A permit does not depend on how many there are,
 /// so the permits of a smaller number are among those of a larger one.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::permit_key;
-///
-/// // The second permit of the lock 42, and of the lock (7, 3).
-/// assert_eq!(permit_key("42", 2), -1_895_220_358_444_740_834);
-/// assert_eq!(permit_key("(7, 3)", 2), 8_003_881_177_417_440_479);
-/// ```
 #[must_use]
 pub fn permit_key(key: &str, permit: u32) -> i64 {
     let digest = Sha256::new().chain_update([MARK]);

@@ -1,14 +1,11 @@
-//! The record of a claim: a type of row that workers claim, written into a program beside the lock
+//! The record of a claim: a type of row that workers claim, written into a program next to the lock
 //! sites.
 //!
 //! It has its own first words, so that a reader of lock sites alone skips it: a claim has no key,
 //! and collides with nothing.
 
-use std::fmt::Write;
-
-use super::MODULE_PATH;
 use super::error::RecordError;
-use super::format::{CLAIM_MAGIC, END, FIELD, PART, START, clean, join_parts, records_of};
+use super::format::{CLAIM_MAGIC, Field, decode, encode, records_of};
 
 /// The version of the format that this crate writes; a reader refuses a newer one.
 const VERSION: u32 = 1;
@@ -76,7 +73,7 @@ pub struct ClaimRecord {
 #[doc(hidden)]
 pub const CLAIM_START: [&str; 2] = ["\u{1e}", "advisory claim\u{1f}"];
 
-/// The start of each column's field, whose name only the compiler knows: it inserts the name behind
+/// The start of each column's field, whose name only the compiler knows: it inserts the name after
 /// this text.
 #[doc(hidden)]
 pub const CLAIM_COLUMNS: [&str; 8] = [
@@ -127,99 +124,39 @@ impl ClaimRecord {
         name.trim_start_matches("r#")
     }
 
-    /// Writes the record. Control characters in values become spaces, except for [`MODULE_PATH`],
+    /// Writes the record. Control characters in values become spaces, except for [`MODULE_PATH`](super::MODULE_PATH),
     /// which the columns follow.
     #[must_use]
     pub fn encode(&self) -> String {
-        let line = self.line.to_string();
-        let fields = [
-            ("table", Some(&self.table)),
-            ("row", Some(&self.row)),
-            ("file", Some(&self.file)),
-            ("line", Some(&line)),
-            ("crate", Some(&self.krate)),
-            ("version", Some(&self.version)),
-            ("ttl", self.ttl.as_ref()),
-            ("renew", self.renew.as_ref()),
-            ("limit", self.limit.as_ref()),
-            ("max_attempts", self.max_attempts.as_ref()),
-            ("purpose", self.purpose.as_ref()),
-        ];
-        let mut text = format!("{START}{CLAIM_MAGIC}{FIELD}{VERSION}");
-        let mut push = |name: &str, value: &str| {
-            // Writing to a `String` cannot fail.
-            let _ = write!(text, "{FIELD}{name}={value}");
-        };
-        for (name, value) in fields {
-            if let Some(value) = value {
-                push(name, &clean(value));
-            }
-        }
-        match self.module.as_str() {
-            MODULE_PATH => push("module", MODULE_PATH),
-            module => push("module", &clean(module)),
-        }
-        for (argument, column) in &self.columns {
-            push("column", &join_parts([argument, column]));
-        }
-        for argument in &self.deletes {
-            push("deletes", &clean(argument));
-        }
-        for column in &self.key {
-            push("key", &clean(column));
-        }
-        for (column, direction) in &self.order {
-            push("order", &join_parts([column, direction]));
-        }
-        text.push(END);
-        text
+        encode(CLAIM_MAGIC, VERSION, self.clone().fields())
     }
 
-    /// Reads one record's text, without its start and end. Skips unknown fields.
+    /// The columns follow the module, because the compiler inserts both there.
+    fn fields(&mut self) -> [(&'static str, Field<'_>); 16] {
+        [
+            ("table", Field::Text(&mut self.table)),
+            ("row", Field::Text(&mut self.row)),
+            ("file", Field::Text(&mut self.file)),
+            ("line", Field::Number(&mut self.line)),
+            ("crate", Field::Text(&mut self.krate)),
+            ("version", Field::Text(&mut self.version)),
+            ("ttl", Field::Optional(&mut self.ttl)),
+            ("renew", Field::Optional(&mut self.renew)),
+            ("limit", Field::Optional(&mut self.limit)),
+            ("max_attempts", Field::Optional(&mut self.max_attempts)),
+            ("purpose", Field::Optional(&mut self.purpose)),
+            ("module", Field::Module(&mut self.module)),
+            ("column", Field::Pairs(&mut self.columns)),
+            ("deletes", Field::Each(&mut self.deletes)),
+            ("key", Field::Each(&mut self.key)),
+            ("order", Field::Pairs(&mut self.order)),
+        ]
+    }
+
     fn decode(text: &str) -> Result<Self, RecordError> {
-        let mut fields = text.split(FIELD).skip(1);
-        let version = fields.next().unwrap_or_default();
-        match version.parse::<u32>() {
-            Ok(version) if version <= VERSION => {}
-            Ok(_) => return Err(RecordError::Newer(version.to_owned())),
-            Err(_) => return Err(RecordError::Malformed(format!("version `{version}`"))),
-        }
-        let mut record = Self::default();
-        for field in fields {
-            let Some((name, value)) = field.split_once('=') else {
-                return Err(RecordError::Malformed(format!("`{field}`")));
-            };
-            let text = clean(value);
-            match name {
-                "table" => record.table = text,
-                "column" => {
-                    let (argument, column) = value.split_once(PART).unwrap_or((value, ""));
-                    record.columns.push((clean(argument), clean(column)));
-                }
-                "deletes" => record.deletes.push(text),
-                "key" => record.key.push(text),
-                "order" => {
-                    let (column, direction) = value.split_once(PART).unwrap_or((value, ""));
-                    let direction = clean(direction).trim().to_owned();
-                    record.order.push((clean(column), direction));
-                }
-                "ttl" => record.ttl = Some(text),
-                "renew" => record.renew = Some(text),
-                "limit" => record.limit = Some(text),
-                "max_attempts" => record.max_attempts = Some(text),
-                "purpose" => record.purpose = Some(text),
-                "module" => record.module = text,
-                "row" => record.row = text,
-                "file" => record.file = text,
-                "line" => {
-                    let line = value.parse();
-                    record.line =
-                        line.map_err(|_| RecordError::Malformed(format!("line `{value}`")))?;
-                }
-                "crate" => record.krate = text,
-                "version" => record.version = text,
-                _ => {}
-            }
+        let mut record: Self = decode(text, VERSION, Self::fields)?;
+        for (_, direction) in &mut record.order {
+            *direction = direction.trim().to_owned();
         }
         Ok(record)
     }

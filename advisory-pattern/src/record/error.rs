@@ -3,16 +3,6 @@
 use std::fmt;
 
 /// Says why bytes that start like a record cannot be read.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Record, RecordError};
-///
-/// let mut text = Record::default().encode();
-/// text.pop();
-/// assert_eq!(Record::find_all(text.as_bytes()), Err(RecordError::Truncated));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordError {

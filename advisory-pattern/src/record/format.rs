@@ -1,15 +1,14 @@
 //! The characters and words that frame a record and its fields.
 
-use super::error::RecordError;
+use std::fmt::Write;
 
-/// Starts a record.
-pub(super) const START: char = '\u{1e}';
-/// Separates a record's fields.
-pub(super) const FIELD: char = '\u{1f}';
-/// Separates the parts of a field that has several.
-pub(super) const PART: char = '\u{1c}';
-/// Ends a record.
-pub(super) const END: char = '\u{1d}';
+use super::error::RecordError;
+use crate::pattern::permit::Permits;
+
+const START: char = '\u{1e}';
+const FIELD: char = '\u{1f}';
+const PART: char = '\u{1c}';
+const END: char = '\u{1d}';
 /// Follows [`START`] in the record of a lock site.
 pub(super) const MAGIC: &str = "advisory lock site";
 /// Follows it in the record of a claim.
@@ -18,29 +17,123 @@ pub(super) const CLAIM_MAGIC: &str = "advisory claim";
 ///
 /// A record has the lowest version that its content needs. Version 2 has pairs whose second half is
 /// a pattern, and the derivation `fnv1a64`.
-///
-/// ```
-/// use advisory_pattern::RECORD_VERSION;
-///
-/// println!("reads records up to version {RECORD_VERSION}");
-/// ```
 pub const RECORD_VERSION: u32 = 2;
-/// The longest record in bytes.
 const LONGEST: usize = 64 * 1024;
+
+/// Marks the place of the module's path, which only the compiler knows: the macro inserts
+/// `module_path!()` there.
+pub const MODULE_PATH: &str = "\u{1a}";
+
+/// A field's value in a record.
+pub(super) enum Field<'r> {
+    Text(&'r mut String),
+    /// The module's path, which can be [`MODULE_PATH`].
+    Module(&'r mut String),
+    Optional(&'r mut Option<String>),
+    Number(&'r mut u32),
+    Permits(&'r mut Option<Permits>),
+    /// One field that has all texts, and is missing without any.
+    Joined(&'r mut Vec<String>),
+    /// A field for each text.
+    Each(&'r mut Vec<String>),
+    Pairs(&'r mut Vec<(String, String)>),
+}
+
+impl Field<'_> {
+    fn values(&self) -> Vec<String> {
+        let part = PART.to_string();
+        match self {
+            Self::Module(value) if *value == MODULE_PATH => vec![MODULE_PATH.to_owned()],
+            Self::Text(value) | Self::Module(value) => vec![clean(value)],
+            Self::Optional(value) => value.iter().map(|value| clean(value)).collect(),
+            Self::Number(value) => vec![value.to_string()],
+            Self::Permits(value) => value
+                .iter()
+                .map(|value| clean(&value.to_string()))
+                .collect(),
+            // An empty list, which has no text, would be read as one empty text.
+            Self::Joined(values) if values.is_empty() => Vec::new(),
+            Self::Joined(values) => {
+                let values: Vec<_> = values.iter().map(|value| clean(value)).collect();
+                vec![values.join(&part)]
+            }
+            Self::Each(values) => values.iter().map(|value| clean(value)).collect(),
+            Self::Pairs(pairs) => {
+                let pairs = pairs.iter();
+                pairs
+                    .map(|(one, other)| clean(one) + &part + &clean(other))
+                    .collect()
+            }
+        }
+    }
+
+    fn read(&mut self, name: &str, value: &str) -> Result<(), RecordError> {
+        let malformed = || RecordError::Malformed(format!("{name} `{value}`"));
+        let text = clean(value);
+        match self {
+            Self::Module(slot) if value == MODULE_PATH => MODULE_PATH.clone_into(slot),
+            Self::Text(slot) | Self::Module(slot) => **slot = text,
+            Self::Optional(slot) => **slot = Some(text),
+            Self::Number(slot) => **slot = value.parse().map_err(|_| malformed())?,
+            // Each permit has a key to compare.
+            Self::Permits(slot) => **slot = Some(Permits::parse(&text).ok_or_else(malformed)?),
+            Self::Joined(slot) => **slot = value.split(PART).map(clean).collect(),
+            Self::Each(slot) => slot.push(text),
+            Self::Pairs(slot) => {
+                let (one, other) = value.split_once(PART).unwrap_or((value, ""));
+                slot.push((clean(one), clean(other)));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn encode<const N: usize>(
+    magic: &str,
+    version: u32,
+    fields: [(&str, Field<'_>); N],
+) -> String {
+    let mut text = format!("{START}{magic}{FIELD}{version}");
+    for (name, field) in fields {
+        for value in field.values() {
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "{FIELD}{name}={value}");
+        }
+    }
+    text.push(END);
+    text
+}
+
+/// Reads the text between a record's start and end. Fields of a later release are skipped.
+pub(super) fn decode<R: Default, const N: usize>(
+    text: &str,
+    newest: u32,
+    fields: fn(&mut R) -> [(&'static str, Field<'_>); N],
+) -> Result<R, RecordError> {
+    let mut written = text.split(FIELD).skip(1);
+    let version = written.next().unwrap_or_default();
+    match version.parse::<u32>() {
+        Ok(version) if version <= newest => {}
+        Ok(_) => return Err(RecordError::Newer(version.to_owned())),
+        Err(_) => return Err(RecordError::Malformed(format!("version `{version}`"))),
+    }
+    let mut record = R::default();
+    let mut fields = fields(&mut record);
+    for field in written {
+        let Some((name, value)) = field.split_once('=') else {
+            return Err(RecordError::Malformed(format!("`{field}`")));
+        };
+        if let Some((_, field)) = fields.iter_mut().find(|(known, _)| *known == name) {
+            field.read(name, value)?;
+        }
+    }
+    Ok(record)
+}
 
 /// Replaces control characters. Values are printed to terminals, which they must not control, and
 /// must not end the record.
-pub(super) fn clean(value: &str) -> String {
+fn clean(value: &str) -> String {
     value.replace(char::is_control, " ")
-}
-
-/// The parts of a field that has several, as one value.
-pub(super) fn join_parts<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> String {
-    let values: Vec<String> = values
-        .into_iter()
-        .map(|value| clean(value.as_ref()))
-        .collect();
-    values.join(&PART.to_string())
 }
 
 /// The records that have these first words, sorted and without duplicates, from bytes that can be

@@ -9,16 +9,6 @@ use crate::pattern::parse::parse;
 ///
 /// # Errors
 /// A key that this version cannot read.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{LockedKey, decode_key};
-///
-/// assert_eq!(decode_key("number 42"), Ok(Some(LockedKey::BigInt(42))));
-/// assert_eq!(decode_key("?"), Ok(None));
-/// assert!(decode_key("number forty-two").is_err());
-/// ```
 pub fn decode_key(text: &str) -> Result<Option<LockedKey>, RecordError> {
     let malformed = || RecordError::Malformed(format!("key `{text}`"));
     if text == "?" {

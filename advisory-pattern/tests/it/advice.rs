@@ -18,7 +18,6 @@ struct Site {
     values: Vec<Value>,
 }
 
-/// A placeholder, and the type of its value.
 #[derive(Clone, Copy, Debug)]
 struct Value {
     placeholder: &'static str,
@@ -73,7 +72,6 @@ impl Site {
         guesses.collect()
     }
 
-    /// The word that its key starts with.
     fn starts_with_a_word(&self) -> bool {
         self.key.starts_with(char::is_alphanumeric)
     }
@@ -120,7 +118,7 @@ fn applied(sites: &[Site], here: usize, there: usize, text: &str, edits: &[Edit]
     sites
 }
 
-/// Whether the new key is the old one with shapes that the text names.
+/// Returns whether the new key is the old one with shapes that the text names.
 fn is_shaped_by(old: &str, new: &str, text: &str) -> bool {
     let (old, new) = (parse(old).expect("a key"), parse(new).expect("a key"));
     old.parts.len() == new.parts.len()

@@ -1,4 +1,4 @@
-//! A claim's records are found beside those of lock sites, and neither reader sees the other's.
+//! A claim's records are found next to those of lock sites, and neither reader sees the other's.
 
 use advisory_pattern::{
     CLAIM_COLUMNS, CLAIM_PARTS, CLAIM_START, ClaimRecord, MODULE_PATH, Record, RecordError,

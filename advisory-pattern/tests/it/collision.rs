@@ -15,11 +15,19 @@ fn shaped(text: &str) -> Pattern {
 }
 
 fn lock(text: &str) -> Lock {
-    Lock::new(LockedKey::Pattern(shaped(text)), SHA256, None, Vec::new())
+    fixed(LockedKey::Pattern(shaped(text)))
+}
+
+fn md5(text: &str) -> Lock {
+    let key = LockedKey::Pattern(shaped(text));
+    Lock::new(key, Derivation::Md5, None, Vec::new())
 }
 
 fn named(text: &str, name: &str) -> Lock {
-    let key = LockedKey::Pattern(shaped(text));
+    named_key(LockedKey::Pattern(shaped(text)), name)
+}
+
+fn named_key(key: LockedKey, name: &str) -> Lock {
     Lock::new(key, SHA256, Some(name.to_owned()), Vec::new())
 }
 
@@ -29,21 +37,17 @@ fn fixed(key: LockedKey) -> Lock {
 
 fn key() -> impl Strategy<Value = LockedKey> {
     let half = || prop::option::of(0..3_i32);
-    let texts = [
-        "a",
-        "a:<x>",
-        "<x>:<y>",
-        "<x>",
-        "a:b",
-        "<x: uint>:b",
-        "b:<x*>",
-    ];
+    let texts: Vec<_> = "a a:<x> <x>:<y> <x> a:b <x:uint>:b b:<x*>"
+        .split(' ')
+        .collect();
+    let texts = prop::sample::select(texts);
     prop_oneof![
         (0..3_i64).prop_map(LockedKey::BigInt),
         (half(), half()).prop_map(|(first, second)| LockedKey::IntInt(first, second)),
-        prop::sample::select(texts.to_vec()).prop_map(|text| LockedKey::Pattern(shaped(text))),
-        (0..3_i32, prop::sample::select(texts.to_vec()))
-            .prop_map(|(first, text)| LockedKey::IntPattern(first, shaped(text))),
+        texts
+            .clone()
+            .prop_map(|text| LockedKey::Pattern(shaped(text))),
+        (0..3_i32, texts).prop_map(|(first, text)| LockedKey::IntPattern(first, shaped(text))),
     ]
 }
 
@@ -94,13 +98,7 @@ fn patterns_collide_where_both_render_one_text() {
 
 #[test]
 fn another_derivation_is_another_key_for_patterns_with_values() {
-    let md5 = Lock::new(
-        LockedKey::Pattern(shaped("<a>:<b>")),
-        Derivation::Md5,
-        None,
-        Vec::new(),
-    );
-    assert_eq!(md5.collision(&lock("<a>:<b>")), None);
+    assert_eq!(md5("<a>:<b>").collision(&lock("<a>:<b>")), None);
 }
 
 #[test]
@@ -127,13 +125,8 @@ fn a_number_meets_the_text_that_becomes_it() {
     let number = SHA256.key("nightly");
     let found = fixed(LockedKey::BigInt(number)).collision(&lock("nightly"));
     assert_eq!(found, Some(Collision::Number(number.to_string())));
-    let other = Lock::new(
-        LockedKey::Pattern(shaped("nightly")),
-        Derivation::Md5,
-        None,
-        Vec::new(),
-    );
-    assert_eq!(fixed(LockedKey::BigInt(number)).collision(&other), None);
+    let number = fixed(LockedKey::BigInt(number));
+    assert_eq!(number.collision(&md5("nightly")), None);
 }
 
 #[test]
@@ -177,10 +170,7 @@ fn a_lease_and_an_advisory_lock_never_meet_by_their_keys() {
 
 #[test]
 fn leases_meet_by_their_texts_whatever_their_derivation() {
-    let md5 = |text: &str| {
-        let key = LockedKey::Pattern(shaped(text));
-        lease(Lock::new(key, Derivation::Md5, None, Vec::new()))
-    };
+    let md5 = |text| lease(md5(text));
     let found = md5("<tenant>:<slot>").collision(&lease(lock("<account>:<month>")));
     assert_eq!(witness(found), "t1:x");
     assert_eq!(md5("a:<x>").collision(&lease(lock("b:<x>"))), None);
@@ -197,10 +187,9 @@ fn a_leases_number_is_the_text_of_its_digits() {
     // Its derived number is not a lease's key.
     let derived = lease(fixed(LockedKey::BigInt(SHA256.key("nightly"))));
     assert_eq!(derived.collision(&lease(lock("nightly"))), None);
-    let named = |key| Lock::new(key, SHA256, Some("job".to_owned()), Vec::new());
-    let text = lease(named(LockedKey::Pattern(shaped("42"))));
+    let number = lease(named_key(LockedKey::BigInt(42), "job"));
     assert_eq!(
-        text.collision(&lease(named(LockedKey::BigInt(42)))),
+        lease(named("42", "job")).collision(&number),
         None,
         "one key"
     );
@@ -210,18 +199,14 @@ fn a_leases_number_is_the_text_of_its_digits() {
 fn a_leases_pair_is_the_text_of_both_numbers() {
     let pair = |first, second| lease(fixed(LockedKey::IntInt(first, second)));
     let open = pair(Some(7), None);
-    assert_eq!(
-        witness(open.collision(&pair(Some(7), Some(3)))),
-        "(7, 3)",
-        "as `Key` is displayed"
-    );
+    // As `Key` is displayed.
+    assert_eq!(witness(open.collision(&pair(Some(7), Some(3)))), "(7, 3)");
     assert_eq!(open.collision(&pair(Some(8), None)), None);
     assert_eq!(witness(open.collision(&pair(None, Some(-2)))), "(7, -2)");
     assert!(open.collision(&lease(lock("(7, <x: int>)"))).is_some());
     assert_eq!(open.collision(&lease(fixed(LockedKey::BigInt(7)))), None);
-    let named = |key| lease(Lock::new(key, SHA256, Some("job".to_owned()), Vec::new()));
-    let pattern = named(LockedKey::Pattern(shaped("(7, <tenant: int>)")));
-    let tenant = named(LockedKey::IntInt(Some(7), None));
+    let pattern = lease(named("(7, <tenant: int>)", "job"));
+    let tenant = lease(named_key(LockedKey::IntInt(Some(7), None), "job"));
     assert_eq!(pattern.collision(&tenant), None, "one key");
 }
 
@@ -253,10 +238,9 @@ fn a_declared_lock_meets_advisory_locks_and_leases() {
     assert_eq!(account.collision(&other), None);
     assert_eq!(account.collision(&lease(other)), None);
     // As a lease it has no derivation; between advisory locks it has one.
-    let key = LockedKey::Pattern(shaped("account:<id>"));
-    let md5 = declared(Lock::new(key.clone(), Derivation::Md5, None, Vec::new()));
-    assert_eq!(md5.collision(&lock("account:<id>")), None);
-    assert!(md5.collision(&lease(lock("account:<id>"))).is_some());
+    let other = declared(md5("account:<id>"));
+    assert_eq!(other.collision(&lock("account:<id>")), None);
+    assert!(other.collision(&lease(lock("account:<id>"))).is_some());
     // A lock that shares its number with other programs is not used for leases.
     let default = Derivation::default();
     for space in [KeySpace::Advisory, KeySpace::Lease, KeySpace::Declared] {
@@ -264,8 +248,8 @@ fn a_declared_lock_meets_advisory_locks_and_leases() {
     }
     assert_eq!(KeySpace::Lease.under(Derivation::Md5), KeySpace::Lease);
     let space = KeySpace::Declared.under(Derivation::Md5);
-    let md5 = Lock::new(key, Derivation::Md5, None, Vec::new()).within(space);
-    assert_eq!(md5.collision(&lease(lock("account:<id>"))), None);
+    let other = md5("account:<id>").within(space);
+    assert_eq!(other.collision(&lease(lock("account:<id>"))), None);
 }
 
 fn site(scope: &str, kind: &str) -> Record {
@@ -313,14 +297,10 @@ fn help_for_leases_is_a_key_that_can_be_written() {
 fn a_finding_says_what_to_write() {
     let (here, there) = (lock("<tenant>:<slot>"), lock("<account>:<month>"));
     let found = here.collision(&there).unwrap();
-    let (here, there) = (
-        side(&here, "<tenant>:<slot>"),
-        side(&there, "<account>:<month>"),
-    );
-    assert_eq!(
-        found.headline(&here, &there),
-        "advisory lock keys can collide: `<tenant>:<slot>` and `<account>:<month>`"
-    );
+    let here = side(&here, "<tenant>:<slot>");
+    let there = side(&there, "<account>:<month>");
+    let headline = "advisory lock keys can collide: `<tenant>:<slot>` and `<account>:<month>`";
+    assert_eq!(found.headline(&here, &there), headline);
     let advice = advice(&found, &here, &there, std::iter::empty());
     assert!(advice.text.ends_with("`run:<tenant>:<slot>`"), "{advice:?}");
 }
@@ -354,10 +334,8 @@ fn a_lock_with_permits_has_as_many_keys() {
     }
     // The first permit is the key itself.
     let jobs = lock("job:<kind>").with_permits(Permits::Number(3));
-    assert!(matches!(
-        jobs.collision(&lock("job:<name>")),
-        Some(Collision::Key(_))
-    ));
+    let found = jobs.collision(&lock("job:<name>"));
+    assert!(matches!(found, Some(Collision::Key(_))), "{found:?}");
     assert_eq!(jobs.collision(&lock("jobs:<name>")), None);
 }
 
@@ -434,10 +412,8 @@ fn the_permits_of_a_derived_half_are_those_of_its_pair() {
     let permit = permit_key(&format!("(7, {hash})"), 2);
     let several = half(7, "job").with_permits(Permits::Number(2));
     let number = fixed(LockedKey::BigInt(permit));
-    assert_eq!(
-        several.collision(&number),
-        Some(Collision::Number(permit.to_string()))
-    );
+    let found = several.collision(&number);
+    assert_eq!(found, Some(Collision::Number(permit.to_string())));
     assert!(half(7, "job").collision(&number).is_none());
 }
 
@@ -448,11 +424,8 @@ fn one_name_of_derived_halves_is_one_first_half() {
         Lock::new(key, Derivation::Hashtext, Some(name), Vec::new())
     };
     assert_eq!(named(7, "a:<x>").collision(&named(7, "a:<y>")), None);
-    for other in [
-        named(8, "a:<x>"),
-        named(7, "b:<x>"),
-        self::named("a:<x>", "a"),
-    ] {
+    let text = self::named("a:<x>", "a");
+    for other in [named(8, "a:<x>"), named(7, "b:<x>"), text] {
         let found = named(7, "a:<x>").collision(&other);
         assert_eq!(found, Some(Collision::Name("a".to_owned())));
     }
@@ -462,10 +435,8 @@ fn one_name_of_derived_halves_is_one_first_half() {
 fn help_for_derived_halves_is_a_pair_that_can_be_written() {
     let (here, there) = (half(7, "<x>:<y>"), half(7, "<a>:<b>"));
     let found = here.collision(&there).unwrap();
-    let (here, there) = (
-        side(&here, "(7,\"<x>:<y>\")"),
-        side(&there, "(7,\"<a>:<b>\")"),
-    );
+    let here = side(&here, "(7,\"<x>:<y>\")");
+    let there = side(&there, "(7,\"<a>:<b>\")");
     let help = advice(&found, &here, &there, std::iter::empty()).text;
     assert!(help.contains("`(7,\"run:<x>:<y>\")`"), "{help}");
     let names = (half(7, "<x>"), half(8, "<x>"));
@@ -478,25 +449,20 @@ fn help_for_derived_halves_is_a_pair_that_can_be_written() {
 #[test]
 fn a_collision_says_what_is_the_same() {
     let found = lock("slot:<a>").collision(&lock("slot:<b>")).unwrap();
-    assert_eq!(
-        found.to_string(),
-        "both can render \"slot:t1\": here a = \"t1\"; there b = \"t1\""
+    let said = "both can render \"slot:t1\": here a = \"t1\"; there b = \"t1\"";
+    assert_eq!(found.to_string(), said);
+    let says = |found: fn(String) -> Collision, said| {
+        assert_eq!(found("slot".to_owned()).to_string(), said);
+    };
+    says(Collision::Number, "both are the number slot");
+    says(
+        Collision::Name,
+        "`slot` names both, and the keys differ in text, shapes or derivation",
     );
-    for (found, said) in [
-        (Collision::Number("42".to_owned()), "both are the number 42"),
-        (
-            Collision::Name("slot".to_owned()),
-            "`slot` names both, and the keys differ in text, shapes or derivation",
-        ),
-        (
-            Collision::Permits("slot".to_owned()),
-            "`slot` names both, with different numbers of permits",
-        ),
-        (
-            Collision::Scopes("slot".to_owned()),
-            "`slot` names a lease and an advisory lock, which do not exclude each other",
-        ),
-    ] {
-        assert_eq!(found.to_string(), said);
-    }
+    says(
+        Collision::Permits,
+        "`slot` names both, with different numbers of permits",
+    );
+    let said = "`slot` names a lease and an advisory lock, which do not exclude each other";
+    says(Collision::Scopes, said);
 }

@@ -20,7 +20,6 @@ mod suggest;
 
 use advisory_pattern::{Language, Pattern, Shape, parse};
 
-/// The pattern, whose text the test knows to be right.
 fn pattern(text: &str) -> Pattern {
     parse(text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"))
 }
@@ -28,4 +27,13 @@ fn pattern(text: &str) -> Pattern {
 /// The pattern's language, with `text` for every shape that is not written.
 fn language(text: &str) -> Language {
     pattern(text).language(|_| Shape::Text)
+}
+
+/// The rows of a table, whose columns `=>` separates.
+fn rows<const COLUMNS: usize>(table: &str) -> impl Iterator<Item = [&str; COLUMNS]> {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| {
+        let columns: Vec<_> = line.split("=>").map(str::trim).collect();
+        columns.try_into().expect(line)
+    })
 }

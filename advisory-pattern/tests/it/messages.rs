@@ -1,6 +1,8 @@
-//! What a finding about two sites says, word by word.
+//! The words of a finding about two sites.
 
 use advisory_pattern::{Record, site_collisions};
+
+use crate::rows;
 
 /// A site: its kind, its function, its key as written, and the shapes with which it is compared.
 fn site(kind: &str, function: &str, written: &str, shaped: &str) -> Record {
@@ -26,7 +28,6 @@ fn named(site: Record) -> Record {
     }
 }
 
-/// The finding about the second site.
 fn message(sites: &[Record; 2]) -> (String, String) {
     let mut found = site_collisions(sites).expect("few sites");
     let found = found.pop().expect("they collide");
@@ -41,58 +42,27 @@ fn assert_says(sites: &[Record; 2], headline: &str, advice: &str) {
 #[test]
 fn one_key_of_two_sites_is_shared_or_gets_a_word() {
     let key = "slot:<id: int>";
-    let pay = || function("pay", key, key);
-    let book = || function("book", key, key);
-    let declared = || site("struct", "SlotLock", key, key);
-    let seat = site("struct", "SeatLock", key, key);
-    let number = || site("macro", "lock_key!", key, key);
-    let rows = [
-        (
-            [pay(), book()],
-            "functions",
-            "`name = \"slot\"` at both",
-            "book:slot:<id: int>",
-        ),
-        (
-            [pay(), declared()],
-            "sites",
-            "`SlotLock { … }` instead of the pattern at fn `pay`",
-            "slot-id:<id: int>",
-        ),
-        (
-            [declared(), pay()],
-            "sites",
-            "`SlotLock { … }` instead of this pattern",
-            "pay:slot:<id: int>",
-        ),
-        (
-            [declared(), seat],
-            "sites",
-            "`name = \"slot\"` at both",
-            "seat:slot:<id: int>",
-        ),
-        (
-            [pay(), number()],
-            "sites",
-            "`name = \"slot\"` at both",
-            "slot-id:<id: int>",
-        ),
-        (
-            [named(pay()), book()],
-            "functions",
-            "`name = \"slot\"` here as well",
-            "book:slot:<id: int>",
-        ),
-        (
-            [pay(), named(book())],
-            "functions",
-            "`name = \"slot\"` at fn `pay` as well",
-            "book:slot:<id: int>",
-        ),
-    ];
-    for (sites, kind, shared, split) in rows {
+    let site_of = |name| match name {
+        "pay" => function("pay", key, key),
+        "named pay" => named(function("pay", key, key)),
+        "book" => function("book", key, key),
+        "named book" => named(function("book", key, key)),
+        "declared" => site("struct", "SlotLock", key, key),
+        "seat" => site("struct", "SeatLock", key, key),
+        _ => site("macro", "lock_key!", key, key),
+    };
+    let cases = r#"
+pay => book => functions => `name = "slot"` at both => book:slot:<id: int>
+pay => declared => sites => `SlotLock { … }` instead of the pattern at fn `pay` => slot-id:<id: int>
+declared => pay => sites => `SlotLock { … }` instead of this pattern => pay:slot:<id: int>
+declared => seat => sites => `name = "slot"` at both => seat:slot:<id: int>
+pay => number => sites => `name = "slot"` at both => slot-id:<id: int>
+named pay => book => functions => `name = "slot"` here as well => book:slot:<id: int>
+pay => named book => functions => `name = "slot"` at fn `pay` as well => book:slot:<id: int>
+"#;
+    for [here, there, kind, shared, split] in rows(cases) {
         assert_says(
-            &sites,
+            &[site_of(here), site_of(there)],
             &format!("two {kind} lock the same key: `slot:<id: int>`"),
             &format!(
                 "if they are one lock, write {shared}; if not, start one key with its own word, which makes it another lock: `{split}`"
@@ -138,61 +108,28 @@ fn a_word_is_the_functions_name_as_it_is_read() {
 
 #[test]
 fn one_name_is_given_the_shape_that_both_values_have() {
-    let macros = |written: &str, shaped: &str| site("macro", "lock_key!", written, shaped);
-    let fns = |written: &str, shaped: &str| function("book", written, shaped);
-    let pay = |key: &str| function("pay", key, key);
-    let rows = [
-        // An integer that is never negative is an integer.
-        (
-            [pay("slot:<id: int>"), fns("slot:<id>", "slot:<id: uint>")],
-            "write `slot:<id: int>` here",
-        ),
-        (
-            [
-                pay("<a: int>:<id: int>"),
-                fns("<a: int>:<id>", "<a: int>:<id: uint>"),
-            ],
-            "write `<a: int>:<id: int>` here",
-        ),
-        (
-            [
-                pay("slot:<id: text>"),
-                fns("slot:<id: int>", "slot:<id: int>"),
-            ],
-            "write `slot:<id: text>` here",
-        ),
-        // The value of a function may be a text indeed, that of `lock_key!` cannot be.
-        (
-            [pay("slot:<id: int>"), fns("slot:<id>", "slot:<id: text>")],
-            "write `slot:<id: text>` at fn `pay`",
-        ),
-        (
-            [
-                pay("slot:<id: int>"),
-                macros("slot:<id>", "slot:<id: text>"),
-            ],
-            "write `slot:<id: int>` here",
-        ),
-        (
-            [
-                macros("slot:<id>", "slot:<id: text>"),
-                fns("slot:<id: int>", "slot:<id: int>"),
-            ],
-            "write `slot:<id: int>` at macro `lock_key!`",
-        ),
-        // Written as a text, it is one.
-        (
-            [
-                pay("slot:<id: int>"),
-                macros("slot:<id: text>", "slot:<id: text>"),
-            ],
-            "write `slot:<id: text>` at fn `pay`",
-        ),
-    ];
-    for (sites, write) in rows {
-        let advice = message(&sites.map(named)).1;
+    // An integer that is never negative is an integer; the value of a function may be a text
+    // indeed, that of `lock_key!` cannot be, unless it is written as one.
+    let cases = "
+pay => slot:<id: int> => slot:<id: int> => book => slot:<id> => slot:<id: uint> => `slot:<id: int>` here
+pay => <a: int>:<id: int> => <a: int>:<id: int> => book => <a: int>:<id> => <a: int>:<id: uint> => `<a: int>:<id: int>` here
+pay => slot:<id: text> => slot:<id: text> => book => slot:<id: int> => slot:<id: int> => `slot:<id: text>` here
+pay => slot:<id: int> => slot:<id: int> => book => slot:<id> => slot:<id: text> => `slot:<id: text>` at fn `pay`
+pay => slot:<id: int> => slot:<id: int> => lock_key! => slot:<id> => slot:<id: text> => `slot:<id: int>` here
+lock_key! => slot:<id> => slot:<id: text> => book => slot:<id: int> => slot:<id: int> => `slot:<id: int>` at macro `lock_key!`
+pay => slot:<id: int> => slot:<id: int> => lock_key! => slot:<id: text> => slot:<id: text> => `slot:<id: text>` at fn `pay`
+";
+    let site_of = |name, written, shaped| {
+        let kind = if name == "lock_key!" { "macro" } else { "fn" };
+        named(site(kind, name, written, shaped))
+    };
+    for [one, key, shaped, other, other_key, other_shaped, write] in rows(cases) {
+        let sites = [
+            site_of(one, key, shaped),
+            site_of(other, other_key, other_shaped),
+        ];
         let same = "a name is one lock, so shapes must be the same";
-        assert_eq!(advice, format!("{same}: {write}"));
+        assert_eq!(message(&sites).1, format!("{same}: write {write}"));
     }
     let rows = [
         ("slot:<id: raw>", "slot:<id: text>"),
@@ -202,35 +139,31 @@ fn one_name_is_given_the_shape_that_both_values_have() {
         ("slot:<id: int>", "slot:<id: int>:<n: int>"),
     ];
     for (one, other) in rows {
-        let advice = message(&[pay(one), fns(other, other)].map(named)).1;
-        let same = "a name is one lock, so shapes and filters must be the same";
+        let advice = message(&[site_of("pay", one, one), site_of("book", other, other)]).1;
         assert_eq!(
             advice,
-            format!("{same}: write the same key at both, or another name")
+            "a name is one lock, so shapes and filters must be the same: write the same key at both, or another name"
         );
     }
 }
 
 #[test]
 fn one_name_with_one_text_shows_the_shapes() {
-    let sites = [
-        function("pay", "slot:<id>", "slot:<id: int>"),
-        function("book", "slot:<id>", "slot:<id: uint>"),
-    ];
-    let headline = message(&sites.map(named)).0;
-    assert_eq!(
-        headline,
-        "advisory lock `slot` has two keys: `slot:<id: uint>` and `slot:<id: int>`"
-    );
-    let sites = [
-        function("pay", "slot:<id>", "slot:<id: int>"),
-        function("book", "slot:<n>", "slot:<n: uint>"),
-    ];
-    let headline = message(&sites.map(named)).0;
-    assert_eq!(
-        headline,
-        "advisory lock `slot` has two keys: `slot:<n>` and `slot:<id>`"
-    );
+    for (name, keys) in [
+        ("id", "`slot:<id: uint>` and `slot:<id: int>`"),
+        ("n", "`slot:<n>` and `slot:<id>`"),
+    ] {
+        let book = function(
+            "book",
+            &format!("slot:<{name}>"),
+            &format!("slot:<{name}: uint>"),
+        );
+        let sites = [function("pay", "slot:<id>", "slot:<id: int>"), book].map(named);
+        assert_eq!(
+            message(&sites).0,
+            format!("advisory lock `slot` has two keys: {keys}")
+        );
+    }
 }
 
 #[test]
@@ -270,26 +203,16 @@ fn a_placeholders_name_suggests_its_shape() {
 
 #[test]
 fn the_second_half_of_a_pair_is_guessed_as_a_key_is() {
-    let half = |name: &str, written: &str, key: &str| Record {
-        written: vec![written.into()],
-        keys: vec![key.into()],
+    let half = |name: &str, written: &str, shaped: &str| Record {
+        written: vec![format!("(7, \"{written}\")")],
+        keys: vec![format!("half 7 {shaped}")],
         derivation: "hashtext".into(),
         ..function(name, "", "")
     };
-    let advice = message(&[
-        half(
-            "pay",
-            "(7, \"account:<n: int>\")",
-            "half 7 account:<n: int>",
-        ),
-        half(
-            "book",
-            "(7, \"<tenant>:<n: int>\")",
-            "half 7 <tenant: text>:<n: int>",
-        ),
-    ]);
+    let pay = half("pay", "account:<n: int>", "account:<n: int>");
+    let book = half("book", "<tenant>:<n: int>", "<tenant: text>:<n: int>");
     assert_eq!(
-        advice.1,
+        message(&[pay, book]).1,
         "`<tenant>` has no shape, and is taken for any text: if it is not, write its shape, such as `<tenant: uuid>` or `<tenant: int>`; \
          if it is any text, start one key with its own word, which makes it another lock: `(7,\"book:<tenant>:<n: int>\")`"
     );

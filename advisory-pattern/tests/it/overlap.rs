@@ -2,17 +2,13 @@
 
 use advisory_pattern::{Atom, CharSet, Language, overlap, witness};
 
-use crate::language;
+use crate::{language, rows};
 
 #[test]
 fn overlap_is_that_of_the_languages() {
     let cases = [
         ("<tenant>:<slot>", "<account>:<month>", true),
-        (
-            "<tenant_id>:<date>",
-            "<tenant_id>:balance:<booking_id>",
-            false,
-        ),
+        ("<tenant_id>:<date>", "<tenant_id>:balance:<b>", false),
         ("<t: raw>:<date>", "<t>:balance:<b>", true),
         ("<t: uuid>:<date: date>", "<t: uuid>:<b: uuid>", false),
         ("<a: int>", "<b: uint>", true),
@@ -87,38 +83,18 @@ fn long_patterns_overlap_as_short_ones_do() {
 
 #[test]
 fn witness_reads_well() {
-    let cases = [
-        (
-            "<tenant>:<slot>",
-            "<account>:<month>",
-            r#"both can render "t1:x": here tenant = "t1", slot = "x"; there account = "t1", month = "x""#,
-        ),
-        (
-            "<a>:<day: date>",
-            "<b>:<c>",
-            r#"both can render "t1:1111-11-11": here a = "t1", day = "1111-11-11"; there b = "t1", c = "1111-11-11""#,
-        ),
-        (
-            "<a: bool>",
-            "<b>",
-            r#"both can render "true": here a = "true"; there b = "true""#,
-        ),
-        ("job", "job", r#"both can render "job""#),
-        ("job", "<a>b", r#"both can render "job"; there a = "jo""#),
-        (
-            "<req.day>",
-            "2025",
-            r#"both can render "2025": here req.day = "2025""#,
-        ),
-        (
-            "<a|raw>",
-            "<t>:balance:<b>",
-            r#"both can render "t1:balance:x": here a = "t1:balance:x"; there t = "t1", b = "x""#,
-        ),
-        ("<a>:", "<b>::", ""),
-        ("a:<a>", "a:", r#"both can render "a:": here a = """#),
-    ];
-    for (a, b, text) in cases {
+    let cases = r#"
+<tenant>:<slot> => <account>:<month> => both can render "t1:x": here tenant = "t1", slot = "x"; there account = "t1", month = "x"
+<a>:<day: date> => <b>:<c> => both can render "t1:1111-11-11": here a = "t1", day = "1111-11-11"; there b = "t1", c = "1111-11-11"
+<a: bool> => <b> => both can render "true": here a = "true"; there b = "true"
+job => job => both can render "job"
+job => <a>b => both can render "job"; there a = "jo"
+<req.day> => 2025 => both can render "2025": here req.day = "2025"
+<a|raw> => <t>:balance:<b> => both can render "t1:balance:x": here a = "t1:balance:x"; there t = "t1", b = "x"
+<a>: => <b>:: =>
+a:<a> => a: => both can render "a:": here a = ""
+"#;
+    for [a, b, text] in rows(cases) {
         let witness = witness(&language(a), &language(b));
         let witness = witness.map_or_else(String::new, |witness| witness.to_string());
         assert_eq!(witness, text, "{a} and {b}");

@@ -3,7 +3,7 @@
 use advisory_pattern::{Filter, MAX_BYTES, Part, Placeholder, Shape, parse};
 use proptest::prelude::*;
 
-use crate::pattern;
+use crate::{pattern, rows};
 
 /// The messages with which the text is refused, one per line.
 fn refusals(text: &str) -> Vec<String> {
@@ -20,11 +20,7 @@ fn only_placeholder(text: &str) -> Placeholder {
 
 #[test]
 fn placeholder_has_path_shape_and_filters() {
-    let placeholder = only_placeholder(
-        "< req.day : date | display|trim >"
-            .replace("date", "text")
-            .as_str(),
-    );
+    let placeholder = only_placeholder("< req.day : text | display|trim >");
     assert_eq!(placeholder.source, " req.day : text | display|trim ");
     assert_eq!(placeholder.path, ["req", "day"]);
     assert_eq!(placeholder.name(), "req.day");
@@ -64,147 +60,62 @@ fn doubled_bracket_is_text_and_so_is_a_lone_closing_one() {
     );
 }
 
-/// A mistake, and its message.
-const MISTAKES: &[(&str, &str)] = &[
-    (
-        "",
-        "the key pattern is empty: write a text such as `\"nightly-report\"`",
-    ),
-    (
-        "a:<>",
-        "`<>` is empty: write a parameter's name, such as `<tenant_id>`",
-    ),
-    (
-        "<  >",
-        "`<  >` is empty: write a parameter's name, such as `<tenant_id>`",
-    ),
-    (
-        "<: uuid>",
-        "`<: uuid>` is empty: write a parameter's name, such as `<tenant_id>`",
-    ),
-    (
-        "<*>",
-        "`<*>` is empty: write a parameter's name, such as `<tenant_id>`",
-    ),
-    (
-        "a:<day",
-        "`<day` is not closed: write `>` after the name, or `<<` for a literal `<`",
-    ),
-    (
-        "<a<b>>",
-        "`<a` is not closed before the next `<`: write `>` after the name, or `<<` for a literal `<`",
-    ),
-    (
-        "<a+b>",
-        "`a+b` is not a path: compute it in `with(name = …)` and write `<name>`",
-    ),
-    (
-        "<f(x)>",
-        "`f(x)` is not a path: compute it in `with(name = …)` and write `<name>`",
-    ),
-    (
-        "<Self::ID>",
-        "`Self::ID` is not a path: compute it in `with(name = …)` and write `<name>`",
-    ),
-    (
-        "<x.await>",
-        "`x.await` is not a path: compute it in `with(name = …)` and write `<name>`",
-    ),
-    (
-        "<a b>",
-        "`a b` is not a path: compute it in `with(name = …)` and write `<name>`",
-    ),
-    (
-        "<0>",
-        "`0` is not a path: compute it in `with(name = …)` and write `<name>`",
-    ),
-    (
-        "<a.01>",
-        "`a.01` is not a path: compute it in `with(name = …)` and write `<name>`",
-    ),
-    (
-        "<a.self>",
-        "`a.self` is not a path: compute it in `with(name = …)` and write `<name>`",
-    ),
-    ("<type>", "`type` is a Rust keyword: write `r#type`"),
-    (
-        "<*ids>",
-        "`*ids` has its `*` in the wrong place: write `<ids*>`",
-    ),
-    ("<a: uid>", "unknown shape `uid`: did you mean `uuid`?"),
-    ("<a: Uuid>", "unknown shape `Uuid`: did you mean `uuid`?"),
-    ("<a: i64>", "unknown shape `i64`: did you mean `int`?"),
-    (
-        "<a: String>",
-        "unknown shape `String`: did you mean `text`?",
-    ),
-    (
-        "<a: money>",
-        "unknown shape `money`: write one of `int`, `uint`, `uuid`, `date`, `time`, `datetime`, `timestamp`, `bool`, `char`, `text`, `raw`",
-    ),
-    (
-        "<a:>",
-        "missing shape: write one of `int`, `uint`, `uuid`, `date`, `time`, `datetime`, `timestamp`, `bool`, `char`, `text`, `raw`",
-    ),
-    ("<a|lowr>", "unknown filter `lowr`: did you mean `lower`?"),
-    (
-        "<a|sha1>",
-        "unknown filter `sha1`: write one of `trim`, `lower`, `raw`, `display`",
-    ),
-    (
-        "<a|trim|>",
-        "missing filter: write one of `trim`, `lower`, `raw`, `display`",
-    ),
-    (
-        "<a|trim|lower|trim>",
-        "filter `trim` is given twice: write it once",
-    ),
-    (
-        "<a: int|trim>",
-        "filter `trim` does not fit the shape `int`: leave it out",
-    ),
-    (
-        "<a: uuid|lower>",
-        "filter `lower` does not fit the shape `uuid`: leave it out",
-    ),
-    (
-        "<a: date|display>",
-        "filter `display` does not fit the shape `date`: leave it out",
-    ),
-    (
-        "<a: date|raw>",
-        "filter `raw` does not fit the shape `date`: leave it out",
-    ),
-    (
-        "<a: int: uuid>",
-        "the shape is given twice: write `int` or `uuid`",
-    ),
-    (
-        "<a|trim: text>",
-        "`: text` comes after a filter: write it before the first `|`",
-    ),
-    (
-        "<a*>:<b*>",
-        "`<b*>` is a second slice: write at most one `*` in a key pattern",
-    ),
-    (
-        "{tenant_id}:x",
-        "`{tenant_id}` is plain text in a key pattern: write `<tenant_id>`",
-    ),
-    (
-        "{req.day:?}",
-        "`{req.day:?}` is plain text in a key pattern: write `<req.day>`",
-    ),
-    (
-        "{}",
-        "`{}` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
-    ),
-];
+const MISTAKES: &str = r##"
+ => the key pattern is empty: write a text such as `"nightly-report"`
+a:<> => `<>` is empty: write a parameter's name, such as `<tenant_id>`
+<  > => `<  >` is empty: write a parameter's name, such as `<tenant_id>`
+<: uuid> => `<: uuid>` is empty: write a parameter's name, such as `<tenant_id>`
+<*> => `<*>` is empty: write a parameter's name, such as `<tenant_id>`
+a:<day => `<day` is not closed: write `>` after the name, or `<<` for a literal `<`
+<a<b>> => `<a` is not closed before the next `<`: write `>` after the name, or `<<` for a literal `<`
+<a+b> => `a+b` is not a path: compute it in `with(name = …)` and write `<name>`
+<f(x)> => `f(x)` is not a path: compute it in `with(name = …)` and write `<name>`
+<Self::ID> => `Self::ID` is not a path: compute it in `with(name = …)` and write `<name>`
+<x.await> => `x.await` is not a path: compute it in `with(name = …)` and write `<name>`
+<a b> => `a b` is not a path: compute it in `with(name = …)` and write `<name>`
+<0> => `0` is not a path: compute it in `with(name = …)` and write `<name>`
+<a.01> => `a.01` is not a path: compute it in `with(name = …)` and write `<name>`
+<a.self> => `a.self` is not a path: compute it in `with(name = …)` and write `<name>`
+<type> => `type` is a Rust keyword: write `r#type`
+<*ids> => `*ids` has its `*` in the wrong place: write `<ids*>`
+<a: uid> => unknown shape `uid`: did you mean `uuid`?
+<a: Uuid> => unknown shape `Uuid`: did you mean `uuid`?
+<a: i64> => unknown shape `i64`: did you mean `int`?
+<a: String> => unknown shape `String`: did you mean `text`?
+<a: money> => unknown shape `money`: write one of `int`, `uint`, `uuid`, `date`, `time`, `datetime`, `timestamp`, `bool`, `char`, `text`, `raw`
+<a:> => missing shape: write one of `int`, `uint`, `uuid`, `date`, `time`, `datetime`, `timestamp`, `bool`, `char`, `text`, `raw`
+<a|lowr> => unknown filter `lowr`: did you mean `lower`?
+<a|sha1> => unknown filter `sha1`: write one of `trim`, `lower`, `raw`, `display`
+<a|trim|> => missing filter: write one of `trim`, `lower`, `raw`, `display`
+<a|trim|lower|trim> => filter `trim` is given twice: write it once
+<a: int|trim> => filter `trim` does not fit the shape `int`: leave it out
+<a: uuid|lower> => filter `lower` does not fit the shape `uuid`: leave it out
+<a: date|display> => filter `display` does not fit the shape `date`: leave it out
+<a: date|raw> => filter `raw` does not fit the shape `date`: leave it out
+<a: int: uuid> => the shape is given twice: write `int` or `uuid`
+<a|trim: text> => `: text` comes after a filter: write it before the first `|`
+<a*>:<b*> => `<b*>` is a second slice: write at most one `*` in a key pattern
+{tenant_id}:x => `{tenant_id}` is plain text in a key pattern: write `<tenant_id>`
+{req.day:?} => `{req.day:?}` is plain text in a key pattern: write `<req.day>`
+{} => `{}` is plain text in a key pattern: write the value's name, such as `<tenant_id>`
+user:$plan => `$plan` is plain text in a key pattern: write `<plan>`
+user:${plan}:x => `${plan}` is plain text in a key pattern: write `<plan>`
+user:#{plan} => `#{plan}` is plain text in a key pattern: write `<plan>`
+user:%(plan)s => `%(plan)s` is plain text in a key pattern: write `<plan>`
+/users/:id => `:id` is plain text in a key pattern: write `<id>`
+:id => `:id` is plain text in a key pattern: write `<id>`
+<a>:%s => `%s` is plain text in a key pattern: write the value's name, such as `<tenant_id>`
+user:%d:x => `%d` is plain text in a key pattern: write the value's name, such as `<tenant_id>`
+user:$1 => `$1` is plain text in a key pattern: write the value's name, such as `<tenant_id>`
+user:? => `?` is plain text in a key pattern: write the value's name, such as `<tenant_id>`
+? => `?` is plain text in a key pattern: write the value's name, such as `<tenant_id>`
+user:{} => `{}` is plain text in a key pattern: write the value's name, such as `<tenant_id>`
+"##;
 
 #[test]
 fn each_mistake_says_what_to_write() {
-    for (text, refusal) in MISTAKES {
-        assert_eq!(refusals(text), [*refusal], "{text}");
+    for [text, refusal] in rows(MISTAKES) {
+        assert_eq!(refusals(text), [refusal], "{text}");
     }
 }
 
@@ -287,75 +198,10 @@ proptest! {
 }
 
 #[test]
-fn placeholders_of_other_languages_are_refused() {
-    for (text, message) in [
-        (
-            "user:$plan",
-            "`$plan` is plain text in a key pattern: write `<plan>`",
-        ),
-        (
-            "user:${plan}:x",
-            "`${plan}` is plain text in a key pattern: write `<plan>`",
-        ),
-        (
-            "user:#{plan}",
-            "`#{plan}` is plain text in a key pattern: write `<plan>`",
-        ),
-        (
-            "user:%(plan)s",
-            "`%(plan)s` is plain text in a key pattern: write `<plan>`",
-        ),
-        (
-            "/users/:id",
-            "`:id` is plain text in a key pattern: write `<id>`",
-        ),
-        (":id", "`:id` is plain text in a key pattern: write `<id>`"),
-        (
-            "<a>:%s",
-            "`%s` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
-        ),
-        (
-            "user:%d:x",
-            "`%d` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
-        ),
-        (
-            "user:$1",
-            "`$1` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
-        ),
-        (
-            "user:?",
-            "`?` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
-        ),
-        (
-            "?",
-            "`?` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
-        ),
-        (
-            "user:{}",
-            "`{}` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
-        ),
-    ] {
-        let errors = parse(text).expect_err(text);
-        let [error] = errors.as_slice() else {
-            panic!("{text}: {errors:?}")
-        };
-        assert_eq!(error.to_string(), message, "{text}");
-    }
-    for text in [
-        "cost:$",
-        "100%",
-        "100%25",
-        "50%sale",
-        "%(a plan)s",
-        "%(plan)q",
-        "user:id",
-        "worker::cleanup",
-        "a:<b>:c",
-        "why?",
-        "#1",
-        "a$",
-        "{",
-    ] {
+fn texts_close_to_placeholders_of_other_languages_are_accepted() {
+    let accepted = "cost:$, 100%, 100%25, 50%sale, %(a plan)s, %(plan)q, user:id, worker::cleanup, \
+                    a:<b>:c, why?, #1, a$, {";
+    for text in accepted.split(", ") {
         assert!(parse(text).is_ok(), "{text}");
     }
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::pattern;
 
-/// What every record starts with, in every release.
+/// The start of every record, in every release.
 const START: &[u8] = b"\x1eadvisory lock site\x1f";
 
 fn text() -> impl Strategy<Value = String> {
@@ -210,7 +210,6 @@ fn the_module_is_the_compilers_to_fill_in() {
     assert_eq!(read[0].module, "shop::cart");
 }
 
-/// More than the longest record: a program of a few hundred lock sites.
 #[test]
 fn a_record_without_keys_is_read_without_keys() {
     let record = Record {
@@ -221,6 +220,7 @@ fn a_record_without_keys_is_read_without_keys() {
     assert_eq!(read, Ok(vec![record]));
 }
 
+/// More than the longest record: a program of a few hundred lock sites.
 #[test]
 fn every_record_is_found_however_many_there_are() {
     let records: Vec<Record> = (0..2_000)

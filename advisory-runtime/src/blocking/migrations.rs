@@ -22,22 +22,6 @@ use diesel::pg::PgConnection;
 /// It takes the migrations, for a run with the defaults of [`Migrator`], or a `Migrator`. Diesel's
 /// blocking connections do not show whether there is a pooler. So each run opens a second
 /// connection and calls [`blocking::session::verify`](crate::blocking::session::verify).
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::blocking::migrations;
-/// # type Migrations = diesel_migrations::FileBasedMigrations;
-/// # fn embedded() -> Migrations { Migrations::find_migrations_directory().unwrap() }
-///
-/// fn main() -> Result<(), Box<dyn std::error::Error>> {
-///     let url = std::env::var("DATABASE_URL")?;
-///     // `embed_migrations!()` in your program.
-///     let migrations: Migrations = embedded();
-///     migrations::run(&url, migrations)?;
-///     Ok(())
-/// }
-/// ```
 pub fn run(url: &str, migrations: impl Into<Migrator>) -> Result<Report, Error> {
     let open = || PgConnection::establish(url).map_err(|error| Error::of_connecting(error, url));
     let (mut conn, mut second) = (open()?, open()?);
@@ -51,20 +35,6 @@ pub fn run(url: &str, migrations: impl Into<Migrator>) -> Result<Report, Error> 
 ///
 /// The connection stays usable, also after an error and after a panic of a callback, unless it was
 /// lost.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::blocking::migrations;
-/// use diesel::PgConnection;
-/// use diesel_migrations::FileBasedMigrations;
-///
-/// fn set_up(conn: &mut PgConnection) -> Result<(), Box<dyn std::error::Error>> {
-///     let report = migrations::run_on(conn, FileBasedMigrations::find_migrations_directory()?)?;
-///     println!("{} applied", report.applied.len());
-///     Ok(())
-/// }
-/// ```
 pub fn run_on(conn: &mut PgConnection, migrations: impl Into<Migrator>) -> Result<Report, Error> {
     let (report, _) = block_on(migrate(conn, migrations.into()))?;
     Ok(report)

@@ -9,25 +9,6 @@ use std::sync::Arc;
 ///
 /// `pool = <expression>` on a plain `fn` takes one, or a reference or an `Arc` of one. For another
 /// kind of pool, implement this trait on a type of your own around it.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::PoolError;
-/// use advisory_runtime::blocking::Pool;
-/// use diesel::{Connection, PgConnection};
-///
-/// /// Opens a connection for each call.
-/// struct Direct(String);
-///
-/// impl Pool for Direct {
-///     type Connection = PgConnection;
-///
-///     fn connection(&self) -> Result<PgConnection, PoolError> {
-///         PgConnection::establish(&self.0).map_err(PoolError::new)
-///     }
-/// }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pool of `PgConnection`",
     label = "expected a pool of r2d2, or `impl advisory_runtime::blocking::Pool`",
@@ -121,7 +102,6 @@ impl<P: Pool> Pool for WithUrl<P> {
         PgConnection::establish(&self.url).map_err(PoolError::dedicated)
     }
 
-    /// The address of the URL, which its clones share.
     fn identity(&self) -> Option<usize> {
         Some(self.url.as_ptr().addr())
     }

@@ -44,7 +44,6 @@ impl OnThread {
         drop(self.0.send(Box::new(statement)));
     }
 
-    /// The answer of a statement.
     pub(super) async fn answer<A: Send + 'static>(
         self,
         statement: impl FnOnce(&mut PgConnection) -> A + Send + 'static,

@@ -18,28 +18,6 @@ use crate::error::NoSecond;
 use crate::{Error, OwnedLockError, PoolError, Request, lock, pooler};
 
 /// Takes session-level locks; as [`crate::session::acquire`].
-///
-/// # Locking
-///
-/// As [`crate::session::acquire`].
-///
-/// # Errors
-///
-/// As [`crate::session::acquire`].
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::{Error, Request, Wait, blocking::session};
-/// use diesel::pg::PgConnection;
-///
-/// fn f(conn: &mut PgConnection) -> Result<(), Error> {
-///     let mut guard = session::acquire(conn, Request::new(42).wait(Wait::Never))?;
-///     let result: Result<(), Error> = work(guard.conn());
-///     guard.finish(result)
-/// }
-/// # fn work(_: &mut PgConnection) -> Result<(), Error> { Ok(()) }
-/// ```
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire<C: Connection>(
     conn: &mut C,
@@ -53,31 +31,6 @@ pub fn acquire<C: Connection>(
 ///
 /// The connection is a `PgConnection`, or a pooled one of r2d2 by value. Dropping the guard rolls
 /// back and releases the lock at once, and the connection goes back to its pool.
-///
-/// # Locking
-///
-/// As [`crate::session::acquire_owned`].
-///
-/// # Errors
-///
-/// As [`crate::session::acquire_owned`].
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::{Error, Request, Wait, blocking::session};
-/// use diesel::pg::PgConnection;
-///
-/// fn export(conn: PgConnection, files: &[&str]) -> Result<(PgConnection, usize), Error> {
-///     let mut lock = session::acquire_owned(conn, Request::new(42).wait(Wait::Never))?;
-///     for file in files {
-///         upload(file); // takes minutes
-///         lock.check()?;
-///     }
-///     lock.finish(Ok(files.len()))
-/// }
-/// # fn upload(_: &str) {}
-/// ```
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire_owned<C: Connection>(
     connection: C,
@@ -92,31 +45,6 @@ pub fn acquire_owned<C: Connection>(
 ///
 /// Dropping the guard rolls back and releases the lock at once, and the connection goes back to its
 /// pool.
-///
-/// # Locking
-///
-/// As [`crate::session::acquire_from`].
-///
-/// # Errors
-///
-/// As [`crate::session::acquire_from`].
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::{Error, Request, blocking::session};
-/// use diesel::pg::PgConnection;
-/// use diesel::r2d2::{ConnectionManager, Pool};
-/// use std::time::Duration;
-///
-/// fn import(pool: &Pool<ConnectionManager<PgConnection>>) -> Result<(), Error> {
-///     let request = Request::new(42).wait(Duration::from_secs(600));
-///     let lock = session::acquire_from(pool, request)?;
-///     // …
-///     lock.finish(Ok::<_, Error>(()))?;
-///     Ok(())
-/// }
-/// ```
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire_from<P: Pool + ?Sized>(
     pool: &P,
@@ -127,31 +55,11 @@ pub fn acquire_from<P: Pool + ?Sized>(
     block_on(lock::acquire_from(connect, Connection::pg, request))
 }
 
-/// Checks with two connections of a pool that session-level locks exclude each other; as
-/// [`crate::session::verify`].
+/// Checks with two connections of a pool that session-level locks exclude each other; like
+/// [`crate::session::verify`]. [`Error::Pool`] if the pool does not give two connections at once.
 ///
-/// # Locking
-///
-/// As [`crate::session::verify`].
-///
-/// # Errors
-///
-/// As [`crate::session::verify`]; [`Error::Pool`] if the pool does not give two connections at
-/// once. r2d2 tests each connection with a prepared statement, which fails behind some poolers:
-/// build it with `test_on_check_out(false)` there.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::{Error, blocking::session};
-/// use diesel::pg::PgConnection;
-/// use diesel::r2d2::{ConnectionManager, Pool};
-///
-/// /// At the start of a program that takes session-level locks through a pooler.
-/// fn start(pool: &Pool<ConnectionManager<PgConnection>>) -> Result<(), Error> {
-///     session::verify(pool)
-/// }
-/// ```
+/// r2d2 tests each connection with a prepared statement, which fails behind some poolers: build it
+/// with `test_on_check_out(false)` there.
 pub fn verify<P: Pool + ?Sized>(pool: &P) -> Result<(), Error> {
     let mut first = pool.connection()?;
     let second = pool.connection();

@@ -7,19 +7,6 @@ use diesel::pg::{Pg, PgConnection};
 ///
 /// With the feature `r2d2` the connections of its pools implement it, whichever manager opens them.
 /// A wrapper of your own returns the connection inside.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::blocking::{Connection, xact};
-/// use advisory_runtime::{Error, Request};
-///
-/// /// For `PgConnection` and for the connections of pools.
-/// fn close<C: Connection>(conn: &mut C, room: i64) -> Result<(), Error> {
-///     let guard = xact::begin(conn, Request::new(room))?;
-///     guard.finish(Ok(()))
-/// }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `PgConnection` or a pooled connection of it",

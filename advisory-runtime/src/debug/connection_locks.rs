@@ -22,13 +22,11 @@ struct Entry {
     state: CallState,
 }
 
-/// The locks of a call on its connection.
 #[derive(Clone, Debug)]
 pub(super) struct HeldHere {
     pub(super) locks: Arc<LockSet>,
     /// The permit that was taken, for a lock with permits.
     pub(super) permit: Option<Key>,
-    /// The server's process, if it is known.
     pub(super) process: Option<u32>,
 }
 
@@ -70,7 +68,6 @@ impl CallLocks {
         self.0.as_ref().map(|entered| &entered.locks)
     }
 
-    /// They are held, by a body of this depth.
     pub(crate) fn held(
         &mut self,
         depth: Option<NonZeroU32>,
@@ -100,8 +97,8 @@ impl CallLocks {
     pub(crate) fn hand_to_transaction(&mut self, outer: NonZeroU32) {
         if let Some(entered) = self.0.take() {
             for entry in connections().entry(entered.address).or_default() {
-                // What was left to a savepoint of the body's own may be gone with it, and stays
-                // doubtful.
+                // A lock that was left to a savepoint of the body's own may be gone with it, and
+                // stays doubtful.
                 let is_own =
                     matches!(entry.state, CallState::Left(depth) if Some(depth) == entered.depth);
                 if is_own || entry.held.locks.id == entered.locks.id {
@@ -117,7 +114,7 @@ impl Drop for CallLocks {
         if let Some(entered) = self.0.take().filter(|entered| entered.is_held) {
             retain(entered.address, |entry| match entry.state {
                 CallState::Runs(_) => entry.held.locks.id != entered.locks.id,
-                // What it was left to is gone with this one's transaction.
+                // The savepoint that it was left to is gone with this one's transaction.
                 CallState::Left(depth) => entered.depth.is_none_or(|own| depth < own),
             });
         }
@@ -155,7 +152,6 @@ fn retain(address: usize, keeps: impl FnMut(&Entry) -> bool) {
     }
 }
 
-/// The locks that the connection certainly holds.
 pub(crate) fn certain(address: usize) -> Vec<Arc<LockSet>> {
     select(address, true, |held| Arc::clone(&held.locks))
 }
@@ -179,7 +175,6 @@ fn select<T>(address: usize, is_certain: bool, what: impl Fn(&HeldHere) -> T) ->
     selected.map(|entry| what(&entry.held)).collect()
 }
 
-/// Removes locks that the connection no longer holds.
 pub(crate) fn forget(address: usize, gone: &[Arc<LockSet>]) {
     if !gone.is_empty() {
         retain(address, |entry| {

@@ -7,7 +7,6 @@ use crate::{Key, Mode, Request};
 use advisory_pattern::parse;
 use std::borrow::Cow;
 
-/// The locks of one request.
 #[derive(Debug)]
 pub(crate) struct LockSet {
     /// Grows with each request.
@@ -31,7 +30,6 @@ pub(crate) enum Slot {
     Lease([u8; 32]),
 }
 
-/// The name of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lock {
     pub(crate) text: Cow<'static, str>,
@@ -99,7 +97,6 @@ impl LockSet {
             })
     }
 
-    /// The advisory locks among them.
     #[cfg_attr(
         not(feature = "diesel-async"),
         expect(

@@ -13,7 +13,6 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// The variable that names the file to which each process appends its edges.
 const FILE: &str = "ADVISORY_LOCK_ORDER";
 
 /// The most edges that are recorded: more come from keys without a pattern, each of which is a lock
@@ -23,7 +22,6 @@ const MOST: usize = 4_096;
 static RECORDED: LazyLock<Mutex<Recorded>> = LazyLock::new(|| Mutex::new(Recorded::new()));
 
 struct Recorded {
-    /// The index of each edge.
     known: BTreeMap<(Lock, bool, Lock, bool), usize>,
     edges: Vec<Edge>,
     file: Option<File>,
@@ -138,14 +136,6 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
 
 /// The order in which this process has taken its locks so far.
 ///
-/// ```
-/// use advisory_runtime::inventory::LockOrder;
-///
-/// fn line(order: &LockOrder) -> String {
-///     format!("{} locks behind another one, {} cycles", order.edges.len(), order.cycles.len())
-/// }
-/// # assert_eq!(line(&LockOrder::default()), "0 locks behind another one, 0 cycles");
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockOrder {
@@ -210,13 +200,6 @@ pub fn lock_order() -> LockOrder {
 ///
 /// If locks were acquired in more than one order: the message has each cycle with its places. If
 /// the record is incomplete, and in a release build, which has none.
-///
-/// # Examples
-///
-/// ```
-/// # #[cfg(debug_assertions)]
-/// advisory_runtime::inventory::assert_lock_order();
-/// ```
 #[track_caller]
 pub fn assert_lock_order() {
     let is_recorded = cfg!(debug_assertions);

@@ -27,7 +27,7 @@ pub(crate) struct InBody(());
 pub(crate) fn enter_body(address: Option<usize>, locks: &Arc<LockSet>) -> InBody {
     let locks = Arc::clone(locks);
     let body = Body { address, locks };
-    // While the thread ends there is no list, here and in the drop, and nothing waits any more.
+    // While the thread ends there is no list, here and in the drop, and nothing waits.
     let _ended = BODIES.try_with(|bodies| bodies.borrow_mut().push(body));
     InBody(())
 }
@@ -66,7 +66,6 @@ pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
     found
 }
 
-/// The connections of the bodies that this thread is polling.
 pub(super) fn addresses_of_bodies() -> Vec<usize> {
     let addresses = |bodies: &RefCell<Vec<Body>>| {
         let bodies = bodies.borrow();
@@ -82,7 +81,6 @@ pub(crate) fn is_inside_body() -> bool {
         .unwrap_or(false)
 }
 
-/// Returns whether the call would wait forever. A bounded wait ends as in a release build.
 pub(super) async fn waits_forever<D: Driver>(
     conn: &mut D,
     address: usize,
@@ -127,13 +125,11 @@ fn held_by_this_task(address: usize, request: &Request) -> Vec<(Key, u32)> {
     held
 }
 
-/// Returns whether no timeout of the session bounds a wait.
 pub(super) async fn has_no_lock_timeout<D: Driver>(conn: &mut D) -> bool {
     let answer = conn.query_text(sql::probe::LOCK_TIMEOUT).await;
     matches!(answer, Ok(Some(milliseconds)) if milliseconds == "0")
 }
 
-/// Those of these locks that these processes hold in the database of this connection.
 pub(super) async fn held_in_database<D: Driver>(
     conn: &mut D,
     locks: &[(Key, u32)],

@@ -21,7 +21,6 @@ pub(crate) async fn set_mark<D: Driver>(conn: &mut D, checks: &Checks, depth: No
     }
 }
 
-/// Fails if this call has not marked the transaction.
 pub(crate) async fn check_mark<D: Driver>(
     conn: &mut D,
     checks: &Checks,

@@ -32,7 +32,6 @@ impl Drop for Waiting {
     }
 }
 
-/// A waiting call.
 #[derive(Debug)]
 struct Node {
     id: u64,
@@ -49,30 +48,27 @@ enum Asked {
     Turn(Key),
 }
 
-/// The locks that a waiting call's task holds.
 #[derive(Debug)]
 struct Held {
-    what: What,
+    resource: Resource,
     name: Cow<'static, str>,
     place: CallSite,
 }
 
 #[derive(Debug)]
-enum What {
+enum Resource {
     Lock {
         key: Key,
         mode: Mode,
-        /// The server's process, if it is known.
         process: Option<u32>,
         /// True if the call waits at the server on the connection that holds it. The server sees
         /// such a wait.
         is_own: bool,
     },
-    /// The turn in the queue of a key.
     Turn(Key),
 }
 
-impl What {
+impl Resource {
     /// A lock whose holder the server can confirm.
     fn lock(&self) -> Option<(Key, u32)> {
         match self {
@@ -100,12 +96,16 @@ struct Edge<'n> {
 /// database.
 struct Graph<'n> {
     nodes: Vec<&'n Node>,
-    is_known: &'n dyn Fn(&What) -> bool,
+    is_known: &'n dyn Fn(&Resource) -> bool,
 }
 
 impl<'n> Graph<'n> {
     /// Only the calls that keep each other waiting, up to this one.
-    fn new(nodes: &'n [Arc<Node>], newest: &Waiting, is_known: &'n dyn Fn(&What) -> bool) -> Self {
+    fn new(
+        nodes: &'n [Arc<Node>],
+        newest: &Waiting,
+        is_known: &'n dyn Fn(&Resource) -> bool,
+    ) -> Self {
         let nodes = nodes.iter().map(|node| &**node);
         let mut graph = Self {
             nodes: nodes.filter(|node| node.id <= newest.0).collect(),
@@ -121,19 +121,20 @@ impl<'n> Graph<'n> {
         }
     }
 
-    /// The reason why a call waits.
     fn edges(&self, from: &Node) -> Vec<Edge<'n>> {
         let nodes = self.nodes.iter();
         let all = nodes.flat_map(|to| to.held.iter().map(move |held| Edge { to, held }));
-        let known = all.filter(|edge| (self.is_known)(&edge.held.what));
-        let blocking = known.filter(|edge| match (&from.asked, &edge.held.what) {
-            (Asked::All(keys, mode), what) => keys.iter().any(|key| what.excludes(*key, *mode)),
-            (Asked::Any(permits), what) => {
-                let mut permits = permits.iter();
-                permits.any(|permit| what.excludes(*permit, Mode::Exclusive))
+        let known = all.filter(|edge| (self.is_known)(&edge.held.resource));
+        let blocking = known.filter(|edge| match (&from.asked, &edge.held.resource) {
+            (Asked::All(keys, mode), resource) => {
+                keys.iter().any(|key| resource.excludes(*key, *mode))
             }
-            (Asked::Turn(key), What::Turn(held)) => held == key,
-            (Asked::Turn(_), What::Lock { .. }) => false,
+            (Asked::Any(permits), resource) => {
+                let mut permits = permits.iter();
+                permits.any(|permit| resource.excludes(*permit, Mode::Exclusive))
+            }
+            (Asked::Turn(key), Resource::Turn(held)) => held == key,
+            (Asked::Turn(_), Resource::Lock { .. }) => false,
         });
         blocking.collect()
     }
@@ -144,8 +145,8 @@ impl<'n> Graph<'n> {
         let edges = self.edges(node);
         match &node.asked {
             Asked::Any(permits) => permits.iter().all(|permit| {
-                let mut held = edges.iter().map(|edge| &edge.held.what);
-                held.any(|what| what.excludes(*permit, Mode::Exclusive))
+                let mut held = edges.iter().map(|edge| &edge.held.resource);
+                held.any(|resource| resource.excludes(*permit, Mode::Exclusive))
             }),
             Asked::All(..) | Asked::Turn(_) => !edges.is_empty(),
         }
@@ -156,11 +157,10 @@ impl<'n> Graph<'n> {
         let node = self.nodes.iter().find(|node| node.id == waiting.0)?;
         let (mut seen, mut way) = (Vec::new(), Vec::new());
         let is_found = self.find(node, node, &mut seen, &mut way);
-        let is_hidden = way.iter().any(|edge| !edge.held.what.is_own());
+        let is_hidden = way.iter().any(|edge| !edge.held.resource.is_own());
         (is_found && is_hidden).then(|| text(node, &way))
     }
 
-    /// Extends the way from one call to another.
     fn find(&self, from: &Node, to: &Node, seen: &mut Vec<u64>, way: &mut Vec<Edge<'n>>) -> bool {
         for edge in self.edges(from) {
             let next = edge.to;
@@ -177,17 +177,15 @@ impl<'n> Graph<'n> {
         false
     }
 
-    /// The locks, with the server's processes that hold them.
     fn locks(&self) -> Vec<(Key, u32)> {
         let held = self.nodes.iter().flat_map(|node| &node.held);
-        let mut locks: Vec<_> = held.filter_map(|held| held.what.lock()).collect();
+        let mut locks: Vec<_> = held.filter_map(|held| held.resource.lock()).collect();
         locks.sort_unstable();
         locks.dedup();
         locks
     }
 }
 
-/// Who waits for whom.
 fn text(first: &Node, way: &[Edge<'_>]) -> String {
     let mut from = first;
     let lines = way.iter().map(|edge| {
@@ -208,7 +206,6 @@ fn at(place: CallSite) -> String {
     }
 }
 
-/// Adds a call to those that wait.
 fn enter(asked: Asked, place: CallSite, held: Vec<Held>) -> Waiting {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut waits = waits();
@@ -239,7 +236,7 @@ fn held_meanwhile(address: Option<usize>, is_poll: bool) -> Vec<Held> {
                 process,
             } = held;
             let held = locks.keys_and_names(permit).map(|(key, name)| Held {
-                what: What::Lock {
+                resource: Resource::Lock {
                     key,
                     mode: locks.mode,
                     process,
@@ -261,7 +258,7 @@ fn turns(locks: &LockSet, are_had: impl Fn(&Key) -> bool) -> impl Iterator<Item 
     let keys = locks.keys_and_names(None);
     keys.filter(move |(key, _)| are_had(key))
         .map(|(key, name)| Held {
-            what: What::Turn(key),
+            resource: Resource::Turn(key),
             name,
             place: locks.place,
         })
@@ -300,9 +297,11 @@ pub(super) async fn wait<D: Driver>(
     if let Some(locks) = possible_cycle(&waiting) {
         // Another database can have these numbers.
         let confirmed = held_in_database(conn, &locks).await;
-        let is_known = |what: &What| match what {
-            What::Lock { .. } => what.lock().is_some_and(|lock| confirmed.contains(&lock)),
-            What::Turn(_) => true,
+        let is_known = |resource: &Resource| match resource {
+            Resource::Lock { .. } => resource
+                .lock()
+                .is_some_and(|lock| confirmed.contains(&lock)),
+            Resource::Turn(_) => true,
         };
         // Those that still wait hold what they held when the server was asked.
         let nodes = waits().clone();
@@ -340,7 +339,7 @@ pub(crate) fn wait_for_turn(
     }
     let waiting = enter(Asked::Turn(key), locks.place, held);
     let nodes = waits().clone();
-    let is_turn = |what: &What| matches!(what, What::Turn(_));
+    let is_turn = |resource: &Resource| matches!(resource, Resource::Turn(_));
     match Graph::new(&nodes, &waiting, &is_turn).cycle(&waiting) {
         Some(cycle) => Err(cycle),
         None => Ok(Some(waiting)),

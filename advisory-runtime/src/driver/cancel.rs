@@ -14,7 +14,10 @@
 //! # }
 //! ```
 
-use super::cancel_key::{self, CancelKey};
+#[doc(hidden)]
+pub use super::cancel_key::told_process_id;
+
+use super::cancel_key::CancelKey;
 use super::timer_thread::{self, Job};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -33,15 +36,6 @@ static TLS: OnceLock<Box<dyn Fn(CancelToken) -> Job + Send + Sync>> = OnceLock::
 /// The first call counts; `false` says that there was one before. Use the connector that you give
 /// to `tokio_postgres::connect`.
 ///
-/// # Examples
-///
-/// ```no_run
-/// use tokio_postgres::NoTls;
-///
-/// // A program whose connections need TLS gives the connector that they have.
-/// let is_first = advisory_runtime::cancel::use_tls(NoTls);
-/// assert!(is_first);
-/// ```
 pub fn use_tls<T>(tls: T) -> bool
 where
     T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
@@ -115,14 +109,6 @@ async fn send_one(token: &CancelToken) {
         Box::pin(async move { drop(token.cancel_query(NoTls).await) })
     };
     drop(timeout(CONNECTING, request).await);
-}
-
-/// The process id that a session received at its start, if it received one. Behind a pooler it is
-/// not the server's.
-#[doc(hidden)]
-#[must_use]
-pub fn told_process_id(token: &CancelToken) -> Option<u32> {
-    cancel_key::told_process_id(token)
 }
 
 /// When the requests are sent. One that the server serves before it has read the message of the

@@ -16,7 +16,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::CancelToken;
 use tokio_postgres::tls::{ChannelBinding, NoTls, TlsConnect, TlsStream};
 
-/// The requirements of a cancel request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CancelKey {
     /// The process id that the session received. `None` if the server sent none, as some proxies
@@ -26,8 +25,10 @@ pub(super) struct CancelKey {
     pub(super) needs_tls: bool,
 }
 
-/// The process id that the session received.
-pub(super) fn told_process_id(token: &CancelToken) -> Option<u32> {
+/// The process id that a session received at its start, if it received one. Behind a pooler it is
+/// not the server's.
+#[must_use]
+pub fn told_process_id(token: &CancelToken) -> Option<u32> {
     // With a TLS that answers yes, a request is written whether it needs TLS or not.
     let mut written = Written::default();
     is_sent(token.cancel_query_raw(&mut written, NoEncryption));

@@ -19,7 +19,6 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Blocks until the future is ready, or the time has passed.
-#[cfg_attr(not(feature = "diesel-async"), allow(dead_code, reason = "for leases"))]
 pub(crate) fn wait_at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let (waker, since) = (waker(), Instant::now());
@@ -39,7 +38,6 @@ fn waker() -> Waker {
     Waker::from(Arc::new(Parked(current())))
 }
 
-/// A thread that waits.
 struct Parked(Thread);
 
 impl Wake for Parked {

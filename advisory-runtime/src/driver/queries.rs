@@ -16,9 +16,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A connection that runs typed queries.
 pub(crate) trait Queries: Driver {
-    /// Loads every row of the answer.
     fn load<Q, R, S>(&mut self, query: Q) -> impl Future<Output = QueryResult<Vec<R>>> + Send
     where
         Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId,
@@ -45,7 +43,6 @@ pub(crate) trait Queries: Driver {
         U: 'static,
         Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>;
 
-    /// Executes a statement, and returns how many rows it found or changed.
     fn count<Q>(&mut self, query: Q) -> impl Future<Output = QueryResult<usize>> + Send
     where
         Q: QueryFragment<Pg> + QueryId + Send;

@@ -18,7 +18,6 @@ pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 static TIMER_THREAD: TimerThread =
     TimerThread::new(|| Builder::new_current_thread().enable_all().build());
 
-/// Waits for a future, until a time has passed.
 pub(crate) fn timeout<F: Future>(
     time: Duration,
     future: F,
@@ -105,7 +104,7 @@ impl TimerThread {
 
 struct NoThread;
 
-/// Who is to be woken, and when. To set an alarm wakes the thread only if no earlier one is set:
+/// The wakers, and their times. Setting an alarm wakes the thread only if no earlier one is set:
 /// among calls with the same limit that is one in the time of the limit.
 #[derive(Default)]
 struct Alarms {
@@ -126,7 +125,6 @@ impl Alarms {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes those whose time has come, for ever.
     async fn ring(&self) {
         loop {
             let (due, next) = {
@@ -145,7 +143,6 @@ impl Alarms {
     }
 }
 
-/// An alarm of one future, until dropped.
 struct Alarm {
     alarms: Arc<Alarms>,
     at: (Instant, u64),

@@ -5,18 +5,6 @@ use std::fmt;
 
 /// The lock that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs
 /// it.
-///
-/// ```
-/// use advisory_runtime::{BusyLock, Error};
-///
-/// /// Which lock to ask about, on another connection.
-/// fn busy(error: &Error) -> Option<&BusyLock> {
-///     match error {
-///         Error::NotAvailable { busy, .. } | Error::TimedOut { busy, .. } => Some(busy),
-///         _ => None,
-///     }
-/// }
-/// ```
 #[derive(Clone)]
 pub struct BusyLock(Box<[Key]>);
 

@@ -78,21 +78,21 @@ impl Marker {
     }
 }
 
-/// Whether an error has the form of the server's answer to a savepoint outside of a transaction
-/// (25P01): `SAVEPOINT can only be used in transaction blocks`, with the command's name in every
-/// translation. So can a deferred trigger's error.
+/// Returns whether an error has the form of the server's answer to a savepoint outside of a
+/// transaction (25P01): `SAVEPOINT can only be used in transaction blocks`, with the command's name
+/// in every translation. So can a deferred trigger's error.
 pub(crate) fn may_be_outside_transaction(error: &DieselError) -> bool {
     has_only_message(error)
         && matches!(error, DieselError::DatabaseError(_, answer) if answer.message().contains("SAVEPOINT"))
 }
 
-/// Whether two answers of one session have the same text.
+/// Returns whether two answers of one session have the same text.
 pub(crate) fn is_same_answer(one: &DieselError, other: &DieselError) -> bool {
     matches!((one, other), (DieselError::DatabaseError(_, one), DieselError::DatabaseError(_, other))
         if one.message() == other.message())
 }
 
-/// Whether the connection is lost, as opposed to a refused statement.
+/// Returns whether the connection is lost, as opposed to a refused statement.
 ///
 /// diesel-async uses this kind for errors that the server did not send.
 pub(crate) fn is_connection_lost(error: &DieselError) -> bool {
@@ -105,7 +105,7 @@ pub(crate) fn is_connection_lost(error: &DieselError) -> bool {
     )
 }
 
-/// Whether a statement was ended to resolve a deadlock.
+/// Returns whether a statement was ended to resolve a deadlock.
 ///
 /// Of the errors that end a lock statement only 40P01 has both a detail and a hint: 55P03 and 57014
 /// have neither, 53200 has only a hint. Engines on top of PostgreSQL, such as Citus, send neither
@@ -116,7 +116,7 @@ pub(crate) fn is_deadlock(error: &DieselError) -> bool {
             || answer.message().to_ascii_lowercase().contains("deadlock"))
 }
 
-/// Whether the error's class says that the transaction was rolled back: 23, 40P01.
+/// Returns whether the error's class says that the transaction was rolled back: 23, 40P01.
 pub(crate) fn is_rollback(error: &DieselError) -> bool {
     use DatabaseErrorKind as Kind;
     let is_known_kind = matches!(
@@ -134,9 +134,9 @@ pub(crate) fn is_rollback(error: &DieselError) -> bool {
     is_known_kind || is_deadlock(error)
 }
 
-/// Whether an error can be the answer of a statement that was committed: one of the server's,
-/// neither for its text nor known to roll back. A cancel request can reach a commit, and a
-/// distributed engine can fail after it has committed on one of its servers.
+/// Returns whether an error can be the answer of a statement that was committed: one of the
+/// server's, neither for its text nor known to roll back. A cancel request can reach a commit, and
+/// a distributed engine can fail after it has committed on one of its servers.
 pub(crate) fn may_follow_commit(error: &DieselError) -> bool {
     matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
         if answer.statement_position().is_none())
@@ -144,8 +144,9 @@ pub(crate) fn may_follow_commit(error: &DieselError) -> bool {
         && is_lock_timeout(error) != Some(true)
 }
 
-/// Whether a transaction was refused because of another one's reads and writes (40001). The server
-/// finds that out after other servers, of which extensions make a commit a part, have committed.
+/// Returns whether a transaction was refused because of another one's reads and writes (40001). The
+/// server finds that out after other servers, of which extensions make a commit a part, have
+/// committed.
 pub(crate) const fn is_conflict(error: &DieselError) -> bool {
     matches!(
         error,
@@ -153,9 +154,9 @@ pub(crate) const fn is_conflict(error: &DieselError) -> bool {
     )
 }
 
-/// Whether an interrupted statement has waited for as long as its `lock_timeout` (55P03), as
-/// opposed to a cancel request or `statement_timeout` (57014). `None` if the server does not speak
-/// English, where the texts of both are not known.
+/// Returns whether an interrupted statement has waited for as long as its `lock_timeout` (55P03),
+/// as opposed to a cancel request or `statement_timeout` (57014). `None` if the server does not
+/// speak English, where the texts of both are not known.
 pub(crate) fn is_lock_timeout(error: &DieselError) -> Option<bool> {
     let DieselError::DatabaseError(_, answer) = error else {
         return None;
@@ -166,14 +167,14 @@ pub(crate) fn is_lock_timeout(error: &DieselError) -> Option<bool> {
     Some(reason == "lock timeout")
 }
 
-/// Whether the error says that a savepoint of this name does not exist (3B001): a transaction is
-/// open. Every translation has the name.
+/// Returns whether the error says that a savepoint of this name does not exist (3B001): a
+/// transaction is open. Every translation has the name.
 pub(crate) fn is_of_savepoint(error: &DieselError, name: &str) -> bool {
     matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer) if answer.message().contains(name))
 }
 
-/// Whether the error of a `ROLLBACK TO SAVEPOINT` says that no transaction is open (25P01). Every
-/// translation has the command's name.
+/// Returns whether the error of a `ROLLBACK TO SAVEPOINT` says that no transaction is open (25P01).
+/// Every translation has the command's name.
 pub(crate) fn is_outside_transaction(error: &DieselError) -> bool {
     is_of_savepoint(error, "ROLLBACK TO SAVEPOINT")
 }
@@ -185,17 +186,17 @@ pub(crate) fn no_answer(time: Duration) -> DieselError {
     DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, Box::new(message))
 }
 
-/// Whether the server's lock table is full (53200). The hint contains the setting's name in every
-/// translation.
+/// Returns whether the server's lock table is full (53200). The hint contains the setting's name in
+/// every translation.
 pub(crate) fn is_lock_table_full(error: &DieselError) -> bool {
     matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
         if answer.hint().is_some_and(|hint| hint.contains("max_locks_per_transaction")))
 }
 
-/// Whether a refused statement may succeed later without a change: after a timeout or a cancel
-/// request, a deadlock, a conflict, the end of the session (57P01), and on a server that is read
-/// only for a while. Many lasting errors look like a timeout, such as missing rights (42501). A
-/// timeout before the statement is planned has a position, as an unknown column has.
+/// Returns whether a refused statement may succeed later without a change: after a timeout or a
+/// cancel request, a deadlock, a conflict, the end of the session (57P01), and on a server that is
+/// read only for a while. Many lasting errors look like a timeout, such as missing rights (42501).
+/// A timeout before the statement is planned has a position, as an unknown column has.
 pub(crate) const fn may_pass(error: &DieselError) -> bool {
     matches!(
         error,
@@ -219,18 +220,18 @@ const CITUS_REFUSALS: [&str; 6] = [
     "complex joins are only supported",
 ];
 
-/// Whether Citus does not support the statement on this kind of table, on any connection and at any
-/// time. PostgreSQL's own refusal of a prepared statement whose result has changed is 0A000 too,
-/// and passes with another connection.
+/// Returns whether Citus does not support the statement on this kind of table, on any connection
+/// and at any time. PostgreSQL's own refusal of a prepared statement whose result has changed is
+/// 0A000 too, and passes with another connection.
 pub(crate) fn is_refused_by_citus(error: &DieselError) -> bool {
     matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
         if CITUS_REFUSALS.iter().any(|refusal| answer.message().contains(refusal)))
 }
 
-/// Whether a lock statement was ended by a timeout or a cancel request: 55P03, 57014. In every
-/// translation their messages contain no name and no number. Other errors without further fields
-/// do: a missing right (42501) names the function, and an internal error (XX000) has a number or a
-/// file.
+/// Returns whether a lock statement was ended by a timeout or a cancel request: 55P03, 57014. In
+/// every translation their messages contain no name and no number. Other errors without further
+/// fields do: a missing right (42501) names the function, and an internal error (XX000) has a
+/// number or a file.
 pub(crate) fn is_interrupted(error: &DieselError) -> bool {
     let is_of_a_name =
         |letter: char| letter.is_ascii_digit() || matches!(letter, '_' | '"' | '«' | '„' | '“');
@@ -238,8 +239,8 @@ pub(crate) fn is_interrupted(error: &DieselError) -> bool {
         && matches!(error, DieselError::DatabaseError(_, answer) if !answer.message().contains(is_of_a_name))
 }
 
-/// Whether the server has sent nothing but a message. Errors in a statement's text have a position,
-/// and many others a hint.
+/// Returns whether the server has sent nothing but a message. Errors in a statement's text have a
+/// position, and many others a hint.
 pub(crate) fn has_only_message(error: &DieselError) -> bool {
     matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
         if answer.details().is_none() && answer.hint().is_none() && answer.statement_position().is_none())

@@ -11,15 +11,6 @@ use std::sync::Arc;
 
 /// A product's error that its `find` has found, such as [`Error::find`]: it dereferences to that
 /// error.
-///
-/// ```
-/// use advisory_runtime::Error;
-///
-/// fn is_busy(error: &diesel::result::Error) -> bool {
-///     Error::find(error).is_some_and(|error| matches!(*error, Error::NotAvailable { .. }))
-/// }
-/// # assert!(!is_busy(&diesel::result::Error::NotFound));
-/// ```
 #[derive(Debug)]
 pub struct ErrorRef<'e, E = Error>(Inner<'e, E>);
 
@@ -108,7 +99,6 @@ pub(crate) fn into_diesel<E: ProductError>(error: E) -> DieselError {
     }
 }
 
-/// The database's answer, with the product's error that it caused.
 struct Answer<E> {
     error: Arc<E>,
     message: String,
@@ -170,14 +160,12 @@ impl<E: ProductError> DatabaseErrorInformation for Answer<E> {
     }
 }
 
-/// A product's error of any type.
 type Found = Arc<dyn Any + Send + Sync>;
 
 thread_local! {
     static QUESTION: Cell<Question> = const { Cell::new(Question::None) };
 }
 
-/// How [`ask`] and [`Answer`] communicate.
 #[derive(Default)]
 enum Question {
     #[default]

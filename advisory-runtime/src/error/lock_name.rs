@@ -3,7 +3,6 @@
 use crate::key::Key;
 use std::borrow::Cow;
 
-/// The key pattern, or the key if there is no pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockName {
     pattern: &'static str,

@@ -159,7 +159,6 @@ pub(crate) enum CommonMessage {
 }
 
 impl CommonMessage {
-    /// Writes the message about a lock, a lease or a claim.
     pub(crate) fn write(
         self,
         f: &mut fmt::Formatter<'_>,
@@ -198,7 +197,6 @@ impl CommonMessage {
     }
 }
 
-/// A lock as its messages call it.
 struct Subject<'l>(&'l str);
 
 impl fmt::Display for Subject<'_> {

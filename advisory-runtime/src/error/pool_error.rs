@@ -3,21 +3,14 @@
 use diesel::result::Error as DieselError;
 use std::fmt;
 
-/// Why a pool gave no connection: what [`Pool`](crate::Pool) and
-/// [`blocking::Pool`](crate::blocking::Pool) return.
+/// The error of a pool that gave no connection: [`Pool`](crate::Pool) and
+/// [`blocking::Pool`](crate::blocking::Pool) return it.
 ///
 /// The error of each product has a variant `Pool` with it.
-///
-/// ```
-/// use advisory_runtime::PoolError;
-///
-/// let error = PoolError::new("it is closed");
-/// assert_eq!(error.to_string(), "could not get a connection from the pool: it is closed");
-/// ```
 #[derive(Debug)]
 pub struct PoolError {
     wanted: &'static str,
-    /// Whether the call is inside the body of another locked call, which has a connection.
+    /// True if the call is inside the body of another locked call, which has a connection.
     is_inside_body: bool,
     source: Box<dyn std::error::Error + Send + Sync>,
 }
@@ -32,7 +25,7 @@ impl PoolError {
         }
     }
 
-    /// A connection beside those of the pool could not be opened: for
+    /// A connection outside of the pool could not be opened: for
     /// [`Pool::dedicated`](crate::Pool::dedicated).
     pub fn dedicated(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self {
@@ -42,7 +35,6 @@ impl PoolError {
         }
     }
 
-    /// Notes whether the call is inside the body of another locked call.
     #[cfg(any(feature = "diesel-async", feature = "postgres"))]
     pub(crate) const fn inside_body(mut self, is_inside_body: bool) -> Self {
         self.is_inside_body = is_inside_body;
@@ -86,9 +78,7 @@ impl std::error::Error for PoolError {
 /// The pool gave only one connection where two are needed.
 #[derive(Debug)]
 pub(crate) enum NoSecond {
-    /// Because of its own error.
     Failed(PoolError),
-    /// It did not answer in time.
     #[cfg(feature = "diesel-async")]
     Silent(std::time::Duration),
 }

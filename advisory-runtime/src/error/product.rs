@@ -1,4 +1,4 @@
-//! What the errors of locks, leases and claims have in common.
+//! Common parts of the errors of locks, leases and claims.
 
 use super::PoolError;
 use diesel::result::Error as DieselError;
@@ -55,8 +55,8 @@ macro_rules! product_error {
             }
         }
 
-        /// What the database has answered as a `DatabaseError` of its kind, whose message has the
-        /// server's in it; every other error inside
+        /// An answer of the database becomes a `DatabaseError` of its kind, whose message has the
+        /// server's in it; every other error is inside
         /// [`QueryBuilderError`](diesel::result::Error::QueryBuilderError).
         impl From<$error> for diesel::result::Error {
             fn from(error: $error) -> Self {

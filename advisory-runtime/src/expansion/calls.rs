@@ -31,13 +31,11 @@ pub async fn acquire_at<O: ?Sized>(
     lock::acquire(owner, accessor, request).await
 }
 
-/// Ends a call whose body was dropped because of `max_hold`.
 #[cfg(feature = "diesel-async")]
 pub async fn exceed<O: ?Sized>(guard: LockGuard<'_, O>) -> Error {
     guard.exceed().await
 }
 
-/// Waits for the call's turn in the queue of this process.
 #[cfg(feature = "diesel-async")]
 pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     lock::queue(request, limit).await
@@ -53,13 +51,11 @@ pub async fn try_at<'o, O: ?Sized>(
     tries.attempt(owner, accessor).await
 }
 
-/// Waits until the next try, without a connection.
 #[cfg(feature = "diesel-async")]
 pub async fn pause(tries: &mut PoolPoll) {
     tries.pause::<AsyncPgConnection>().await;
 }
 
-/// The calls on blocking connections.
 #[cfg(feature = "postgres")]
 pub(super) mod blocking {
     use super::{ConnAccessor, Error, PoolPoll, Request, Turn, lock};

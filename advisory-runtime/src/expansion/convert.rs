@@ -49,7 +49,7 @@ pub const fn returns_leased<R: Fallible>() -> Returns<R, lease::Error> {
     Returns(PhantomData)
 }
 
-/// Ends a locked call and converts its error with the `convert` beside it. It takes the result and
+/// Ends a locked call and converts its error with the `convert` next to it. It takes the result and
 /// returns it as the expansion's last expression: a result that lives across an `await`, or a match
 /// on it, would cost compile time in each locked function.
 macro_rules! finish {

@@ -64,7 +64,6 @@ impl Keys {
     }
 }
 
-/// The values of `<ids*>`.
 #[diagnostic::on_unimplemented(
     message = "`<…*>` takes a slice, and `{Self}` is not one",
     label = "expected a slice, an array or a `Vec`",

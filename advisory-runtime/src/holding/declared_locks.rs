@@ -8,22 +8,6 @@ use crate::key::LockKey;
 ///
 /// Implemented for each [`DeclaredLock`], for tuples of two to eight, for arrays, slices and
 /// `Vec`s.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::{DeclaredLocks, LockKey};
-///
-/// #[derive(LockKey)]
-/// #[lock_key("account:<id>")]
-/// struct AccountLock {
-///     id: i64,
-/// }
-///
-/// /// One declared lock, or several.
-/// fn is_declared<K: DeclaredLocks>(_: &K) {}
-/// is_declared(&[AccountLock { id: 1 }, AccountLock { id: 2 }]);
-/// ```
 #[diagnostic::on_unimplemented(
     message = "there is no `Holding` of `{Self}`",
     label = "expected a declared lock, or a tuple (of two to eight), an array, a slice or a `Vec` of them",

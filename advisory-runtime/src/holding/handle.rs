@@ -23,7 +23,6 @@ impl<'h, A, L> Handle<A, &'h L> {
         Self { acquired, locks }
     }
 
-    /// The handle of locks in shared mode.
     #[must_use]
     pub fn in_shared_mode(self) -> Handle<A, SharedLocks<'h, L>> {
         Handle {

@@ -7,14 +7,12 @@
 use super::digits::Digits;
 use super::{KeyPart, KeyText, shape};
 
-/// A day of the proleptic Gregorian calendar.
 struct CivilDay {
     year: i64,
     month: u64,
     day: u64,
 }
 
-/// A time of day.
 struct Clock {
     hour: u64,
     minute: u64,
@@ -68,7 +66,6 @@ impl CivilDay {
 }
 
 impl Clock {
-    /// The time this many seconds after midnight.
     const fn of_second(second: i64, nanosecond: u64) -> Self {
         let second = second.unsigned_abs();
         Self {

@@ -19,7 +19,6 @@ impl Digits {
         }
     }
 
-    /// Appends one ASCII character.
     pub(crate) const fn push(&mut self, byte: u8) {
         self.bytes[self.len] = byte;
         self.len += 1;
@@ -41,7 +40,6 @@ impl Digits {
         self.len = end;
     }
 
-    /// Appends the number.
     pub(crate) fn wide(&mut self, value: u128) {
         if let Ok(value) = u64::try_from(value) {
             self.number(value, 1);
@@ -51,7 +49,6 @@ impl Digits {
         }
     }
 
-    /// Appends the bytes in lower-case hexadecimal digits.
     #[cfg(feature = "uuid")]
     pub(crate) fn hex(&mut self, bytes: &[u8]) {
         let end = self.len + 2 * bytes.len();

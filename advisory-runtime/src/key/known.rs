@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 #[cfg(debug_assertions)]
 static PATTERNS: Mutex<BTreeMap<Key, &'static str>> = Mutex::new(BTreeMap::new());
 
-/// The maximum number of keys with a name.
 #[cfg(debug_assertions)]
 const MOST: usize = 4_096;
 
@@ -31,7 +30,6 @@ pub fn named(key: Key, pattern: &'static str) -> Key {
     key
 }
 
-/// The pattern of a number that `lock_key!` has given.
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub(crate) fn pattern_of(key: Key) -> Option<&'static str> {
     #[cfg(debug_assertions)]

@@ -35,7 +35,6 @@ pub(crate) fn remember(key: Key, text: String) {
     });
 }
 
-/// The texts of these keys, as far as they are known.
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub(crate) fn take(keys: &[Key]) -> Option<String> {
     let rendered = RENDERED.try_with(|rendered| std::mem::take(&mut *rendered.borrow_mut()));

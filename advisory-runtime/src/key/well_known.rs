@@ -41,30 +41,12 @@ const GOLANG_MIGRATE_SALT: u32 = 1_486_364_155;
 const FLYWAY_BASE: i64 = 0x466c_7977_6179;
 
 /// Active Record's migrations (Rails) of a database with this name.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::{Key, LockKey, well_known};
-///
-/// let key = well_known::rails("shop");
-/// assert_eq!(key.key(), Key::BigInt(key));
-/// ```
 #[must_use]
 pub const fn rails(database: &str) -> i64 {
     RAILS_SALT * crc32(&[database.as_bytes()]) as i64
 }
 
 /// sqlx's migrations of a database with this name.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::{Key, LockKey, well_known};
-///
-/// let key = well_known::sqlx("shop");
-/// assert_eq!(key.key(), Key::BigInt(key));
-/// ```
 #[must_use]
 pub const fn sqlx(database: &str) -> i64 {
     SQLX_SALT * crc32(&[database.as_bytes()]) as i64
@@ -73,15 +55,6 @@ pub const fn sqlx(database: &str) -> i64 {
 /// golang-migrate's migrations of a database with this name, recorded in this table: `"public"` and
 /// `"schema_migrations"` unless configured otherwise. If golang-migrate connects by a URL, as its
 /// command does, it puts a slash in front of the name: `"/shop"`.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::{Key, LockKey, well_known};
-///
-/// let key = well_known::golang_migrate("/shop", "public", "schema_migrations");
-/// assert_eq!(key.key(), Key::BigInt(key));
-/// ```
 #[must_use]
 pub const fn golang_migrate(database: &str, schema: &str, table: &str) -> i64 {
     let parts = [
@@ -96,15 +69,6 @@ pub const fn golang_migrate(database: &str, schema: &str, table: &str) -> i64 {
 
 /// Flyway's migrations that are recorded in this table: `"public"` and `"flyway_schema_history"`
 /// unless configured otherwise.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::{Key, LockKey, well_known};
-///
-/// let key = well_known::flyway("public", "flyway_schema_history");
-/// assert_eq!(key.key(), Key::BigInt(key));
-/// ```
 #[must_use]
 pub fn flyway(schema: &str, table: &str) -> i64 {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
@@ -117,14 +81,6 @@ pub fn flyway(schema: &str, table: &str) -> i64 {
 }
 
 /// A tool that locks a key.
-///
-/// ```
-/// use advisory_runtime::{Key, well_known};
-///
-/// // Its own keys may have the number too.
-/// let is_common = |tool: &well_known::Tool| !tool.is_distinctive;
-/// assert!(well_known::tools(Key::BigInt(1), None).iter().all(is_common));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tool {

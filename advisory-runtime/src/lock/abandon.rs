@@ -1,8 +1,7 @@
 //! Calls that are left before their end: by a drop, by a panic in the body, or because they cannot
 //! end.
 
-use super::call::Way;
-use super::call::{Call, Phase};
+use super::call::{Call, Phase, Way};
 use super::dropped::Dropped;
 use crate::driver::{Driver, Unfinished};
 
@@ -26,7 +25,7 @@ impl Call {
     }
 
     /// Leaves the call before its end: after a drop, a panic, or an error whose cleanup failed.
-    /// What that does to the connection is [`Driver::abandon`]'s: diesel-async's is closed, and the
+    /// [`Driver::abandon`] does the rest to the connection: diesel-async's is closed, and the
     /// statement that it may still run is cancelled; a blocking one is rolled back.
     pub(super) fn abandon<D: Driver>(&mut self, conn: &mut D) {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);

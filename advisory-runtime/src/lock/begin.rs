@@ -1,7 +1,6 @@
 //! Acquires locks, in either scope.
 
-use super::call::Way;
-use super::call::{Call, Phase, answer_limit, inside};
+use super::call::{Call, Phase, Way, answer_limit, inside};
 use super::guard::{ConnAccessor, LockGuard};
 use super::lock_info::LockInfo;
 use super::poll::poll;
@@ -11,34 +10,22 @@ use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::{Error, Isolation, Request, Wait, debug};
 use std::num::NonZeroU32;
 
-/// Opens a transaction that holds the locks.
 pub(crate) async fn begin<O: ?Sized, D: Driver>(
     owner: &mut O,
     accessor: ConnAccessor<O, D>,
     request: Request,
 ) -> Result<LockGuard<'_, O, D>, Error> {
-    let call = Call::new(accessor(owner), Way::Transaction, request);
-    let mut guard = LockGuard {
-        owner,
-        accessor,
-        call,
-    };
+    let mut guard = LockGuard::new(owner, accessor, Way::Transaction, request);
     let (conn, call) = guard.parts();
     take_recorded(conn, call).await.map(|()| guard)
 }
 
-/// Takes session-level locks.
 pub(crate) async fn acquire<O: ?Sized, D: Driver>(
     owner: &mut O,
     accessor: ConnAccessor<O, D>,
     request: Request,
 ) -> Result<LockGuard<'_, O, D>, Error> {
-    let call = Call::new(accessor(owner), Way::Session, request);
-    let mut guard = LockGuard {
-        owner,
-        accessor,
-        call,
-    };
+    let mut guard = LockGuard::new(owner, accessor, Way::Session, request);
     let (conn, call) = guard.parts();
     take_recorded(conn, call).await.map(|()| guard)
 }
@@ -87,7 +74,6 @@ pub(super) async fn close_unanswered<D: Driver>(
     Err(call.timed_out(None))
 }
 
-/// Takes the locks in the middle of an open transaction.
 pub(crate) async fn lock<O: ?Sized, D: Driver>(
     owner: &mut O,
     accessor: ConnAccessor<O, D>,
@@ -95,12 +81,7 @@ pub(crate) async fn lock<O: ?Sized, D: Driver>(
 ) -> Result<LockInfo<D>, Error> {
     let within = Way::Within(NonZeroU32::MIN);
     let mut telemetry = request.telemetry(within.scope());
-    let call = Call::new(accessor(owner), within, request);
-    let mut guard = LockGuard {
-        owner,
-        accessor,
-        call,
-    };
+    let mut guard = LockGuard::new(owner, accessor, within, request);
     let (conn, call) = guard.parts();
     let locked = take(conn, call).await.map(|()| call.info());
     match &locked {
@@ -110,8 +91,6 @@ pub(crate) async fn lock<O: ?Sized, D: Driver>(
     locked
 }
 
-/// Takes the locks in the middle of an open transaction if they are free, and returns whether they
-/// were.
 pub(crate) async fn try_lock<O: ?Sized, D: Driver>(
     owner: &mut O,
     accessor: ConnAccessor<O, D>,
@@ -203,7 +182,6 @@ fn is_inside<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) -> bool {
     outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken())
 }
 
-/// Runs the checks of a debug build.
 pub(super) async fn check<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     let address = std::ptr::from_mut(conn).addr();
     debug::before_begin(conn, &mut call.checks, address, call.outer).await

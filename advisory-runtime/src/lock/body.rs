@@ -25,7 +25,6 @@ use std::time::Duration;
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Run {
-    /// The address of the connection.
     address: usize,
     locks: Option<Arc<LockSet>>,
     statements: Statements,

@@ -13,7 +13,6 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// The request and the state of one locked call.
 #[derive(Debug)]
 pub(super) struct Call {
     /// The current try of a call that polls.
@@ -59,7 +58,6 @@ pub(super) const fn answer_limit(wait: Wait) -> Option<Duration> {
     }
 }
 
-/// A way of holding locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// A transaction at READ COMMITTED, which the call opens and ends.
@@ -102,14 +100,12 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Returns whether a statement that still runs may be cancelled.
     pub(super) const fn is_cancellable(self) -> bool {
         matches!(self, Self::Open | Self::Held)
     }
 }
 
 impl Call {
-    /// A call on this connection that has sent nothing.
     pub(super) fn new<D>(conn: &mut D, way: Way, request: Request) -> Self {
         let address = std::ptr::from_mut(conn).addr();
         let needs_session = way == Way::Session || request.isolation != Isolation::ReadCommitted;
@@ -138,7 +134,6 @@ impl Call {
         LockName::new(self.request.pattern, &self.request.keys)
     }
 
-    /// The name of the lock in an error.
     pub(super) fn lock(&self) -> Cow<'static, str> {
         self.name().text()
     }
@@ -195,7 +190,6 @@ impl Call {
         }
     }
 
-    /// The calls that its limit will drop with the body.
     #[cfg(feature = "diesel-async")]
     pub(super) fn may_drop_body(&mut self) -> Dropped {
         if self.request.max_hold.is_some() {
@@ -204,7 +198,6 @@ impl Call {
         self.dropped.clone()
     }
 
-    /// The error of a try: another session holds one of the keys.
     pub(super) fn not_available(&self) -> Error {
         Error::NotAvailable {
             lock: self.lock(),
@@ -220,7 +213,6 @@ impl Call {
         })
     }
 
-    /// Returns whether its end commits a transaction.
     pub(super) fn commits(&self) -> bool {
         matches!(self.way, Way::Transaction | Way::Strict)
     }
@@ -238,7 +230,6 @@ impl Call {
         }
     }
 
-    /// Records whether the locks were acquired.
     pub(super) fn record_acquisition(&mut self, acquired: &Result<(), Error>) {
         let waited = self.timing.waited;
         if let Some(telemetry) = &mut self.telemetry {
@@ -270,7 +261,6 @@ impl Call {
         }
     }
 
-    /// The remaining wait for the server.
     pub(super) fn budget(&self) -> Wait {
         self.request.budget()
     }

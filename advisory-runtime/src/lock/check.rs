@@ -6,7 +6,6 @@ use crate::driver::Driver;
 use crate::error::Marker;
 use crate::{Error, sql};
 
-/// Asks the server.
 pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &LockInfo<D>) -> Result<(), Error> {
     let message = match (&acquired.at, &acquired.permits[..]) {
         (Some(rows), _) => sql::probe::takes_all(rows, acquired.held(), acquired.mode),

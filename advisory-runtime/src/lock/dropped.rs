@@ -21,12 +21,10 @@ thread_local! {
 pub(super) struct Dropped(Option<Arc<Mutex<Vec<String>>>>);
 
 impl Dropped {
-    /// The empty list of a call with a limit.
     pub(super) fn new() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// The messages, in the order in which the calls were dropped.
     pub(super) fn take(&self) -> Vec<String> {
         let Some(releases) = &self.0 else {
             return Vec::new();
@@ -34,7 +32,6 @@ impl Dropped {
         std::mem::take(&mut releases.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds the release of a dropped call.
     pub(super) fn push(&self, release: String) {
         if let Some(releases) = &self.0 {
             let mut releases = releases.lock().unwrap_or_else(PoisonError::into_inner);

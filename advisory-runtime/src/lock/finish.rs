@@ -1,7 +1,6 @@
 //! Ends a locked call, and finds out what happened if it cannot end normally.
 
-use super::call::Way;
-use super::call::{Call, Phase, inside};
+use super::call::{Call, Phase, Way, inside};
 use super::way;
 use crate::driver::{Driver, depth, mark_transaction_closed};
 use crate::observe::Outcome;
@@ -97,7 +96,6 @@ async fn close_unanswered<D: Driver>(
     })
 }
 
-/// Ends a call after its body was dropped because of `max_hold`.
 #[cfg(feature = "diesel-async")]
 pub(super) async fn exceed<D: Driver>(conn: &mut D, call: &mut Call) -> Error {
     call.checks.warn_if_idle(call.telemetry.as_ref());

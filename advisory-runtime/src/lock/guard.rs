@@ -5,11 +5,12 @@
 //! committed.
 
 use super::body::Run;
-use super::call::Call;
+use super::call::{Call, Way};
 use super::lock_info::LockInfo;
 use crate::driver::Driver;
 use crate::error::LockName;
 use crate::holding::{Handle, Proof};
+use crate::request::Request;
 use crate::{DeclaredLocks, Error, Mode};
 #[cfg(feature = "postgres")]
 use diesel::pg::PgConnection;
@@ -46,7 +47,21 @@ pub struct LockGuard<
     pub(super) call: Call,
 }
 
-impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
+impl<'o, O: ?Sized, D: Driver> LockGuard<'o, O, D> {
+    pub(super) fn new(
+        owner: &'o mut O,
+        accessor: ConnAccessor<O, D>,
+        way: Way,
+        request: Request,
+    ) -> Self {
+        let call = Call::new(accessor(owner), way, request);
+        Self {
+            owner,
+            accessor,
+            call,
+        }
+    }
+
     /// The connection that holds the lock, or the value that contains it.
     pub fn conn(&mut self) -> &mut O {
         self.owner
@@ -78,7 +93,6 @@ impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
         super::finish(conn, call, is_ok).await
     }
 
-    /// Ends a call after its body was dropped because of `max_hold`.
     #[cfg(feature = "diesel-async")]
     pub(crate) async fn exceed(mut self) -> Error {
         let (conn, call) = self.parts();
@@ -121,20 +135,6 @@ impl<O: ?Sized> LockGuard<'_, O, AsyncPgConnection> {
     ///
     /// Not cancel safe: after a drop it is not known whether the commit happened. The connection is
     /// closed, which releases the locks.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use advisory_runtime::{Error, xact};
-    /// use diesel_async::AsyncPgConnection;
-    ///
-    /// async fn charge(conn: &mut AsyncPgConnection, account: i64) -> Result<(), Error> {
-    ///     let mut guard = xact::begin(conn, account).await?;
-    ///     let result = work(guard.conn()).await;
-    ///     guard.finish(result).await
-    /// }
-    /// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
-    /// ```
     pub async fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<T, E> {
         match self.end(result.is_ok()).await {
             Ok(()) => result,

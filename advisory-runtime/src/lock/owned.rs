@@ -4,8 +4,7 @@
 mod error;
 
 use super::begin::take_recorded;
-use super::call::Call;
-use super::call::Way;
+use super::call::{Call, Way};
 use super::check::check;
 use super::guard::ConnAccessor;
 use super::lock_info::LockInfo;
@@ -48,7 +47,6 @@ pub struct OwnedLockGuard<
     call: Call,
 }
 
-/// Takes the locks on a connection, which the guard then owns.
 pub(crate) async fn acquire_owned<C, D: Driver>(
     connection: C,
     accessor: ConnAccessor<C, D>,
@@ -107,7 +105,6 @@ pub(crate) async fn try_owned<C, D: Driver>(
 }
 
 impl<C, D: Driver> OwnedLockGuard<C, D> {
-    /// Nothing is held yet.
     fn new(connection: C, accessor: ConnAccessor<C, D>, request: Request) -> Self {
         let mut connection = Box::new(connection);
         let call = Call::new(accessor(&mut connection), Way::Session, request);
@@ -167,7 +164,6 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
         check(self.parts().0, &acquired).await
     }
 
-    /// Releases the locks. After an error of the work under them it always returns the connection.
     pub(crate) async fn end(mut self, is_ok: bool) -> Result<C, Error> {
         let (conn, call) = self.parts();
         super::finish(conn, call, is_ok).await?;
@@ -263,20 +259,6 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
     /// # Cancel safety
     ///
     /// Dropping the future closes the connection, which releases the lock.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use advisory_runtime::{Error, session};
-    /// use diesel_async::AsyncPgConnection;
-    ///
-    /// async fn import(conn: AsyncPgConnection) -> Result<(AsyncPgConnection, u64), Error> {
-    ///     let mut guard = session::acquire_owned(conn, 42).await?;
-    ///     let result = work(guard.conn()).await;
-    ///     guard.finish(result).await
-    /// }
-    /// # async fn work(_: &mut AsyncPgConnection) -> Result<u64, Error> { Ok(1) }
-    /// ```
     pub async fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
         self.end_with::<_, _, Error>(result).await
     }

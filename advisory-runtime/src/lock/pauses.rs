@@ -9,12 +9,10 @@ const LONGEST: u32 = 8;
 /// The shortest interval, so that a call does not send one try after another.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// When a call tries again, and when it gives up.
 #[derive(Debug)]
 pub(super) struct Pauses {
     next: Duration,
     longest: Duration,
-    /// The start of the budget.
     since: Instant,
     budget: Wait,
     queued: Duration,
@@ -35,7 +33,6 @@ impl Pauses {
         }
     }
 
-    /// The time that the call has waited, including the queue of this process.
     pub(super) fn waited(&self) -> Duration {
         self.since.elapsed() + self.queued
     }

@@ -1,8 +1,7 @@
 //! The tries of a call that polls and takes a connection from a pool for each try.
 
 use super::begin;
-use super::call::Way;
-use super::call::{Call, answer_limit};
+use super::call::{Call, Way, answer_limit};
 use super::guard::{ConnAccessor, LockGuard};
 use super::pauses::Pauses;
 use super::way;
@@ -12,7 +11,6 @@ use crate::observe::Telemetry;
 use crate::{Error, Request, debug};
 use std::time::Duration;
 
-/// The tries of a call that takes a connection for each try.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct PoolPoll {
@@ -62,18 +60,13 @@ impl PoolPoll {
         owner: &'o mut O,
         accessor: ConnAccessor<O, D>,
     ) -> Result<Option<LockGuard<'o, O, D>>, Error> {
-        let call = Call::new(accessor(owner), self.way, self.next());
-        let mut guard = LockGuard {
-            owner,
-            accessor,
-            call,
-        };
+        let request = self.next();
+        let mut guard = LockGuard::new(owner, accessor, self.way, request);
         let (conn, call) = guard.parts();
         let is_held = self.attempt_call(conn, call).await?;
         Ok(is_held.then_some(guard))
     }
 
-    /// The request of the next try.
     pub(super) fn next(&mut self) -> Request {
         self.is_under_way = true;
         self.request.queued = self.pauses.waited();

@@ -14,7 +14,6 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 
-/// The queue of one key.
 #[derive(Default)]
 struct Line {
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -78,7 +77,6 @@ impl Drop for QueueSlot {
     }
 }
 
-/// Counts as a waiting call until dropped.
 struct InLine<'l>(&'l AtomicUsize);
 
 impl Drop for InLine<'_> {
@@ -93,36 +91,33 @@ impl Drop for InLine<'_> {
 pub(crate) async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let turn = match budget(request) {
-        Some(budget) => match crate::driver::timeout(budget, enter(request, limit)).await {
-            Some(turn) => turn,
-            None => Err(given_up(request, started)),
-        },
-        None => enter(request, limit).await,
+        Some(budget) => crate::driver::timeout(budget, enter(request, limit)).await,
+        None => Some(enter(request, limit).await),
     };
-    request.queued = started.elapsed();
-    if turn.is_ok() {
-        request.origin.note_turn();
-    }
-    refused(request, turn)
+    record(request, started, turn)
 }
 
 /// [`queue`] for a thread.
 #[cfg(feature = "postgres")]
 pub(crate) fn queue_on_thread(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
-    let end = budget(request).and_then(|budget| started.checked_add(budget));
-    let turn =
-        block_on(enter(request, limit), end).unwrap_or_else(|| Err(given_up(request, started)));
-    request.queued = started.elapsed();
-    if turn.is_ok() {
-        request.origin.note_turn();
-    }
-    refused(request, turn)
+    let turn = match budget(request) {
+        Some(budget) => crate::driver::wait_at_most(budget, enter(request, limit)),
+        None => Some(crate::driver::wait(enter(request, limit))),
+    };
+    record(request, started, turn)
 }
 
-fn refused(request: &Request, turn: Result<Turn, Error>) -> Result<Turn, Error> {
-    if let Err(error) = &turn {
-        request.telemetry("queue").record_refusal(error);
+fn record(
+    request: &mut Request,
+    started: Instant,
+    turn: Option<Result<Turn, Error>>,
+) -> Result<Turn, Error> {
+    let turn = turn.unwrap_or_else(|| Err(given_up(request, started)));
+    request.queued = started.elapsed();
+    match &turn {
+        Ok(_) => request.origin.note_turn(),
+        Err(error) => request.telemetry("queue").record_refusal(error),
     }
     turn
 }
@@ -137,44 +132,44 @@ fn budget(request: &Request) -> Option<Duration> {
 }
 
 async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
-    let mut turns = Vec::with_capacity(request.keys.len());
+    let lock = || LockName::new(request.pattern, &request.keys).text();
+    let is_bounded = budget(request).is_some();
+    let mut turns: Vec<One> = Vec::with_capacity(request.keys.len());
     for key in &*request.keys {
-        let (place, line) = QueueSlot::new(*key);
-        if let Ok(turn) = Arc::clone(&line.turn).try_lock_owned() {
-            turns.push(One {
-                _turn: turn,
-                line: place,
-            });
-            continue;
-        }
-        // A bounded wait must end as it does in a release build.
-        if budget(request).is_none() && has_turn(request) {
-            let lock = LockName::new(request.pattern, &request.keys).text();
-            return Err(Error::SelfDeadlock { lock });
-        }
-        let waiting = if budget(request).is_none() {
-            let before = turns.iter().map(|one| one.line.key);
-            let waiting = wait_graph::wait_for_turn(request, before, *key);
-            waiting.map_err(|cycle| Error::TaskDeadlock {
-                lock: LockName::new(request.pattern, &request.keys).text(),
-                cycle,
-            })?
-        } else {
-            None
+        let (slot, line) = QueueSlot::new(*key);
+        let turn = match Arc::clone(&line.turn).try_lock_owned() {
+            Ok(turn) => turn,
+            // A bounded wait must end as it does in a release build.
+            Err(_) if !is_bounded && has_turn(request) => {
+                return Err(Error::SelfDeadlock { lock: lock() });
+            }
+            Err(_) => {
+                let waiting = if is_bounded {
+                    None
+                } else {
+                    let before = turns.iter().map(|one| one.line.key);
+                    let waiting = wait_graph::wait_for_turn(request, before, *key);
+                    waiting.map_err(|cycle| Error::TaskDeadlock {
+                        lock: lock(),
+                        cycle,
+                    })?
+                };
+                let before = line.waiting.fetch_add(1, Ordering::AcqRel);
+                let in_line = InLine(&line.waiting);
+                if before >= limit {
+                    return Err(Error::QueueFull {
+                        lock: lock(),
+                        limit,
+                    });
+                }
+                let turn = Arc::clone(&line.turn).lock_owned().await;
+                drop((in_line, waiting));
+                turn
+            }
         };
-        let before = line.waiting.fetch_add(1, Ordering::AcqRel);
-        let in_line = InLine(&line.waiting);
-        if before >= limit {
-            return Err(Error::QueueFull {
-                lock: LockName::new(request.pattern, &request.keys).text(),
-                limit,
-            });
-        }
-        let turn = Arc::clone(&line.turn).lock_owned().await;
-        drop((in_line, waiting));
         turns.push(One {
             _turn: turn,
-            line: place,
+            line: slot,
         });
     }
     Ok(Turn(turns))
@@ -191,29 +186,5 @@ fn given_up(request: &Request, started: Instant) -> Error {
             waited: started.elapsed(),
             source: None,
         },
-    }
-}
-
-/// Runs a future on this thread, until `end`.
-#[cfg(feature = "postgres")]
-fn block_on<F: Future>(future: F, end: Option<Instant>) -> Option<F::Output> {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut context = std::task::Context::from_waker(&waker);
-    let mut future = std::pin::pin!(future);
-    loop {
-        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return Some(value);
-        }
-        match end.map(|end| end.saturating_duration_since(Instant::now())) {
-            None => std::thread::park(),
-            Some(Duration::ZERO) => return None,
-            Some(left) => std::thread::park_timeout(left),
-        }
     }
 }

@@ -1,10 +1,9 @@
 //! The part of a run under the lock: the hooks, and Diesel's harness for each migration.
 
 use super::error::{BoxedError, Error};
-use super::on_step::OnStep;
-use super::sources::{Sources, version};
+use super::sources::version;
 use super::step::Step;
-use super::{Action, Hook, Report};
+use super::{Action, Hook, Migrator, Report};
 use crate::error::{Marker, is_connection_lost};
 use crate::{Error as LockError, sql};
 use diesel::connection::BoxableConnection;
@@ -18,15 +17,8 @@ use std::time::Instant;
 const LEFT_OPEN: &str = "it left a transaction open, which was rolled back: end it with `COMMIT`, \
      or leave the transaction to Diesel, which begins one unless `run_in_transaction` is `false`";
 
-/// A run, apart from its connection.
 pub(super) struct Work {
-    pub(super) sources: Sources,
-    pub(super) action: Action,
-    pub(super) before: Option<Box<Hook>>,
-    pub(super) after: Option<Box<Hook>>,
-    /// True if the hooks run even if nothing is pending.
-    pub(super) is_always: bool,
-    pub(super) on_step: OnStep,
+    pub(super) migrator: Migrator,
     /// Fails if the session does not hold the lock.
     pub(super) check: String,
     /// True if the connection is in the transaction that a test began.
@@ -46,7 +38,7 @@ impl Work {
             work: self,
         };
         if !running.is_stopped() {
-            match running.work.action {
+            match running.work.migrator.action {
                 Action::Apply(count) => running.apply(count)?,
                 Action::Revert(count) => running.revert(count)?,
             }
@@ -64,12 +56,11 @@ struct Running<'r, H> {
 type Migrations = Vec<Box<dyn Migration<Pg>>>;
 
 impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
-    /// Applies at most the next `count` migrations.
     fn apply(&mut self, count: usize) -> Result<(), Error> {
         let mut pending = self.pending()?;
         self.report_locked(pending.len().min(count), 0);
-        let runs_hooks = self.work.is_always || !pending.is_empty();
-        if let Some(before) = self.work.before.take().filter(|_| runs_hooks) {
+        let runs_hooks = self.work.migrator.is_always || !pending.is_empty();
+        if let Some(before) = self.work.migrator.before.take().filter(|_| runs_hooks) {
             self.call(before, |_, source| Error::Before(source))?;
             // The function can have applied some, or marked them as applied.
             pending = self.pending()?;
@@ -85,13 +76,12 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
                 Err(error) => pending = self.skip(&*pending[0], error)?,
             }
         }
-        if let Some(after) = self.work.after.take().filter(|_| runs_hooks) {
+        if let Some(after) = self.work.migrator.after.take().filter(|_| runs_hooks) {
             self.call(after, |report, source| Error::After { report, source })?;
         }
         Ok(())
     }
 
-    /// Calls a function of the user's under the lock, unless the run was dropped.
     fn call(
         &mut self,
         hook: Box<Hook>,
@@ -116,17 +106,17 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         of: usize,
     ) -> Result<(), Error> {
         let name = migration.name().to_string();
-        let is_revert = matches!(self.work.action, Action::Revert(_));
+        let is_revert = matches!(self.work.migrator.action, Action::Revert(_));
         let (begun, started) = (name.clone(), Instant::now());
         let done = if is_revert {
-            self.work.on_step.report(&Step::Reverting {
+            self.work.migrator.on_step.report(&Step::Reverting {
                 migration: begun,
                 number,
                 of,
             });
             self.harness.revert_migration(migration)
         } else {
-            self.work.on_step.report(&Step::Running {
+            self.work.migrator.on_step.report(&Step::Running {
                 migration: begun,
                 number,
                 of,
@@ -161,7 +151,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         };
         done.push(name.clone());
         let took = started.elapsed();
-        self.work.on_step.report(&Step::Done {
+        self.work.migrator.on_step.report(&Step::Done {
             migration: name,
             took,
         });
@@ -179,7 +169,10 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         match self.pending() {
             Ok(others) if others.iter().all(|one| version(&**one) != failed) => {
                 let migration = migration.name().to_string();
-                self.work.on_step.report(&Step::Skipped { migration });
+                self.work
+                    .migrator
+                    .on_step
+                    .report(&Step::Skipped { migration });
                 Ok(others)
             }
             // The list cannot be read: the migration's own error says more.
@@ -188,13 +181,14 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         }
     }
 
-    /// Reverts at most the last `count` migrations.
     fn revert(&mut self, count: usize) -> Result<(), Error> {
         let applied = self.applied()?;
         let last = &applied[..count.min(applied.len())];
         let of = last.len();
         self.report_locked(0, of);
-        let mut known = (&self.work.sources).migrations().map_err(Error::Source)?;
+        let mut known = (&self.work.migrator.sources)
+            .migrations()
+            .map_err(Error::Source)?;
         // Diesel's harness fails at the first one that is unknown. By then it has reverted those
         // that were applied later.
         let mut reverting = Vec::new();
@@ -221,7 +215,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
 
     /// The migrations that are not applied now, in their order.
     fn pending(&mut self) -> Result<Migrations, Error> {
-        let pending = self.harness.pending_migrations(&self.work.sources);
+        let pending = self.harness.pending_migrations(&self.work.migrator.sources);
         pending.map_err(|error| self.lost(None).unwrap_or(Error::Source(error)))
     }
 
@@ -237,7 +231,6 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         Err(lost.unwrap_or_else(|| Error::of_lock(LockError::Database(source))))
     }
 
-    /// Returns whether the run was dropped.
     fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }
@@ -275,7 +268,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
 
     fn report_locked(&mut self, pending: usize, reverts: usize) {
         let waited = self.work.report.waited;
-        self.work.on_step.report(&Step::Locked {
+        self.work.migrator.on_step.report(&Step::Locked {
             pending,
             reverts,
             waited,

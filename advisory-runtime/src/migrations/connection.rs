@@ -11,7 +11,6 @@ use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
 use diesel_migrations::MigrationHarness;
 use std::sync::atomic::AtomicBool;
 
-/// A connection that can carry a run.
 pub(crate) trait Session: Sized {
     type Driver: Queries;
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a run of migrations.
+//! The error of a run of migrations.
 
 use super::Report;
 use super::step::{Holder, joined, took};
@@ -9,17 +9,8 @@ use std::time::Duration;
 
 pub(super) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why not all migrations were run. Those that were applied stay applied, and the next run skips
-/// them; those that were reverted stay reverted.
-///
-/// ```
-/// use advisory_runtime::migrations::Error;
-///
-/// /// Whether a later start of the same program can succeed without a change.
-/// fn is_transient(error: &Error) -> bool {
-///     matches!(error, Error::Connect { .. } | Error::TimedOut { .. } | Error::ConnectionLost { .. })
-/// }
-/// ```
+/// The error of a run that did not run all migrations. Those that were applied stay applied, and the
+/// next run skips them; those that were reverted stay reverted.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -55,7 +46,7 @@ pub enum Error {
     /// applied.
     #[non_exhaustive]
     After {
-        /// What this run did before it.
+        /// The report of this run until then.
         report: Report,
         /// The function's error.
         source: BoxedError,
@@ -65,7 +56,7 @@ pub enum Error {
     Migration {
         /// Its name.
         migration: String,
-        /// What this run did before it.
+        /// The report of this run until then.
         report: Report,
         /// Diesel's error.
         source: BoxedError,
@@ -75,7 +66,7 @@ pub enum Error {
     Revert {
         /// Its name.
         migration: String,
-        /// What this run did before it.
+        /// The report of this run until then.
         report: Report,
         /// Diesel's error.
         source: BoxedError,
@@ -85,7 +76,7 @@ pub enum Error {
     ConnectionLost {
         /// The migration that ran. It may be applied, or reverted.
         migration: Option<String>,
-        /// What this run did before it.
+        /// The report of this run until then.
         report: Report,
         /// How the connection ended.
         source: BoxedError,
@@ -94,13 +85,13 @@ pub enum Error {
     /// was run after it.
     #[non_exhaustive]
     LockLost {
-        /// What this run did.
+        /// The report of this run.
         report: Report,
     },
 }
 
 impl Error {
-    /// What this run did before the error; `None` if it did nothing.
+    /// The report of this run until the error; `None` if it did nothing.
     #[must_use]
     pub const fn report(&self) -> Option<&Report> {
         match self {
@@ -124,9 +115,7 @@ impl Error {
     pub fn reverted(&self) -> &[String] {
         self.report().map_or(&[], |report| &report.reverted)
     }
-}
 
-impl Error {
     pub(crate) fn of_lock(error: crate::Error) -> Self {
         match error {
             crate::Error::PooledSession { .. } => Self::Pooler,
@@ -182,8 +171,8 @@ fn server(_: &str) -> String {
     String::new()
 }
 
-/// What to do about a connection that could not be opened, as far as its message tells, which can
-/// be in any language.
+/// Advice on a connection that could not be opened, as far as its message tells, which can be in
+/// any language.
 fn advice(message: &str) -> &'static str {
     let message = message.to_lowercase();
     let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));

@@ -4,10 +4,8 @@ use super::step::Step;
 #[cfg(feature = "tracing")]
 use std::time::{Duration, Instant};
 
-/// The user's callback.
 type Callback = Box<dyn FnMut(&Step) + Send>;
 
-/// Called for each step.
 #[derive(Default)]
 pub(super) struct OnStep {
     pub(super) callback: Option<Callback>,

@@ -17,7 +17,6 @@ use diesel::migration::MigrationSource as _;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The interval at which a waiting run reports the holders.
 const REPORT: Duration = Duration::from_secs(1);
 
 /// The shortest pause between two tries; it grows to eight times that.
@@ -41,7 +40,7 @@ pub(super) async fn connect(url: &str) -> Result<diesel_async::AsyncPgConnection
 
 pub(crate) async fn migrate<S: Session>(
     mut conn: S,
-    migrator: Migrator,
+    mut migrator: Migrator,
 ) -> Result<(Report, S), Error> {
     if let Err(error) = pooler::check_pooler(conn.driver()).await {
         return Err(match Marker::of(&error) {
@@ -57,19 +56,13 @@ pub(crate) async fn migrate<S: Session>(
         return Ok((Report::default(), conn));
     }
     let started = Instant::now();
-    let mut on_step = migrator.on_step;
     let wait = migrator.wait.map_or(Wait::Forever, Wait::For);
-    let request = migrator.request.wait(wait);
+    let request = migrator.request.clone().wait(wait);
     let is_test = !matches!(depth(conn.driver()), Ok(None));
-    let lock = acquire(conn, request, &mut on_step, started).await?;
+    let lock = acquire(conn, request, &mut migrator.on_step, started).await?;
     let acquired = lock.info();
     let work = Work {
-        sources: migrator.sources,
-        action: migrator.action,
-        before: migrator.before,
-        after: migrator.after,
-        is_always: migrator.is_always,
-        on_step,
+        migrator,
         check: sql::probe::holds_all(acquired.held(), acquired.mode),
         is_test,
         report: Report {
@@ -94,7 +87,6 @@ pub(crate) async fn migrate<S: Session>(
     }
 }
 
-/// Returns whether there is something to do with these versions applied.
 fn has_work(migrator: &Migrator, present: &[String]) -> Result<bool, Error> {
     // Also for a run that reverts: two migrations of one version are refused in any case.
     let known = (&migrator.sources).migrations().map_err(Error::Source)?;
@@ -106,7 +98,6 @@ fn has_work(migrator: &Migrator, present: &[String]) -> Result<bool, Error> {
     })
 }
 
-/// Polls for the lock, and reports who holds it.
 async fn acquire<S: Session>(
     mut conn: S,
     request: Request,
@@ -141,8 +132,8 @@ async fn acquire<S: Session>(
     }
 }
 
-/// Who holds the lock; nobody if the server refuses the question, which is only for a message.
-/// `seen` has since when this run has seen each process hold it.
+/// The holders of the lock; none if the server refuses the question, which is only for a message.
+/// `seen` has the time since which this run has seen each process hold it.
 async fn holders<S: Session>(
     conn: &mut S,
     request: &Request,

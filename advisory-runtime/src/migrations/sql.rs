@@ -16,7 +16,6 @@ pub(super) fn versions(table: &str) -> String {
     format!("SELECT pg_catalog.string_agg(version,pg_catalog.chr(31)) FROM {table}")
 }
 
-/// Saves the search path in a setting of the session, before a migration.
 pub(super) const SAVE_SEARCH_PATH: &str = "SELECT pg_catalog.set_config('advisory.search_path',\
      pg_catalog.current_setting('search_path'),false)";
 

@@ -4,17 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 /// One step of a run. Its `Display` is a line for a log.
-///
-/// ```
-/// use advisory_runtime::migrations::Step;
-///
-/// fn log(step: &Step) {
-///     match step {
-///         Step::Skipped { migration, .. } => eprintln!("who else runs migrations? {migration}"),
-///         step => println!("{step}"),
-///     }
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
@@ -86,16 +75,6 @@ pub enum Step {
 }
 
 /// A server process whose session holds the lock.
-///
-/// ```
-/// use advisory_runtime::migrations::Holder;
-///
-/// fn alarm(holders: &[Holder]) {
-///     for holder in holders.iter().filter(|holder| holder.since.as_secs() > 60) {
-///         eprintln!("{} (process {}) migrates for {:?}", holder.application, holder.pid, holder.since);
-///     }
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {

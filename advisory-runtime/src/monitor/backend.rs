@@ -9,15 +9,6 @@ use std::time::Duration;
 
 /// A session that holds an advisory lock of this database, waits for one, has tried to get one, or
 /// blocks one that does.
-///
-/// ```
-/// use advisory_runtime::monitor::Backend;
-///
-/// fn label(backend: &Backend) -> String {
-///     let lock = backend.comment.as_ref().map_or("", |comment| &comment.text);
-///     format!("{} ({}) {lock}", backend.application, backend.pid)
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backend {
@@ -30,9 +21,9 @@ pub struct Backend {
     /// The comment in front of its last query, if a locked call has sent that query. The statements
     /// of its body have none.
     pub comment: Option<Comment>,
-    /// What it does.
+    /// Its activity.
     pub activity: Activity,
-    /// Whether it is known to be a pooler's session, which serves one client after the other: if
+    /// True for a session that is known to be a pooler's, which serves one client after the other: if
     /// the setting `advisory.pooler` of its role or database says so, or if pgbouncer has added the
     /// client's address to the application's name (`application_name_add_host`).
     pub is_pooled: bool,
@@ -43,34 +34,20 @@ pub struct Backend {
     /// The backends that block it, from `pg_blocking_pids`: holders, and waiters ahead of it. 0 is
     /// a prepared transaction.
     pub blocked_by: Vec<i32>,
-    /// When it started, which distinguishes it from a later one with the same process id.
+    /// The start, which distinguishes it from a later one with the same process id.
     pub(super) started: Option<i64>,
-    /// How long ago that was, if this role sees it.
     pub(super) age: Option<Duration>,
-    /// Whether its state is older than the monitor's statement.
     pub(super) is_settled: bool,
 }
 
-/// What a backend does.
-///
-/// ```
-/// use advisory_runtime::monitor::Activity;
-///
-/// fn query(activity: &Activity) -> String {
-///     match activity {
-///         Activity::Visible { query, .. } => query.clone(),
-///         Activity::Hidden { needs, .. } => format!("visible to members of {needs}"),
-///         _ => String::new(),
-///     }
-/// }
-/// ```
+/// The activity of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activity {
     /// This role sees it.
     #[non_exhaustive]
     Visible {
-        /// Whether it runs a statement, and whether it has an open transaction.
+        /// Running a statement or not, and in a transaction or not.
         state: State,
         /// How long it has been in that state.
         state_age: Duration,
@@ -95,18 +72,6 @@ pub enum Activity {
 }
 
 /// The state of a session, as in `pg_stat_activity`.
-///
-/// ```
-/// use advisory_runtime::monitor::{Activity, State};
-///
-/// /// A transaction that somebody has forgotten to end.
-/// fn is_forgotten(activity: &Activity) -> bool {
-///     matches!(
-///         activity,
-///         Activity::Visible { state: State::IdleInTransaction | State::IdleInFailedTransaction, .. }
-///     )
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
@@ -116,7 +81,7 @@ pub enum State {
     Idle,
     /// A transaction is open, and no statement runs.
     IdleInTransaction,
-    /// The same, after a statement that failed.
+    /// Like `IdleInTransaction`, after a statement that failed.
     IdleInFailedTransaction,
     /// Not known: `track_activities` is off.
     Disabled,
@@ -185,7 +150,7 @@ impl Backend {
         }
     }
 
-    /// Whether it was idle while the locks were read, so that what it holds is session-level.
+    /// Idle while the locks were read, so that what it holds is session-level.
     pub(super) fn is_idle(&self) -> bool {
         let state = match &self.activity {
             Activity::Visible { state, .. } => state,
@@ -207,7 +172,6 @@ impl Backend {
         }
     }
 
-    /// How long its transaction has been open, if one is and this role sees it.
     pub(super) const fn transaction_age(&self) -> Option<Duration> {
         match self.activity {
             Activity::Visible {
@@ -218,7 +182,7 @@ impl Backend {
     }
 }
 
-/// Whether pgbouncer has added its client's address, as in `shop - 10.0.0.7:4711` and
+/// True if pgbouncer has added its client's address, as in `shop - 10.0.0.7:4711` and
 /// `shop - unix(@4711):6432`.
 fn has_client_address(application: &str) -> bool {
     application.rsplit_once(" - ").is_some_and(|(_, client)| {
@@ -227,5 +191,4 @@ fn has_client_address(application: &str) -> bool {
     })
 }
 
-/// The predefined role for monitoring.
 pub(super) const PG_MONITOR: &str = "pg_monitor";

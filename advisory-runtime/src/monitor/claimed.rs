@@ -9,18 +9,6 @@ use diesel_async::RunQueryDsl;
 use std::time::Duration;
 
 /// A row that a worker has claimed.
-///
-/// ```
-/// use advisory_runtime::monitor::ClaimedRow;
-///
-/// fn describe(row: &ClaimedRow) -> String {
-///     if row.expired.is_zero() {
-///         format!("{}: {} has it for {:?} more", row.key, row.locked_by, row.remaining)
-///     } else {
-///         format!("{}: {} has not come back for {:?}", row.key, row.locked_by, row.expired)
-///     }
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClaimedRow {
@@ -37,7 +25,7 @@ pub struct ClaimedRow {
 
 #[derive(diesel::QueryableByName)]
 #[diesel(check_for_backend(diesel::pg::Pg))]
-struct Answer {
+struct RawClaim {
     #[diesel(sql_type = Nullable<Text>)]
     key: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
@@ -48,16 +36,9 @@ struct Answer {
 }
 
 /// A table whose rows are claimed, and the columns that a claim is written into.
-///
-/// ```
-/// use advisory_runtime::monitor::ClaimTable;
-///
-/// assert_eq!(ClaimTable::new("office.jobs").name(), "office.jobs");
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimTable {
     name: String,
-    /// The name in SQL.
     quoted: String,
     locked_until: String,
     locked_by: String,
@@ -101,8 +82,8 @@ impl ClaimTable {
         table
     }
 
-    /// Whether the other is the same table with a claim in the same columns. If so, this one takes
-    /// over the other's columns that end a row, so that one read gives the rows of both.
+    /// Takes over the other's columns that end a row if both are the same table with a claim in the
+    /// same columns, so that one read gives the rows of both. Returns whether they are.
     pub fn merge(&mut self, other: &Self) -> bool {
         let is_same = self.quoted == other.quoted
             && self.locked_until == other.locked_until
@@ -130,7 +111,7 @@ impl From<&str> for ClaimTable {
 
 #[derive(diesel::QueryableByName)]
 #[diesel(check_for_backend(diesel::pg::Pg))]
-struct Found {
+struct FoundTable {
     #[diesel(sql_type = Text)]
     schema: String,
     #[diesel(sql_type = Bool)]
@@ -138,16 +119,6 @@ struct Found {
 }
 
 /// The tables that a claim can be on.
-///
-/// ```
-/// use advisory_runtime::monitor::ClaimTables;
-///
-/// /// The tables to look into: also those that this role's search path does not find.
-/// fn names(tables: &ClaimTables) -> Vec<&str> {
-///     tables.visible.iter().chain(&tables.others).map(|table| table.name()).collect()
-/// }
-/// # assert!(names(&ClaimTables::default()).is_empty());
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClaimTables {
@@ -163,10 +134,6 @@ pub struct ClaimTables {
 /// # Errors
 ///
 /// [`Error::Database`].
-///
-/// # Cancel safety
-///
-/// Cancel safe: it only reads.
 ///
 /// # Examples
 ///
@@ -189,10 +156,10 @@ pub async fn claim_tables<C: Connection>(
         .bind::<Text, _>(table.name)
         .bind::<Text, _>(table.locked_until)
         .bind::<Text, _>(table.locked_by);
-    let found: Result<Vec<Found>, _> = query.load(conn.pg()).await;
+    let found: Result<Vec<FoundTable>, _> = query.load(conn.pg()).await;
     let found = found.map_err(Error::Database)?;
     let mut tables = ClaimTables::default();
-    for Found { schema, is_visible } in found {
+    for FoundTable { schema, is_visible } in found {
         let table = ClaimTable::in_schema(&schema, claim);
         if is_visible {
             tables.visible = Some(table);
@@ -210,21 +177,6 @@ pub async fn claim_tables<C: Connection>(
 /// # Errors
 ///
 /// [`Error::Database`], such as for a table without these columns.
-///
-/// # Cancel safety
-///
-/// Cancel safe: it only reads.
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_monitor!()]
-/// for row in monitor::claimed_rows(conn, "jobs").await? {
-///     println!("{} by {} for another {:?}", row.key, row.locked_by, row.remaining);
-/// }
-/// # Ok(())
-/// # }
-/// ```
 pub async fn claimed_rows<C: Connection>(
     conn: &mut C,
     table: impl Into<ClaimTable>,
@@ -235,7 +187,7 @@ pub async fn claimed_rows<C: Connection>(
     let query = diesel::sql_query(text).bind::<Text, _>(name);
     // Negative counts as zero.
     let micros = |time: i64| Duration::from_micros(u64::try_from(time).unwrap_or(0));
-    let rows: Result<Vec<Answer>, _> = query.load(conn.pg()).await;
+    let rows: Result<Vec<RawClaim>, _> = query.load(conn.pg()).await;
     let rows = rows.map_err(Error::Database)?.into_iter();
     let rows = rows.map(|row| ClaimedRow {
         key: row.key.unwrap_or_default(),

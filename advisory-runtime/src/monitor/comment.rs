@@ -8,7 +8,6 @@ use crate::query_comment::{ELLIPSIS, LONGEST, START, TRACE_END, TRACE_START, pri
 use advisory_pattern::{Derivation, split_pair_text};
 use std::borrow::Cow;
 
-/// What separates the texts of several keys.
 const SEPARATOR: &str = ", ";
 
 const LOCK_FUNCTIONS: [&str; 8] = [
@@ -26,22 +25,13 @@ const LOCK_FUNCTIONS: [&str; 8] = [
 const LONGEST_ARGUMENTS: usize = 256;
 
 /// The comment by which a locked call names its lock in front of its query.
-///
-/// ```
-/// use advisory_runtime::monitor::Comment;
-///
-/// fn trace(comment: &Comment) -> Option<&str> {
-///     let (_version, rest) = comment.traceparent.as_deref()?.split_once('-')?;
-///     rest.split('-').next()
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Comment {
     /// The key pattern, or the rendered key if the program [shows](super::show) keys; several keys
     /// are joined by `, `. Characters other than printable ASCII are `?`.
     pub text: String,
-    /// Whether the text is incomplete: the program shortens it, and the server cuts queries at
+    /// True if the text is incomplete: the program shortens it, and the server cuts queries at
     /// `track_activity_query_size`.
     pub is_cut: bool,
     /// The trace of the caller, in the form of the header `traceparent`, if the program
@@ -49,11 +39,10 @@ pub struct Comment {
     pub traceparent: Option<String>,
     /// The locks that the query asks for, as far as the server shows the query.
     keys: Vec<Key>,
-    /// Whether the query may ask for further locks, behind what the server shows of it.
+    /// True if the query may ask for further locks, after the part that the server shows.
     is_query_cut: bool,
 }
 
-/// The text of one key in a comment.
 pub(super) struct KeyText<'c> {
     pub(super) text: &'c str,
     pub(super) is_cut: bool,
@@ -91,12 +80,11 @@ impl Comment {
         })
     }
 
-    /// Whether the query asks for this lock.
     pub(super) fn asks_for(&self, key: Key) -> bool {
         self.keys.contains(&key)
     }
 
-    /// Whether the query asks for this lock, or may do so behind the part that the server shows.
+    /// Asks for this lock, or may do so after the part that the server shows.
     pub(super) fn may_ask_for(&self, key: Key) -> bool {
         self.is_query_cut || self.asks_for(key)
     }
@@ -132,7 +120,6 @@ impl Comment {
     }
 }
 
-/// The trace in the comment behind the one that names the lock.
 fn traceparent_of(statements: &str) -> Option<String> {
     let rest = statements.strip_prefix(';')?.strip_prefix(TRACE_START)?;
     let (trace, _) = rest.split_once(TRACE_END)?;
@@ -145,13 +132,11 @@ fn traceparent_of(statements: &str) -> Option<String> {
 }
 
 impl KeyText<'_> {
-    /// Whether this is how a comment shows the pattern.
     pub(super) fn shows(&self, pattern: &str) -> bool {
         let pattern = printable(pattern);
         self.text == pattern || self.is_cut && pattern.starts_with(self.text)
     }
 
-    /// The text, with a mark where it is cut.
     pub(super) fn marked(&self) -> String {
         let mark = if self.is_cut { "…" } else { "" };
         format!("{}{mark}", self.text)
@@ -178,7 +163,6 @@ pub fn keys_of(statements: &str) -> Vec<Key> {
     keys
 }
 
-/// The calls of lock functions with known keys.
 pub(super) fn calls(statements: &str) -> impl Iterator<Item = (&str, Key)> {
     statements.match_indices('(').filter_map(|(at, _)| {
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -190,7 +174,7 @@ pub(super) fn calls(statements: &str) -> impl Iterator<Item = (&str, Key)> {
     })
 }
 
-/// What can stand around a number that need not be computed.
+/// Words of casts around a number.
 const AROUND_NUMBERS: &[&str] = &[
     "cast", "as", "else", "end", "int", "int4", "int8", "integer", "bigint",
 ];

@@ -17,38 +17,16 @@ use std::time::Duration;
 /// ```text
 /// advisory lock `room:<room>` is held by process 19914 (booking-service): idle in transaction for 58.0s, in a transaction of 60.1s
 /// ```
-///
-/// ```
-/// use advisory_runtime::monitor::LockHolder;
-///
-/// fn log(holders: &[LockHolder]) {
-///     for holder in holders {
-///         eprintln!("{holder}");
-///     }
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockHolder {
     /// The lock, as the error calls it: its key pattern, or its key.
     pub lock: Cow<'static, str>,
-    /// What holds it.
+    /// Its holder.
     pub held_by: HeldBy,
 }
 
-/// What holds a lock, and what is known of it.
-///
-/// ```
-/// use advisory_runtime::monitor::HeldBy;
-///
-/// fn describe(held_by: &HeldBy) -> String {
-///     match held_by {
-///         HeldBy::Backend { backend, .. } => format!("{} ({})", backend.application, backend.pid),
-///         HeldBy::Prepared { gid, .. } => format!("the prepared transaction {gid}"),
-///         other => format!("{other:?}"),
-///     }
-/// }
-/// ```
+/// The holder of a lock, as far as it is known.
 #[cfg_attr(
     not(feature = "diesel-async"),
     expect(
@@ -106,8 +84,7 @@ impl LockHolder {
         }
     }
 
-    /// Whether the session runs a statement, and whether it has an open transaction; `None` where
-    /// this role may not see it.
+    /// The session's state; `None` where this role may not see it.
     #[must_use]
     pub fn state(&self) -> Option<&State> {
         match &self.backend()?.activity {
@@ -203,18 +180,6 @@ fn fmt_backend(f: &mut fmt::Formatter<'_>, backend: &Backend) -> fmt::Result {
 
 /// An error that can say that somebody else holds what a call asked for: of a lock,
 /// [`advisory_runtime::Error`](crate::Error), or of a lease, `advisory_runtime::lease::Error`.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::Connection;
-/// use advisory_runtime::monitor::{self, LockHolder, Refused};
-///
-/// /// Who is in the way, for errors of locks and of leases.
-/// async fn holders<C: Connection, E: Refused>(conn: &mut C, error: &E) -> Vec<LockHolder> {
-///     monitor::holders(conn, error).await.unwrap_or_default()
-/// }
-/// ```
 pub trait Refused: refused::Refused {}
 
 impl Refused for Error {}
@@ -232,10 +197,9 @@ mod refused {
     use std::borrow::Cow;
 
     pub trait Refused: Sized {
-        /// What the call asked for; `None` if it failed for another reason.
+        /// The lock or the lease that the call asked for; `None` if it failed for another reason.
         fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)>;
 
-        /// The error of the question for its holders.
         fn of_failure(failure: Failure) -> Self;
     }
 
@@ -245,11 +209,8 @@ mod refused {
         Lease(&'e lease::BusyKey),
     }
 
-    /// Why the holders could not be read.
     pub enum Failure {
-        /// The connection is closed.
         Broken(Cow<'static, str>),
-        /// The open transaction has failed.
         InFailedTransaction(Cow<'static, str>, DieselError),
         Database(DieselError),
         #[cfg(feature = "diesel-async")]
@@ -329,10 +290,6 @@ impl refused::Refused for lease::Error {
 /// connection's open transaction has failed, [`Error::BrokenConnection`] if the connection is
 /// closed: ask on another; [`Error::Database`]. For a lease those of
 /// [`Table::find`](crate::lease::Table::find).
-///
-/// # Cancel safety
-///
-/// Cancel safe: it only reads.
 ///
 /// # Examples
 ///

@@ -5,16 +5,6 @@ use crate::Connection;
 use crate::lease::{Error, Request, Row, Table};
 
 /// A lease that somebody holds, or a key whose work is done.
-///
-/// ```
-/// use advisory_runtime::monitor::Lease;
-///
-/// fn describe(lease: &Lease) -> String {
-///     let site = lease.names.first().and_then(|name| name.sites.first());
-///     let function = site.map_or("?", |site| &site.function);
-///     format!("{} is in {function}", lease.row.holder)
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
@@ -24,42 +14,25 @@ pub struct Lease {
     pub names: Vec<Name>,
 }
 
-/// The leases of a table, in short: what [`lease_summary`] returns.
-///
-/// ```
-/// use advisory_runtime::monitor::LeaseSummary;
-///
-/// fn held(summary: &LeaseSummary) -> u64 {
-///     summary.counts.iter().map(|count| count.held).sum()
-/// }
-/// ```
+/// The leases of a table, in short; see [`lease_summary`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseSummary {
     /// Some of them, soonest to expire first.
     pub leases: Vec<Lease>,
-    /// How many there are of each pattern, the most frequent first.
+    /// Their numbers by pattern, the most frequent first.
     pub counts: Vec<LeaseCount>,
 }
 
-/// How many leases of one pattern there are.
-///
-/// ```
-/// use advisory_runtime::monitor::LeaseCount;
-///
-/// fn line(count: &LeaseCount) -> String {
-///     let pattern = count.pattern.as_deref().unwrap_or("without a pattern");
-///     format!("{pattern}: {} held, {} done", count.held, count.done)
-/// }
-/// ```
+/// The numbers of leases of one pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseCount {
     /// The pattern; `None` for keys without one, all together.
     pub pattern: Option<String>,
-    /// How many are held.
+    /// Leases that are held.
     pub held: u64,
-    /// How many keys are done.
+    /// Keys that are done.
     pub done: u64,
 }
 
@@ -70,10 +43,6 @@ pub struct LeaseCount {
 /// # Errors
 ///
 /// Those of [`Table::list`].
-///
-/// # Cancel safety
-///
-/// Cancel safe: it only reads.
 ///
 /// # Examples
 ///
@@ -100,23 +69,6 @@ pub async fn leases<C: Connection>(
 /// # Errors
 ///
 /// Those of [`Table::find`].
-///
-/// # Cancel safety
-///
-/// Cancel safe: it only reads.
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_monitor!()]
-/// use advisory_runtime::lease::{Request, Table};
-///
-/// let found = monitor::lease(conn, &Table::new(), &Names::none(),
-/// Request::text("webhook:42")).await?; println!("{}", found.map_or_else(|| "free".to_owned(),
-/// |lease| lease.row.holder));
-/// # Ok(())
-/// # }
-/// ```
 pub async fn lease<C: Connection>(
     conn: &mut C,
     table: &Table,
@@ -134,22 +86,6 @@ pub async fn lease<C: Connection>(
 /// # Errors
 ///
 /// Those of [`Table::find`].
-///
-/// # Cancel safety
-///
-/// Cancel safe: it only reads.
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_monitor!()]
-/// use advisory_runtime::lease::Table;
-///
-/// let found = monitor::leases_by_hash(conn, &Table::new(), &Names::none(), "5b1c9e").await?;
-/// assert!(found.len() < 2, "more digits are needed");
-/// # Ok(())
-/// # }
-/// ```
 pub async fn leases_by_hash<C: Connection>(
     conn: &mut C,
     table: &Table,
@@ -189,10 +125,6 @@ fn hash_of(digits: &str, rest: u8) -> Option<[u8; 32]> {
 /// # Errors
 ///
 /// Those of [`Table::list`].
-///
-/// # Cancel safety
-///
-/// Cancel safe: it only reads.
 ///
 /// # Examples
 ///

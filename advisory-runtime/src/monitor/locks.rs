@@ -13,26 +13,17 @@ use std::time::Duration;
 const LAST_TRIES: Duration = Duration::from_secs(30);
 
 /// The advisory locks of a database at one moment.
-///
-/// ```
-/// use advisory_runtime::monitor::Locks;
-///
-/// fn longest_wait(locks: &Locks) -> Option<std::time::Duration> {
-///     let waiters = locks.locks.iter().flat_map(|lock| &lock.waiters);
-///     waiters.map(|waiter| waiter.waited).max()
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Locks {
-    /// The database whose locks these are.
+    /// Their database.
     pub database: String,
     /// The role that read them.
     pub role: String,
     /// The process id of the backend that read them. Behind a pooler it is another one from call to
     /// call, and can hold a session-level lock of a program that used it before.
     pub reader: i32,
-    /// Whether this role sees the activity of other roles' backends: whether it is a member of
+    /// True if this role sees the activity of other roles' backends: if it is a member of
     /// `pg_monitor` or of `pg_read_all_stats`.
     pub sees_all: bool,
     /// Every lock that is held or waited for, by key.
@@ -42,15 +33,6 @@ pub struct Locks {
 }
 
 /// One advisory lock.
-///
-/// ```
-/// use advisory_runtime::monitor::Lock;
-///
-/// fn line(lock: &Lock) -> String {
-///     let name = lock.names.first().map_or("?", |name| &name.key);
-///     format!("{name}: {} hold it, {} wait", lock.holders.len(), lock.waiters.len())
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lock {
@@ -70,17 +52,6 @@ pub struct Lock {
 }
 
 /// A holder of a lock.
-///
-/// ```
-/// use advisory_runtime::monitor::{Holder, HolderId};
-///
-/// fn pid(holder: &Holder) -> Option<i32> {
-///     match holder.id {
-///         HolderId::Backend(pid) => Some(pid),
-///         _ => None,
-///     }
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
@@ -104,20 +75,7 @@ pub struct Holder {
     pub held_at_most: Option<Duration>,
 }
 
-/// What holds a lock.
-///
-/// ```
-/// use advisory_runtime::monitor::HolderId;
-///
-/// /// The statement that frees the lock.
-/// fn free(id: &HolderId) -> String {
-///     match id {
-///         HolderId::Backend(pid) => format!("SELECT pg_terminate_backend({pid})"),
-///         HolderId::Prepared { gid, .. } => format!("ROLLBACK PREPARED '{}'", gid.replace('\'', "''")),
-///         other => format!("-- {other:?}"),
-///     }
-/// }
-/// ```
+/// The identity of a holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HolderId {
@@ -137,14 +95,6 @@ pub enum HolderId {
 }
 
 /// A waiter for a lock.
-///
-/// ```
-/// use advisory_runtime::monitor::Waiter;
-///
-/// fn line(waiter: &Waiter) -> String {
-///     format!("{} waits for {:?} behind {:?}", waiter.pid, waiter.waited, waiter.held_by)
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
@@ -162,14 +112,6 @@ pub struct Waiter {
 }
 
 /// A try to get a lock that somebody else holds.
-///
-/// ```
-/// use advisory_runtime::monitor::Lock;
-///
-/// fn tried(lock: &Lock) -> Vec<i32> {
-///     lock.tries.iter().map(|try_| try_.pid).collect()
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Try {
@@ -357,7 +299,6 @@ impl Lock {
         }
     }
 
-    /// The backends that hold it or wait for it.
     fn pids(&self) -> impl Iterator<Item = i32> + '_ {
         let holders = self.holders.iter().filter_map(|holder| match holder.id {
             HolderId::Backend(pid) => Some(pid),
@@ -430,7 +371,6 @@ fn asked_scope(query: &str, key: Key) -> Option<Scope> {
     scopes.all(|scope| scope == first).then_some(first)
 }
 
-/// The scope that all sites of the lock have, unless its name is only possible.
 fn written_scope(names: &[Name]) -> Option<Scope> {
     let sites = names
         .iter()
@@ -446,7 +386,7 @@ fn written_scope(names: &[Name]) -> Option<Scope> {
 }
 
 impl Activity {
-    /// Whether the server hides it from this role.
+    /// True if the server hides it from this role.
     #[must_use]
     pub const fn is_hidden(&self) -> bool {
         matches!(self, Self::Hidden { .. })

@@ -25,12 +25,10 @@ pub struct Names {
     known_keys: Vec<(Key, String, &'static str)>,
 }
 
-/// A key of a lock site.
 #[derive(Clone, Debug)]
 struct SiteKey {
     written: String,
     key: LockedKey,
-    /// The key's number, if it is fixed.
     number: Option<Key>,
     language: Language,
     derivation: Derivation,
@@ -39,15 +37,6 @@ struct SiteKey {
 }
 
 /// How certain the name of a lock is.
-///
-/// ```
-/// use advisory_runtime::monitor::{Certainty, Lock};
-///
-/// fn name(lock: &Lock) -> Option<&str> {
-///     let mut names = lock.names.iter();
-///     Some(&names.find(|name| name.certainty == Certainty::Certain)?.key)
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Certainty {
@@ -63,14 +52,6 @@ pub enum Certainty {
 }
 
 /// A name of a lock.
-///
-/// ```
-/// use advisory_runtime::monitor::Name;
-///
-/// fn places(name: &Name) -> Vec<String> {
-///     name.sites.iter().map(|site| format!("{}:{}", site.file, site.line)).collect()
-/// }
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Name {
@@ -159,7 +140,6 @@ impl Names {
         names
     }
 
-    /// The names that a lock has by its number alone.
     pub(super) fn of_number(&self, key: Key) -> Vec<Name> {
         let mut names = Vec::new();
         for (_, text, pattern) in self.known_keys.iter().filter(|(known, ..)| *known == key) {
@@ -273,7 +253,7 @@ impl Names {
 }
 
 impl SiteKey {
-    /// Whether its number is fixed, and the key is that, or that of another permit.
+    /// True if its number is fixed, and the key is that, or that of another permit.
     fn is_number(&self, key: Key) -> bool {
         let Some(number) = self.number else {
             return false;
@@ -286,7 +266,7 @@ impl SiteKey {
         number == key || number.permits(permits).contains(&key)
     }
 
-    /// Whether this is a pair of which one half is fixed, and agrees with the key.
+    /// True for a pair of which one half is fixed, and agrees with the key.
     fn has_half(&self, key: Key) -> bool {
         match (&self.key, key) {
             (LockedKey::IntInt(None, None), _) => false,
@@ -302,7 +282,6 @@ impl SiteKey {
     }
 }
 
-/// Whether the names need no comment.
 pub(super) fn are_certain(names: &[Name]) -> bool {
     let mut names = names.iter();
     names.any(|name| name.certainty == Certainty::Certain)

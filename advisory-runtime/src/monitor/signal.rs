@@ -3,18 +3,6 @@
 use super::backend::PG_MONITOR;
 
 /// The outcome of a request to cancel a backend's statement or to terminate its session.
-///
-/// ```
-/// use advisory_runtime::monitor::Signal;
-///
-/// fn answer(signal: Signal) -> String {
-///     match signal {
-///         Signal::Done | Signal::Gone => "its lock is free".to_owned(),
-///         Signal::Refused { needs, .. } => format!("this role has to be a member of {needs}"),
-///         _ => "it does not end".to_owned(),
-///     }
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {

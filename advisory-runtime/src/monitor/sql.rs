@@ -10,7 +10,6 @@ pub(super) const FRESH: &str = "SELECT pg_catalog.pg_stat_clear_snapshot()";
 pub(super) static LOCKS: LazyLock<String> =
     LazyLock::new(|| qualify(include_str!("sql/locks.sql")));
 
-/// Cancels the statement that a backend runs.
 pub(super) fn cancel(backend: &Backend) -> String {
     signal("pg_cancel_backend(t.pid)", "gone", backend)
 }

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 /// The pattern of a lock that has none: its number would be a label of its own.
 const NUMBER: &str = "number";
 
-/// Observes one lock, from the request to its end.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     /// `pattern`, `scope` and `mode`.
@@ -55,7 +54,6 @@ impl Telemetry {
         }
     }
 
-    /// The lock is held.
     pub(crate) fn record_acquired(&mut self, waited: Duration) {
         self.acquired = Some(Instant::now());
         #[cfg(feature = "tracing")]
@@ -78,7 +76,6 @@ impl Telemetry {
         self.span.record("outcome", "left");
     }
 
-    /// Acquisition failed.
     pub(crate) fn record_refusal(&mut self, error: &impl Observed) {
         let reason = error.word();
         self.record_not_acquired(reason);
@@ -104,12 +101,10 @@ impl Telemetry {
         }
     }
 
-    /// Records nothing more.
     pub(crate) fn forget(mut self) {
         self.is_over = true;
     }
 
-    /// The lock was never held.
     fn record_not_acquired(&mut self, reason: &'static str) {
         self.is_over = true;
         #[cfg(feature = "tracing")]
@@ -176,7 +171,6 @@ impl Telemetry {
         }
     }
 
-    /// The span that the body runs in.
     #[cfg(feature = "tracing")]
     pub(crate) fn span(&self) -> tracing::Span {
         self.span.clone()

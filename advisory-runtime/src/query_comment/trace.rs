@@ -87,7 +87,6 @@ pub fn show_trace(current: fn() -> Option<TraceContext>) {
     _ = CURRENT.set(current);
 }
 
-/// The current trace, if it is shown.
 pub(crate) fn trace() -> Option<TraceContext> {
     CURRENT.get()?()
 }

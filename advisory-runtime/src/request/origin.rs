@@ -68,7 +68,6 @@ impl Origin {
         }
     }
 
-    /// Notes that the request has waited in the queues of its keys.
     pub(crate) fn note_turn(&mut self) {
         #[cfg(debug_assertions)]
         {
@@ -95,7 +94,6 @@ impl Origin {
         self
     }
 
-    /// Without a place.
     pub(crate) fn without_place(mut self) -> Self {
         #[cfg(debug_assertions)]
         {
@@ -104,7 +102,6 @@ impl Origin {
         self
     }
 
-    /// In this function, which is under the attribute.
     pub(crate) const fn in_function(mut self, function: &'static str) -> Self {
         #[cfg(debug_assertions)]
         {
@@ -113,7 +110,6 @@ impl Origin {
         self
     }
 
-    /// With the pattern of each key.
     pub(crate) fn with_patterns(
         mut self,
         patterns: impl Iterator<Item = (Key, &'static str)>,

@@ -36,7 +36,6 @@ pub(crate) fn push_count(sql: &mut String, keys: &[Key], mode: Mode) {
     sql.push_str("}' AS pg_catalog.text[])))");
 }
 
-/// The rows of this session's own locks, in this mode or a stronger one.
 fn push_own(sql: &mut String, mode: Mode) {
     sql.push_str(
         " FROM pg_catalog.pg_locks WHERE granted AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()",

@@ -23,33 +23,21 @@ pub(crate) const NO_SAVEPOINT: &str = "ROLLBACK TO SAVEPOINT advisory_none";
 /// after a commit. There it serves a cancel request or a timeout that came during the commit, and
 /// answers 57014 for a transaction that is committed.
 pub(crate) fn is_rollback(is_interrupted: bool) -> String {
-    let mut sql = String::from(
-        "SELECT CAST(CASE WHEN EXISTS(SELECT 1 FROM pg_catalog.pg_trigger WHERE tgdeferrable) AND ",
-    );
-    sql.push_str(IS_ALONE);
-    if is_interrupted {
-        sql.push_str(LOGS_NO_COMMITS);
-    }
-    sql.push_str(" THEN '1' ELSE 'unknown' END AS pg_catalog.int4)");
-    sql
-}
-
-macro_rules! is_alone {
-    () => {
-        "NOT EXISTS(SELECT 1 FROM pg_catalog.pg_foreign_server) \
-         AND NOT EXISTS(SELECT 1 FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'citus')"
-    };
+    let logs = if is_interrupted { LOGS_NO_COMMITS } else { "" };
+    format!(
+        "SELECT CAST(CASE WHEN EXISTS(SELECT 1 FROM pg_catalog.pg_trigger WHERE tgdeferrable) AND {IS_ALONE}{logs} \
+         THEN '1' ELSE 'unknown' END AS pg_catalog.int4)"
+    )
 }
 
 /// A condition: no other server commits parts of a transaction.
-const IS_ALONE: &str = is_alone!();
+const IS_ALONE: &str = "NOT EXISTS(SELECT 1 FROM pg_catalog.pg_foreign_server) \
+     AND NOT EXISTS(SELECT 1 FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'citus')";
 
 /// Fails unless no other server commits parts of a transaction.
-pub(crate) const COMMITS_ALONE: &str = concat!(
-    "SELECT CAST(CASE WHEN ",
-    is_alone!(),
-    " THEN '1' ELSE 'unknown' END AS pg_catalog.int4)"
-);
+pub(crate) fn commits_alone() -> String {
+    format!("SELECT CAST(CASE WHEN {IS_ALONE} THEN '1' ELSE 'unknown' END AS pg_catalog.int4)")
+}
 
 const LOGS_NO_COMMITS: &str = " AND pg_catalog.current_setting('log_duration') OPERATOR(pg_catalog.=) 'off' \
      AND pg_catalog.current_setting('log_min_duration_statement') OPERATOR(pg_catalog.=) '-1' \
@@ -73,7 +61,7 @@ pub(crate) const PID: &str = "SELECT CAST(pg_catalog.pg_backend_pid() AS pg_cata
 pub(crate) const PID_AND_CITUS: &str = "SELECT CAST(pg_catalog.pg_backend_pid() AS pg_catalog.text) OPERATOR(pg_catalog.||) \
      CASE WHEN pg_catalog.to_regclass('pg_catalog.pg_dist_local_group') IS NULL THEN '' ELSE ' citus' END";
 
-/// Whether a node of a Citus cluster is not its coordinator, whose group is 0.
+/// A condition: the node of a Citus cluster is not its coordinator, which has the group 0.
 pub(crate) const IS_CITUS_WORKER: &str =
     "EXISTS(SELECT 1 FROM pg_catalog.pg_dist_local_group WHERE groupid OPERATOR(pg_catalog.<>) 0)";
 
@@ -85,12 +73,12 @@ pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
     format!("SELECT CAST(CASE WHEN {condition} THEN '{marker}' ELSE '1' END AS pg_catalog.int4)")
 }
 
-/// Whether another backend serves the connection.
+/// A condition: another backend serves the connection.
 pub(crate) fn is_not_backend(process: i32) -> String {
     format!("NOT {}", IsBackend(process))
 }
 
-/// Whether the server is a standby, whose locks sessions on the primary do not see.
+/// A condition: the server is a standby, whose locks sessions on the primary do not see.
 pub(crate) const IN_RECOVERY: &str = "pg_catalog.pg_is_in_recovery()";
 
 /// An expression that takes a session-level lock if no other session holds it.
@@ -98,7 +86,6 @@ pub(crate) fn try_session(key: Key) -> String {
     format!("pg_catalog.pg_try_advisory_lock({})", Arguments(key))
 }
 
-/// An expression that releases it.
 pub(crate) fn unlock_session(key: Key) -> String {
     format!("pg_catalog.pg_advisory_unlock({})", Arguments(key))
 }
@@ -123,7 +110,6 @@ pub(crate) fn check_session(needs_session: bool) -> String {
     )
 }
 
-/// Marks the transaction, or the savepoint, that a call has opened.
 pub(crate) fn set_mark(depth: NonZeroU32, mark: u64) -> String {
     format!("SELECT pg_catalog.set_config('advisory.mark_{depth}','{mark}',true)")
 }
@@ -200,8 +186,15 @@ pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
 
 /// Fails with [`Marker::LockLost`] unless the session holds every key.
 pub(crate) fn holds_all(keys: &[Key], mode: Mode) -> String {
-    let count = keys.len();
-    let mut sql = format!("SELECT CAST(CASE WHEN {count} OPERATOR(pg_catalog.=) ");
+    holds(
+        &format!("{} OPERATOR(pg_catalog.=)", keys.len()),
+        keys,
+        mode,
+    )
+}
+
+fn holds(number: &str, keys: &[Key], mode: Mode) -> String {
+    let mut sql = format!("SELECT CAST(CASE WHEN {number} ");
     push_count(&mut sql, keys, mode);
     let lost = Marker::LockLost.text();
     put!(sql, " THEN '1' ELSE '{lost}' END AS pg_catalog.int4)");
@@ -228,9 +221,5 @@ pub(crate) fn takes_all(rows: &DistributedRows, keys: &[Key], mode: Mode) -> Str
 /// Fails with [`Marker::LockLost`] unless the session holds one of the permits. For a permit that
 /// was asked for by text, where the rows that say which one it is are not read.
 pub(crate) fn holds_one(permits: &[Key], mode: Mode) -> String {
-    let mut sql = String::from("SELECT CAST(CASE WHEN 0 OPERATOR(pg_catalog.<) ");
-    push_count(&mut sql, permits, mode);
-    let lost = Marker::LockLost.text();
-    put!(sql, " THEN '1' ELSE '{lost}' END AS pg_catalog.int4)");
-    sql
+    holds("0 OPERATOR(pg_catalog.<)", permits, mode)
 }

@@ -25,7 +25,7 @@ pub struct TryLock {
 const START: &str = "SELECT CASE WHEN pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' \
      THEN CASE WHEN ";
 
-/// Behind the arguments of the function.
+/// After the arguments of the function.
 const fn end(mode: Mode) -> &'static str {
     match mode {
         Mode::Exclusive => ") THEN 'advisory:exclusive' ELSE 'advisory:held' END END",
@@ -51,7 +51,7 @@ impl TryLock {
         }
     }
 
-    /// Whether the key was taken, by the query's answer.
+    /// Returns whether the key was taken, by the query's answer.
     pub(crate) fn is_taken(self, answer: Option<&str>) -> QueryResult<Option<bool>> {
         match (answer, self.mode) {
             (None, _) => Ok(None),
@@ -77,7 +77,6 @@ impl TryLock {
     }
 }
 
-/// The error for an answer that is not the query's own.
 pub(crate) fn other_statement() -> DieselError {
     let other = "another prepared statement answered, as behind a pooler that does not track them";
     DieselError::DeserializationError(other.into())

@@ -26,10 +26,6 @@ impl<C: Connection> Observer<C> {
     /// If the call ends and was not seen to hold the lock: the message has its result. If another
     /// session held it before.
     ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the call is dropped.
-    ///
     /// # Examples
     ///
     /// ```no_run
@@ -80,10 +76,6 @@ impl<C: Connection> Observer<C> {
     ///
     /// If the call ends and was not seen to wait: the message has its result. If it does not wait
     /// in time. Then the observer's connection is closed.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the call is dropped, and both connections are closed.
     #[track_caller]
     pub fn assert_waits<F>(
         &mut self,
@@ -120,10 +112,6 @@ impl<C: Connection> Observer<C> {
     /// # Panics
     ///
     /// If the call returns `Ok` or another error, or if it does not end in time.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the call is dropped, and both connections are closed.
     ///
     /// # Examples
     ///
@@ -186,7 +174,6 @@ impl<C: Connection> Observer<C> {
         }
     }
 
-    /// Holds the keys as session-level locks.
     async fn hold(
         &mut self,
         request: Request,
@@ -215,10 +202,6 @@ impl<C: Connection> Observer<C> {
     ///
     /// If the first ends and was not seen to hold all keys, or the second and was not seen to wait
     /// for one of them: the message has the call's result. If another session held a key before.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: both calls are dropped.
     ///
     /// # Examples
     ///
@@ -281,7 +264,6 @@ impl<C: Connection> Observer<C> {
     }
 }
 
-/// Releases what the observer holds.
 async fn release<C: Connection>(guard: LockGuard<'_, C>, watched: &Watched, at: &Location<'_>) {
     if let Err(error) = guard.finish(Ok::<_, Error>(())).await {
         fail(

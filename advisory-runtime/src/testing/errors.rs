@@ -4,7 +4,10 @@ use crate::error::{BusyLock, PoolError};
 use crate::lease::{self, BusyKey, Table};
 use crate::{Error, claim};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::borrow::Cow;
 use std::time::Duration;
+
+type Name = Cow<'static, str>;
 
 /// One [`Error`] of each variant, for unit tests of how your code answers them: the variants cannot
 /// be built elsewhere.
@@ -26,6 +29,7 @@ use std::time::Duration;
 #[must_use]
 pub fn lock_errors() -> Vec<Error> {
     let lock = || "room:<room>".into();
+    let answered = |error: fn(Name, DieselError) -> Error| error(lock(), source());
     vec![
         Error::NotAvailable {
             lock: lock(),
@@ -48,10 +52,7 @@ pub fn lock_errors() -> Vec<Error> {
                     (src/book.rs:12) waits for `account:<id>`, which `open` (src/pay.rs:3) holds"
                 .to_owned(),
         },
-        Error::Cancelled {
-            lock: lock(),
-            source: source(),
-        },
+        answered(|lock, source| Error::Cancelled { lock, source }),
         Error::HoldExceeded {
             lock: lock(),
             max_hold: Duration::from_secs(30),
@@ -66,29 +67,17 @@ pub fn lock_errors() -> Vec<Error> {
         Error::UnsupportedServer,
         Error::NotCoordinator,
         Error::Pool(pool()),
-        Error::Deadlock {
-            lock: lock(),
-            source: source(),
-        },
+        answered(|lock, source| Error::Deadlock { lock, source }),
         Error::LockTableFull {
             lock: lock(),
             source: answer("out of shared memory"),
         },
-        Error::RolledBack {
-            lock: lock(),
-            source: source(),
-        },
+        answered(|lock, source| Error::RolledBack { lock, source }),
         Error::TransactionEnded { lock: lock() },
-        Error::CommitUnknown {
-            lock: lock(),
-            source: source(),
-        },
+        answered(|lock, source| Error::CommitUnknown { lock, source }),
         Error::StaleSnapshot { lock: lock() },
         Error::ForeignTransaction { lock: lock() },
-        Error::InFailedTransaction {
-            lock: lock(),
-            source: source(),
-        },
+        answered(|lock, source| Error::InFailedTransaction { lock, source }),
         Error::NoKeys {
             lock: "room:<rooms*>".into(),
             slice: "rooms",
@@ -112,20 +101,13 @@ pub fn lock_errors() -> Vec<Error> {
 }
 
 /// One [`lease::Error`] of each variant, as [`lock_errors`].
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::testing;
-///
-/// let held = testing::lease_errors().into_iter().filter(|error| error.is_held());
-/// assert!(held.count() > 0);
-/// ```
 #[must_use]
 pub fn lease_errors() -> Vec<lease::Error> {
     use lease::Error;
     let lock = || "report:<month>".into();
+    let answered = |error: fn(Name, DieselError) -> Error| error(lock(), source());
     let table = || "public.advisory_lease".to_owned();
+    let of_table = |error: fn(String, DieselError) -> Error| error(table(), source());
     let reason = "a reason that names what to write";
     vec![
         Error::Held {
@@ -149,10 +131,7 @@ pub fn lease_errors() -> Vec<lease::Error> {
             lock: lock(),
             source: DieselError::RollbackTransaction,
         },
-        Error::CommitUnknown {
-            lock: lock(),
-            source: source(),
-        },
+        answered(|lock, source| Error::CommitUnknown { lock, source }),
         Error::SelfDeadlock { lock: lock() },
         Error::InTransaction { lock: lock() },
         Error::NotInTransaction { lock: lock() },
@@ -174,14 +153,8 @@ pub fn lease_errors() -> Vec<lease::Error> {
             table: "Leases".to_owned(),
             reason,
         },
-        Error::MissingTable {
-            table: table(),
-            source: source(),
-        },
-        Error::MissingRights {
-            table: table(),
-            source: source(),
-        },
+        of_table(|table, source| Error::MissingTable { table, source }),
+        of_table(|table, source| Error::MissingRights { table, source }),
         Error::NoRuntime {
             lock: lock(),
             reason: "there is no tokio runtime",
@@ -196,15 +169,6 @@ pub fn lease_errors() -> Vec<lease::Error> {
 }
 
 /// One [`claim::Error`] of each variant, as [`lock_errors`].
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::{claim::Error, testing};
-///
-/// let lost = testing::claim_errors().into_iter().find(|error| matches!(error, Error::Lost { .. }));
-/// assert!(lost.is_some());
-/// ```
 #[must_use]
 pub fn claim_errors() -> Vec<claim::Error> {
     use claim::Error;
@@ -242,6 +206,7 @@ fn pool() -> PoolError {
 
 #[cfg(test)]
 mod tests {
+    use super::Name;
     use crate::error::{ProductError, into_diesel};
     use crate::find::find;
     use crate::{Error, claim, lease};
@@ -319,56 +284,36 @@ mod tests {
             DatabaseErrorKind::UniqueViolation,
         ] {
             let source = || DieselError::DatabaseError(kind, Box::new(Full));
-            let lock = || std::borrow::Cow::Borrowed("room:<room>");
-            let locks = [
-                Error::Cancelled {
-                    lock: lock(),
-                    source: source(),
-                },
-                Error::Deadlock {
-                    lock: lock(),
-                    source: source(),
-                },
-                Error::RolledBack {
-                    lock: lock(),
-                    source: source(),
-                },
-                Error::CommitUnknown {
-                    lock: lock(),
-                    source: source(),
-                },
-                Error::LockLost {
-                    lock: lock(),
-                    source: Some(source()),
+            let locks: [fn(Name, DieselError) -> Error; 5] = [
+                |lock, source| Error::Cancelled { lock, source },
+                |lock, source| Error::Deadlock { lock, source },
+                |lock, source| Error::RolledBack { lock, source },
+                |lock, source| Error::CommitUnknown { lock, source },
+                |lock, source| Error::LockLost {
+                    lock,
+                    source: Some(source),
                 },
             ];
             for error in locks {
-                check(error, kind);
+                check(error("room:<room>".into(), source()), kind);
             }
-            let leases = [
-                lease::Error::RolledBack {
-                    lock: lock(),
-                    source: source(),
-                },
-                lease::Error::CommitUnknown {
-                    lock: lock(),
-                    source: source(),
-                },
-                lease::Error::Lost {
-                    lock: lock(),
-                    source: Some(source()),
-                },
-                lease::Error::MissingTable {
-                    table: "advisory_lease".to_owned(),
-                    source: source(),
-                },
-                lease::Error::MissingRights {
-                    table: "advisory_lease".to_owned(),
-                    source: source(),
+            let leases: [fn(Name, DieselError) -> lease::Error; 3] = [
+                |lock, source| lease::Error::RolledBack { lock, source },
+                |lock, source| lease::Error::CommitUnknown { lock, source },
+                |lock, source| lease::Error::Lost {
+                    lock,
+                    source: Some(source),
                 },
             ];
             for error in leases {
-                check(error, kind);
+                check(error("room:<room>".into(), source()), kind);
+            }
+            let tables: [fn(String, DieselError) -> lease::Error; 2] = [
+                |table, source| lease::Error::MissingTable { table, source },
+                |table, source| lease::Error::MissingRights { table, source },
+            ];
+            for error in tables {
+                check(error("advisory_lease".to_owned(), source()), kind);
             }
             let claim = claim::Error::CommitUnknown {
                 claim: "sync_jobs (worker)".to_owned(),

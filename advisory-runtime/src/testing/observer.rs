@@ -9,14 +9,14 @@ use std::panic::Location;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The time between two reads of `pg_locks`.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Watches the advisory locks of a database on a connection of its own.
 ///
 /// Its methods are assertions: they panic if a state does not come within 10 seconds, or within
 /// [`timeout`](Self::timeout), and if the server does not answer. The message begins with the line
-/// of the test that called the method.
+/// of the test that called the method. Dropping the future of a method drops the calls that it runs,
+/// and closes the connection if it holds their keys.
 ///
 /// ```
 /// use advisory_runtime::testing::Observer;
@@ -34,7 +34,6 @@ pub struct Observer<C> {
     pub(super) timeout: Duration,
 }
 
-/// The keys of a call and their names in messages.
 pub(super) struct Watched {
     pub(super) keys: Vec<Key>,
     pub(super) names: String,
@@ -59,7 +58,6 @@ impl Watched {
         Self { keys, names }
     }
 
-    /// Returns whether all keys are held, or one of them is waited for.
     pub(super) async fn is_seen(
         &self,
         conn: &mut AsyncPgConnection,
@@ -90,14 +88,6 @@ impl<C: Connection> Observer<C> {
     }
 
     /// Returns whether a session holds the lock on the key now, in any mode.
-    ///
-    /// # Panics
-    ///
-    /// If the server does not answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
     #[track_caller]
     pub fn is_held(&mut self, key: impl LockKey) -> impl Future<Output = bool> {
         let at = Location::caller();
@@ -105,14 +95,6 @@ impl<C: Connection> Observer<C> {
     }
 
     /// Returns whether a session waits for the lock on the key now.
-    ///
-    /// # Panics
-    ///
-    /// If the server does not answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
     #[track_caller]
     pub fn is_waited_for(&mut self, key: impl LockKey) -> impl Future<Output = bool> {
         let at = Location::caller();
@@ -120,43 +102,19 @@ impl<C: Connection> Observer<C> {
     }
 
     /// Waits until a session holds the lock on the key.
-    ///
-    /// # Panics
-    ///
-    /// If none does in time.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
     #[track_caller]
     pub fn until_held(&mut self, key: impl LockKey) -> impl Future<Output = ()> {
         self.until(key, true, true, "nobody holds")
     }
 
     /// Waits until no session holds the lock on the key.
-    ///
-    /// # Panics
-    ///
-    /// If one still does.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
     #[track_caller]
     pub fn until_free(&mut self, key: impl LockKey) -> impl Future<Output = ()> {
         self.until(key, true, false, "somebody still holds")
     }
 
-    /// Waits until a session waits for the lock on the key. Run a blocking call beside it with
+    /// Waits until a session waits for the lock on the key. Run a blocking call next to it with
     /// `spawn_blocking`.
-    ///
-    /// # Panics
-    ///
-    /// If none does in time.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
     #[track_caller]
     pub fn until_waiting(&mut self, key: impl LockKey) -> impl Future<Output = ()> {
         self.until(key, false, true, "nobody waits for")

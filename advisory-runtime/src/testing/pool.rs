@@ -64,16 +64,6 @@ async fn connection<'p, P: Pool>(pool: &'p P, at: &Location<'_>) -> P::Connectio
 /// # Panics
 ///
 /// If the pool gives out the closed connection again, or none.
-///
-/// # Examples
-///
-/// ```no_run
-/// use diesel::{PgConnection, r2d2::{ConnectionManager, Pool}};
-///
-/// fn the_pool_of_this_program_replaces_what_breaks(pool: &Pool<ConnectionManager<PgConnection>>) {
-///     advisory_runtime::testing::assert_r2d2_replaces_broken(pool);
-/// }
-/// ```
 #[cfg(feature = "r2d2")]
 #[track_caller]
 pub fn assert_r2d2_replaces_broken<M>(pool: &diesel::r2d2::Pool<M>)

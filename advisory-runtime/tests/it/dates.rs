@@ -1,6 +1,6 @@
 //! Days, times and instants keep their text, the same in every crate and time zone.
 
-use crate::rendered;
+use crate::{rendered, renders};
 use chrono::{DateTime, FixedOffset, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Utc};
 use jiff::tz::{Offset, TimeZone as Zone};
 use jiff::{Timestamp, Zoned, civil};
@@ -19,10 +19,10 @@ fn time_day(year: i32, month: Month, day: u8) -> Date {
 fn days_are_year_month_day() {
     let text = "x:2025-01-15";
     let (chrono, time) = (chrono_day(2025, 1, 15), time_day(2025, Month::January, 15));
-    assert_eq!(rendered!("x:<v: date>", NaiveDate: chrono), text);
-    assert_eq!(rendered!("x:<v: date>", Date: time), text);
+    renders!("x:<v: date>", NaiveDate: chrono => text);
+    renders!("x:<v: date>", Date: time => text);
     let jiff = civil::date(2025, 1, 15);
-    assert_eq!(rendered!("x:<v: date>", civil::Date: jiff), text);
+    renders!("x:<v: date>", civil::Date: jiff => text);
 }
 
 #[test]
@@ -35,21 +35,15 @@ fn years_of_other_than_four_digits_have_a_sign() {
     ];
     for (year, text) in cases {
         let (chrono, time) = (chrono_day(year, 12, 1), time_day(year, Month::December, 1));
-        assert_eq!(rendered!("<v: date>", NaiveDate: chrono), text);
-        assert_eq!(rendered!("<v: date>", Date: time), text);
+        renders!("<v: date>", NaiveDate: chrono => text);
+        renders!("<v: date>", Date: time => text);
         let jiff = civil::date(year.try_into().expect("in range"), 12, 1);
-        assert_eq!(rendered!("<v: date>", civil::Date: jiff), text);
+        renders!("<v: date>", civil::Date: jiff => text);
     }
     let late = chrono_day(10_000, 1, 1);
-    assert_eq!(rendered!("<v: date>", NaiveDate: late), "+10000-01-01");
-    assert_eq!(
-        rendered!("<v: date>", NaiveDate: NaiveDate::MAX),
-        "+262142-12-31"
-    );
-    assert_eq!(
-        rendered!("<v: date>", NaiveDate: NaiveDate::MIN),
-        "-262143-01-01"
-    );
+    renders!("<v: date>", NaiveDate: late => "+10000-01-01");
+    renders!("<v: date>", NaiveDate: NaiveDate::MAX => "+262142-12-31");
+    renders!("<v: date>", NaiveDate: NaiveDate::MIN => "-262143-01-01");
 }
 
 #[test]
@@ -66,12 +60,12 @@ fn times_have_no_colons_and_no_trailing_zeros() {
         let chrono =
             NaiveTime::from_hms_nano_opt(hour.into(), minute.into(), second.into(), nanosecond);
         let chrono = chrono.expect("a time");
-        assert_eq!(rendered!("<v: time>", NaiveTime: chrono), text);
+        renders!("<v: time>", NaiveTime: chrono => text);
         let time = Time::from_hms_nano(hour, minute, second, nanosecond).expect("a time");
-        assert_eq!(rendered!("<v: time>", Time: time), text);
+        renders!("<v: time>", Time: time => text);
         let [hour, minute, second] = [hour, minute, second].map(u8::cast_signed);
         let jiff = civil::time(hour, minute, second, nanosecond.cast_signed());
-        assert_eq!(rendered!("<v: time>", civil::Time: jiff), text);
+        renders!("<v: time>", civil::Time: jiff => text);
     }
 }
 
@@ -80,14 +74,14 @@ fn local_date_times_are_joined_by_a_t() {
     let text = "x:2025-01-15T093000.25";
     let chrono = chrono_day(2025, 1, 15).and_hms_milli_opt(9, 30, 0, 250);
     let chrono = chrono.expect("a time");
-    assert_eq!(rendered!("x:<v: datetime>", NaiveDateTime: chrono), text);
+    renders!("x:<v: datetime>", NaiveDateTime: chrono => text);
     let time = time_day(2025, Month::January, 15).with_hms_milli(9, 30, 0, 250);
     let time = time.expect("a time");
-    assert_eq!(rendered!("x:<v: datetime>", PrimitiveDateTime: time), text);
+    renders!("x:<v: datetime>", PrimitiveDateTime: time => text);
     let jiff = civil::date(2025, 1, 15).at(9, 30, 0, 250_000_000);
-    assert_eq!(rendered!("x:<v: datetime>", civil::DateTime: jiff), text);
+    renders!("x:<v: datetime>", civil::DateTime: jiff => text);
     // `DateTime` is an instant in chrono: without a written shape it is any text.
-    assert_eq!(rendered!("x:<v>", civil::DateTime: jiff), text);
+    renders!("x:<v>", civil::DateTime: jiff => text);
 }
 
 /// The texts of one instant, in every crate, at UTC and at the offset where the crate has offsets.
@@ -142,41 +136,26 @@ fn instants_whose_day_in_utc_is_out_of_range_have_a_text() {
         .replace_nanosecond(0)
         .expect("a time");
     let west = last.assume_offset(UtcOffset::from_hms(-12, 0, 0).expect("in range"));
-    assert_eq!(
-        rendered!("<v: timestamp>", OffsetDateTime: west),
-        "+10000-01-01T115959Z"
-    );
+    renders!("<v: timestamp>", OffsetDateTime: west => "+10000-01-01T115959Z");
 }
 
 #[test]
 fn leap_seconds_are_not_a_separate_second() {
     let time = |nanosecond| NaiveTime::from_hms_nano_opt(23, 59, 59, nanosecond).expect("a time");
     let leap = time(1_500_000_000);
-    assert_eq!(rendered!("<v: time>", NaiveTime: leap), "235960.5");
-    assert_eq!(
-        rendered!("<v: time>", NaiveTime: time(1_000_000_000)),
-        "235960"
-    );
-    assert_eq!(
-        rendered!("<v: time>", NaiveTime: time(500_000_000)),
-        "235959.5"
-    );
+    renders!("<v: time>", NaiveTime: leap => "235960.5");
+    renders!("<v: time>", NaiveTime: time(1_000_000_000) => "235960");
+    renders!("<v: time>", NaiveTime: time(500_000_000) => "235959.5");
 
     let utc = chrono_day(2016, 12, 31).and_time(leap).and_utc();
     let text = "2016-12-31T235960.5Z";
-    assert_eq!(rendered!("<v: timestamp>", DateTime<Utc>: utc), text);
+    renders!("<v: timestamp>", DateTime<Utc>: utc => text);
     // chrono keeps it a leap second at an offset that moves it off the minute's end.
     let odd = FixedOffset::east_opt(29).expect("in range");
     let local = odd.from_utc_datetime(&utc.naive_utc());
-    assert_eq!(
-        rendered!("<v: timestamp>", DateTime<FixedOffset>: local),
-        text
-    );
+    renders!("<v: timestamp>", DateTime<FixedOffset>: local => text);
     let local = local.naive_local();
-    assert_eq!(
-        rendered!("<v: datetime>", NaiveDateTime: local),
-        "2017-01-01T240028.5"
-    );
+    renders!("<v: datetime>", NaiveDateTime: local => "2017-01-01T240028.5");
 }
 
 proptest! {

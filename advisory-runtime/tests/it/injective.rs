@@ -126,7 +126,6 @@ fn pattern() -> impl Strategy<Value = String> {
     })
 }
 
-/// A pattern that compiles.
 fn accepted() -> impl Strategy<Value = Pattern> {
     pattern().prop_filter_map("ambiguous, or a filter does not fit", |text| {
         let pattern = parse(&text).ok()?;
@@ -230,7 +229,7 @@ fn rendered(pattern: &Pattern, values: &[Value]) -> String {
     key.into_text()
 }
 
-/// What the filters leave of the value: lists that are equal here are one lock by intent.
+/// Returns what the filters leave of the value: lists that are equal here are one lock by intent.
 fn meant(placeholder: &Placeholder, value: &Value) -> Value {
     match value {
         Value::Text(text) => {

@@ -13,7 +13,6 @@ mod statement;
 mod texts;
 mod well_known;
 
-/// The rendered key of a declared lock with one value.
 macro_rules! rendered {
     ($pattern:tt, $type:ty: $value:expr) => {{
         #[derive(advisory_runtime::LockKey)]
@@ -25,3 +24,10 @@ macro_rules! rendered {
     }};
 }
 pub(crate) use rendered;
+
+macro_rules! renders {
+    ($pattern:tt, $type:ty: $value:expr => $text:expr) => {
+        assert_eq!($crate::rendered!($pattern, $type: $value), $text)
+    };
+}
+pub(crate) use renders;

@@ -3,7 +3,7 @@
 use advisory_pattern::{Atom, Repeat};
 use std::collections::HashSet;
 
-/// Whether the atoms read the text: all places that they can be at, character by character.
+/// Returns whether the atoms read the text: all places that they can be at, character by character.
 pub(crate) fn reads(atoms: &[Atom], text: &str) -> bool {
     let mut at = HashSet::new();
     reach(atoms, 0, &mut at);

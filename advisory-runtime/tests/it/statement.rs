@@ -50,7 +50,6 @@ fn pairs_and_several_keys_are_read_and_other_numbers_are_not() {
     }
 }
 
-/// The name that the statement gives the lock 1.
 fn name(statement: &str) -> Option<String> {
     let names = Names::none().of_lock(1.into(), statement, None);
     // The table of other tools has this number too.

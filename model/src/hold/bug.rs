@@ -1,8 +1,8 @@
-//! What must be true of a held row, and the bugs that break it.
+//! Properties of a held row, and the bugs that break them.
 
 use super::{HOLD_MARGIN, HoldState, Phase, RowState, Stop};
 
-/// What is true of a held row in each state.
+/// A condition that each state of a held row meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldProperty {
     /// A body that is not stopped has its row, and a margin before others can take it.
@@ -19,7 +19,6 @@ pub enum HoldProperty {
 }
 
 impl HoldProperty {
-    /// All of them.
     pub const ALL: [Self; 5] = [
         Self::BodyHolds,
         Self::EndIsThere,
@@ -28,7 +27,6 @@ impl HoldProperty {
         Self::TransactionIsKnown,
     ];
 
-    /// Whether it is true.
     #[must_use]
     pub fn is_true(self, state: &HoldState, bug: Option<HoldBug>) -> bool {
         let stop = state.stop(bug);
@@ -79,7 +77,6 @@ pub enum HoldBug {
 }
 
 impl HoldBug {
-    /// All of them.
     pub const ALL: [Self; 9] = [
         Self::LateClock,
         Self::NoMargin,

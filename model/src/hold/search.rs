@@ -3,10 +3,8 @@
 use super::{HoldBug, HoldProperty, HoldState, HoldStep};
 use std::collections::{HashMap, VecDeque};
 
-/// What the check has found.
 #[derive(Clone, Debug)]
 pub struct HoldChecked {
-    /// How many states there are.
     pub states: usize,
     /// The properties that are broken, each with a shortest path to it.
     pub broken: Vec<(HoldProperty, Vec<HoldStep>)>,

@@ -32,7 +32,7 @@ const MODEL: Leases = Leases {
 
 struct Server {
     table: Table,
-    /// For the calls, and for the renewals and take-overs behind them.
+    /// For the calls, and for their renewals and take-overs.
     connections: Vec<(AsyncPgConnection, AsyncPgConnection)>,
     leases: Vec<Option<Lease>>,
     observer: AsyncPgConnection,
@@ -117,7 +117,6 @@ impl Server {
         drop(AnsiTransactionManager::rollback_transaction(conn).await);
     }
 
-    /// Executes the step, and compares the answer.
     #[allow(clippy::too_many_lines, reason = "one arm for each step")]
     async fn step(&mut self, action: Action, before: &State, after: &State) -> &'static str {
         let is_open = |of: Process| after.processes[of].transaction.is_some();
@@ -325,7 +324,7 @@ fn choose(random: &mut u64, of: usize) -> usize {
     usize::try_from(*random >> 33).unwrap() % of
 }
 
-/// What random paths seldom do: a holder that was stopped renews after its own late try, and writes
+/// Rare on random paths: a holder that was stopped renews after its own late try, and writes
 /// elsewhere after another holder.
 const RARE: [&[Action]; 2] = [
     &[

@@ -81,14 +81,12 @@ fn visit(tokens: &TokenStream, is_argument: bool, each: &mut impl FnMut(Span, bo
     }
 }
 
-/// Returns whether a group has the arguments of a query, by the tokens before it.
 fn is_query(before: &[TokenTree], group: &Group) -> bool {
     matches!(before, [.., dot, TokenTree::Ident(method)]
         if is_punct(dot, '.') && QUERIES.iter().any(|query| method == query))
         && group.delimiter() == Delimiter::Parenthesis
 }
 
-/// The position at which the tokens call the method of this variable.
 fn method(tokens: &TokenStream, variable: &str, method: &str) -> Option<Span> {
     let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
     tokens.iter().enumerate().find_map(|(index, token)| {

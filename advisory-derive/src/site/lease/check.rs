@@ -12,7 +12,6 @@ use proc_macro2::Span;
 /// The runtime's default `ttl`, in milliseconds.
 const DEFAULT_TTL: u64 = 60_000;
 
-/// Checks that the key does not take a slice.
 pub(crate) fn slice(keys: &SiteKeys, errors: &mut Errors) {
     for pattern in keys.patterns() {
         if let Some(slice) = pattern.slice() {
@@ -46,7 +45,6 @@ pub(crate) fn outcomes(site: &SiteArgs, errors: &mut Errors) {
     }
 }
 
-/// Checks that the lease is renewed before it expires.
 pub(crate) fn times(site: &SiteArgs, args: &LeaseArgs, errors: &mut Errors) {
     let Some((often, _)) = args.renew.as_ref().and_then(Duration::milliseconds) else {
         return;
@@ -99,7 +97,6 @@ pub(crate) fn pool(site: &SiteArgs, call: &CallArgs, function: &Function, errors
     }
 }
 
-/// A time as an argument writes it.
 fn written(milliseconds: u64) -> String {
     match milliseconds {
         0..1_000 => format!("{}ms", milliseconds.max(1)),
@@ -109,9 +106,8 @@ fn written(milliseconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::written::messages;
+    use crate::written::{messages, rows};
 
-    /// The messages for a lease with these arguments.
     fn lease(args: &str) -> Vec<String> {
         messages(&format!(
             "#[advisory_lease(key = \"job\", {args})] async fn run(db: &Pool) -> Result<(), E> {{ Ok(()) }}"
@@ -120,17 +116,13 @@ mod tests {
 
     #[test]
     fn a_shorter_renewal_is_suggested_in_a_unit_that_has_it() {
-        for (args, wanted) in [
-            (
-                "pool = db, ttl = \"2400ms\", renew = \"3s\"",
-                "renew = \"800ms\"",
-            ),
-            ("pool = db, ttl = \"3s\", renew = \"3s\"", "renew = \"1s\""),
-            (
-                "pool = db, ttl = \"2ms\", renew = \"3s\"",
-                "renew = \"1ms\"",
-            ),
-        ] {
+        for [args, wanted] in rows(
+            r#"
+            pool = db, ttl = "2400ms", renew = "3s" => renew = "800ms"
+            pool = db, ttl = "3s", renew = "3s" => renew = "1s"
+            pool = db, ttl = "2ms", renew = "3s" => renew = "1ms"
+        "#,
+        ) {
             let messages = lease(args);
             assert!(
                 messages.len() == 1 && messages[0].contains(wanted),

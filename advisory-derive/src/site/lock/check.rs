@@ -49,7 +49,6 @@ pub(crate) fn pattern_arguments(
     }
 }
 
-/// Checks arguments that need another one, or exclude it.
 pub(crate) fn combinations(site: &SiteArgs, call: &CallArgs, args: &LockArgs, errors: &mut Errors) {
     if let Some(span) = site.span("poll") {
         poll(call, args, span, errors);
@@ -113,7 +112,6 @@ fn poll(call: &CallArgs, args: &LockArgs, span: Span, errors: &mut Errors) {
     }
 }
 
-/// Checks that the longest pause is not shorter than the first.
 fn poll_max(site: &SiteArgs, args: &LockArgs, span: Span, errors: &mut Errors) {
     let Some(poll) = &args.poll else {
         if !site.has("poll") {
@@ -210,7 +208,7 @@ fn names_self(token: &TokenTree) -> bool {
 #[cfg(test)]
 mod tests {
     use super::text_with_self;
-    use crate::written::messages;
+    use crate::written::{messages, rows};
 
     #[test]
     fn another_connection_of_the_same_name_is_found() {
@@ -248,16 +246,15 @@ mod tests {
             ))
         };
         let at = "at = (tenants::id, id)";
-        for (args, wanted) in [
-            ("", ""),
-            ("isolation = \"read committed\"", ""),
-            ("scope = \"session\"", "leave `at` out"),
-            (
-                "isolation = \"serializable\"",
-                "leave `at` or `isolation` out",
-            ),
-            ("permits = 3, wait = \"never\"", "leave `at` out"),
-        ] {
+        for [args, wanted] in rows(
+            r#"
+             =>
+            isolation = "read committed" =>
+            scope = "session" => leave `at` out
+            isolation = "serializable" => leave `at` or `isolation` out
+            permits = 3, wait = "never" => leave `at` out
+        "#,
+        ) {
             let found = refused(&format!("{at}, {args}"));
             match wanted {
                 "" => assert_eq!(found, [""; 0], "{args}"),

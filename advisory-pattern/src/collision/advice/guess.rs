@@ -58,12 +58,10 @@ impl Advisor<'_> {
 }
 
 impl Guess {
-    /// The placeholder with a shape: `<tenant: uuid>`.
     fn with(&self, shape: Shape) -> String {
         format!("<{}: {}>", self.source.trim(), shape.name())
     }
 
-    /// The key with the shape in it.
     fn write(&self, shape: Shape, key: &str) -> String {
         key.replace(&format!("<{}>", self.source), &self.with(shape))
     }
@@ -86,7 +84,6 @@ impl Guess {
     }
 }
 
-/// The likely shapes of a value, by the names of the placeholder and its type.
 fn likely_shapes(guess: &Guess) -> &'static [Shape] {
     let ty = guess.ty.as_deref().unwrap_or_default();
     let names = format!("{} {ty}", guess.source).to_lowercase();

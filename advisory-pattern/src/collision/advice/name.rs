@@ -101,7 +101,6 @@ impl Side<'_> {
     }
 }
 
-/// The pattern as text, with these shapes.
 fn with_shapes(pattern: &Pattern, shapes: &[Shape]) -> String {
     let mut pattern = pattern.clone();
     let mut shapes = shapes.iter();

@@ -3,7 +3,6 @@
 use super::Side;
 use crate::pattern::{Part, Pattern};
 
-/// The word that the key starts with, if it starts with one.
 pub(super) fn first(side: &Side<'_>) -> Option<String> {
     let Some(Part::Text(text)) = side.lock.pattern()?.parts.first() else {
         return None;
@@ -72,7 +71,6 @@ fn word_of(name: &str) -> String {
     word
 }
 
-/// The names of the values, `tenant_id-date`.
 fn values(pattern: &Pattern) -> String {
     let last = |path: &[String]| {
         path.last()

@@ -3,17 +3,6 @@
 use std::{fmt, ops::Range};
 
 /// Says what is wrong with a pattern and what to write instead, one fact each.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::parse;
-///
-/// let text = "room:<id: itn>";
-/// let errors = parse(text).expect_err("an unknown shape");
-/// assert_eq!(&text[errors[0].range()], "itn");
-/// assert_eq!(errors[0].to_string(), "unknown shape `itn`: did you mean `int`?");
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternError {
     message: String,
@@ -48,7 +37,6 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// The mistakes in one pattern's text.
 pub(super) struct Errors<'a> {
     text: &'a str,
     list: Vec<PatternError>,
@@ -67,7 +55,7 @@ impl<'a> Errors<'a> {
     }
 
     /// Returns the value unless a mistake was found.
-    pub(super) fn finish<T>(self, value: T) -> Result<T, Vec<PatternError>> {
+    pub(super) fn into_result<T>(self, value: T) -> Result<T, Vec<PatternError>> {
         if self.list.is_empty() {
             Ok(value)
         } else {

@@ -65,7 +65,6 @@ fn printf<'a>(from: &'a str, rest: &'a str) -> Option<(&'a str, Option<&'a str>)
     is_conversion.then(|| (&from[..=word.len()], None))
 }
 
-/// The letters, digits and `_` at the start.
 fn word(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
     &text[..end.unwrap_or(text.len())]

@@ -9,7 +9,6 @@ use crate::pattern::shape::Shape;
 use crate::pattern::suggest::closest;
 use crate::pattern::{Filter, Placeholder};
 
-/// Reads the placeholders of one pattern.
 pub(super) struct PlaceholderReader<'a> {
     pub(super) errors: Errors<'a>,
     has_slice: bool,

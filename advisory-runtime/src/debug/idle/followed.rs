@@ -28,7 +28,6 @@ struct Followed {
     has_body: bool,
 }
 
-/// The instrumentation of a connection, and what it has seen.
 #[derive(Clone, Debug)]
 struct StatementClock(Arc<Mutex<Seen>>);
 
@@ -51,7 +50,7 @@ impl Seen {
         self.running += 1;
     }
 
-    fn finish(&mut self) {
+    fn stop(&mut self) {
         self.running = self.running.saturating_sub(1);
         self.idle_since = Instant::now();
     }
@@ -80,7 +79,6 @@ impl StatementClock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection's, or a new one where it has no instrumentation.
     fn of<D: Driver>(conn: &mut D) -> Option<Self> {
         static NONE: LazyLock<TypeId> =
             LazyLock::new(|| DynInstrumentation::none().as_any().type_id());
@@ -106,7 +104,7 @@ impl Instrumentation for StatementClock {
     fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
         match event {
             InstrumentationEvent::StartQuery { .. } => self.seen().start(),
-            InstrumentationEvent::FinishQuery { .. } => self.seen().finish(),
+            InstrumentationEvent::FinishQuery { .. } => self.seen().stop(),
             _ => {}
         }
     }
@@ -134,7 +132,6 @@ impl Statements {
         }))
     }
 
-    /// For the body that runs now.
     pub(crate) fn run(&mut self) -> Self {
         if let Self(Some(followed)) = self {
             followed.has_body = true;
@@ -142,7 +139,6 @@ impl Statements {
         self.clone()
     }
 
-    /// A waker that wakes the context's task and records which task has called it.
     pub(crate) fn waker(&self, context: &Context<'_>) -> Option<Waker> {
         let clock = self.0.as_ref()?.clock.clone();
         let waker = context.waker().clone();

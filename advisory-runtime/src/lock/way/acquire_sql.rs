@@ -11,12 +11,10 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 
-/// The SQL that acquires locks: a message, and for a try a query.
 #[derive(Debug)]
 pub(super) struct AcquireSql {
     /// Waits for the locks, or prepares for the query; can be empty.
     pub(super) message: Cow<'static, str>,
-    /// For a try.
     pub(super) try_query: Option<TryQuery>,
 }
 
@@ -39,7 +37,6 @@ pub(super) enum TryQuery {
 struct TryText(String);
 
 impl TryText {
-    /// The comment that names the lock, and the `SELECT`.
     fn split(&self) -> (&str, &str) {
         let behind_comment = self.0.find("*/;").map_or(0, |end| end + 3);
         self.0.split_at(behind_comment)
@@ -167,7 +164,6 @@ async fn try_session<D: Driver>(
     Ok(took(call, rows))
 }
 
-/// Returns whether the locks were taken, by the number of rows.
 fn took(call: &mut Call, rows: usize) -> bool {
     // With permits, it is the position of the one taken.
     let last = rows.checked_sub(1);

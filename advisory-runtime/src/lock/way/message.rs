@@ -32,7 +32,6 @@ pub(super) enum IsPooled {
 }
 
 impl IsPooled {
-    /// For each key of a transaction-level lock.
     fn of_xact(request: &Request) -> Option<Self> {
         request.at.is_some().then_some(Self::AtRows)
     }
@@ -146,13 +145,11 @@ pub(super) enum SettingScope {
 }
 
 impl SettingScope {
-    /// The last argument of `set_config`.
     const fn is_local(self) -> bool {
         matches!(self, Self::Transaction)
     }
 }
 
-/// One simple-query message of several statements.
 pub(super) struct Message {
     text: String,
     /// The separator in front of the next column; not empty once a `SELECT` has begun.
@@ -186,7 +183,6 @@ impl Message {
         }
     }
 
-    /// Begins without a name.
     pub(super) const fn empty() -> Self {
         Self {
             text: String::new(),
@@ -213,7 +209,7 @@ impl Message {
                 "1 FROM pg_catalog.generate_series(1,{position})"
             ));
         }
-        message.finish()
+        message.into_text()
     }
 
     /// Like [`try_query`](Self::try_query), for session-level locks. It returns one text: `tag`,
@@ -239,7 +235,7 @@ impl Message {
                 "CASE WHEN {locks} THEN '{tag}1' ELSE '{tag}0' END"
             ));
         }
-        message.finish()
+        message.into_text()
     }
 
     /// Keeps the rows, at whose node the locks are taken, from moving to another node before the
@@ -262,7 +258,7 @@ impl Message {
         message.keep_rows(request);
         message.select_own_client_check(request);
         message.set_xact_timeouts(request);
-        message.finish().into()
+        message.into_text().into()
     }
 
     pub(super) fn statement(&mut self, statement: &str) {
@@ -368,7 +364,6 @@ impl Message {
         ));
     }
 
-    /// Adds a `SELECT` of [`push_client_check`](Self::push_client_check).
     pub(super) fn select_client_check(&mut self, scope: SettingScope) {
         self.select();
         self.push_client_check(scope);
@@ -455,7 +450,7 @@ impl Message {
         }
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(super) fn into_text(self) -> String {
         self.text
     }
 }

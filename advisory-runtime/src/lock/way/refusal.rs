@@ -14,7 +14,6 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::time::Duration;
 
-/// The state of the session after an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::lock) enum SessionState {
     /// It runs statements.
@@ -127,7 +126,6 @@ pub(in crate::lock) async fn classify<D: Driver>(
     Error::Cancelled { lock, source }
 }
 
-/// The session's own `lock_timeout`.
 async fn lock_timeout<D: Driver>(conn: &mut D) -> Option<Duration> {
     let answer = conn.query_text(sql::probe::LOCK_TIMEOUT).await.ok()??;
     let milliseconds = answer.parse().ok().filter(|milliseconds| *milliseconds > 0);

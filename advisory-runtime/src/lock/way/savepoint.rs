@@ -51,7 +51,7 @@ fn acquire_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acqu
     };
     push_idle_timeout(&mut message, request);
     AcquireSql {
-        message: message.finish().into(),
+        message: message.into_text().into(),
         try_query,
     }
 }
@@ -100,7 +100,6 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
 /// The settings that `max_hold` changes, and [`release_message`] restores.
 const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval"];
 
-/// Bounds an idle client.
 fn push_idle_timeout(message: &mut Message, request: &Request) {
     if let Some(max_hold) = request.max_hold {
         message.continue_select();
@@ -134,7 +133,6 @@ pub(super) async fn begin<D: Driver>(
     acquire(conn, call, outer, acquire_sql).await
 }
 
-/// Takes the keys for the outer transaction, without a body.
 pub(super) async fn lock<D: Driver>(
     conn: &mut D,
     call: &mut Call,
@@ -204,7 +202,6 @@ async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselErro
     refusal::database(call, source)
 }
 
-/// The message that asks for the keys under a savepoint.
 type Ask = fn(NonZeroU32, &Request, Snapshot) -> AcquireSql;
 
 async fn acquire<D: Driver>(

@@ -69,7 +69,7 @@ fn acquire_sql(request: &Request, around: Around, process: Option<i32>) -> Acqui
     } else if let Some(max_hold) = request.max_hold {
         push_timeouts(&mut message, max_hold);
     }
-    message.finish().into()
+    message.into_text().into()
 }
 
 /// Precedes an acquisition inside a test's transaction.
@@ -99,7 +99,7 @@ fn bound_message(max_hold: Duration) -> String {
     let mut sql = Message::empty();
     sql.select_client_check(SettingScope::Session);
     push_timeouts(&mut sql, max_hold);
-    sql.finish()
+    sql.into_text()
 }
 
 /// The timeouts that bound the holder of a session-level lock after its client has stopped.
@@ -163,7 +163,7 @@ pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
 fn check_pooler(process: Option<i32>) -> String {
     let mut message = Message::empty();
     select_pooler_check(&mut message, process);
-    message.finish()
+    message.into_text()
 }
 
 pub(super) fn select_pooler_check(message: &mut Message, process: Option<i32>) {
@@ -186,7 +186,7 @@ pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<
     acquired
 }
 
-/// Whether a call that was refused because of its pooler can be repeated: the setting
+/// True if a call that was refused because of its pooler can be repeated: the setting
 /// `advisory.pooler` says that the pooler is in session mode. Finding out otherwise takes two
 /// connections, and a call has one.
 pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused: &Error) -> bool {
@@ -223,7 +223,7 @@ async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
             }
             _ => Ok(()),
         },
-        Ok(Ok(is_taken)) => Box::pin(finish_try(conn, call, is_taken)).await,
+        Ok(Ok(is_taken)) => Box::pin(after_try(conn, call, is_taken)).await,
         Ok(Err(source)) | Err(source) => Err(Box::pin(refused(conn, call, source)).await),
     }
 }
@@ -284,7 +284,7 @@ async fn had_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselErro
     }
 }
 
-async fn finish_try<D: Driver>(conn: &mut D, call: &mut Call, is_taken: bool) -> Result<(), Error> {
+async fn after_try<D: Driver>(conn: &mut D, call: &mut Call, is_taken: bool) -> Result<(), Error> {
     let undone = match around(call) {
         Around::Nothing => Ok(()),
         Around::TestTransaction => conn.execute(UNDO_SAVEPOINT).await,
@@ -298,7 +298,6 @@ async fn finish_try<D: Driver>(conn: &mut D, call: &mut Call, is_taken: bool) ->
     }
 }
 
-/// Bounds the holder in a message of its own.
 async fn bound<D: Driver>(conn: &mut D, call: &mut Call, max_hold: Duration) -> Result<(), Error> {
     let bounded = conn.execute(&bound_message(max_hold)).await;
     if let Err(source) = bounded {
@@ -363,7 +362,6 @@ async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
     conn.execute(&message).await.is_ok()
 }
 
-/// Releases the locks, and checks the answer.
 pub(super) async fn release<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     let outer = call.outer;
     let mut released = debug::check_no_transaction(conn, outer).await;

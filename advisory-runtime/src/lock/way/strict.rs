@@ -40,7 +40,7 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     message.call_each(request, lock, None);
     message.statement("COMMIT");
     push_transaction(&mut message, request, None);
-    message.finish().into()
+    message.into_text().into()
 }
 
 /// Precedes a try: fails as the setting `advisory.pooler` says, if `process` is not the backend,
@@ -49,7 +49,7 @@ fn try_check(process: Option<i32>) -> String {
     let mut message = Message::empty();
     message.statement("SET TRANSACTION NOT DEFERRABLE");
     select_pooler_check(&mut message, process);
-    message.finish()
+    message.into_text()
 }
 
 /// Opens the transaction after a try that took the keys for the session. It fails if `process` is
@@ -57,7 +57,7 @@ fn try_check(process: Option<i32>) -> String {
 fn open_message(request: &Request, process: Option<i32>) -> String {
     let mut message = Message::new(request);
     push_transaction(&mut message, request, process);
-    message.finish()
+    message.into_text()
 }
 
 /// A role's defaults can make a SERIALIZABLE transaction wait for a safe snapshot: read only and
@@ -132,7 +132,6 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
     })
 }
 
-/// Opens the transaction after a try.
 async fn open<D: Driver>(conn: &mut D, call: &mut Call) -> QueryResult<()> {
     let message = match call.permit {
         Some(permit) => open_message(&call.request.of_permit(permit), call.process),
@@ -183,7 +182,6 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     error
 }
 
-/// Returns whether the session is known to hold none of the keys by this acquisition.
 async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
     let message = check_none(&call.request.keys, call.request.mode);
     conn.execute(&message).await.is_ok()

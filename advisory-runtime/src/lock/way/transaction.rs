@@ -49,7 +49,7 @@ fn acquire_sql(request: &Request) -> AcquireSql {
     message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);
     message.set_xact_timeouts(request);
     message.statement("BEGIN");
-    message.finish().into()
+    message.into_text().into()
 }
 
 /// Commits. The savepoint makes it fail in an aborted transaction (25P02), where `COMMIT` alone
@@ -157,7 +157,7 @@ async fn commit_refused<D: Driver>(
     }
     // The commit was refused, or it happened and then failed.
     let is_rollback = if is_conflict(&source) {
-        conn.execute(sql::probe::COMMITS_ALONE).await.is_ok()
+        conn.execute(&sql::probe::commits_alone()).await.is_ok()
     } else {
         is_rollback(&source) || {
             let is_rollback = sql::probe::is_rollback(is_interrupted(&source));
