@@ -18,7 +18,6 @@ mod flags;
 mod instructions;
 mod jobs;
 mod leases;
-mod limits;
 mod locked;
 mod machine;
 mod ours;
@@ -33,7 +32,6 @@ mod server;
 mod setting;
 mod shown;
 mod side;
-mod spent;
 mod spread;
 mod standby;
 mod tables;
@@ -44,10 +42,8 @@ use advisory_tests::Database;
 use case::{Case, Measured};
 use flags::{Flags, Task};
 use instructions::Counted;
-use limits::Limits;
 use serde_json::{Value, json};
 use server::Server;
-use spent::Spent;
 use std::error::Error;
 use std::time::Instant;
 use waits::Waits;
@@ -126,12 +122,7 @@ async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
         println!("one claim from 1M rows: {median:.0?} (median)");
     }
     jobs::run(&db, flags, tell).await?;
-    let limits = limits::run(&db, flags).await?;
     scale::run(&server, flags, tell).await?;
-    let spent = spent::run(&server, flags).await?;
-    for spent in &spent {
-        println!("{spent}");
-    }
     let waits = waits::run(&server, flags, tell).await?;
     for waits in &waits {
         println!("{waits}");
@@ -143,8 +134,6 @@ async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
     };
     Ok(json!({
         "cases": cases.iter().map(Measured::json).collect::<Vec<_>>(),
-        "processor_time": spent.iter().map(Spent::json).collect::<Vec<_>>(),
-        "limits": limits.iter().map(Limits::json).collect::<Vec<_>>(),
         "waits": waits.iter().map(Waits::json).collect::<Vec<_>>(),
         "curves": curves,
     }))

@@ -50,7 +50,7 @@ impl Log {
 
     /// `departed` is 0 if the database has not confirmed it.
     pub(crate) fn ended(&self, op: i64, outcome: Outcome, departed: i64, at: i64, why: &str) {
-        let outcome = outcome.letter();
+        let outcome = outcome.name();
         self.line(&format!("! {op} {outcome} {departed} {at} {why}\n"));
     }
 
@@ -142,7 +142,7 @@ impl History {
             }
             "!" => {
                 let told = self.told.entry(op).or_default();
-                told.outcome = Some(Outcome::of(words.next()?)?);
+                told.outcome = Some(words.next()?.parse().ok()?);
                 let mut number = || words.next()?.parse::<i64>().ok();
                 told.departed = Some(number()?).filter(|tick| *tick != 0);
                 told.at = number()?;

@@ -28,6 +28,7 @@ mod job;
 mod leased_work;
 mod load;
 mod migration;
+mod named;
 mod operation_kind;
 mod outcome;
 mod progress;

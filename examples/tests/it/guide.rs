@@ -1,4 +1,5 @@
-//! The code of the guide's pages does what they say. Each module contains the code of a page, unchanged, and runs it.
+//! The code of the guide's pages does what they say. Each module contains the code of a page,
+//! unchanged, and runs it.
 
 #![allow(
     clippy::unwrap_used,
@@ -62,7 +63,8 @@ fn tokens(code: &str) -> String {
         .fold(kept, |kept, end| kept.replace(end, &end[1..]))
 }
 
-/// Fails if the module does not contain the code of each example of the page, except for the first lines that only a doctest needs.
+/// Fails if the module does not contain the code of each example of the page, except for the first
+/// lines that only a doctest needs.
 fn assert_has_the_code_of(page: &str, module: &str) {
     let module = tokens(module);
     let mut examples = 0;

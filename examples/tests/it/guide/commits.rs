@@ -27,7 +27,8 @@ async fn pay(
     Ok(())
 }
 
-/// Whether the payment was made. Under the same lock, so that it waits for a commit that is still on its way.
+/// Whether the payment was made. Under the same lock, so that it waits for a commit that is still
+/// on its way.
 #[advisory_lock(key = "account:<account>", name = "account", wait = "5s")]
 async fn is_paid(conn: &mut AsyncPgConnection, account: i64, request: &str) -> Result<bool, Error> {
     let paid = diesel::dsl::exists(payment::table.find(request));
@@ -49,7 +50,8 @@ async fn a_payment_whose_commit_is_lost_is_looked_for() {
     let db = Database::create().await;
     db.run("CREATE TABLE payment (request_id text PRIMARY KEY, amount int8)")
         .await;
-    // The server ends the session in the commit, so that its answer is lost: during the sleep, which is only there to be interrupted.
+    // The server ends the session in the commit, so that its answer is lost: during the sleep,
+    // which is only there to be interrupted.
     db.run(
         "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(10); RETURN NULL; END';

@@ -287,8 +287,8 @@ const GRAPHILE: &str = "
 async fn jobs_of_graphile_worker_go_on_as_claims() {
     let db = Database::create().await;
     db.run(GRAPHILE).await;
-    // In the order in which they are due: two of one queue, one that a dead worker has, one of no queue, a late one, one that has failed, and one of
-    // another task.
+    // In the order in which they are due: two of one queue, one that a dead worker has, one of no
+    // queue, a late one, one that has failed, and one of another task.
     db.run(
         "INSERT INTO graphile_worker._private_jobs (task_id, job_queue_id, payload, priority, attempts, last_error, locked_at, run_at) VALUES \
              (1, 1, '{\"to\": \"a\"}', 1, 0, NULL, NULL, now()), (1, 1, '{\"to\": \"b\"}', 2, 0, NULL, NULL, now()), \
@@ -296,7 +296,8 @@ async fn jobs_of_graphile_worker_go_on_as_claims() {
              (1, NULL, '{\"to\": \"e\"}', 0, 25, 'no such address', NULL, now()), (2, NULL, '{}', 0, 0, NULL, NULL, now())",
     )
     .await;
-    // One with a single attempt left, and one with more than the table allows. The first row moves to the end of the table.
+    // One with a single attempt left, and one with more than the table allows. The first row moves
+    // to the end of the table.
     db.run(
         "INSERT INTO graphile_worker._private_jobs (task_id, payload, priority, attempts, max_attempts, run_at) VALUES \
              (1, '{\"to\": \"g\"}', 5, 2, 3, now() + interval '1 hour'), (1, '{\"to\": \"h\"}', 5, 1, 30, now() + interval '1 hour'); \
@@ -361,8 +362,8 @@ const GOOD_JOB: &str = "
 async fn jobs_of_good_job_go_on_as_claims() {
     let db = Database::create().await;
     db.run(GOOD_JOB).await;
-    // By the number at the end of the id: two with one key, one for later, one that is done, one of another class, one that a process
-    // performs, and one with more attempts than the table allows.
+    // By the number at the end of the id: two with one key, one for later, one that is done, one of
+    // another class, one that a process performs, and one with more attempts than the table allows.
     let seconds = |seconds: i32| format!("timezone('UTC', now()) + interval '{seconds} s'");
     let job = |id: i32, columns: &str, values: &str| {
         format!(

@@ -79,7 +79,8 @@ async fn the_tests_of_the_page_pass() {
     assert_eq!(db.count(booked).await, 2);
 }
 
-/// In a process of its own: the page about nesting takes the locks of two rooms in the order of its caller, which this finds.
+/// In a process of its own: the page about nesting takes the locks of two rooms in the order of its
+/// caller, which this finds.
 #[test]
 fn the_locks_of_this_program_do_not_collide_and_have_one_order() {
     const ALONE: &str = "ADVISORY_TEST_IS_ALONE";
@@ -94,7 +95,8 @@ fn the_locks_of_this_program_do_not_collide_and_have_one_order() {
     // No two locks have a key in common. In `src/lib.rs`, or in `src/main.rs` where its locks are.
     advisory_runtime::inventory::assert_no_collisions();
 
-    // At the end of a test that takes locks under locks: in one order, so that no two calls can wait for each other.
+    // At the end of a test that takes locks under locks: in one order, so that no two calls can
+    // wait for each other.
     advisory_runtime::inventory::assert_lock_order();
 }
 
