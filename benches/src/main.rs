@@ -18,6 +18,7 @@ mod flags;
 mod instructions;
 mod jobs;
 mod leases;
+mod limits;
 mod locked;
 mod machine;
 mod ours;
@@ -42,6 +43,7 @@ use advisory_tests::Database;
 use case::{Case, Measured};
 use flags::{Flags, Task};
 use instructions::Counted;
+use limits::Limits;
 use serde_json::{Value, json};
 use server::Server;
 use std::error::Error;
@@ -122,6 +124,7 @@ async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
         println!("one claim from 1M rows: {median:.0?} (median)");
     }
     jobs::run(&db, flags, tell).await?;
+    let limits = limits::run(&db, flags).await?;
     scale::run(&server, flags, tell).await?;
     let waits = waits::run(&server, flags, tell).await?;
     for waits in &waits {
@@ -134,6 +137,7 @@ async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
     };
     Ok(json!({
         "cases": cases.iter().map(Measured::json).collect::<Vec<_>>(),
+        "limits": limits.iter().map(Limits::json).collect::<Vec<_>>(),
         "waits": waits.iter().map(Waits::json).collect::<Vec<_>>(),
         "curves": curves,
     }))

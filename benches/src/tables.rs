@@ -335,10 +335,9 @@ fn origin(run: &Value) -> String {
         words.push(format!("PostgreSQL {server}"));
     }
     let libraries = rows(run, "libraries").filter_map(Value::as_str);
-    words.extend(libraries.map(str::to_owned));
+    let mut more: Vec<_> = libraries.map(str::to_owned).collect();
     if let Some(busy) = run["others_busy"].as_u64() {
-        words.push(format!("{busy} % of the other processors' time used"));
+        more.push(format!("other processors {busy} % busy"));
     }
-    words.extend(run["note"].as_str().map(str::to_owned));
-    words.join(", ")
+    format!("{},\n  {}", words.join(", "), more.join(", "))
 }

@@ -102,8 +102,8 @@ pub(crate) struct Records {
 impl Records {
     /// The subject of an operation. An operation that no client began is a violation by itself.
     pub(crate) fn subject(&self, op: i64) -> Subject {
-        let told = self.history.told.get(&op);
-        told.map_or(Subject::Slot, |told| told.kind.subject())
+        let operation = self.history.operations.get(&op);
+        operation.map_or(Subject::Slot, |operation| operation.kind.subject())
     }
 
     pub(crate) async fn gather(

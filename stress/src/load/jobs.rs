@@ -34,16 +34,16 @@ const PATIENCE: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(4)
 impl Load {
     /// Adds jobs until the load ends, and works on them until none is left.
     pub(crate) async fn jobs(&self, mut chance: Chance) {
-        if self.told.is_pooled || self.told.bug.is_some_and(|bug| !bug.is_of_jobs()) {
+        if self.assignment.is_pooled || self.assignment.bug.is_some_and(|bug| !bug.is_of_jobs()) {
             return;
         }
         let works = Mutex::new(Chance(!chance.0));
         let mut added = std::pin::pin!(async {
             self.add_jobs(&mut chance).await;
-            let patience = PATIENCE[usize::from(self.told.bug.is_some())];
+            let patience = PATIENCE[usize::from(self.assignment.bug.is_some())];
             drop(timeout(patience, self.until_none_is_left()).await);
         });
-        if self.told.bug.is_some() {
+        if self.assignment.bug.is_some() {
             let is_over = AtomicBool::new(false);
             let adding = async {
                 added.as_mut().await;
@@ -69,7 +69,7 @@ impl Load {
     }
 
     async fn work_on_jobs(&self, works: &Mutex<Chance>, open: &Semaphore) -> Result<(), Error> {
-        let worker = claim::Worker::new(&self.pool, format!("worker-{}", self.told.number));
+        let worker = claim::Worker::new(&self.pool, format!("worker-{}", self.assignment.number));
         let worker = worker.concurrency(CONCURRENCY).poll(TTL / 4);
         let stopping = worker.until(async { drop(open.acquire().await) });
         let running = stopping
@@ -160,7 +160,7 @@ impl Load {
 
     /// Works on jobs with a bug instead of our claims.
     async fn work_by_hand(&self, works: &Mutex<Chance>, is_over: &AtomicBool) {
-        let Some(bug) = self.told.bug else {
+        let Some(bug) = self.assignment.bug else {
             return;
         };
         while !AtomicBool::load(is_over, Ordering::Relaxed) {
