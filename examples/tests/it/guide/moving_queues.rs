@@ -7,8 +7,6 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection as _};
 
 const PAGE: &str = include_str!("../../../../advisory-runtime/docs/moving-queues.md");
 
-crate::guide::runs_the_page!("moving-queues", "moving_queues.rs");
-
 diesel::table! {
     job (id) {
         id -> BigInt, created_at -> Timestamptz, done_at -> Nullable<Timestamptz>,
@@ -16,12 +14,7 @@ diesel::table! {
     }
 }
 
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = job)]
-#[claim(order = "created_at, id", ttl = "5m", completed_at = done_at)]
-struct Job {
-    id: i64,
-}
+crate::guide::page!("moving-queues", 1);
 
 diesel::table! {
     task (id) {
@@ -31,12 +24,7 @@ diesel::table! {
     }
 }
 
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = task)]
-#[claim(ttl = "5m", run_at = queued_at, attempts = tries, max_attempts = 5, error_message = error)]
-struct Task {
-    id: i64,
-}
+crate::guide::page!("moving-queues", 2);
 
 diesel::table! {
     mail (id) {
@@ -46,22 +34,7 @@ diesel::table! {
     }
 }
 
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = mail)]
-#[claim(
-    order = "priority, run_at, id",
-    run_at,
-    attempts,
-    max_attempts = 25,
-    backoff = "3s..6h",
-    completed_at = "delete",
-    per = "queue_name",
-    limit = 1,
-    ttl = "5m"
-)]
-struct Mail {
-    id: i64,
-}
+crate::guide::page!("moving-queues", 3);
 
 diesel::table! {
     export (id) {
@@ -71,20 +44,7 @@ diesel::table! {
     }
 }
 
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = export)]
-#[claim(
-    order = "priority, run_at, id",
-    run_at,
-    attempts,
-    max_attempts = 5,
-    per = "concurrency_key",
-    limit = 1,
-    ttl = "5m"
-)]
-struct Export {
-    id: String,
-}
+crate::guide::page!("moving-queues", 4);
 
 fn sql(words: &str) -> &'static str {
     crate::guide::sql(PAGE, words)
