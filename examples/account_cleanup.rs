@@ -1,16 +1,17 @@
-//! A service cleans up unfinished accounts; a second request for the same e-mail address is refused meanwhile.
+//! A service cleans up unfinished accounts; a second request for the same e-mail address is refused
+//! meanwhile.
 //!
-//! `cargo run --example account_cleanup` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`. It starts the
-//! service on a free port and sends it requests. Look at `Accounts::clean_up`; `error` turns its errors into statuses.
+//! `cargo run --example account_cleanup` starts a PostgreSQL of its own, or uses
+//! `ADVISORY_TEST_DATABASE_URL`. It starts the service on a free port and sends it requests. Look
+//! at `Accounts::clean_up`; `error` turns its errors into statuses.
 
 #![allow(clippy::print_stdout, reason = "the statuses are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use advisory_runtime::advisory_lock;
+use advisory_runtime::{Error, advisory_lock};
 use advisory_tests::Database;
 use axum::Router;
 use axum::extract::State;
@@ -50,10 +51,11 @@ struct Accounts {
 }
 
 impl Accounts {
-    /// Sends a code to the owner of the address, and stores it. Two requests at once would send two codes, and one would not work.
+    /// Sends a code to the owner of the address, and stores it. Two requests at once would send two
+    /// codes, and one would not work.
     ///
-    /// The lock is session-level, so that no transaction is open while a letter is sent. `trim` and `lower` change only the key; the
-    /// body does the same to what it writes.
+    /// The lock is session-level, so that no transaction is open while a letter is sent. `trim` and
+    /// `lower` change only the key; the body does the same to what it writes.
     #[advisory_lock(
         key = "cleanup:<email|trim|lower>",
         scope = "session",
@@ -61,8 +63,9 @@ impl Accounts {
         max_hold = self.max_hold,
         pool = self.pool
     )]
-    async fn clean_up(&self, email: &str) -> Result<(), CleanupError> {
-        // The same as the key's filters: `str::trim` also strips tabs, and then one address would have two keys.
+    async fn clean_up(&self, email: &str) -> Result<(), Error> {
+        // The same as the key's filters: `str::trim` also strips tabs, and then one address would
+        // have two keys.
         let email = email.trim_matches(' ').to_ascii_lowercase();
         let code = Uuid::new_v4();
         self.mail.send(&email, code).await;
@@ -80,7 +83,7 @@ impl Accounts {
 
 /// The body of the request is the e-mail address.
 async fn clean_up(State(accounts): State<Accounts>, email: String) -> Result<(), CleanupError> {
-    accounts.clean_up(&email).await
+    accounts.clean_up(&email).await.map_err(CleanupError)
 }
 
 /// Serves on a free port of this machine, and returns the address.
@@ -145,4 +148,4 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,25 +1,20 @@
 //! Payments between two accounts in both directions at once: without a lock, money is lost.
 //!
-//! `cargo run --example balance_payment` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
-//! Look at `pay`; `pay_without_lock` is the same without the attribute.
+//! `cargo run --example balance_payment` starts a PostgreSQL of its own, or uses
+//! `ADVISORY_TEST_DATABASE_URL`. Look at `pay`; `pay_without_lock` is the same without the
+//! attribute.
 
 #![allow(clippy::print_stdout, reason = "the figures are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
 
-use std::error::Error;
 use std::process::ExitCode;
 
-use advisory_runtime::{LockKey, advisory_lock};
+use advisory_runtime::{Error, LockKey, advisory_lock};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use tokio::task::JoinSet;
-
-#[path = "balance_payment/error.rs"]
-mod error;
-
-use error::PaymentError;
 
 diesel::table! {
     accounts (id) {
@@ -37,24 +32,21 @@ struct AccountLock {
     id: i64,
 }
 
-/// Both accounts are locked, in one round trip and always in the same order: payments in opposite directions never deadlock.
+/// Whether the account had enough. Both accounts are locked, in one round trip and always in the
+/// same order: payments in opposite directions never deadlock.
 #[advisory_lock(keys = [AccountLock { id: from }, AccountLock { id: to }], wait = "30s")]
-async fn pay(
-    conn: &mut AsyncPgConnection,
-    from: i64,
-    to: i64,
-    amount: i64,
-) -> Result<(), PaymentError> {
+async fn pay(conn: &mut AsyncPgConnection, from: i64, to: i64, amount: i64) -> Result<bool, Error> {
     move_money(conn, from, to, amount).await
 }
 
-/// A transaction is not enough: two calls read the same balance, and the later one overwrites the other.
+/// A transaction is not enough: two calls read the same balance, and the later one overwrites the
+/// other.
 async fn pay_without_lock(
     conn: &mut AsyncPgConnection,
     from: i64,
     to: i64,
     amount: i64,
-) -> Result<(), PaymentError> {
+) -> Result<bool, Error> {
     conn.transaction(async |conn| move_money(conn, from, to, amount).await)
         .await
 }
@@ -65,10 +57,10 @@ async fn move_money(
     from: i64,
     to: i64,
     amount: i64,
-) -> Result<(), PaymentError> {
+) -> Result<bool, Error> {
     let left = balance(conn, from).await? - amount;
     if left < 0 {
-        return Err(PaymentError::Overdraft { account: from });
+        return Ok(false);
     }
     let mut changed = [(from, left), (to, balance(conn, to).await? + amount)];
     // Without the lock, rows that are written in any order deadlock.
@@ -79,7 +71,7 @@ async fn move_money(
             .execute(conn)
             .await?;
     }
-    Ok(())
+    Ok(true)
 }
 
 async fn balance(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<i64> {
@@ -111,24 +103,23 @@ async fn client(pool: Pool<AsyncPgConnection>, number: i64, is_locked: bool) -> 
         };
         let amount = 1 + (number * 211 + payment * 97) % 900;
         let mut conn = pool.get().await?;
-        let done = if is_locked {
-            pay(&mut conn, from, to, amount).await
+        let is_paid = if is_locked {
+            pay(&mut conn, from, to, amount).await?
         } else {
-            pay_without_lock(&mut conn, from, to, amount).await
+            pay_without_lock(&mut conn, from, to, amount).await?
         };
-        match done {
-            Ok(()) => {
-                paid.made += 1;
-                paid.moved += if from == 1 { amount } else { -amount };
-            }
-            Err(PaymentError::Overdraft { .. }) => paid.refused += 1,
-            Err(error) => return Err(error.into()),
+        if is_paid {
+            paid.made += 1;
+            paid.moved += if from == 1 { amount } else { -amount };
+        } else {
+            paid.refused += 1;
         }
     }
     Ok(paid)
 }
 
-/// Prints the sum of all payments, and returns whether each account has its share. A correct total alone could be luck.
+/// Prints the sum of all payments, and returns whether each account has its share. A correct total
+/// alone could be luck.
 async fn payments(db: &Database, pool: &Pool<AsyncPgConnection>, is_locked: bool) -> Outcome<bool> {
     db.run("TRUNCATE accounts; INSERT INTO accounts VALUES (1, 1000), (2, 1000)")
         .await;
@@ -183,4 +174,4 @@ async fn main() -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

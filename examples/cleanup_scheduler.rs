@@ -1,7 +1,9 @@
-//! Ten instances of a service have the same timer; one of them cleans up at each tick, also when one is late.
+//! Ten instances of a service have the same timer; one of them cleans up at each tick, also when
+//! one is late.
 //!
-//! `cargo run --example cleanup_scheduler` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
-//! Look at `clean_up`: one instance runs it, and for the others it returns `None`.
+//! `cargo run --example cleanup_scheduler` starts a PostgreSQL of its own, or uses
+//! `ADVISORY_TEST_DATABASE_URL`. Look at `clean_up`: one instance runs it, and for the others it
+//! returns `None`.
 
 #![allow(clippy::print_stdout, reason = "the ticks are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -29,7 +31,8 @@ diesel::table! {
 const SCHEMA: &str =
     "CREATE TABLE idempotency_keys (id bigint PRIMARY KEY, expires_at timestamptz NOT NULL)";
 
-/// How many keys one statement deletes. It is small, so that requests that use the table do not wait long.
+/// How many keys one statement deletes. It is small, so that requests that use the table do not
+/// wait long.
 const BATCH: i64 = 100;
 
 /// An instance of the service, and its pool.
@@ -39,11 +42,13 @@ struct Instance {
 }
 
 impl Instance {
-    /// Deletes the expired idempotency keys. Returns how many, or `None` if another instance does it or has done it.
+    /// Deletes the expired idempotency keys. Returns how many, or `None` if another instance does
+    /// it or has done it.
     ///
-    /// A session-level lock would be free again as soon as this returns, and an instance whose timer is late would clean up once more.
-    /// The lease has the tick in its key, and keeps the key when the work is done. If the instance dies, the next tick cleans up, so
-    /// `on_held` may return the same as `on_done`.
+    /// A session-level lock would be free again as soon as this returns, and an instance whose
+    /// timer is late would clean up once more. The lease has the tick in its key, and keeps the key
+    /// when the work is done. If the instance dies, the next tick cleans up, so `on_held` may
+    /// return the same as `on_done`.
     #[advisory_lease(
         key = "idempotency-cleanup:<tick>",
         pool = self.pool,
@@ -75,10 +80,12 @@ const INSTANCES: usize = 10;
 
 const EXPIRE: &str = "INSERT INTO idempotency_keys SELECT key, now() - interval '1 day' FROM generate_series(1, 250) AS key";
 
-/// A request locks one of the keys, so that the clean-up waits for it while the other instances ask.
+/// A request locks one of the keys, so that the clean-up waits for it while the other instances
+/// ask.
 const REQUEST: &str = "BEGIN; SELECT FROM idempotency_keys WHERE id = 1 FOR UPDATE";
 
-/// All timers fire, and that of the first instance once more. Returns what `clean_up` returned to each call.
+/// All timers fire, and that of the first instance once more. Returns what `clean_up` returned to
+/// each call.
 async fn fire(db: &Database, instances: &[Instance], tick: u32) -> Outcome<Vec<Option<usize>>> {
     db.run(EXPIRE).await;
     db.run(REQUEST).await;

@@ -1,12 +1,14 @@
-//! A stopped process loses its lease without noticing, wakes up, and writes. The fence refuses the write.
+//! A stopped process loses its lease without noticing, wakes up, and writes. The fence refuses the
+//! write.
 //!
-//! `cargo run --example fenced_report` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the stopped process is
-//! this program too. Look at `publish` and `write` in `reports`; this file stops and resumes the process.
+//! `cargo run --example fenced_report` starts a PostgreSQL of its own, or uses
+//! `ADVISORY_TEST_DATABASE_URL`; the stopped process is this program too. Look at `publish` and
+//! `write` in `reports`; this file stops and resumes the process.
 
 #![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
 
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 
@@ -19,9 +21,12 @@ use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use tokio::sync::mpsc::unbounded_channel;
 
+#[path = "process.rs"]
+mod process;
 #[path = "fenced_report/reports.rs"]
 mod reports;
 
+use process::Process;
 use reports::Reports;
 
 /// The variable that tells a process that it is the first one, and the address of the database.
@@ -35,7 +40,8 @@ const SCHEMA: &str = "
 /// Without a fence, and with one.
 const MONTHS: [&str; 2] = ["2026-10", "2026-11"];
 
-/// Whether fewer than two statements wait for the sales: before that, the process may not hold both leases.
+/// Whether fewer than two statements wait for the sales: before that, the process may not hold both
+/// leases.
 const NOT_READING: &str = "SELECT 'not yet' FROM pg_locks
     WHERE relation = 'sales'::regclass AND NOT granted HAVING count(*) < 2";
 
@@ -53,21 +59,20 @@ async fn main() -> Outcome<()> {
     // The sales do not answer yet, so that the first process is reading them when it is stopped.
     let mut sales = db.connect().await;
     sales.batch_execute("BEGIN; LOCK TABLE sales").await?;
-    let first = Process(
-        Command::new(env::current_exe()?)
-            .env(URL, db.url())
-            .spawn()?,
-    );
+    let mut command = Command::new(env::current_exe()?);
+    let mut first = Process(command.env(URL, db.url()).spawn()?);
     db.until_empty(Duration::from_secs(30), "both reads", NOT_READING)
         .await;
-    first.stop()?;
+    stop(&first)?;
     println!("first   holds both leases, and is stopped");
     sales.batch_execute("COMMIT").await?;
 
     publish(pool.clone(), "second").await?;
     println!("first   wakes up");
     first.signal("-CONT")?;
-    first.ended()?;
+    if !first.0.wait()?.success() {
+        return Err("the first process has failed".into());
+    }
 
     println!("\nmonth    fence  author  token");
     let written = reports::reports::table.order(reports::reports::month);
@@ -112,42 +117,20 @@ fn is_lost(error: &anyhow::Error) -> bool {
     matches!(Error::find(&**error).as_deref(), Some(Error::Lost { .. }))
 }
 
-/// Killed when it is dropped, also if it is stopped.
-struct Process(Child);
-
-impl Process {
-    fn signal(&self, signal: &str) -> Outcome<()> {
-        let process = self.0.id().to_string();
-        let sent = Command::new("kill").args([signal, &process]).status()?;
-        if sent.success() {
-            Ok(())
-        } else {
-            Err(format!("kill {signal} has failed").into())
-        }
-    }
-
-    /// Returns when it has stopped: on a busy machine one of its threads goes on for a moment.
-    fn stop(&self) -> Outcome<()> {
-        self.signal("-STOP")?;
-        loop {
-            match state_of(self.0.id())? {
-                Some('T') => return Ok(()),
-                None | Some('Z') => return Err("the first process has ended".into()),
-                Some(_) => std::thread::yield_now(),
-            }
-        }
-    }
-
-    fn ended(mut self) -> Outcome<()> {
-        if self.0.wait()?.success() {
-            Ok(())
-        } else {
-            Err("the first process has failed".into())
+/// Returns when it has stopped: on a busy machine one of its threads goes on for a moment.
+fn stop(process: &Process) -> Outcome<()> {
+    process.signal("-STOP")?;
+    loop {
+        match state_of(process.0.id())? {
+            Some('T') => return Ok(()),
+            None | Some('Z') => return Err("the first process has ended".into()),
+            Some(_) => std::thread::yield_now(),
         }
     }
 }
 
-/// The state of a process, as `ps` shows it: a small system may have no `ps`, and another than Linux has no `/proc`.
+/// The state of a process, as `ps` shows it: a small system may have no `ps`, and another than
+/// Linux has no `/proc`.
 fn state_of(process: u32) -> Outcome<Option<char>> {
     if let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) {
         let (_, state) = stat.rsplit_once(") ").unwrap_or_default();
@@ -158,13 +141,6 @@ fn state_of(process: u32) -> Outcome<Option<char>> {
         .args(["-o", "stat=", "-p", &process.to_string()])
         .output()?;
     Ok(String::from_utf8_lossy(&said.stdout).trim().chars().next())
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
 }
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

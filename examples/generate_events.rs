@@ -1,17 +1,18 @@
-//! Requests that find no events all generate them; with a lock only one does, while the others wait without a connection.
+//! Requests that find no events all generate them; with a lock only one does, while the others wait
+//! without a connection.
 //!
-//! `cargo run --example generate_events` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
-//! Look at `generate`, which is refused at once while another request generates, and `list_patiently`, which asks again later.
-//! `generate_without_lock` is `generate` without the attribute.
+//! `cargo run --example generate_events` starts a PostgreSQL of its own, or uses
+//! `ADVISORY_TEST_DATABASE_URL`. Look at `generate`, which is refused at once while another request
+//! generates, and `list_patiently`, which asks again later. `generate_without_lock` is `generate`
+//! without the attribute.
 
 #![allow(clippy::print_stdout, reason = "the figures are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
 
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use advisory_runtime::advisory_lock;
+use advisory_runtime::{Error, advisory_lock};
 use advisory_tests::Database;
 use chrono::{Days, NaiveDate};
 use diesel::prelude::*;
@@ -19,11 +20,6 @@ use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use tokio::task::JoinSet;
 use uuid::Uuid;
-
-#[path = "generate_events/error.rs"]
-mod error;
-
-use error::EventError;
 
 diesel::table! {
     schedules (id) {
@@ -49,7 +45,7 @@ async fn list(
     schedule_id: Uuid,
     to: NaiveDate,
     is_locked: bool,
-) -> Result<Vec<NaiveDate>, EventError> {
+) -> anyhow::Result<Vec<NaiveDate>> {
     let mut conn = pool.get().await?;
     if generated_to(&mut conn, schedule_id).await? < to {
         if is_locked {
@@ -68,14 +64,15 @@ async fn list(
 
 /// Generates a schedule's events. It is an error if another request does.
 ///
-/// The key is the UUID's text and its number the beginning of the MD5, so programs share the lock that take it by hand, with
-/// `pg_try_advisory_xact_lock(('x' || substr(md5($1), 1, 16))::bit(64)::bigint)`.
+/// The key is the UUID's text and its number the beginning of the MD5, so programs share the lock
+/// that take it by hand, with `pg_try_advisory_xact_lock(('x' || substr(md5($1), 1,
+/// 16))::bit(64)::bigint)`.
 #[advisory_lock(key = "<schedule_id>", derivation = "md5", wait = "never")]
 async fn generate(
     conn: &mut AsyncPgConnection,
     schedule_id: Uuid,
     to: NaiveDate,
-) -> Result<(), EventError> {
+) -> anyhow::Result<()> {
     generate_rest(conn, schedule_id, to).await
 }
 
@@ -84,7 +81,7 @@ async fn generate_without_lock(
     conn: &mut AsyncPgConnection,
     schedule_id: Uuid,
     to: NaiveDate,
-) -> Result<(), EventError> {
+) -> anyhow::Result<()> {
     conn.transaction(async |conn| generate_rest(conn, schedule_id, to).await)
         .await
 }
@@ -93,7 +90,7 @@ async fn generate_rest(
     conn: &mut AsyncPgConnection,
     schedule_id: Uuid,
     to: NaiveDate,
-) -> Result<(), EventError> {
+) -> anyhow::Result<()> {
     // Read again: an earlier holder of the lock may have generated them.
     let from = generated_to(conn, schedule_id).await?;
     if from >= to {
@@ -125,25 +122,30 @@ async fn generated_to(conn: &mut AsyncPgConnection, schedule_id: Uuid) -> QueryR
 /// Twenty seconds, for a busy machine.
 const TRIES: usize = 13;
 
-/// Asks again while another request generates them, each time after twice as long, and holds no connection meanwhile. Other errors
-/// return at once. Returns the events, and how many tries were refused.
+/// Asks again while another request generates them, each time after twice as long, and holds no
+/// connection meanwhile. Other errors return at once. Returns the events, and how many tries were
+/// refused.
 async fn list_patiently(
     pool: &Pool<AsyncPgConnection>,
     schedule_id: Uuid,
     to: NaiveDate,
     is_locked: bool,
-) -> Result<(Vec<NaiveDate>, usize), EventError> {
+) -> anyhow::Result<(Vec<NaiveDate>, usize)> {
     let mut pause = Duration::from_millis(5);
     let mut refused = 0;
     loop {
         match list(pool, schedule_id, to, is_locked).await {
-            Err(EventError::Lock(error)) if error.is_busy() && refused + 1 < TRIES => refused += 1,
+            Err(error) if is_busy(&error) && refused + 1 < TRIES => refused += 1,
             listed => return listed.map(|events| (events, refused)),
         }
         #[expect(clippy::disallowed_methods, reason = "between two tries passes time")]
         tokio::time::sleep(pause).await;
         pause *= 2;
     }
+}
+
+fn is_busy(error: &anyhow::Error) -> bool {
+    Error::find(&**error).is_some_and(|error| error.is_busy())
 }
 
 const SCHEDULES: usize = 10;
@@ -238,4 +240,4 @@ async fn main() -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,8 +1,10 @@
-//! One client books past the lock: without a guard the slot is booked twice, and with one the database refuses the write.
+//! One client books past the lock: without a guard the slot is booked twice, and with one the
+//! database refuses the write.
 //!
-//! `cargo run --example guarded_table` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
-//! Look at `book_without_lock`, which somebody wrote a year after `book`. The guard is the migration in
-//! `guarded_table/up.sql`, as `cargo advisory migration require --lock booking-slot --table bookings` prints it.
+//! `cargo run --example guarded_table` starts a PostgreSQL of its own, or uses
+//! `ADVISORY_TEST_DATABASE_URL`. Look at `book_without_lock`, which somebody wrote a year after
+//! `book`. The guard is the migration in `guarded_table/up.sql`, as `cargo advisory migration
+//! require --lock booking-slot --table bookings` prints it.
 
 #![allow(clippy::print_stdout, reason = "the race is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -45,7 +47,8 @@ struct SlotLock {
     date: NaiveDate,
 }
 
-/// Books the slot if it is free, under its lock. The other client writes at the worst moment: between the read and the write.
+/// Books the slot if it is free, under its lock. The other client writes at the worst moment:
+/// between the read and the write.
 #[advisory_lock(key = slot)]
 async fn book(
     conn: &mut AsyncPgConnection,

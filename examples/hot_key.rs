@@ -1,9 +1,10 @@
 //! How a hot key slows down calls on other keys, without a queue in the process and with one.
 //!
-//! `cargo run --example hot_key` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
-//! A pool of 8 connections; 64 clients make 1,000 calls on one key, each of which holds it for two milliseconds; meanwhile one
-//! client after the other works on its own key. The program prints how long those calls take, the pool included. A number after
-//! `--` replaces the 1,000 calls.
+//! `cargo run --example hot_key` starts a PostgreSQL of its own, or uses
+//! `ADVISORY_TEST_DATABASE_URL`. A pool of 8 connections; 64 clients make 1,000 calls on one key,
+//! each of which holds it for two milliseconds; meanwhile one client after the other works on its
+//! own key. The program prints how long those calls take, the pool included. A number after `--`
+//! replaces the 1,000 calls.
 
 #![allow(clippy::print_stdout, reason = "the figures are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]

@@ -1,14 +1,15 @@
-//! Three processes campaign, and one leads. It is stopped; another takes over within the ttl; the old leader wakes up, writes too
-//! late, and is refused.
+//! Three processes campaign, and one leads. It is stopped; another takes over within the ttl; the
+//! old leader wakes up, writes too late, and is refused.
 //!
-//! `cargo run --example leader` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the processes are this
-//! program too. Look at `lead`; `main` stops and resumes the processes.
+//! `cargo run --example leader` starts a PostgreSQL of its own, or uses
+//! `ADVISORY_TEST_DATABASE_URL`; the processes are this program too. Look at `lead`; `main` stops
+//! and resumes the processes.
 
 #![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
 
 use std::env;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use advisory_runtime::Pool as _;
@@ -18,6 +19,11 @@ use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+
+#[path = "process.rs"]
+mod process;
+
+use process::Process;
 
 /// The variables that tell a process its name, and the address of the database.
 const NAME: &str = "LEADER_NAME";
@@ -56,13 +62,17 @@ async fn main() -> Outcome<()> {
     db.run(SCHEMA).await;
     let pool = db.deadpool(2);
     Table::new().set_up(&mut pool.connection().await?).await?;
-    let processes = ["first", "second", "third"].map(|name| Process::start(name, db.url()));
-    let processes: Vec<Process> = processes.into_iter().collect::<Outcome<_>>()?;
+    let mut processes = Vec::new();
+    for name in ["first", "second", "third"] {
+        let mut command = Command::new(env::current_exe()?);
+        let child = command.env(NAME, name).env(URL, db.url()).spawn()?;
+        processes.push((name, Process(child)));
+    }
 
     let (leader, token) = next_leader(&db, &pool, 0).await?;
     println!("{leader:<7} leads with token {token}");
-    let old = processes.iter().find(|process| process.name == leader);
-    let old = old.ok_or("an unknown leader")?;
+    let old = processes.iter().find(|(name, _)| *name == leader);
+    let (_, old) = old.ok_or("an unknown leader")?;
     old.signal("-STOP")?;
     let stopped = Instant::now();
     println!("{leader:<7} is stopped");
@@ -101,7 +111,8 @@ async fn lead(pool: Pool<AsyncPgConnection>, name: String) -> Outcome<()> {
             eprintln!("{name:<7} resigned: {error}");
             return Ok(());
         }
-        // On its own task, which is not dropped with the body, so that only the fence stops it. Many programs work like this.
+        // On its own task, which is not dropped with the body, so that only the fence stops it.
+        // Many programs work like this.
         let work = tokio::spawn(work(pool.clone(), name.clone(), term));
         work.await?;
         Ok(())
@@ -167,37 +178,6 @@ async fn next_leader(
         .order(terms::token)
         .select((terms::leader, terms::token));
     Ok(later.first(&mut pool.get().await?).await?)
-}
-
-/// Killed when it is dropped, also if it is stopped.
-struct Process {
-    name: &'static str,
-    child: Child,
-}
-
-impl Process {
-    fn start(name: &'static str, url: &str) -> Outcome<Self> {
-        let mut command = Command::new(env::current_exe()?);
-        let child = command.env(NAME, name).env(URL, url).spawn()?;
-        Ok(Self { name, child })
-    }
-
-    fn signal(&self, signal: &str) -> Outcome<()> {
-        let process = self.child.id().to_string();
-        let sent = Command::new("kill").args([signal, &process]).status()?;
-        if sent.success() {
-            Ok(())
-        } else {
-            Err(format!("kill {signal} has failed").into())
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
 }
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,9 +1,10 @@
-//! Ten processes start at once against an empty database. One runs the migrations, and nine wait and then continue. Then the same
-//! again, and
-//! the one that runs them is killed halfway: another finishes.
+//! Ten processes start at once against an empty database. One runs the migrations, and nine wait
+//! and then continue. Then the same again, and the one that runs them is killed halfway: another
+//! finishes.
 //!
-//! `cargo run --example migrate` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the processes are this
-//! program too. Look at `migrate`; `main` starts the processes and shows a bar for each.
+//! `cargo run --example migrate` starts a PostgreSQL of its own, or uses
+//! `ADVISORY_TEST_DATABASE_URL`; the processes are this program too. Look at `migrate`; `main`
+//! starts the processes and shows a bar for each.
 
 #![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -89,7 +90,8 @@ struct Outcomes {
     went_on: usize,
 }
 
-/// Reads the output of the processes until they have ended, and kills the first one that runs its second migration.
+/// Reads the output of the processes until they have ended, and kills the first one that runs its
+/// second migration.
 fn watch(processes: &mut [Process], told: &Receiver<Line>, mut kills: bool) -> Outcome<Outcomes> {
     let mut outcomes = Outcomes::default();
     let mut waiting = [false; PROCESSES];

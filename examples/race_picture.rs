@@ -1,8 +1,9 @@
-//! Draws the booking race over time, without the lock and with it: the picture at the top of the README.
+//! Draws the booking race over time, without the lock and with it: the picture at the top of the
+//! README.
 //!
-//! `cargo run --example race_picture -- docs/race.svg` measures five calls that want one slot, each way, and writes the file.
-//! Without a file name it prints the picture. The times are those of the run; only the work between read and write is
-//! stretched, to 20 ms, so that the bars can be seen.
+//! `cargo run --example race_picture -- docs/race.svg` measures five calls that want one slot, each
+//! way, and writes the file. Without a file name it prints the picture. The times are those of the
+//! run; only the work between read and write is stretched, to 20 ms, so that the bars can be seen.
 
 #![allow(clippy::print_stdout, reason = "the picture is the output")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -39,7 +40,8 @@ struct Found {
     bookings: i64,
 }
 
-/// Reads, works for 20 ms, and writes if it found no booking. Returns when the body began, and whether it booked.
+/// Reads, works for 20 ms, and writes if it found no booking. Returns when the body began, and
+/// whether it booked.
 async fn book_if_free(conn: &mut AsyncPgConnection, slot: i32) -> QueryResult<(Instant, bool)> {
     let began = Instant::now();
     let look = "SELECT count(*) AS bookings FROM bookings WHERE slot = $1";

@@ -1,5 +1,6 @@
-//! Two servers, and tenants who each live on one of them: a lock where its rows live, two locks in the order of the shards, and a
-//! transfer between shards, which no transaction can commit as a whole.
+//! Two servers, and tenants who each live on one of them: a lock where its rows live, two locks in
+//! the order of the shards, and a transfer between shards, which no transaction can commit as a
+//! whole.
 //!
 //! `cargo run --example shards` starts both servers. Look at `spend`, `audit` and `send`.
 
@@ -57,7 +58,8 @@ diesel::table! {
 struct Shards(Arc<[Pool<AsyncPgConnection>; 2]>);
 
 impl Shards {
-    /// The shard that has a tenant's rows, and so the tenant's lock. Every program has to compute the same one.
+    /// The shard that has a tenant's rows, and so the tenant's lock. Every program has to compute
+    /// the same one.
     fn number(tenant_id: i64) -> usize {
         usize::from(tenant_id % 2 != 0)
     }
@@ -66,7 +68,8 @@ impl Shards {
         &self.0[Self::number(tenant_id)]
     }
 
-    /// The order in which locks and connections for several tenants are taken: by shard, then by tenant.
+    /// The order in which locks and connections for several tenants are taken: by shard, then by
+    /// tenant.
     fn in_order(mut tenants: [i64; 2]) -> [i64; 2] {
         tenants.sort_by_key(|tenant_id| (Self::number(*tenant_id), *tenant_id));
         tenants
@@ -78,7 +81,8 @@ async fn balance(conn: &mut AsyncPgConnection, tenant_id: i64) -> QueryResult<i6
     account.select(accounts::balance).first(conn).await
 }
 
-/// Returns the new balance. A tenant who is not on this shard is an error, so that no money is lost there.
+/// Returns the new balance. A tenant who is not on this shard is an error, so that no money is lost
+/// there.
 async fn add(conn: &mut AsyncPgConnection, tenant_id: i64, amount: i64) -> QueryResult<i64> {
     let account = diesel::update(accounts::table.find(tenant_id));
     let more = accounts::balance.eq(accounts::balance + amount);
@@ -96,9 +100,10 @@ async fn spend(shards: &Shards, tenant_id: i64, amount: i64) -> Result<bool, Err
     Ok(true)
 }
 
-/// What two tenants have together at one time. It takes both locks, in the order of the shards: no server sees a deadlock that spans
-/// two of them, and only `wait` would end it. If the tenants share a shard, one call takes both locks on one connection: calls that each
-/// need two of a pool can wait for each other.
+/// What two tenants have together at one time. It takes both locks, in the order of the shards: no
+/// server sees a deadlock that spans two of them, and only `wait` would end it. If the tenants
+/// share a shard, one call takes both locks on one connection: calls that each need two of a pool
+/// can wait for each other.
 async fn audit(shards: &Shards, tenants: [i64; 2]) -> Result<i64, Error> {
     let mut tenants = Shards::in_order(tenants).to_vec();
     tenants.dedup();
@@ -150,7 +155,8 @@ async fn with_second(shards: &Shards, second: i64) -> Result<i64, Error> {
     Ok(balance(conn, second).await?)
 }
 
-/// A transfer between tenants. The caller chooses the id, which is unique over all shards, and repeats a call with the same id.
+/// A transfer between tenants. The caller chooses the id, which is unique over all shards, and
+/// repeats a call with the same id.
 #[derive(Clone, Copy)]
 struct Transfer {
     id: Uuid,
@@ -159,8 +165,9 @@ struct Transfer {
     amount: i64,
 }
 
-/// The first half: one commit on the sender's shard takes the money and notes the transfer. If `send` fails with
-/// `Error::CommitUnknown`, call it again: a transfer that is noted is not made twice.
+/// The first half: one commit on the sender's shard takes the money and notes the transfer. If
+/// `send` fails with `Error::CommitUnknown`, call it again: a transfer that is noted is not made
+/// twice.
 #[advisory_lock(key = "tenant:<transfer.sender: int>", name = "tenant", pool = shards.of(transfer.sender))]
 async fn send(shards: &Shards, transfer: Transfer) -> Result<bool, Error> {
     let row = (
@@ -186,7 +193,8 @@ async fn send(shards: &Shards, transfer: Transfer) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The second half, repeated until it has been confirmed: one commit on the recipient's shard, which knows what it has received.
+/// The second half, repeated until it has been confirmed: one commit on the recipient's shard,
+/// which knows what it has received.
 #[advisory_lock(key = "tenant:<recipient>", name = "tenant", pool = shards.of(recipient))]
 async fn receive(shards: &Shards, recipient: i64, id: Uuid, amount: i64) -> Result<(), Error> {
     let row = (received::id.eq(id), received::recipient.eq(recipient));
@@ -197,8 +205,9 @@ async fn receive(shards: &Shards, recipient: i64, id: Uuid, amount: i64) -> Resu
     Ok(())
 }
 
-/// Delivers what the tenants of a shard have sent. A worker does this with `claim::worker`; it can be killed between the two commits.
-/// It holds no connection of this shard while it waits for one of the other.
+/// Delivers what the tenants of a shard have sent. A worker does this with `claim::worker`; it can
+/// be killed between the two commits. It holds no connection of this shard while it waits for one
+/// of the other.
 async fn deliver(shards: &Shards, shard: usize, is_killed: bool) -> Outcome<()> {
     let pool = &shards.0[shard];
     for (id, recipient, amount) in under_way(pool).await? {

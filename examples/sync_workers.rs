@@ -1,7 +1,9 @@
-//! Several processes sync the chunks of a matrix, one of them is killed, and another takes over its chunk.
+//! Several processes sync the chunks of a matrix, one of them is killed, and another takes over its
+//! chunk.
 //!
-//! `cargo run --example sync_workers` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the workers are this
-//! program too. Look at `worker`; this file starts the workers, kills one, and counts.
+//! `cargo run --example sync_workers` starts a PostgreSQL of its own, or uses
+//! `ADVISORY_TEST_DATABASE_URL`; the workers are this program too. Look at `worker`; this file
+//! starts the workers, kills one, and counts.
 
 #![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]

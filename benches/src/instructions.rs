@@ -20,8 +20,8 @@ const MANY: u32 = 500;
 const TRIPS: u32 = 10;
 
 /// Why nothing is counted.
-pub(crate) const NO_VALGRIND: &str = "instructions are counted by valgrind, which is not installed here (`apt-get install valgrind`, \
-     `dnf install valgrind`); without it, `--only \"processor time\"` is the closest";
+const NO_VALGRIND: &str = "instructions are counted by valgrind, which is not installed here \
+     (`apt-get install valgrind`, `dnf install valgrind`)";
 
 /// The cost of one call of a way.
 pub(crate) struct Counted {
@@ -80,11 +80,9 @@ async fn quiet(counting: &mut Counting) -> Result<(), Box<dyn Error>> {
 async fn a_call(counting: &mut Counting, way: &Way) -> Result<(i64, i64), Box<dyn Error>> {
     let few = totals(counting, way, FEW).await?;
     let many = totals(counting, way, MANY).await?;
-    let of_one = |few: i64, many: i64| (many - few) / i64::from(MANY - FEW);
-    Ok((
-        of_one(few.server, many.server),
-        of_one(few.client, many.client),
-    ))
+    let calls = i64::from(MANY - FEW);
+    let (server, client) = (many.server - few.server, many.client - few.client);
+    Ok((server / calls, client / calls))
 }
 
 async fn totals(counting: &mut Counting, way: &Way, times: u32) -> Result<Totals, Box<dyn Error>> {

@@ -8,7 +8,7 @@ use crate::rivals::SMALL;
 use crate::rivals::diesel_async::connect;
 use crate::rivals::graphile_worker::{self, GraphileWorker};
 use crate::rivals::holder_columns::Columns;
-use crate::rivals::open_transaction::{self, Transaction};
+use crate::rivals::open_transaction::{self, Transaction, table};
 use crate::rivals::tokio_postgres::client;
 use crate::setting::{Keys, Setting};
 use crate::side::{Beside, Open, Operation};
@@ -49,9 +49,8 @@ pub(crate) struct JobPerTenant {
 
 const PENDING: u32 = 1_000_000;
 /// How many done rows are left in the table, and the schema of such tables.
-const DONE: [(u32, &str, &str); 3] = [
+const DONE: [(u32, &str, &str); 2] = [
     (0, "none done", "none_done"),
-    (100_000, "100,000 done", "some_done"),
     (1_000_000, "1M done", "most_done"),
 ];
 const RIVALS: [Rival; 4] = [
@@ -102,13 +101,8 @@ pub(crate) async fn run(
             let rivals = RIVALS.into_iter();
             let rivals = rivals.filter(move |rival| rival.is_for(done, is_limited));
             rivals.flat_map(move |rival| {
-                [1, 16].map(|connections| {
-                    (
-                        is_limited,
-                        rival,
-                        case(note, connections, is_limited, rival),
-                    )
-                })
+                let case = move |connections| case(note, connections, is_limited, rival);
+                [1, 16].map(|connections| (is_limited, rival, case(connections)))
             })
         });
         let wanted = each.filter(|(_, _, case)| flags.wants(&case.label()));
@@ -123,17 +117,22 @@ pub(crate) async fn run(
         }
         db.run(&format!(
             "CREATE SCHEMA {schema}; SET search_path = {schema}; {}; {}",
-            up(PENDING, done),
+            table("jobs", PENDING, done),
             open_transaction::up(PENDING, done)
         ))
         .await;
         for (is_limited, rival, case) in cases {
-            let tables = Tables {
-                url: db.url(),
-                schema,
-                is_limited,
-            };
-            tell(tables.measure(db, case, rival, flags.pairs()).await?);
+            let (url, rounds) = (db.url(), flags.pairs());
+            let tables = Tables { url, schema };
+            tell(if is_limited {
+                tables
+                    .measure::<JobPerTenant, true>(db, case, rival, rounds)
+                    .await?
+            } else {
+                tables
+                    .measure::<Job, false>(db, case, rival, rounds)
+                    .await?
+            });
         }
         if done > 0 {
             db.run(&format!("DROP SCHEMA {schema} CASCADE")).await;
@@ -157,31 +156,14 @@ fn case(note: &'static str, connections: usize, is_limited: bool, rival: Rival) 
     }
 }
 
-/// The tables of one schema, with a limit for each tenant or without.
+/// The tables of one schema.
 struct Tables<'d> {
     url: &'d str,
     schema: &'static str,
-    is_limited: bool,
 }
 
 impl Tables<'_> {
-    async fn measure(
-        &self,
-        db: &Database,
-        case: Case,
-        rival: Rival,
-        rounds: usize,
-    ) -> Result<Measured, Box<dyn Error>> {
-        if self.is_limited {
-            self.measure_claims::<JobPerTenant, true>(db, case, rival, rounds)
-                .await
-        } else {
-            self.measure_claims::<Job, false>(db, case, rival, rounds)
-                .await
-        }
-    }
-
-    async fn measure_claims<T: Claim, const PER: bool>(
+    async fn measure<T: Claim, const PER: bool>(
         &self,
         db: &Database,
         case: Case,
@@ -193,17 +175,12 @@ impl Tables<'_> {
     {
         let count = case.setting.connections;
         // Each case begins without the dead rows of the one before.
-        let of = |schema| {
-            format!(
-                "SET search_path = {schema}; {}",
-                claim::indexes::<T>().concat()
-            )
-        };
+        let indexes = claim::indexes::<T>().concat();
         if rival == Rival::GraphileWorker {
             db.run(&graphile_worker::up(PENDING, PER)).await;
         }
         for schema in [self.schema, "none_done"] {
-            db.run(&of(schema)).await;
+            db.run(&format!("{}; {indexes}", path(schema))).await;
             for table in ["jobs", "hand_jobs"] {
                 db.run(&format!("VACUUM ANALYZE {schema}.{table}")).await;
             }
@@ -266,18 +243,6 @@ fn beside<O>(each: Vec<O>) -> Beside<O> {
     Beside { each, keys }
 }
 
-/// The table, which has `pending` rows of 100 tenants, and `done` rows.
-fn up(pending: u32, done: u32) -> String {
-    format!(
-        "CREATE TABLE jobs (id bigint PRIMARY KEY, tenant_id bigint NOT NULL, run_at timestamptz NOT NULL, \
-         attempts integer NOT NULL DEFAULT 0, locked_until timestamptz, locked_by text, completed_at timestamptz, \
-         failed_at timestamptz, error_message text); \
-         INSERT INTO jobs (id, tenant_id, run_at, completed_at) \
-         SELECT i, i % 100, now() - interval '1 day' + i * interval '1 ms', CASE WHEN i <= {done} THEN now() END \
-         FROM generate_series(1, {done} + {pending}) AS i"
-    )
-}
-
 /// Claims a job, and completes it.
 pub(crate) struct Ours<T>(AsyncPgConnection, PhantomData<T>);
 
@@ -296,7 +261,7 @@ impl<T: Claim> Open for Ours<T> {
         let mut conn = connect(url).await;
         let up = format!(
             "DROP TABLE IF EXISTS jobs; {}; {}",
-            up(SMALL, 0),
+            table("jobs", SMALL, 0),
             claim::indexes::<T>().concat()
         );
         conn.batch_execute(&up).await.expect("the table");

@@ -20,19 +20,17 @@ pub(crate) async fn run(
     tell: &mut dyn FnMut(Measured),
 ) -> Result<(), Box<dyn Error>> {
     // As on a production server. The harness turns it off, since its server is deleted at the end.
-    for (fsync, note) in [("off", "fsync off"), ("on", "fsync on")] {
-        db.run(&format!("ALTER SYSTEM SET fsync = {fsync}")).await;
-        db.run("SELECT pg_reload_conf()").await;
-        for connections in [1, 16] {
-            let case = Case {
-                what: "lease: acquire, release",
-                note,
-                setting: Setting::plain(connections),
-                rival: "two tables, advisory lock",
-            };
-            if flags.wants(&case.label()) {
-                tell(measure(case, db, connections, flags.pairs()).await?);
-            }
+    db.run("ALTER SYSTEM SET fsync = on").await;
+    db.run("SELECT pg_reload_conf()").await;
+    for connections in [1, 16] {
+        let case = Case {
+            what: "lease: acquire, release",
+            note: "fsync on",
+            setting: Setting::plain(connections),
+            rival: "two tables, advisory lock",
+        };
+        if flags.wants(&case.label()) {
+            tell(measure(case, db, connections, flags.pairs()).await?);
         }
     }
     db.run("ALTER SYSTEM SET fsync = off").await;

@@ -1,10 +1,10 @@
-//! One claim with a limit for each value, on tables that make the rows behind the limit hard to find, compared with a claim
-//! without a limit on the same table; and the jobs a second of one value.
+//! One claim with a limit for each value, on tables that make rows below the limit hard to find,
+//! compared with a claim without a limit; and the jobs a second of one value.
 
 use crate::flags::Flags;
 use crate::jobs::{Job, JobPerTenant};
 use crate::pooled::pool;
-use crate::spent::account;
+use crate::rivals::open_transaction::table;
 use crate::spread::median;
 use advisory_runtime::claim::{self, Claim, Claimed, Worker};
 use advisory_tests::{Database, pid_of};
@@ -12,6 +12,7 @@ use diesel::prelude::*;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::error::Error;
 use std::fmt;
+use std::fs;
 use std::time::Instant;
 use tokio::task::JoinSet;
 
@@ -64,38 +65,31 @@ pub(crate) struct Limits {
 
 pub(crate) async fn run(db: &Database, flags: &Flags) -> Result<Vec<Limits>, Box<dyn Error>> {
     let mut all = Vec::new();
-    for (what, rows) in TABLES {
-        if flags.wants(&label(what)) {
-            all.push(claims(db, flags, what, rows).await?);
-            println!("{}", all[all.len() - 1]);
+    let cases = TABLES.into_iter().chain([(ALONE, ""), (WORKER, "")]);
+    for (what, rows) in cases {
+        if flags.wants(&format!("limit: {what}")) {
+            let limits = match what {
+                ALONE => alone(db).await?,
+                WORKER => worker(db).await?,
+                _ => claims(db, flags, what, rows).await?,
+            };
+            println!("{limits}");
+            all.push(limits);
         }
     }
-    if flags.wants(&label(ALONE)) {
-        all.push(alone(db).await?);
-        println!("{}", all[all.len() - 1]);
-    }
-    if flags.wants(&label(WORKER)) {
-        all.push(worker(db).await?);
-        println!("{}", all[all.len() - 1]);
-    }
     Ok(all)
-}
-
-fn label(what: &str) -> String {
-    format!("limit: {what}")
 }
 
 async fn set_up(db: &Database, rows: &str) -> Result<(), Box<dyn Error>> {
     let mut conn = db.connect().await;
     let run_at = "now() - interval '1 day' + i * interval '1 ms'";
-    let table = "DROP TABLE IF EXISTS jobs; \
-         CREATE TABLE jobs (id bigint PRIMARY KEY, tenant_id bigint NOT NULL, run_at timestamptz NOT NULL, \
-         attempts integer NOT NULL DEFAULT 0, locked_until timestamptz, locked_by text, completed_at timestamptz, \
-         failed_at timestamptz, error_message text) WITH (autovacuum_enabled = off)";
+    let table = table("jobs", 0, 0);
+    let autovacuum = "ALTER TABLE jobs SET (autovacuum_enabled = off)";
+    let table = format!("DROP TABLE IF EXISTS jobs; {table}; {autovacuum}");
     let indexes = claim::indexes::<JobPerTenant>();
     let rows = rows.replace("{run_at}", run_at);
     let is_analyzed = rows.contains("ANALYZE");
-    let statements = [table.to_owned()].into_iter().chain(indexes);
+    let statements = [table].into_iter().chain(indexes);
     for sql in statements.chain(rows.split("; ").map(str::to_owned)) {
         conn.batch_execute(&sql).await?;
     }
@@ -247,4 +241,11 @@ impl fmt::Display for Limits {
             with / without
         )
     }
+}
+
+/// The processor time of a process's first thread, in microseconds.
+fn account(pid: u32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let nanoseconds: f64 = text.split(' ').next()?.parse().ok()?;
+    Some(nanoseconds / 1_000.0)
 }

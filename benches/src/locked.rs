@@ -28,44 +28,33 @@ pub(crate) async fn run(server: &Server, flags: &Flags, tell: &mut dyn FnMut(Mea
             setting,
             tell,
         };
-        pairs
-            .pair::<Xact, diesel_async::ByHand>(XACT, "diesel-async by hand")
-            .await;
-        pairs
-            .pair::<Xact, tokio_postgres::Sequential>(XACT, "tokio-postgres, 4 round trips")
-            .await;
-        pairs
-            .pair::<Xact, tokio_postgres::Three>(XACT, "tokio-postgres, 3 round trips")
-            .await;
-        pairs
-            .pair::<Xact, tokio_postgres::Pipelined>(XACT, "tokio-postgres, pipelined")
-            .await;
-        pairs
-            .pair::<Xact, sqlx::Transaction>(XACT, "sqlx's transaction")
-            .await;
-        pairs
-            .pair::<Session, sqlx::Lock>(SESSION, "sqlx's PgAdvisoryLock")
-            .await;
+        macro_rules! compare {
+            ($($how:ident $ours:ty, $theirs:ty, $what:ident, $rival:literal;)*) => { $(
+                pairs.$how::<$ours, $theirs>($what, $rival).await;
+            )* };
+        }
+        compare! {
+            pair Xact, diesel_async::ByHand, XACT, "diesel-async by hand";
+            pair Xact, tokio_postgres::Sequential, XACT, "tokio-postgres, 4 round trips";
+            pair Xact, tokio_postgres::Three, XACT, "tokio-postgres, 3 round trips";
+            pair Xact, tokio_postgres::Pipelined, XACT, "tokio-postgres, pipelined";
+            pair Xact, sqlx::Transaction, XACT, "sqlx's transaction";
+            pair Session, sqlx::Lock, SESSION, "sqlx's PgAdvisoryLock";
+            threads XactBlocking, diesel_blocking::ByHand, BLOCKING, "blocking Diesel by hand";
+        }
         #[cfg(feature = "distributed-lock")]
-        pairs
-            .pair::<Session, crate::rivals::distributed_lock::Lock>(
-                SESSION,
-                "distributed-lock-postgres",
-            )
-            .await;
-        pairs
-            .threads::<XactBlocking, diesel_blocking::ByHand>(BLOCKING, "blocking Diesel by hand")
-            .await;
+        compare! {
+            pair Session, crate::rivals::distributed_lock::Lock, SESSION, "distributed-lock-postgres";
+        }
     }
 }
 
 impl Pairs<'_> {
     fn case(&self, what: &'static str, rival: &'static str) -> Option<Case> {
-        let (note, setting) = ("", self.setting);
         let case = Case {
             what,
-            note,
-            setting,
+            note: "",
+            setting: self.setting,
             rival,
         };
         self.flags.wants(&case.label()).then_some(case)
@@ -79,31 +68,21 @@ impl Pairs<'_> {
         let Some(case) = self.case(what, rival) else {
             return;
         };
-        let Setting {
-            connections, keys, ..
-        } = self.setting;
-        let url = self.server.url(&self.setting);
+        let (connections, keys) = (self.setting.connections, self.setting.keys);
+        let (url, rounds) = (self.server.url(&self.setting), self.flags.pairs());
         let mut ours = Beside::<O>::open(url, connections, keys).await;
         let mut theirs = Beside::<R>::open(url, connections, keys).await;
-        (self.tell)(
-            case.measure(self.flags.pairs(), &mut ours, &mut theirs)
-                .await,
-        );
+        (self.tell)(case.measure(rounds, &mut ours, &mut theirs).await);
     }
 
     async fn threads<O: Blocking, R: Blocking>(&mut self, what: &'static str, rival: &'static str) {
         let Some(case) = self.case(what, rival) else {
             return;
         };
-        let Setting {
-            connections, keys, ..
-        } = self.setting;
-        let url = self.server.url(&self.setting);
+        let (connections, keys) = (self.setting.connections, self.setting.keys);
+        let (url, rounds) = (self.server.url(&self.setting), self.flags.pairs());
         let mut ours = Threads::<O>::open(url, connections, keys);
         let mut theirs = Threads::<R>::open(url, connections, keys);
-        (self.tell)(
-            case.measure(self.flags.pairs(), &mut ours, &mut theirs)
-                .await,
-        );
+        (self.tell)(case.measure(rounds, &mut ours, &mut theirs).await);
     }
 }

@@ -59,6 +59,34 @@ fn processors() -> Option<usize> {
     )
 }
 
+/// How long the processors with these names were busy, and how long in all, in hundredths of a
+/// second. `cpu` is all of them.
+fn ticks(is_counted: impl Fn(&str) -> bool) -> Option<(u64, u64)> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let (mut busy, mut all) = (0, 0);
+    for line in text.lines().filter(|line| line.starts_with("cpu")) {
+        let mut words = line.split_whitespace();
+        if is_counted(words.next()?) {
+            let times: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+            // The fourth is idle time, the fifth waiting for a disk, and from the ninth on guests',
+            // which is counted already.
+            let idle: u64 = times.iter().skip(3).take(2).sum();
+            let total: u64 = times.iter().take(8).sum();
+            busy += total - idle;
+            all += total;
+        }
+    }
+    Some((busy, all))
+}
+
+/// How long this machine's processors have been busy, in seconds.
+pub(crate) fn busy_seconds() -> f64 {
+    let (busy, _) = ticks(|name| name == "cpu").unwrap_or_default();
+    #[expect(clippy::cast_precision_loss, reason = "a time")]
+    let seconds = busy as f64 / 100.0;
+    seconds
+}
+
 /// Other load of this machine: the time that the processors other than ours were busy.
 pub(crate) struct Others {
     busy: u64,
@@ -68,21 +96,8 @@ pub(crate) struct Others {
 impl Others {
     /// `None` if the system does not report it, or has only one processor.
     pub(crate) fn now() -> Option<Self> {
-        let text = fs::read_to_string("/proc/stat").ok()?;
-        let (mut busy, mut all) = (0, 0);
-        for line in text.lines() {
-            let mut words = line.split_whitespace();
-            let name = words.next()?;
-            if !name.starts_with("cpu") || name == "cpu" || name == "cpu0" {
-                continue;
-            }
-            let times: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
-            // The fourth is idle time, the fifth waiting for a disk.
-            let idle: u64 = times.iter().skip(3).take(2).sum();
-            let total: u64 = times.iter().take(8).sum();
-            busy += total - idle;
-            all += total;
-        }
+        let is_other = |name: &str| !matches!(name, "cpu" | "cpu0");
+        let (busy, all) = ticks(is_other)?;
         (all > 0).then_some(Self { busy, all })
     }
 

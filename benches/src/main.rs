@@ -33,7 +33,6 @@ mod server;
 mod setting;
 mod shown;
 mod side;
-mod spent;
 mod spread;
 mod standby;
 mod tables;
@@ -47,7 +46,6 @@ use instructions::Counted;
 use limits::Limits;
 use serde_json::{Value, json};
 use server::Server;
-use spent::Spent;
 use std::error::Error;
 use std::time::Instant;
 use waits::Waits;
@@ -128,10 +126,6 @@ async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
     jobs::run(&db, flags, tell).await?;
     let limits = limits::run(&db, flags).await?;
     scale::run(&server, flags, tell).await?;
-    let spent = spent::run(&server, flags).await?;
-    for spent in &spent {
-        println!("{spent}");
-    }
     let waits = waits::run(&server, flags, tell).await?;
     for waits in &waits {
         println!("{waits}");
@@ -143,7 +137,6 @@ async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
     };
     Ok(json!({
         "cases": cases.iter().map(Measured::json).collect::<Vec<_>>(),
-        "processor_time": spent.iter().map(Spent::json).collect::<Vec<_>>(),
         "limits": limits.iter().map(Limits::json).collect::<Vec<_>>(),
         "waits": waits.iter().map(Waits::json).collect::<Vec<_>>(),
         "curves": curves,

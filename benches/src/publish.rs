@@ -3,9 +3,7 @@
 
 use crate::charts;
 use crate::machine::root;
-use crate::tables::{
-    cases, instructions, jobs, latency, old_snapshot, queues, ratios, text, waits,
-};
+use crate::tables::{cases, instructions, jobs, queues, ratios, waits};
 use serde_json::Value;
 use std::error::Error;
 use std::fs;
@@ -22,10 +20,7 @@ pub(crate) fn publish() -> Outcome<()> {
         ("cases", cases(&runs)),
         ("jobs", jobs(&runs)),
         ("queues", queues(&runs)),
-        ("old snapshot", old_snapshot(&runs)),
-        ("latency", latency(&runs)),
         ("waits", waits(&runs)),
-        ("runs", list(&runs)),
     ] {
         text = fill(&text, name, &table)?;
     }
@@ -61,11 +56,4 @@ fn fill(page: &str, name: &str, table: &str) -> Outcome<String> {
     let (before, rest) = page.split_once(&begin).ok_or_else(missing)?;
     let (_, after) = rest.split_once(&end).ok_or_else(missing)?;
     Ok(format!("{before}{begin}\n{table}\n\n{end}{after}"))
-}
-
-/// The times of the timed runs.
-fn list(runs: &[Value]) -> String {
-    let clock = runs.iter().filter(|run| !run["cases"].is_null());
-    let times: Vec<&str> = clock.map(|run| text(&run["run"], "date")).collect();
-    format!("Runs: {}, UTC.", times.join(", "))
 }

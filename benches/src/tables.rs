@@ -3,12 +3,10 @@
 use serde_json::Value;
 
 /// The transport, connections, keys and delay of each column.
-const COLUMNS: [(&str, u64, &str, u64, &str); 7] = [
+const COLUMNS: [(&str, u64, &str, u64, &str); 5] = [
     ("unix", 1, "distinct", 0, "socket, 1"),
     ("unix", 16, "distinct", 0, "socket, 16"),
     ("unix", 16, "hot", 0, "socket, 16, one key"),
-    ("tcp", 1, "distinct", 0, "TCP, 1"),
-    ("tcp", 16, "distinct", 0, "TCP, 16"),
     ("tcp", 1, "distinct", 2, "2 ms, 1"),
     ("tcp", 16, "distinct", 2, "2 ms, 16"),
 ];
@@ -17,8 +15,16 @@ fn rows<'r>(run: &'r Value, of: &str) -> impl Iterator<Item = &'r Value> {
     run[of].as_array().into_iter().flatten()
 }
 
+fn all_rows<'r>(runs: &'r [Value], of: &str) -> Vec<&'r Value> {
+    runs.iter().flat_map(|run| rows(run, of)).collect()
+}
+
 pub(crate) fn text<'v>(value: &'v Value, of: &str) -> &'v str {
     value[of].as_str().unwrap_or_default()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_default()
 }
 
 fn head(lines: &str) -> Vec<String> {
@@ -50,8 +56,7 @@ pub(crate) fn instructions(runs: &[Value]) -> String {
         }
         part_before = part;
         let mut count = |of| {
-            let (one, other) = (&way[of][0], &way[of][1]);
-            let (one, other) = (one.as_f64().unwrap_or(0.0), other.as_f64().unwrap_or(0.0));
+            let (one, other) = (number(&way[of][0]), number(&way[of][1]));
             apart = f64::max(apart, 100.0 * (one - other).abs() / one);
             thousands(f64::midpoint(one, other))
         };
@@ -62,7 +67,7 @@ pub(crate) fn instructions(runs: &[Value]) -> String {
         } else {
             name.to_owned()
         };
-        let trips = way["round_trips"].as_f64().unwrap_or(0.0);
+        let trips = number(&way["round_trips"]);
         table.push(format!("| {name} | {server} | {client} | {trips} |"));
     }
     table.push(format!(
@@ -106,17 +111,16 @@ fn thousands(count: f64) -> String {
 }
 
 /// The minimum and the maximum of all runs.
-fn range(values: &[f64], decimals: usize) -> String {
-    let (low, high) = values
-        .iter()
-        .fold((f64::MAX, f64::MIN), |(low, high), value| {
-            (low.min(*value), high.max(*value))
-        });
+fn range(mut values: Vec<f64>, decimals: usize) -> String {
+    values.sort_by(f64::total_cmp);
+    let (Some(low), Some(high)) = (values.first(), values.last()) else {
+        return String::new();
+    };
     let [low, high] = [low, high].map(|value| format!("{value:.decimals$}"));
-    match values {
-        [] => String::new(),
-        _ if low == high => low,
-        _ => format!("{low}–{high}"),
+    if low == high {
+        low
+    } else {
+        format!("{low}–{high}")
     }
 }
 
@@ -129,25 +133,32 @@ pub(crate) fn ratios(runs: &[Value]) -> String {
     let columns = COLUMNS.map(|column| column.4).join(" | ");
     let lines = "| --- ".repeat(COLUMNS.len());
     let mut table = vec![format!("| over | {columns} |\n| --- {lines}|")];
-    let all = || {
-        let cases = runs.iter().flat_map(|run| rows(run, "cases"));
-        cases.filter(|case| is_comparison(case))
-    };
-    for rival in distinct(all(), "rival") {
+    let mut all = all_rows(runs, "cases");
+    all.retain(|case| is_comparison(case));
+    for rival in distinct(all.iter().copied(), "rival") {
         let cells = COLUMNS.map(|(transport, connections, keys, delay, _)| {
-            let of_cell = all().filter(|case| {
+            let is_of_cell = |case: &Value| {
                 text(case, "rival") == rival
                     && text(case, "transport") == transport
                     && case["connections"] == connections
                     && text(case, "keys") == keys
                     && case["delay_ms"] == delay
-            });
-            let ratios: Vec<f64> = of_cell.filter_map(|case| case["ratio"].as_f64()).collect();
-            range(&ratios, 2)
+            };
+            range(values(&all, is_of_cell, |case| &case["ratio"]), 2)
         });
         table.push(format!("| {rival} | {} |", cells.join(" | ")));
     }
     table.join("\n")
+}
+
+/// The numbers of some rows.
+fn values(
+    rows: &[&Value],
+    is_wanted: impl Fn(&Value) -> bool,
+    of: impl Fn(&Value) -> &Value,
+) -> Vec<f64> {
+    let wanted = rows.iter().filter(|row| is_wanted(row));
+    wanted.filter_map(|row| of(row).as_f64()).collect()
 }
 
 /// Each different text, in the order of its first occurrence.
@@ -162,52 +173,42 @@ fn distinct<'v>(values: impl Iterator<Item = &'v Value>, of: &str) -> Vec<&'v st
     seen
 }
 
-/// Whether jobs are claimed and completed.
+/// The values of these columns in each different row, in the order of its first occurrence.
+fn distinct_rows<'v, const N: usize>(rows: &[&'v Value], of: [&str; N]) -> Vec<[&'v Value; N]> {
+    let mut seen = Vec::new();
+    for row in rows {
+        let row = of.map(|of| &row[of]);
+        if !seen.contains(&row) {
+            seen.push(row);
+        }
+    }
+    seen
+}
+
 fn is_of_jobs(case: &Value) -> bool {
     text(case, "case").starts_with("job: ")
 }
 
 /// A row for each table and number of workers, with a column for each rival.
 pub(crate) fn jobs(runs: &[Value]) -> String {
-    let all = || {
-        let cases = runs.iter().flat_map(|run| rows(run, "cases"));
-        cases.filter(|case| is_of_jobs(case))
-    };
-    let rivals = distinct(all(), "rival");
-    let mut table = vec![format!(
-        "| | workers | {} |\n| --- | ---: {}|",
-        rivals.join(" | "),
-        "| ---: ".repeat(rivals.len())
-    )];
-    let mut seen = Vec::new();
-    for case in all() {
-        let row = ["case", "note", "connections"].map(|of| &case[of]);
-        if seen.contains(&row) {
-            continue;
-        }
+    let mut all = all_rows(runs, "cases");
+    all.retain(|case| is_of_jobs(case) && text(case, "note") != "100,000 done");
+    let rivals = distinct(all.iter().copied(), "rival");
+    let (head, lines) = (rivals.join(" | "), "| ---: ".repeat(rivals.len()));
+    let mut table = vec![format!("| | workers | {head} |\n| --- | ---: {lines}|")];
+    let columns = ["case", "note", "connections"];
+    for row in distinct_rows(&all, columns) {
         let ratios = rivals.iter().map(|rival| {
-            let same = all().filter(|case| {
-                ["case", "note", "connections"].map(|of| &case[of]) == row
-                    && text(case, "rival") == *rival
-            });
-            let ratios: Vec<f64> = same.filter_map(|case| case["ratio"].as_f64()).collect();
-            range(&ratios, 2)
+            let is_same =
+                |case: &Value| columns.map(|of| &case[of]) == row && text(case, "rival") == *rival;
+            range(values(&all, is_same, |case| &case["ratio"]), 2)
         });
-        let per = if text(case, "case").ends_with("per") {
-            "`per`, "
-        } else {
-            ""
-        };
-        table.push(format!(
-            "| {per}{} | {} | {} |",
-            text(case, "note"),
-            case["connections"],
-            ratios.collect::<Vec<_>>().join(" | ")
-        ));
-        seen.push(row);
-    }
-    if seen.is_empty() {
-        return "Not recorded yet.".to_owned();
+        let ratios = ratios.collect::<Vec<_>>().join(" | ");
+        let [case, note, workers] = row;
+        let is_limited = case.as_str().is_some_and(|case| case.ends_with("per"));
+        let per = if is_limited { "`per`, " } else { "" };
+        let note = note.as_str().unwrap_or_default();
+        table.push(format!("| {per}{note} | {workers} | {ratios} |"));
     }
     table.join("\n")
 }
@@ -217,60 +218,20 @@ pub(crate) fn cases(runs: &[Value]) -> String {
     let mut table = head(
         "| case | connections | operations a second | over | ratio |\n| --- | ---: | ---: | --- | ---: |",
     );
-    let all = || {
-        runs.iter()
-            .flat_map(|run| rows(run, "cases"))
-            .filter(|case| !is_comparison(case) && !is_of_jobs(case))
+    let mut all = all_rows(runs, "cases");
+    let is_of_page = |case: &Value| {
+        !is_comparison(case) && !is_of_jobs(case) && text(case, "note") != "fsync off"
     };
-    let mut seen: Vec<[&Value; 4]> = Vec::new();
-    for case in all() {
-        let row = ["case", "note", "connections", "rival"].map(|of| &case[of]);
-        if !seen.contains(&row) {
-            seen.push(row);
-        }
-    }
-    for row in seen {
-        let of = |what: &str| {
-            let values = all()
-                .filter(|case| ["case", "note", "connections", "rival"].map(|of| &case[of]) == row);
-            values
-                .filter_map(|case| case[what].as_f64())
-                .collect::<Vec<_>>()
-        };
+    all.retain(|case| is_of_page(case));
+    let columns = ["case", "note", "connections", "rival"];
+    for row in distinct_rows(&all, columns) {
+        let is_same = |case: &Value| columns.map(|of| &case[of]) == row;
+        let speed = range(values(&all, is_same, |case| &case["ops"]), 0);
+        let ratio = range(values(&all, is_same, |case| &case["ratio"]), 2);
+        let connections = row[2];
         let [case, note, _, rival] = row.map(|value| value.as_str().unwrap_or_default());
-        let (speed, ratio, connections) = (range(&of("ops"), 0), range(&of("ratio"), 2), row[2]);
         table.push(format!(
             "| {case}, {note} | {connections} | {speed} | {rival} | {ratio} |"
-        ));
-    }
-    table.join("\n")
-}
-
-pub(crate) fn latency(runs: &[Value]) -> String {
-    let mut table = head(
-        "| milliseconds | 50 % | 99 % | 99.9 % | first calls |\n| --- | ---: | ---: | ---: | ---: |",
-    );
-    let all = || {
-        runs.iter()
-            .flat_map(|run| rows(&run["curves"]["latency"], "sides"))
-    };
-    for name in distinct(all(), "name") {
-        let of = |time: fn(&Value) -> &Value| {
-            let times = all().filter(|side| text(side, "name") == name);
-            range(
-                &times
-                    .filter_map(|side| time(side).as_f64())
-                    .collect::<Vec<_>>(),
-                2,
-            )
-        };
-        table.push(format!(
-            "| {} | {} | {} | {} | {} |",
-            code(name),
-            of(|side| &side["ms"][0]),
-            of(|side| &side["ms"][4]),
-            of(|side| &side["ms"][5]),
-            of(|side| &side["first_ms"])
         ));
     }
     table.join("\n")
@@ -280,32 +241,30 @@ pub(crate) fn waits(runs: &[Value]) -> String {
     let mut table = head(
         "| milliseconds | waits: 50 % | 99 % | longest | turns of a caller | another key: 50 % | 99 % |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     );
-    let all = || runs.iter().flat_map(|run| rows(run, "waits"));
+    let all = all_rows(runs, "waits");
     for (has_queue, name) in [(true, "`queue = 1_000`"), (false, "no `queue`")] {
-        let values = |of: &str, what: &str| {
-            let rows = all().filter(|row| row["queue"] == has_queue);
-            rows.filter_map(|row| row[of][what].as_f64())
-                .collect::<Vec<_>>()
+        let of = |of: &str, what: &str| {
+            values(&all, |row| row["queue"] == has_queue, |row| &row[of][what])
         };
-        let ms = |of: &str, what: &str| {
-            let times: Vec<f64> = values(of, what).iter().map(|time| time / 1_000.0).collect();
-            range(&times, 1)
+        let ms = |part: &str, what: &str| {
+            let times = of(part, what).iter().map(|time| time / 1_000.0).collect();
+            range(times, 1)
         };
         // In each run, since they are as many as the run had time for.
-        let turns = values("turns_of_a_caller", "min").into_iter();
-        let turns = turns.zip(values("turns_of_a_caller", "max"));
-        let turns: Vec<String> = turns
-            .map(|(least, most)| range(&[least, most], 0))
+        let least = of("turns_of_a_caller", "min").into_iter();
+        let turns = least.zip(of("turns_of_a_caller", "max"));
+        let turns: Vec<_> = turns
+            .map(|(least, most)| range(vec![least, most], 0))
             .collect();
-        table.push(format!(
-            "| {name} | {} | {} | {} | {} | {} | {} |",
+        let cells = [
             ms("wait_us", "p50"),
             ms("wait_us", "p99"),
             ms("wait_us", "max"),
             turns.join(", "),
             ms("other_key_us", "p50"),
             ms("other_key_us", "p99"),
-        ));
+        ];
+        table.push(format!("| {name} | {} |", cells.join(" | ")));
     }
     table.join("\n")
 }
@@ -317,35 +276,29 @@ pub(crate) fn queues(runs: &[Value]) -> String {
         return "Not recorded yet.".to_owned();
     };
     let all = || rows(run, "queue").filter(|row| row["old_snapshot"] == false);
-    let columns = [1, 10, 50]
-        .map(|concurrency| (true, concurrency))
-        .into_iter()
-        .chain([1, 10, 50].map(|concurrency| (false, concurrency)));
-    let columns: Vec<(bool, u64)> = columns.collect();
     let mut table = head(
-        "| jobs a second | fsync on: 1 | 10 | 50 | off: 1 | 10 | 50 | processor time | idle: 50 % | 99 % |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| jobs a second | 1 at a time | 10 | 50 | processor time | idle: 50 % | 99 % |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     );
     for name in distinct(all(), "queue") {
-        let of = |fsync: bool, concurrency: u64| {
+        let of = |concurrency: u64| {
             all().find(|row| {
                 text(row, "queue") == name
-                    && row["fsync"] == fsync
+                    && row["fsync"] == true
                     && row["concurrency"] == concurrency
                     && row["jobs"] == 20_000
             })
         };
-        let cells = columns.iter().map(|(fsync, concurrency)| {
-            of(*fsync, *concurrency).map_or_else(String::new, |row| {
-                let rate = thousands(row["jobs_a_second"].as_f64().unwrap_or_default());
-                match row["over_graphile_worker"].as_f64() {
-                    Some(ratio) => format!("{rate} ({ratio:.2})"),
-                    None => rate,
-                }
+        let cells = [1, 10, 50].map(|concurrency| {
+            let row = of(concurrency)?;
+            let rate = thousands(number(&row["jobs_a_second"]));
+            Some(match row["over_graphile_worker"].as_f64() {
+                Some(ratio) => format!("{rate} ({ratio:.2})"),
+                None => rate,
             })
         });
-        let spent = of(true, 10).map_or_else(String::new, |row| {
-            let of = |side: &str| row[side].as_f64().unwrap_or_default();
+        let spent = of(10).map_or_else(String::new, |row| {
+            let of = |side: &str| number(&row[side]);
             let (client, server) = (of("client_ms_for_1000"), of("server_ms_for_1000"));
             format!("{client:.0} + {server:.0}")
         });
@@ -356,46 +309,12 @@ pub(crate) fn queues(runs: &[Value]) -> String {
         };
         table.push(format!(
             "| {name} | {} | {spent} | {} | {} |",
-            cells.collect::<Vec<_>>().join(" | "),
+            cells.map(Option::unwrap_or_default).join(" | "),
             idle("median_us"),
             idle("p99_us")
         ));
     }
-    table.push(String::new());
-    for name in distinct(all(), "queue") {
-        if let Some(row) = all().find(|row| text(row, "queue") == name) {
-            table.push(format!("- *{name}*: {}.", text(row, "settings")));
-        }
-    }
     table.push(format!("\n{}.", origin(run)));
-    table.join("\n")
-}
-
-/// The same with an old snapshot open on the server, and without.
-pub(crate) fn old_snapshot(runs: &[Value]) -> String {
-    let newest = runs.iter().rev().find(|run| !run["queue"].is_null());
-    let all = || {
-        let rows = newest.into_iter().flat_map(|run| rows(run, "queue"));
-        rows.filter(|row| row["jobs"] == 200_000)
-    };
-    let mut table = head(
-        "| jobs a second | without | with | with, over without |\n| --- | ---: | ---: | ---: |",
-    );
-    for name in distinct(all(), "queue") {
-        let of = |is_open: bool| {
-            let mut rows = all().filter(|row| text(row, "queue") == name);
-            let row = rows.find(|row| row["old_snapshot"] == is_open);
-            row.and_then(|row| row["jobs_a_second"].as_f64())
-        };
-        if let (Some(without), Some(with)) = (of(false), of(true)) {
-            table.push(format!(
-                "| {name} | {} | {} | {:.2} |",
-                thousands(without),
-                thousands(with),
-                with / without
-            ));
-        }
-    }
     table.join("\n")
 }
 
@@ -416,10 +335,9 @@ fn origin(run: &Value) -> String {
         words.push(format!("PostgreSQL {server}"));
     }
     let libraries = rows(run, "libraries").filter_map(Value::as_str);
-    words.extend(libraries.map(str::to_owned));
+    let mut more: Vec<_> = libraries.map(str::to_owned).collect();
     if let Some(busy) = run["others_busy"].as_u64() {
-        words.push(format!("{busy} % of the other processors' time used"));
+        more.push(format!("other processors {busy} % busy"));
     }
-    words.extend(run["note"].as_str().map(str::to_owned));
-    words.join(", ")
+    format!("{},\n  {}", words.join(", "), more.join(", "))
 }

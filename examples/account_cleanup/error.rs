@@ -1,29 +1,23 @@
-//! Errors of a clean-up, and their HTTP statuses.
+//! The errors of a clean-up as HTTP statuses.
 
-use std::error::Error;
-use std::fmt;
-
-use advisory_runtime::Error as LockError;
+use advisory_runtime::Error;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-#[derive(Debug)]
-pub(crate) enum CleanupError {
-    Lock(LockError),
-    Database(diesel::result::Error),
-}
+pub(crate) struct CleanupError(pub(crate) Error);
 
 impl IntoResponse for CleanupError {
-    /// The error's text is for operators, because it names locks and tables. It is logged, and the answer has its own words.
+    /// The error's text is for operators, because it names locks and tables. It is logged, and the
+    /// answer has its own words.
     fn into_response(self) -> Response {
-        eprintln!("clean-up: {self}");
-        match self {
+        eprintln!("clean-up: {}", self.0);
+        match self.0 {
             // Before the timeouts, because `is_busy` is true for both.
-            Self::Lock(LockError::NotAvailable { .. }) => (
+            Error::NotAvailable { .. } => (
                 StatusCode::CONFLICT,
                 "a clean-up of this address is in progress",
             ),
-            Self::Lock(LockError::TimedOut { .. } | LockError::HoldExceeded { .. }) => (
+            Error::TimedOut { .. } | Error::HoldExceeded { .. } => (
                 StatusCode::GATEWAY_TIMEOUT,
                 "the clean-up took too long and was given up",
             ),
@@ -32,26 +26,3 @@ impl IntoResponse for CleanupError {
         .into_response()
     }
 }
-
-impl From<LockError> for CleanupError {
-    fn from(error: LockError) -> Self {
-        Self::Lock(error)
-    }
-}
-
-impl From<diesel::result::Error> for CleanupError {
-    fn from(error: diesel::result::Error) -> Self {
-        Self::Database(error)
-    }
-}
-
-impl fmt::Display for CleanupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lock(error) => error.fmt(f),
-            Self::Database(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for CleanupError {}

@@ -34,7 +34,8 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Writes a report under the lease's fencing token: if another process was granted the lease since, nothing is written.
+    /// Writes a report under the lease's fencing token: if another process was granted the lease
+    /// since, nothing is written.
     #[advisory_lease(
         key = "report:<month>",
         name = "report",
@@ -60,7 +61,8 @@ impl Reports {
         self.written(lease, month, false).await
     }
 
-    /// Runs on its own task, as in many programs: it continues when its caller is dropped, as a body is that has lost its lease.
+    /// Runs on its own task, as in many programs: it continues when its caller is dropped, as a
+    /// body is that has lost its lease.
     async fn written(&self, lease: Lease, month: &str, is_fenced: bool) -> anyhow::Result<()> {
         let (reports, month) = (self.clone(), month.to_owned());
         let writing = tokio::spawn(async move {

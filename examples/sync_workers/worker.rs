@@ -34,7 +34,8 @@ diesel::table! {
     }
 }
 
-/// A chunk, claimed as long as its worker renews the claim. In production write `ttl = "2m", renew = "30s"`.
+/// A chunk, claimed as long as its worker renews the claim. In production write `ttl = "2m", renew
+/// = "30s"`.
 #[derive(Queryable, Selectable, Claim)]
 #[diesel(table_name = sync_checkpoints)]
 #[claim(key = (matrix_id, chunk_hash), ttl = "3s", renew = "500ms")]
@@ -43,7 +44,8 @@ struct Checkpoint {
     chunk_hash: String,
 }
 
-/// Works until each chunk of the matrix is synced. If a worker dies, another one takes over its chunk when the claim expires.
+/// Works until each chunk of the matrix is synced. If a worker dies, another one takes over its
+/// chunk when the claim expires.
 pub(crate) async fn run(url: &str, worker: &str, matrix_id: i64) -> Result<(), Error> {
     let manager = AsyncDieselConnectionManager::new(url);
     let pool = Pool::builder(manager).max_size(3).build();
@@ -76,7 +78,8 @@ fn is_unsynced(matrix_id: i64) -> _ {
     is_of_the_matrix.and(sync_checkpoints::last_synced_at.is_null())
 }
 
-/// Syncs a chunk, which is renewed in the background meanwhile. If the claim is lost, this is dropped.
+/// Syncs a chunk, which is renewed in the background meanwhile. If the claim is lost, this is
+/// dropped.
 async fn sync(
     pool: &Pool<AsyncPgConnection>,
     checkpoint: &Claimed<Checkpoint>,

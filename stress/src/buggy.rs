@@ -8,7 +8,8 @@ use crate::bug::Bug;
 use crate::clock::pass;
 use crate::critical_section::{self, Booked, CriticalSection, Manner};
 use crate::operation_kind::PERMITS;
-use diesel::prelude::*;
+use diesel::QueryResult;
+use diesel::dsl::sql;
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Bool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -48,8 +49,9 @@ pub(crate) async fn book(
         Bug::OneStatement => {
             let booked = conn.transaction(async |conn| {
                 let text = LOCK_AND_LOOK.replace("$slot", &slot.to_string());
-                let seen: Seen = diesel::sql_query(text).get_result(conn).await?;
-                section.write(conn, seen.entered, seen.taken == 0).await
+                let look = sql::<(BigInt, BigInt)>(&text);
+                let (entered, taken): (i64, i64) = look.get_result(conn).await?;
+                section.write(conn, entered, taken == 0).await
             });
             booked.await
         }
@@ -65,8 +67,8 @@ pub(crate) async fn book(
         }
         Bug::CountedPermits => {
             let booked = conn.transaction(async |conn| {
-                let holders: Count = diesel::sql_query(HOLDERS).get_result(conn).await?;
-                if usize::try_from(holders.count).unwrap_or(0) >= PERMITS {
+                let holders: i64 = sql::<BigInt>(HOLDERS).get_result(conn).await?;
+                if usize::try_from(holders).unwrap_or(0) >= PERMITS {
                     return Err(DieselError::NotFound.into());
                 }
                 let lock = format!("SELECT pg_advisory_xact_lock_shared({slot})");
@@ -118,35 +120,13 @@ pub(crate) async fn book(
 }
 
 async fn is_locked(conn: &mut AsyncPgConnection, function: &str, slot: i64) -> QueryResult<bool> {
-    let locked = format!("SELECT {function}({slot}) AS is_locked");
-    let locked: Locked = diesel::sql_query(locked).get_result(conn).await?;
-    Ok(locked.is_locked)
+    let locked = format!("SELECT {function}({slot})");
+    sql::<Bool>(&locked).get_result(conn).await
 }
 
-const HOLDERS: &str =
-    "SELECT count(*) AS count FROM pg_locks WHERE locktype = 'advisory' AND granted";
-
-#[derive(QueryableByName)]
-struct Locked {
-    #[diesel(sql_type = Bool)]
-    is_locked: bool,
-}
-
-#[derive(QueryableByName)]
-struct Count {
-    #[diesel(sql_type = BigInt)]
-    count: i64,
-}
+const HOLDERS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
 
 /// The statement waits for the lock, and counts rows that existed before the wait.
 const LOCK_AND_LOOK: &str = "WITH locked AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock($slot)) \
      SELECT stress.tick() AS entered, \
      (SELECT count(*) FROM locked, stress.section WHERE slot = $slot AND booked) AS taken";
-
-#[derive(QueryableByName)]
-struct Seen {
-    #[diesel(sql_type = BigInt)]
-    entered: i64,
-    #[diesel(sql_type = BigInt)]
-    taken: i64,
-}

@@ -61,10 +61,10 @@ impl Found {
     /// lock.
     fn too_many_holders(&mut self, records: &Records) {
         let mut stays = Stays::default();
-        for (op, told) in &records.history.told {
-            if let Some(from) = told.entered {
-                let to = told.departed.unwrap_or(from);
-                stays.add(told.kind.subject(), told.number, *op, (from, to));
+        for (op, operation) in &records.history.operations {
+            if let Some(from) = operation.entered {
+                let to = operation.departed.unwrap_or(from);
+                stays.add(operation.kind.subject(), operation.number, *op, (from, to));
             }
         }
         for section in &records.sections {
@@ -122,26 +122,27 @@ impl Found {
             }
         }
         for section in &records.sections {
-            let told = records.history.told.get(&section.op);
-            let was_refused = told.is_none_or(|told| {
-                let outcome = told.outcome;
-                told.number != section.number || outcome.is_some_and(|outcome| !may_be(outcome))
+            let operation = records.history.operations.get(&section.op);
+            let was_refused = operation.is_none_or(|operation| {
+                let outcome = operation.outcome;
+                operation.number != section.number
+                    || outcome.is_some_and(|outcome| !may_be(outcome))
             });
             if was_refused {
-                self.add(Rule::Ghost, format!("{section:?}, of which {told:?}"));
+                self.add(Rule::Ghost, format!("{section:?}, of which {operation:?}"));
             }
         }
-        for (op, told) in &records.history.told {
-            let subject = told.kind.subject();
+        for (op, operation) in &records.history.operations {
+            let subject = operation.kind.subject();
             if !matches!(subject, Subject::Slot | Subject::Room) {
                 continue;
             }
             let count = by_op.get(op).copied().unwrap_or(0);
-            self.is_there(*op, told.outcome, count);
-            if told.outcome == Some(Outcome::Taken) && subject == Subject::Slot {
-                let slot = told.number;
+            self.is_there(*op, operation.outcome, count);
+            if operation.outcome == Some(Outcome::Taken) && subject == Subject::Slot {
+                let slot = operation.number;
                 if count > 0 {
-                    let what = format!("{op} was told that slot {slot} is taken");
+                    let what = format!("{op} reported that slot {slot} is taken");
                     self.add(Rule::Ghost, what);
                 }
                 if !by_slot.contains_key(&slot) {
@@ -157,10 +158,13 @@ impl Found {
         let written = records.written.iter().map(|written| written.op);
         for op in written.chain(records.completed.iter().map(|(_, op)| *op)) {
             *by_op.entry(op).or_insert(0) += 1;
-            let told = records.history.told.get(&op);
-            let outcome = told.and_then(|told| told.outcome);
-            if told.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
-                self.add(Rule::Ghost, format!("the write of {op}, of which {told:?}"));
+            let operation = records.history.operations.get(&op);
+            let outcome = operation.and_then(|operation| operation.outcome);
+            if operation.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
+                self.add(
+                    Rule::Ghost,
+                    format!("the write of {op}, of which {operation:?}"),
+                );
             }
         }
         let mut by_number = BTreeMap::<i64, Vec<i64>>::new();
@@ -171,10 +175,10 @@ impl Found {
             let what = format!("work {number} was completed by {ops:?}");
             self.add(Rule::Doubled, what);
         }
-        for (op, told) in &records.history.told {
-            if matches!(told.kind.subject(), Subject::Lease | Subject::Work) {
+        for (op, operation) in &records.history.operations {
+            if matches!(operation.kind.subject(), Subject::Lease | Subject::Work) {
                 let count = by_op.get(op).copied().unwrap_or(0);
-                self.is_there(*op, told.outcome, count);
+                self.is_there(*op, operation.outcome, count);
             }
         }
     }
@@ -182,16 +186,16 @@ impl Found {
     fn migrations(&mut self, records: &Records) {
         let migrated = &records.migrated;
         for row in migrated {
-            let told = records.history.told.get(&row.op);
-            let outcome = told.and_then(|told| told.outcome);
-            if told.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
-                self.add(Rule::Ghost, format!("{row:?}, of which {told:?}"));
+            let operation = records.history.operations.get(&row.op);
+            let outcome = operation.and_then(|operation| operation.outcome);
+            if operation.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
+                self.add(Rule::Ghost, format!("{row:?}, of which {operation:?}"));
             }
         }
         for (op, version) in &records.history.applied {
             let mut rows = migrated.iter();
             if !rows.any(|row| row.op == *op && row.version == *version) {
-                let what = format!("operation {op} was told that it has applied {version}");
+                let what = format!("operation {op} reported that it has applied {version}");
                 self.add(Rule::Lost, what);
             }
         }

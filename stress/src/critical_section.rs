@@ -168,67 +168,27 @@ pub(crate) struct RoomLock {
     pub(crate) room: i64,
 }
 
-#[advisory_lock(key = SlotLock { slot })]
-pub(crate) async fn wait(
-    conn: &mut AsyncPgConnection,
-    slot: i64,
-    section: &CriticalSection<'_>,
-) -> Booked {
-    section.book(conn).await
+/// Functions that book a slot under its lock, with these arguments.
+macro_rules! book {
+    ($($name:ident($($argument:tt)*);)*) => { $(
+        #[advisory_lock(key = SlotLock { slot }, $($argument)*)]
+        pub(crate) async fn $name(
+            conn: &mut AsyncPgConnection,
+            slot: i64,
+            section: &CriticalSection<'_>,
+        ) -> Booked {
+            section.book(conn).await
+        }
+    )* };
 }
 
-#[advisory_lock(key = SlotLock { slot }, wait = "never")]
-pub(crate) async fn never(
-    conn: &mut AsyncPgConnection,
-    slot: i64,
-    section: &CriticalSection<'_>,
-) -> Booked {
-    section.book(conn).await
-}
-
-#[advisory_lock(key = SlotLock { slot }, wait = "20ms", max_hold = "1s")]
-pub(crate) async fn bounded(
-    conn: &mut AsyncPgConnection,
-    slot: i64,
-    section: &CriticalSection<'_>,
-) -> Booked {
-    section.book(conn).await
-}
-
-#[advisory_lock(key = SlotLock { slot }, poll = "2ms", wait = "200ms")]
-pub(crate) async fn poll(
-    conn: &mut AsyncPgConnection,
-    slot: i64,
-    section: &CriticalSection<'_>,
-) -> Booked {
-    section.book(conn).await
-}
-
-#[advisory_lock(key = SlotLock { slot }, conn = connection(pool).await?, poll = "2ms", wait = "200ms")]
-pub(crate) async fn poll_pool(
-    pool: &Pool<AsyncPgConnection>,
-    slot: i64,
-    section: &CriticalSection<'_>,
-) -> Booked {
-    section.book(conn).await
-}
-
-#[advisory_lock(key = SlotLock { slot }, isolation = "repeatable read")]
-pub(crate) async fn repeatable(
-    conn: &mut AsyncPgConnection,
-    slot: i64,
-    section: &CriticalSection<'_>,
-) -> Booked {
-    section.book(conn).await
-}
-
-#[advisory_lock(key = SlotLock { slot }, isolation = "serializable", wait = "200ms")]
-pub(crate) async fn serializable(
-    conn: &mut AsyncPgConnection,
-    slot: i64,
-    section: &CriticalSection<'_>,
-) -> Booked {
-    section.book(conn).await
+book! {
+    wait();
+    never(wait = "never");
+    bounded(wait = "20ms", max_hold = "1s");
+    poll(poll = "2ms", wait = "200ms");
+    repeatable(isolation = "repeatable read");
+    serializable(isolation = "serializable", wait = "200ms");
 }
 
 #[advisory_lock(key = SlotLock { slot }, scope = "session")]
@@ -239,6 +199,15 @@ pub(crate) async fn session(
 ) -> Booked {
     conn.transaction(async |conn| section.book(conn).await)
         .await
+}
+
+#[advisory_lock(key = SlotLock { slot }, conn = connection(pool).await?, poll = "2ms", wait = "200ms")]
+pub(crate) async fn poll_pool(
+    pool: &Pool<AsyncPgConnection>,
+    slot: i64,
+    section: &CriticalSection<'_>,
+) -> Booked {
+    section.book(conn).await
 }
 
 #[advisory_lock(key = SlotLock { slot }, conn = connection(pool).await?, queue = 8, wait = "1s")]

@@ -4,43 +4,45 @@ use crate::absence::{ABSENT, LINGER, TTL};
 use crate::bug::Bug;
 use crate::clock::{self, pass};
 use crate::connection::{Failure, connect, rows};
+use crate::named::named;
 use crate::server::Server;
 use crate::worker_pool::WorkerPool;
 use advisory_tests::{Bouncer, Proxy};
-use std::str::FromStr;
 use std::time::Duration;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// No fault.
-    Calm,
-    KillClient,
-    StopClient,
-    TerminateBackends,
-    RestartFast,
-    RestartImmediate,
-    DropPackets,
-    CutConnections,
-    /// The machine of a process is cut off permanently, and no connection is closed.
-    Vanish,
-    /// A pooler in transaction mode is in front of the server; it reconnects.
-    Pooler,
-    LockTableFull,
-    PoolExhausted,
-    CommitHeldUp,
-    /// The primary is killed, and its synchronous standby promoted.
-    Failover,
-    /// Bodies of a process block all threads of its runtime, for three times as long as a claim
-    /// lasts.
-    BlockRuntime,
-    /// The type of a column of the jobs changes, so that the server refuses prepared statements.
-    AlterType,
-    /// The text of an error does not fit its column.
-    LongText,
-    /// The network loses the connections that are open; new ones work.
-    StallConnections,
-    /// The body of a job aborts its process.
-    AbortJob,
+named! {
+    Fault {
+        /// No fault.
+        Calm = "calm",
+        KillClient = "kill-client",
+        StopClient = "stop-client",
+        TerminateBackends = "terminate-backends",
+        RestartFast = "restart-fast",
+        RestartImmediate = "restart-immediate",
+        DropPackets = "drop-packets",
+        CutConnections = "cut-connections",
+        /// The machine of a process is cut off permanently, and no connection is closed.
+        Vanish = "vanish",
+        /// A pooler in transaction mode is in front of the server; it reconnects.
+        Pooler = "pgbouncer",
+        LockTableFull = "lock-table-full",
+        PoolExhausted = "pool-exhausted",
+        CommitHeldUp = "commit-held-up",
+        /// The primary is killed, and its synchronous standby promoted.
+        Failover = "failover",
+        /// Bodies of a process block all threads of its runtime, for three times as long as a
+        /// claim lasts.
+        BlockRuntime = "block-runtime",
+        /// The type of a column of the jobs changes, so that the server refuses prepared
+        /// statements.
+        AlterType = "alter-type",
+        /// The text of an error does not fit its column.
+        LongText = "long-text",
+        /// The network loses the connections that are open; new ones work.
+        StallConnections = "stall-connections",
+        /// The body of a job aborts its process.
+        AbortJob = "abort-job",
+    }
 }
 
 /// What a fault can act on.
@@ -65,52 +67,6 @@ pub(crate) enum Between {
 const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 4\nadmin_users = postgres";
 
 impl Fault {
-    pub(crate) const ALL: [Self; 19] = [
-        Self::Calm,
-        Self::KillClient,
-        Self::StopClient,
-        Self::TerminateBackends,
-        Self::RestartFast,
-        Self::RestartImmediate,
-        Self::DropPackets,
-        Self::CutConnections,
-        Self::Vanish,
-        Self::Pooler,
-        Self::LockTableFull,
-        Self::PoolExhausted,
-        Self::CommitHeldUp,
-        Self::Failover,
-        Self::BlockRuntime,
-        Self::AlterType,
-        Self::LongText,
-        Self::StallConnections,
-        Self::AbortJob,
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Calm => "calm",
-            Self::KillClient => "kill-client",
-            Self::StopClient => "stop-client",
-            Self::TerminateBackends => "terminate-backends",
-            Self::RestartFast => "restart-fast",
-            Self::RestartImmediate => "restart-immediate",
-            Self::DropPackets => "drop-packets",
-            Self::CutConnections => "cut-connections",
-            Self::Vanish => "vanish",
-            Self::Pooler => "pgbouncer",
-            Self::LockTableFull => "lock-table-full",
-            Self::PoolExhausted => "pool-exhausted",
-            Self::CommitHeldUp => "commit-held-up",
-            Self::Failover => "failover",
-            Self::BlockRuntime => "block-runtime",
-            Self::AlterType => "alter-type",
-            Self::LongText => "long-text",
-            Self::StallConnections => "stall-connections",
-            Self::AbortJob => "abort-job",
-        }
-    }
-
     /// Starts what the fault needs between the workers and this database, and returns the address
     /// that the workers use; or the reason why it is not available here.
     pub(crate) async fn between(
@@ -220,28 +176,6 @@ impl Fault {
                     .tell_all(&format!("hog {}", hold.as_millis()));
                 pass(hold).await;
             }
-            Self::BlockRuntime
-            | Self::AlterType
-            | Self::LongText
-            | Self::StallConnections
-            | Self::AbortJob => return self.course_of_rows(site).await,
-            Self::CommitHeldUp => {
-                server.rows(url, NOBODY_ANSWERS).await?;
-                server.rows(url, RELOAD).await?;
-                pass(hold).await;
-                server.rows(url, AS_BEFORE).await?;
-                server.rows(url, RELOAD).await?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// The course of a fault of rows that expire.
-    async fn course_of_rows(self, site: &mut Site<'_>) -> Result<bool, Failure> {
-        let Site {
-            server, url, hold, ..
-        } = *site;
-        match self {
             Self::BlockRuntime => {
                 site.worker_pool.tell(site.round, "block")?;
                 pass(hold.max(ABSENT + TTL)).await;
@@ -283,7 +217,13 @@ impl Fault {
                 site.worker_pool.reap()?;
                 site.worker_pool.fill_up().await?;
             }
-            _ => {}
+            Self::CommitHeldUp => {
+                server.rows(url, NOBODY_ANSWERS).await?;
+                server.rows(url, RELOAD).await?;
+                pass(hold).await;
+                server.rows(url, AS_BEFORE).await?;
+                server.rows(url, RELOAD).await?;
+            }
         }
         Ok(true)
     }
@@ -323,15 +263,3 @@ const ABORTING: &str =
 const NOBODY_ANSWERS: &str = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
 const AS_BEFORE: &str = "ALTER SYSTEM RESET synchronous_standby_names";
 const RELOAD: &str = "SELECT pg_catalog.pg_reload_conf()";
-
-impl FromStr for Fault {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|fault| fault.name() == name);
-        found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("no fault `{name}`: write one of {names}, or `all`")
-        })
-    }
-}

@@ -48,17 +48,20 @@ impl Figures {
             violations,
             took,
             injected: if fault == Fault::Calm { 0 } else { ended.len() },
-            operations: history.told.len(),
+            operations: history.operations.len(),
             recoveries: recoveries(history, ended),
             ..Self::none(fault, bug)
         };
-        for told in history.told.values() {
-            *figures.outcomes.entry(told.outcome).or_insert(0) += 1;
-            let (all, granted) = &mut figures.kinds[told.kind.index()];
+        for operation in history.operations.values() {
+            *figures.outcomes.entry(operation.outcome).or_insert(0) += 1;
+            let (all, granted) = &mut figures.kinds[operation.kind.index()];
             *all += 1;
-            *granted += usize::from(told.outcome.is_some_and(Outcome::is_granted));
-            if told.outcome.is_some_and(|outcome| !outcome.is_granted()) {
-                *figures.reasons.entry(told.why.clone()).or_insert(0) += 1;
+            *granted += usize::from(operation.outcome.is_some_and(Outcome::is_granted));
+            if operation
+                .outcome
+                .is_some_and(|outcome| !outcome.is_granted())
+            {
+                *figures.reasons.entry(operation.why.clone()).or_insert(0) += 1;
             }
         }
         figures
@@ -163,9 +166,9 @@ impl Figures {
 /// The first success of each worker after the end of each fault.
 fn recoveries(history: &History, ended: &[Ended]) -> Vec<Duration> {
     let mut successes: HashMap<i64, Vec<i64>> = HashMap::new();
-    for (op, told) in &history.told {
-        if told.outcome.is_some_and(Outcome::is_granted) {
-            successes.entry(op >> 32).or_default().push(told.at);
+    for (op, operation) in &history.operations {
+        if operation.outcome.is_some_and(Outcome::is_granted) {
+            successes.entry(op >> 32).or_default().push(operation.at);
         }
     }
     for times in successes.values_mut() {

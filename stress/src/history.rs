@@ -50,7 +50,7 @@ impl Log {
 
     /// `departed` is 0 if the database has not confirmed it.
     pub(crate) fn ended(&self, op: i64, outcome: Outcome, departed: i64, at: i64, why: &str) {
-        let outcome = outcome.letter();
+        let outcome = outcome.name();
         self.line(&format!("! {op} {outcome} {departed} {at} {why}\n"));
     }
 
@@ -71,7 +71,7 @@ impl Log {
 
 /// An operation, as its client knows it.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Operation {
     pub(crate) kind: OperationKind,
     /// The number of the slot, the room, the lease or the work.
     pub(crate) number: i64,
@@ -95,7 +95,7 @@ pub(crate) struct Claim {
 /// The records of all clients of one run.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    pub(crate) told: HashMap<i64, Told>,
+    pub(crate) operations: HashMap<i64, Operation>,
     pub(crate) claims: Vec<(i64, Claim)>,
     /// Operations, and the versions that they have applied.
     pub(crate) applied: Vec<(i64, i64)>,
@@ -124,13 +124,13 @@ impl History {
         let op = number()?;
         match sign {
             "?" => {
-                let told = self.told.entry(op).or_default();
-                told.kind = words.next()?.parse().ok()?;
-                told.number = words.next()?.parse().ok()?;
+                let operation = self.operations.entry(op).or_default();
+                operation.kind = words.next()?.parse().ok()?;
+                operation.number = words.next()?.parse().ok()?;
             }
             "+" => self.applied.push((op, number()?)),
             "%" => self.absent.push((op, number()? != 0)),
-            "@" => self.told.entry(op).or_default().entered = Some(number()?),
+            "@" => self.operations.entry(op).or_default().entered = Some(number()?),
             "=" => {
                 let claim = Claim {
                     lease: number()?,
@@ -141,12 +141,12 @@ impl History {
                 self.claims.push((op, claim));
             }
             "!" => {
-                let told = self.told.entry(op).or_default();
-                told.outcome = Some(Outcome::of(words.next()?)?);
+                let operation = self.operations.entry(op).or_default();
+                operation.outcome = Some(words.next()?.parse().ok()?);
                 let mut number = || words.next()?.parse::<i64>().ok();
-                told.departed = Some(number()?).filter(|tick| *tick != 0);
-                told.at = number()?;
-                told.why = words.collect::<Vec<_>>().join(" ");
+                operation.departed = Some(number()?).filter(|tick| *tick != 0);
+                operation.at = number()?;
+                operation.why = words.collect::<Vec<_>>().join(" ");
             }
             _ => return None,
         }

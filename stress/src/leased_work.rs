@@ -106,36 +106,28 @@ impl LeasedWork<'_> {
     }
 }
 
-#[advisory_lease(key = "leased:<number>", name = "leased", pool = leases, ttl = TTL, wait = "never", handle = lease)]
-pub(crate) async fn never_wait(
-    leases: &Leases<Pool<AsyncPgConnection>>,
-    pool: &Pool<AsyncPgConnection>,
-    number: i64,
-    work: &LeasedWork<'_>,
-) -> Result<(), Error> {
-    work.run(pool, &lease).await
+/// Functions that work under a lease, with these arguments.
+macro_rules! leased {
+    ($number:ident $($(#[$doc:meta])* $name:ident($($argument:tt)*);)*) => { $(
+        $(#[$doc])*
+        #[advisory_lease(key = "leased:<number>", name = "leased", pool = leases, handle = lease, $($argument)*)]
+        pub(crate) async fn $name(
+            leases: &Leases<Pool<AsyncPgConnection>>,
+            pool: &Pool<AsyncPgConnection>,
+            $number: i64,
+            work: &LeasedWork<'_>,
+        ) -> Result<(), Error> {
+            work.run(pool, &lease).await
+        }
+    )* };
 }
 
-#[advisory_lease(key = "leased:<number>", name = "leased", pool = leases, ttl = TTL, wait = "2s", handle = lease)]
-pub(crate) async fn wait(
-    leases: &Leases<Pool<AsyncPgConnection>>,
-    pool: &Pool<AsyncPgConnection>,
-    number: i64,
-    work: &LeasedWork<'_>,
-) -> Result<(), Error> {
-    work.run(pool, &lease).await
-}
-
-/// A lease that lasts long enough for the keeper to open a connection before it expires, on a busy
-/// machine too.
-#[advisory_lease(key = "leased:<number>", name = "leased", pool = leases, ttl = LINGER, wait = "2s", handle = lease)]
-pub(crate) async fn linger(
-    leases: &Leases<Pool<AsyncPgConnection>>,
-    pool: &Pool<AsyncPgConnection>,
-    number: i64,
-    work: &LeasedWork<'_>,
-) -> Result<(), Error> {
-    work.run(pool, &lease).await
+leased! { number
+    never_wait(ttl = TTL, wait = "never");
+    wait(ttl = TTL, wait = "2s");
+    /// Lasts long enough for the keeper to open a connection before it expires, on a busy machine
+    /// too.
+    linger(ttl = LINGER, wait = "2s");
 }
 
 /// Work that is done once, even if the process dies: its mark and the end of the lease are in one

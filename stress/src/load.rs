@@ -33,7 +33,7 @@ const TICKS_A_SLOT: i64 = 10;
 
 /// The load of one process.
 pub(crate) struct Load {
-    told: Assignment,
+    assignment: Assignment,
     log: Log,
     pool: Pool<AsyncPgConnection>,
     leases: Leases<Pool<AsyncPgConnection>>,
@@ -50,20 +50,20 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn new(told: Assignment, pool: Pool<AsyncPgConnection>) -> io::Result<Self> {
+    pub(crate) fn new(assignment: Assignment, pool: Pool<AsyncPgConnection>) -> io::Result<Self> {
         Ok(Self {
-            log: Log::create(&told.log)?,
+            log: Log::create(&assignment.log)?,
             leases: Leases::new(pool.clone()),
             pool,
-            next: AtomicI64::new(told.number << 32),
+            next: AtomicI64::new(assignment.number << 32),
             ticks: AtomicI64::new(0),
             last_success: AtomicI64::new(0),
             progress: Mutex::default(),
             is_over: AtomicBool::new(false),
             lease_absence: NextAbsence::default(),
             job_absence: NextAbsence::default(),
-            hand: Hand::new(&told.url),
-            told,
+            hand: Hand::new(&assignment.url),
+            assignment,
         })
     }
 
@@ -76,7 +76,7 @@ impl Load {
     pub(crate) fn make_absent(&self, absence: Absence) {
         self.lease_absence.set(absence);
         // A claim of 600 ms leaves too little time to open another connection on a busy machine.
-        if absence == Absence::Blocks || self.told.bug.is_some() {
+        if absence == Absence::Blocks || self.assignment.bug.is_some() {
             self.job_absence.set(absence);
         }
     }
@@ -103,7 +103,7 @@ impl Load {
     /// Runs operations until the load ends.
     pub(crate) async fn task(&self, mut chance: Chance) {
         while !self.is_over() {
-            match self.told.bug {
+            match self.assignment.bug {
                 Some(bug) if bug.is_of_leases() && chance.below(2) == 0 => {
                     self.lease(OperationKind::Lease, &mut chance).await;
                 }
@@ -113,7 +113,7 @@ impl Load {
                 Some(_) => self.book(&mut chance).await,
                 // Leases use prepared statements, which pgbouncer before 1.21 does not track; the
                 // others need sessions or too many connections.
-                None if self.told.is_pooled => self.book(&mut chance).await,
+                None if self.assignment.is_pooled => self.book(&mut chance).await,
                 None => match chance.below(12) {
                     0 => self.lease(OperationKind::Lease, &mut chance).await,
                     1 => self.lease(OperationKind::Complete, &mut chance).await,

@@ -28,6 +28,7 @@ mod job;
 mod leased_work;
 mod load;
 mod migration;
+mod named;
 mod operation_kind;
 mod outcome;
 mod progress;
@@ -53,8 +54,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    if let Some(told) = Assignment::of_this_process() {
-        return match worker::run(&told) {
+    if let Some(assignment) = Assignment::of_this_process() {
+        return match worker::run(&assignment) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("advisory-stress: a worker: {error}");

@@ -1,52 +1,28 @@
 //! The outcome of an operation, as its caller saw it.
 
+use crate::named::named;
 use advisory_runtime::{Error, lease};
 use diesel::result::Error as DieselError;
 
-/// What the caller may rely on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
-    /// `Ok`: booked, or written.
-    Confirmed,
-    /// `Ok`: it held the lock, and the slot was booked already.
-    Taken,
-    /// Another process holds the key, or no connection was available. Nothing happened.
-    Refused,
-    /// An error that guarantees that nothing happened.
-    Failed,
-    /// The call was dropped before its body had ended. Nothing happened.
-    Dropped,
-    /// It may have happened.
-    Unknown,
+named! {
+    /// What the caller may rely on. The names are those in the history.
+    Outcome {
+        /// `Ok`: booked, or written.
+        Confirmed = "C",
+        /// `Ok`: it held the lock, and the slot was booked already.
+        Taken = "T",
+        /// Another process holds the key, or no connection was available. Nothing happened.
+        Refused = "R",
+        /// An error that guarantees that nothing happened.
+        Failed = "F",
+        /// The call was dropped before its body had ended. Nothing happened.
+        Dropped = "D",
+        /// It may have happened.
+        Unknown = "U",
+    }
 }
 
 impl Outcome {
-    const ALL: [Self; 6] = [
-        Self::Confirmed,
-        Self::Taken,
-        Self::Refused,
-        Self::Failed,
-        Self::Dropped,
-        Self::Unknown,
-    ];
-
-    pub(crate) const fn letter(self) -> &'static str {
-        match self {
-            Self::Confirmed => "C",
-            Self::Taken => "T",
-            Self::Refused => "R",
-            Self::Failed => "F",
-            Self::Dropped => "D",
-            Self::Unknown => "U",
-        }
-    }
-
-    pub(crate) fn of(letter: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|outcome| outcome.letter() == letter)
-    }
-
     pub(crate) const fn is_granted(self) -> bool {
         matches!(self, Self::Confirmed | Self::Taken)
     }

@@ -2,6 +2,7 @@
 
 use crate::connection::{Failure, Row};
 use crate::history::History;
+use crate::named::named;
 use crate::operation_kind::Subject;
 use crate::server::Server;
 use std::path::PathBuf;
@@ -57,28 +58,15 @@ pub(crate) struct JobEvent {
     pub(crate) tick: i64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    Claimed,
-    Renewed,
-    /// The attempt was taken back.
-    Released,
-    Retried,
-    Completed,
-    Failed,
-}
-
-impl Change {
-    fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "claimed" => Self::Claimed,
-            "renewed" => Self::Renewed,
-            "released" => Self::Released,
-            "retried" => Self::Retried,
-            "completed" => Self::Completed,
-            "failed" => Self::Failed,
-            _ => return None,
-        })
+named! {
+    Change {
+        Claimed = "claimed",
+        Renewed = "renewed",
+        /// The attempt was taken back.
+        Released = "released",
+        Retried = "retried",
+        Completed = "completed",
+        Failed = "failed",
     }
 }
 
@@ -114,8 +102,8 @@ pub(crate) struct Records {
 impl Records {
     /// The subject of an operation. An operation that no client began is a violation by itself.
     pub(crate) fn subject(&self, op: i64) -> Subject {
-        let told = self.history.told.get(&op);
-        told.map_or(Subject::Slot, |told| told.kind.subject())
+        let operation = self.history.operations.get(&op);
+        operation.map_or(Subject::Slot, |operation| operation.kind.subject())
     }
 
     pub(crate) async fn gather(
@@ -179,7 +167,7 @@ impl Records {
             records.job_events.push(JobEvent {
                 job: number(&row, 0)?,
                 tenant: number(&row, 1)?,
-                change: Change::of(&row[2]).ok_or("a change of a job")?,
+                change: row[2].parse()?,
                 until: row[3].parse().ok(),
                 at: number(&row, 4)?,
                 tick: number(&row, 5)?,

@@ -34,15 +34,15 @@ const CONNECTIONS: usize = 7;
 const POOLED_TASKS: u32 = 3;
 
 /// Runs until the controller has exited.
-pub(crate) fn run(told: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn run(assignment: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
     let mut config = ManagerConfig::default();
-    if told.is_pooled {
+    if assignment.is_pooled {
         // The other way to check a connection is a prepared statement.
         config.recycling_method = RecyclingMethod::Fast;
     }
-    let manager = AsyncDieselConnectionManager::new_with_config(&told.url, config);
+    let manager = AsyncDieselConnectionManager::new_with_config(&assignment.url, config);
     let pool = Pool::builder(manager).max_size(CONNECTIONS).build()?;
-    let load = Arc::new(Load::new(told.clone(), pool.clone())?);
+    let load = Arc::new(Load::new(assignment.clone(), pool.clone())?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -73,13 +73,13 @@ pub(crate) fn run(told: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
         exit(0);
     });
     runtime.block_on(async {
-        if told.is_pooled {
+        if assignment.is_pooled {
             open_all(&pool).await;
         }
         say("open");
         for round in 0.. {
             goes.notified().await;
-            work(&load, told, round).await;
+            work(&load, assignment, round).await;
             say("quiet");
         }
     });
@@ -109,11 +109,15 @@ async fn hog(pool: Pool<AsyncPgConnection>, time: Duration) {
     drop(taken.await);
 }
 
-async fn work(load: &Arc<Load>, told: &Assignment, round: u64) {
+async fn work(load: &Arc<Load>, assignment: &Assignment, round: u64) {
     let mut tasks = JoinSet::new();
-    for number in 0..if told.is_pooled { POOLED_TASKS } else { TASKS } {
+    for number in 0..if assignment.is_pooled {
+        POOLED_TASKS
+    } else {
+        TASKS
+    } {
         let task = (u64::from(number) << 40) ^ (round << 48);
-        let seed = told.seed ^ task ^ told.number.cast_unsigned();
+        let seed = assignment.seed ^ task ^ assignment.number.cast_unsigned();
         let load = Arc::clone(load);
         tasks.spawn(async move { load.task(Chance(seed)).await });
     }
@@ -122,7 +126,7 @@ async fn work(load: &Arc<Load>, told: &Assignment, round: u64) {
     let migrator = Arc::clone(load);
     tasks.spawn(async move { Box::pin(migrator.migrate()).await });
     let worker = Arc::clone(load);
-    let seed = told.seed ^ (round << 48) ^ told.number.cast_unsigned();
+    let seed = assignment.seed ^ (round << 48) ^ assignment.number.cast_unsigned();
     tasks.spawn(async move { Box::pin(worker.jobs(Chance(!seed))).await });
     let mut ended = tokio::spawn(async move {
         while let Some(ended) = tasks.join_next().await {

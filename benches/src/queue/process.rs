@@ -1,6 +1,7 @@
 //! A queue in a process of its own, and the processor time of the server.
 
 use super::figures::Figures;
+use crate::machine::busy_seconds;
 use advisory_tests::OwnServer;
 use std::env;
 use std::error::Error;
@@ -100,16 +101,12 @@ impl Ready {
 
     /// Lets it work, and takes its figures.
     pub(super) fn measure(mut self, server: &Server, jobs: u32) -> Result<Figures, Box<dyn Error>> {
-        let (before, machine) = (server.processor_time()?, Machine::now());
-        let mut input = self
-            .process
-            .child
-            .stdin
-            .take()
-            .ok_or("its input is a pipe")?;
+        let (before, busy) = (server.processor_time()?, busy_seconds());
+        let input = self.process.child.stdin.take();
+        let mut input = input.ok_or("its input is a pipe")?;
         input.write_all(b"\n")?;
         let line = self.next_line()?;
-        let others = machine.busy_since();
+        let others = busy_seconds() - busy;
         let server = server.processor_time()? - before;
         let words: Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
         let [time, client] = words?[..] else {
@@ -175,30 +172,5 @@ impl Server {
             }
         }
         Ok(sum)
-    }
-}
-
-/// How long the machine's processors have been busy, in seconds.
-struct Machine(f64);
-
-impl Machine {
-    fn now() -> Self {
-        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let times = text
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .skip(1);
-        let ticks: Vec<f64> = times.map_while(|ticks| ticks.parse().ok()).collect();
-        // The fourth is idle time, the fifth waiting for a disk, and from the ninth on guests',
-        // which is counted already.
-        let idle: f64 = ticks.iter().skip(3).take(2).sum();
-        let all: f64 = ticks.iter().take(8).sum();
-        Self((all - idle) / 100.0)
-    }
-
-    fn busy_since(&self) -> f64 {
-        Self::now().0 - self.0
     }
 }

@@ -22,17 +22,24 @@ extern "SQL" {
     fn pg_try_advisory_xact_lock(key: diesel::sql_types::BigInt) -> diesel::sql_types::Bool;
 }
 
-/// The table, which has `pending` rows of 100 tenants, and `done` rows.
-pub(crate) fn up(pending: u32, done: u32) -> String {
+/// A table with `pending` rows of 100 tenants, and `done` rows.
+pub(crate) fn table(name: &str, pending: u32, done: u32) -> String {
     format!(
-        "CREATE TABLE hand_jobs (id bigint PRIMARY KEY, tenant_id bigint NOT NULL, run_at timestamptz NOT NULL, \
-         attempts integer NOT NULL DEFAULT 0, locked_until timestamptz, locked_by text, completed_at timestamptz, \
+        "CREATE TABLE {name} (id bigint PRIMARY KEY, tenant_id bigint NOT NULL, \
+         run_at timestamptz NOT NULL, attempts integer NOT NULL DEFAULT 0, \
+         locked_until timestamptz, locked_by text, completed_at timestamptz, \
          failed_at timestamptz, error_message text); \
-         INSERT INTO hand_jobs (id, tenant_id, run_at, completed_at) \
-         SELECT i, i % 100, now() - interval '1 day' + i * interval '1 ms', CASE WHEN i <= {done} THEN now() END \
-         FROM generate_series(1, {done} + {pending}) AS i; \
-         CREATE INDEX hand_jobs_pending ON hand_jobs (run_at, id) WHERE completed_at IS NULL"
+         INSERT INTO {name} (id, tenant_id, run_at, completed_at) \
+         SELECT i, i % 100, now() - interval '1 day' + i * interval '1 ms', \
+         CASE WHEN i <= {done} THEN now() END FROM generate_series(1, {done} + {pending}) AS i"
     )
+}
+
+pub(crate) fn up(pending: u32, done: u32) -> String {
+    let table = table("hand_jobs", pending, done);
+    let index =
+        "CREATE INDEX hand_jobs_pending ON hand_jobs (run_at, id) WHERE completed_at IS NULL";
+    format!("{table}; {index}")
 }
 
 /// A small table instead of an earlier one.

@@ -1,4 +1,5 @@
-//! A request gets 409 while another one works on its address, and none of them keeps an address forever.
+//! A request gets 409 while another one works on its address, and none of them keeps an address
+//! forever.
 
 #[test]
 fn an_address_is_held_by_one_request_and_not_forever() {

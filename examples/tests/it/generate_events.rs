@@ -1,21 +1,12 @@
 //! One request generates the events, and the others list them.
 
-/// Events, too many, refused.
-fn figures(printed: &str, name: &str) -> [i64; 3] {
-    let figures = crate::line(printed, name).split_whitespace();
-    let figures: Vec<i64> = figures
-        .map(|figure| figure.parse().expect("a number"))
-        .collect();
-    figures.try_into().expect("three numbers")
-}
-
 #[test]
 fn events_are_generated_once_and_by_whoever_asks_again() {
     let printed = crate::printed_by("generate_events", &[]);
-    let [events, too_many, refused] = figures(&printed, "without the lock");
+    let [events, too_many, refused] = crate::figures(&printed, "without the lock");
     assert_eq!((events - too_many, refused), (300, 0), "{printed}");
     assert!(too_many > 0, "{printed}");
-    let [events, too_many, refused] = figures(&printed, "with the lock");
+    let [events, too_many, refused] = crate::figures(&printed, "with the lock");
     assert_eq!((events, too_many), (300, 0), "{printed}");
     assert!(refused > 0, "{printed}");
 

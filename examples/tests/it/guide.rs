@@ -1,4 +1,5 @@
-//! The code of the guide's pages does what they say. Each module contains the code of a page, unchanged, and runs it.
+//! The code of the guide's pages does what they say. Each module includes the code of a page, which
+//! `build.rs` copies, and runs it.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +13,9 @@
     dead_code,
     reason = "code of pages, which leave out what a lock is not about"
 )]
+
+use std::fs;
+use std::path::Path;
 
 mod cancellation;
 mod choosing;
@@ -39,48 +43,6 @@ mod watching;
 mod well_known_keys;
 mod when_not_to_lock;
 
-/// The code as the compiler reads it: no comments, no imports, and no trailing commas.
-fn tokens(code: &str) -> String {
-    let lines = code.lines().map(|line| match line.split_once("//") {
-        Some((before, _)) if !before.contains('"') => before,
-        _ => line,
-    });
-    let mut kept = String::new();
-    let mut is_import = false;
-    for line in lines {
-        let line = line.trim();
-        is_import |= line.starts_with("use ");
-        if !is_import {
-            kept += line;
-            kept.push('\n');
-        }
-        is_import &= !line.ends_with(';');
-    }
-    let kept: String = kept.split_whitespace().collect();
-    let ends = [",)", ",}", ",]", ",>"];
-    ends.iter()
-        .fold(kept, |kept, end| kept.replace(end, &end[1..]))
-}
-
-/// Fails if the module does not contain the code of each example of the page, except for the first lines that only a doctest needs.
-fn assert_has_the_code_of(page: &str, module: &str) {
-    let module = tokens(module);
-    let mut examples = 0;
-    for block in page.split("\n```").skip(1).step_by(2) {
-        let (language, code) = block.split_once('\n').expect("a block has lines");
-        if !["", "no_run"].contains(&language) {
-            continue;
-        }
-        let shown = code
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("# "));
-        let shown = shown.collect::<Vec<_>>().join("\n");
-        assert!(module.contains(&tokens(&shown)), "not run:\n{shown}");
-        examples += 1;
-    }
-    assert!(examples > 0, "the page has no example");
-}
-
 /// The page's only block of SQL that contains these words.
 fn sql<'p>(page: &'p str, words: &str) -> &'p str {
     let blocks = page.split("\n```").skip(1).step_by(2);
@@ -92,46 +54,47 @@ fn sql<'p>(page: &'p str, words: &str) -> &'p str {
     }
 }
 
-/// The test of each page, and the files with its code.
-macro_rules! runs_the_page {
-    ($page:literal, $($module:literal),+) => {
-        #[test]
-        fn the_code_is_the_pages() {
-            let page = include_str!(concat!("../../../../advisory-runtime/docs/", $page, ".md"));
-            let modules = concat!($(include_str!($module)),+);
-            crate::guide::assert_has_the_code_of(page, modules);
-        }
+/// A page's Nth block of code.
+macro_rules! page {
+    ($page:literal, $number:literal) => {
+        include!(concat!(env!("OUT_DIR"), "/", $page, "-", $number, ".rs"));
     };
 }
-use runs_the_page;
+use page;
 
 /// A doctest compiles a block that is marked `no_run`, and runs the others.
 #[test]
-fn each_page_with_code_that_its_doctest_does_not_run_is_run_here() {
-    use std::fs;
-    use std::path::Path;
-
+fn each_block_that_its_doctest_does_not_run_is_run_here() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut modules = String::new();
-    for entry in fs::read_dir(here.join("tests/it/guide")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            modules += &fs::read_to_string(path).unwrap();
-        }
-    }
-    let mut pages = 0;
+    let modules = read_all(&here.join("tests/it/guide"));
+    let mut blocks = 0;
     for entry in fs::read_dir(here.join("../advisory-runtime/docs")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
-        if fs::read_to_string(&path).unwrap().contains("```no_run") {
-            let module = format!("runs_the_page!(\"{name}\"");
-            let wrapped = format!("runs_the_page!(\n    \"{name}\"");
-            assert!(
-                modules.contains(&module) || modules.contains(&wrapped),
-                "{name}.md is not run"
-            );
-            pages += 1;
+        let page = fs::read_to_string(&path).unwrap();
+        let languages = page.split("\n```").skip(1).step_by(2);
+        let languages = languages.map(|block| block.lines().next().unwrap_or_default());
+        let rust = languages.filter(|language| ["", "no_run"].contains(language));
+        for (number, language) in (1..).zip(rust) {
+            let included = format!("page!(\"{name}\", {number})");
+            if language == "no_run" {
+                assert!(modules.contains(&included), "{included}");
+                blocks += 1;
+            }
         }
     }
-    assert!(pages > 15, "only {pages} pages were found");
+    assert!(blocks > 40, "only {blocks} blocks were found");
+}
+
+fn read_all(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).unwrap();
+    let texts = entries.map(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path)
+        } else {
+            fs::read_to_string(path).unwrap()
+        }
+    });
+    texts.collect()
 }

@@ -1,7 +1,7 @@
 //! The examples run, and print what they promise. There is one module per example.
 //!
-//! There is one binary, because each must be linked; `cargo test` has built the examples next to it. All of them share one server,
-//! because starting one takes longer than an example.
+//! There is one binary, because each must be linked; `cargo test` has built the examples next to
+//! it. All of them share one server, because starting one takes longer than an example.
 
 use std::env;
 use std::process::{Command, Output};
@@ -29,7 +29,8 @@ mod sync_workers;
 /// The variable with the address of the server to use.
 const URL: &str = "ADVISORY_TEST_DATABASE_URL";
 
-/// A server that ends with this program. An example gets the address of one of its databases, and creates others there.
+/// A server that ends with this program. An example gets the address of one of its databases, and
+/// creates others there.
 static SERVER: LazyLock<(Database, Runtime)> = LazyLock::new(|| {
     let runtime = Runtime::new().expect("a runtime");
     (runtime.block_on(Database::create()), runtime)
@@ -66,4 +67,11 @@ fn line<'p>(printed: &'p str, begin: &str) -> &'p str {
         (Some(line), None) => line.trim(),
         found => panic!("one line `{begin}`, and not {found:?} in\n{printed}"),
     }
+}
+
+/// The whole numbers of that line.
+fn figures<const N: usize>(printed: &str, begin: &str) -> [i64; N] {
+    let words = line(printed, begin).split_whitespace();
+    let figures: Vec<i64> = words.filter_map(|word| word.parse().ok()).collect();
+    figures.try_into().expect("as many as expected")
 }

@@ -1,4 +1,5 @@
-//! The program on the first screen of the README, and of the package's own, compiles, and lets one of two callers book.
+//! The program on the first screen of the README, and of the package's own, compiles, and lets one
+//! of two callers book.
 
 use advisory_tests::Database;
 

@@ -1,5 +1,5 @@
-//! A lock on the shard of its rows excludes, two locks in one order never wait for each other, and a transfer arrives once: sent again,
-//! delivered again, and with another sender on its shard.
+//! A lock on the shard of its rows excludes, two locks in one order never wait for each other, and
+//! a transfer arrives once: sent again, delivered again, and with another sender on its shard.
 
 #[test]
 fn locks_and_transfers_hold_across_two_servers() {

@@ -1,4 +1,5 @@
-//! A killed worker's chunk is taken over when its claim has expired, and every chunk is synced once.
+//! A killed worker's chunk is taken over when its claim has expired, and every chunk is synced
+//! once.
 
 #[test]
 fn a_killed_workers_chunk_is_synced_once_by_another() {

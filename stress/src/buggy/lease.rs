@@ -8,7 +8,7 @@ use crate::leased_work::LeasedWork;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
 use advisory_runtime::{Wait, advisory_lease};
-use diesel::prelude::*;
+use diesel::dsl::sql;
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Bool};
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -24,10 +24,9 @@ pub(crate) async fn run_leased(
     pool: &Pool<AsyncPgConnection>,
     work: &LeasedWork<'_>,
 ) -> Result<bool, Error> {
-    let now = if bug == Bug::Now {
-        "now()"
-    } else {
-        "clock_timestamp()"
+    let now = match bug {
+        Bug::Now => "now()",
+        _ => "clock_timestamp()",
     };
     let mut conn = connection(pool).await?;
     let key = format!("sha256(convert_to('leased:{}', 'UTF8'))", work.number);
@@ -40,10 +39,11 @@ pub(crate) async fn run_leased(
         let look = format!(
             "WITH locked AS MATERIALIZED \
              (SELECT token, expires_at FROM public.advisory_lease WHERE key_hash = {key} FOR UPDATE) \
-             SELECT token, expires_at <= clock_timestamp() AS is_free FROM locked"
+             SELECT token, expires_at <= clock_timestamp() FROM locked"
         );
-        let row: Row = diesel::sql_query(look).get_result(conn).await?;
-        if !row.is_free {
+        let look = sql::<(BigInt, Bool)>(&look);
+        let (token, is_free): (i64, bool) = look.get_result(conn).await?;
+        if !is_free {
             return Ok::<_, DieselError>(None);
         }
         let ttl = TTL.as_millis();
@@ -52,7 +52,7 @@ pub(crate) async fn run_leased(
              WHERE key_hash = {key}"
         );
         conn.batch_execute(&take).await?;
-        Ok(Some(row.token + 1))
+        Ok(Some(token + 1))
     });
     let Some(token) = granted.await? else {
         return Ok(false);
@@ -64,11 +64,10 @@ pub(crate) async fn run_leased(
         .await?;
     let written = conn.transaction(async |conn| {
         let fence = format!(
-            "SELECT token, false AS is_free FROM public.advisory_lease \
+            "SELECT token FROM public.advisory_lease \
              WHERE key_hash = {key} AND token = {token} FOR SHARE"
         );
-        let current: Vec<Row> = diesel::sql_query(fence).get_results(conn).await?;
-        if current.is_empty() {
+        if diesel::sql_query(fence).execute(conn).await? == 0 {
             return Err(DieselError::NotFound);
         }
         work.write(conn, token).await?;
@@ -129,12 +128,4 @@ pub(crate) async fn write(
     let mut conn = connection(pool).await?;
     work.write(&mut conn, term.token().get()).await?;
     Ok(true)
-}
-
-#[derive(QueryableByName)]
-struct Row {
-    #[diesel(sql_type = BigInt)]
-    token: i64,
-    #[diesel(sql_type = Bool)]
-    is_free: bool,
 }

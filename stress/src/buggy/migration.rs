@@ -4,7 +4,7 @@ use crate::clock::pass;
 use crate::critical_section::connection;
 use crate::migration::{name, sql};
 use advisory_runtime::Error;
-use diesel::prelude::*;
+use diesel::QueryResult;
 use diesel::sql_types::BigInt;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -47,13 +47,6 @@ async fn meet(conn: &mut AsyncPgConnection, version: &str) -> QueryResult<()> {
 }
 
 async fn count(conn: &mut AsyncPgConnection, table: &str, version: &str) -> QueryResult<i64> {
-    let rows = format!("SELECT count(*) AS count FROM {table} WHERE version = '{version}'");
-    let rows: Count = diesel::sql_query(rows).get_result(conn).await?;
-    Ok(rows.count)
-}
-
-#[derive(QueryableByName)]
-struct Count {
-    #[diesel(sql_type = BigInt)]
-    count: i64,
+    let rows = format!("SELECT count(*) FROM {table} WHERE version = '{version}'");
+    diesel::dsl::sql::<BigInt>(&rows).get_result(conn).await
 }

@@ -57,8 +57,8 @@ impl Found {
             }
         }
         for (op, _) in records.history.absent.iter().filter(|(_, held)| !held) {
-            let told = records.history.told.get(op);
-            let kind = told.map_or("", |told| told.kind.name());
+            let operation = records.history.operations.get(op);
+            let kind = operation.map_or("", |operation| operation.kind.name());
             let what = format!("the row of operation {op} ({kind}), while its body ran");
             self.add(Rule::Expired, what);
         }
@@ -166,10 +166,13 @@ impl Found {
         for (job, op) in &records.worked {
             *by_op.entry(*op).or_insert(0) += 1;
             by_job.entry(*job).or_default().push(*op);
-            let told = records.history.told.get(op);
-            let outcome = told.and_then(|told| told.outcome);
-            if told.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
-                self.add(Rule::Ghost, format!("the work of {op}, of which {told:?}"));
+            let operation = records.history.operations.get(op);
+            let outcome = operation.and_then(|operation| operation.outcome);
+            if operation.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
+                self.add(
+                    Rule::Ghost,
+                    format!("the work of {op}, of which {operation:?}"),
+                );
             }
         }
         for (job, ops) in by_job {
@@ -180,10 +183,10 @@ impl Found {
                 self.add(Rule::Lost, format!("the end of job {job}, done by {ops:?}"));
             }
         }
-        for (op, told) in &records.history.told {
-            if told.kind == OperationKind::JobOnce {
+        for (op, operation) in &records.history.operations {
+            if operation.kind == OperationKind::JobOnce {
                 let count = by_op.get(op).copied().unwrap_or(0);
-                self.is_there(*op, told.outcome, count);
+                self.is_there(*op, operation.outcome, count);
             }
         }
     }

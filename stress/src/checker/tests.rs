@@ -1,15 +1,15 @@
 //! Tests of each rule, with invented records.
 
 use super::check;
-use crate::history::{Claim, Told};
-use crate::operation_kind::OperationKind;
-use crate::outcome::Outcome;
+use crate::history::{Claim, Operation};
+use crate::operation_kind::OperationKind as Kind;
+use crate::outcome::Outcome::{self, Confirmed, Dropped, Failed, Refused, Taken, Unknown};
 use crate::records::{Change, Granted, JobEvent, JobRow, Migrated, Records, SectionRow, Written};
 use crate::violation::Rule;
 
 /// A committed operation on slot 7, and its outcome as its caller saw it.
 fn section(records: &mut Records, op: i64, booked: bool, ticks: (i64, i64), outcome: Outcome) {
-    told(records, op, OperationKind::Wait, Some(ticks), Some(outcome));
+    operation(records, op, Kind::Wait, Some(ticks), Some(outcome));
     records.sections.push(SectionRow {
         number: 7,
         op,
@@ -19,22 +19,23 @@ fn section(records: &mut Records, op: i64, booked: bool, ticks: (i64, i64), outc
     });
 }
 
-fn told(
+fn operation(
     records: &mut Records,
     op: i64,
-    kind: OperationKind,
+    kind: Kind,
     ticks: Option<(i64, i64)>,
     outcome: Option<Outcome>,
 ) {
-    let told = Told {
+    let (entered, departed) = ticks.unzip();
+    let operation = Operation {
         kind,
         number: 7,
-        entered: ticks.map(|ticks| ticks.0),
-        departed: ticks.map(|ticks| ticks.1),
+        entered,
+        departed,
         outcome,
-        ..Told::default()
+        ..Operation::default()
     };
-    records.history.told.insert(op, told);
+    records.history.operations.insert(op, operation);
 }
 
 fn granted(records: &mut Records, token: i64, tick: i64, was_free: bool) {
@@ -48,7 +49,7 @@ fn granted(records: &mut Records, token: i64, tick: i64, was_free: bool) {
 }
 
 fn written(records: &mut Records, op: i64, token: i64, tick: i64, outcome: Option<Outcome>) {
-    told(records, op, OperationKind::Lease, None, outcome);
+    operation(records, op, Kind::Lease, None, outcome);
     let lease = 0;
     records.written.push(Written {
         lease,
@@ -58,6 +59,18 @@ fn written(records: &mut Records, op: i64, token: i64, tick: i64, outcome: Optio
     });
 }
 
+/// The time of a holder, which no check compares with its token.
+fn claim(records: &mut Records, op: i64, lease: i64, (from, to): (i64, i64)) {
+    let token = 0;
+    let claim = Claim {
+        lease,
+        token,
+        from,
+        to,
+    };
+    records.history.claims.push((op, claim));
+}
+
 fn broken(records: &Records) -> Vec<Rule> {
     check(records).iter().map(|found| found.rule).collect()
 }
@@ -65,20 +78,14 @@ fn broken(records: &Records) -> Vec<Rule> {
 /// A slot that is booked and then found booked, and a lease that changes its holder.
 fn sound() -> Records {
     let mut records = Records::default();
-    section(&mut records, 1, true, (10, 12), Outcome::Confirmed);
-    section(&mut records, 2, false, (13, 14), Outcome::Taken);
-    told(
-        &mut records,
-        3,
-        OperationKind::Poll,
-        None,
-        Some(Outcome::Refused),
-    );
-    told(&mut records, 4, OperationKind::Owned, Some((15, 15)), None);
+    section(&mut records, 1, true, (10, 12), Confirmed);
+    section(&mut records, 2, false, (13, 14), Taken);
+    operation(&mut records, 3, Kind::Poll, None, Some(Refused));
+    operation(&mut records, 4, Kind::Owned, Some((15, 15)), None);
     granted(&mut records, 1, 20, true);
-    written(&mut records, 5, 1, 21, Some(Outcome::Confirmed));
+    written(&mut records, 5, 1, 21, Some(Confirmed));
     granted(&mut records, 2, 22, true);
-    written(&mut records, 6, 2, 23, Some(Outcome::Unknown));
+    written(&mut records, 6, 2, 23, Some(Unknown));
     records
 }
 
@@ -91,13 +98,7 @@ fn nothing_is_found_where_no_rule_is_broken() {
 fn overlapping_holders_are_found_even_if_rolled_back() {
     for ticks in [(11, 11), (9, 10), (9, 99)] {
         let mut records = sound();
-        told(
-            &mut records,
-            9,
-            OperationKind::Never,
-            Some(ticks),
-            Some(Outcome::Failed),
-        );
+        operation(&mut records, 9, Kind::Never, Some(ticks), Some(Failed));
         assert!(broken(&records).contains(&Rule::TooMany), "{ticks:?}");
     }
 }
@@ -105,16 +106,8 @@ fn overlapping_holders_are_found_even_if_rolled_back() {
 #[test]
 fn two_holders_of_one_lease_are_found() {
     let mut records = sound();
-    for (op, token, from, to) in [(5, 1, 30, 40), (6, 2, 35, 45)] {
-        let lease = 0;
-        let claim = Claim {
-            lease,
-            token,
-            from,
-            to,
-        };
-        records.history.claims.push((op, claim));
-    }
+    claim(&mut records, 5, 0, (30, 40));
+    claim(&mut records, 6, 0, (35, 45));
     assert_eq!(broken(&records), [Rule::TooMany]);
     records.history.claims[1].1.from = 41;
     assert_eq!(broken(&records), []);
@@ -133,7 +126,7 @@ fn a_missing_booking_is_lost_if_confirmed_or_seen() {
 #[test]
 fn a_double_booking_is_found_even_without_an_overlap() {
     let mut records = sound();
-    section(&mut records, 9, true, (17, 18), Outcome::Confirmed);
+    section(&mut records, 9, true, (17, 18), Confirmed);
     assert_eq!(broken(&records), [Rule::Doubled]);
 }
 
@@ -141,31 +134,19 @@ fn a_double_booking_is_found_even_without_an_overlap() {
 fn work_done_twice_or_confirmed_but_missing_is_found() {
     let mut records = sound();
     for op in [8, 9] {
-        told(
-            &mut records,
-            op,
-            OperationKind::Complete,
-            None,
-            Some(Outcome::Confirmed),
-        );
+        operation(&mut records, op, Kind::Complete, None, Some(Confirmed));
         records.completed.push((17, op));
     }
     assert_eq!(broken(&records), [Rule::Doubled]);
     records.completed.pop();
     assert_eq!(broken(&records), [Rule::Lost]);
-    told(
-        &mut records,
-        9,
-        OperationKind::Complete,
-        None,
-        Some(Outcome::Refused),
-    );
+    operation(&mut records, 9, Kind::Complete, None, Some(Refused));
     assert_eq!(broken(&records), []);
 }
 
 #[test]
 fn what_should_not_have_happened_is_found() {
-    for outcome in [Outcome::Refused, Outcome::Failed, Outcome::Dropped] {
+    for outcome in [Refused, Failed, Dropped] {
         let mut records = sound();
         section(&mut records, 9, false, (17, 18), outcome);
         assert_eq!(broken(&records), [Rule::Ghost], "{outcome:?}");
@@ -174,7 +155,7 @@ fn what_should_not_have_happened_is_found() {
         assert_eq!(broken(&records), [Rule::Ghost], "{outcome:?}");
     }
     let mut records = sound();
-    records.history.told.remove(&1);
+    records.history.operations.remove(&1);
     assert!(broken(&records).contains(&Rule::Ghost));
 }
 
@@ -193,8 +174,8 @@ fn a_token_that_does_not_grow_and_a_stale_write_are_found() {
 
 /// A committed operation on room 7.
 fn sat(records: &mut Records, op: i64, ticks: (i64, i64)) {
-    section(records, op, false, ticks, Outcome::Confirmed);
-    records.history.told.entry(op).or_default().kind = OperationKind::Permits;
+    section(records, op, false, ticks, Confirmed);
+    records.history.operations.entry(op).or_default().kind = Kind::Permits;
 }
 
 #[test]
@@ -217,13 +198,7 @@ fn as_many_as_there_are_permits_may_be_in_a_room_and_no_more() {
 
 /// Operation 31 has confirmed that it applied version 2.
 fn migrated(records: &mut Records, op: i64, version: i64, ticks: (i64, i64)) {
-    told(
-        records,
-        op,
-        OperationKind::Migrate,
-        None,
-        Some(Outcome::Confirmed),
-    );
+    operation(records, op, Kind::Migrate, None, Some(Confirmed));
     records.history.applied.push((op, version));
     records.migrated.push(Migrated {
         version,
@@ -247,13 +222,7 @@ fn overlapping_lost_and_doubled_migrations_are_found() {
     assert_eq!(broken(&records), [Rule::Lost]);
     migrated(&mut records, 33, 2, (54, 55));
     assert_eq!(broken(&records), [Rule::Lost, Rule::Doubled]);
-    told(
-        &mut records,
-        33,
-        OperationKind::Migrate,
-        None,
-        Some(Outcome::Refused),
-    );
+    operation(&mut records, 33, Kind::Migrate, None, Some(Refused));
     assert!(broken(&records).contains(&Rule::Ghost));
 }
 
@@ -300,8 +269,7 @@ fn sound_jobs() -> Records {
         }
     }
     ended(&mut records, 2, Change::Failed, 130, 3);
-    let outcome = Some(Outcome::Confirmed);
-    told(&mut records, 41, OperationKind::JobOnce, None, outcome);
+    operation(&mut records, 41, Kind::JobOnce, None, Some(Confirmed));
     records.worked.push((1, 41));
     records
 }
@@ -353,16 +321,8 @@ fn a_renewed_claim_counts_until_its_end() {
 fn works_on_jobs_of_a_tenant_overlap_up_to_its_limit() {
     let mut records = sound_jobs();
     for (op, from) in [(42, 50), (43, 51), (44, 60)] {
-        let outcome = Some(Outcome::Taken);
-        told(&mut records, op, OperationKind::Job, None, outcome);
-        let (lease, token, to) = (3, 0, from + 5);
-        let claim = Claim {
-            lease,
-            token,
-            from,
-            to,
-        };
-        records.history.claims.push((op, claim));
+        operation(&mut records, op, Kind::Job, None, Some(Taken));
+        claim(&mut records, op, 3, (from, from + 5));
     }
     assert_eq!(broken(&records), []);
     records.history.claims[2].1.from = 55;
@@ -375,8 +335,7 @@ fn a_job_that_is_claimed_or_done_after_its_end_is_doubled() {
     claimed(&mut records, 2, 200);
     assert!(broken(&records).contains(&Rule::Doubled));
     let mut records = sound_jobs();
-    let outcome = Some(Outcome::Unknown);
-    told(&mut records, 42, OperationKind::JobOnce, None, outcome);
+    operation(&mut records, 42, Kind::JobOnce, None, Some(Unknown));
     records.worked.push((1, 42));
     assert_eq!(broken(&records), [Rule::Doubled]);
     records.worked = vec![(1, 41), (2, 42)];
@@ -387,7 +346,7 @@ fn a_job_that_is_claimed_or_done_after_its_end_is_doubled() {
     records.jobs[1].is_completed = true;
     assert_eq!(broken(&records), [Rule::Doubled]);
     let mut records = sound_jobs();
-    records.history.told.get_mut(&41).unwrap().outcome = Some(Outcome::Dropped);
+    records.history.operations.get_mut(&41).unwrap().outcome = Some(Dropped);
     assert_eq!(broken(&records), [Rule::Ghost]);
 }
 

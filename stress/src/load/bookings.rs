@@ -64,14 +64,14 @@ impl Load {
             let ended = until(call, &section.hangs, limit).await;
             let is_lost = self.ended(kind, &section, ended.as_ref());
             // With the bug `guard-off` the connection is used again as if no transaction were open.
-            if is_lost || (ended.is_none() && self.told.bug.is_none()) {
+            if is_lost || (ended.is_none() && self.assignment.bug.is_none()) {
                 return;
             }
         }
     }
 
     fn kind(&self, chance: &mut Chance) -> OperationKind {
-        let kind = match (self.told.bug, chance.below(20)) {
+        let kind = match (self.assignment.bug, chance.below(20)) {
             (Some(Bug::CountedPermits), _) | (None, 12) => OperationKind::Permits,
             (None, 0..3) => OperationKind::Never,
             (None, 3..6) => OperationKind::Bounded,
@@ -81,7 +81,7 @@ impl Load {
             (None, 11) => OperationKind::Session,
             _ => OperationKind::Wait,
         };
-        if self.told.is_pooled && !kind.is_for_poolers() {
+        if self.assignment.is_pooled && !kind.is_for_poolers() {
             return OperationKind::Wait;
         }
         kind
@@ -93,7 +93,7 @@ impl Load {
         section: &CriticalSection<'_>,
         kind: OperationKind,
     ) -> Booked {
-        if let Some(bug) = self.told.bug.filter(|bug| bug.is_of_slots()) {
+        if let Some(bug) = self.assignment.bug.filter(|bug| bug.is_of_slots()) {
             return buggy::book(bug, conn, section).await;
         }
         let number = section.number;
@@ -146,7 +146,7 @@ impl Load {
 
     fn section(&self, kind: OperationKind, chance: &mut Chance) -> CriticalSection<'_> {
         let is_in_room = kind.subject() == Subject::Room;
-        let number = match self.told.bug {
+        let number = match self.assignment.bug {
             Some(Bug::CountedPermits) => 0,
             _ if is_in_room => i64::from(chance.below(ROOMS)),
             _ => self.slot(chance),
@@ -156,7 +156,7 @@ impl Load {
             number,
             is_in_room,
             manner: self.manner(kind, chance),
-            is_pooled: self.told.is_pooled,
+            is_pooled: self.assignment.is_pooled,
             log: &self.log,
             ticks: &self.ticks,
             hangs: Notify::new(),
@@ -173,11 +173,11 @@ impl Load {
             kind,
             OperationKind::Session | OperationKind::Owned | OperationKind::Permits
         );
-        match (chance.below(40), self.told.bug) {
+        match (chance.below(40), self.assignment.bug) {
             (0..4, _) => Manner::Pauses,
             (4, _) => Manner::Fails,
             (5, None) if !is_of_diesel => Manner::Swallows,
-            (6, None) if !self.told.is_pooled => Manner::Hangs,
+            (6, None) if !self.assignment.is_pooled => Manner::Hangs,
             (6..14, Some(Bug::GuardOff)) => Manner::Hangs,
             _ => Manner::Plain,
         }
@@ -186,7 +186,8 @@ impl Load {
     /// When the next call is dropped, in whatever state it is. Behind a pooler that would close a
     /// connection; see the worker.
     fn limit(&self, chance: &mut Chance) -> Option<Duration> {
-        let drops = self.told.bug.is_none() && !self.told.is_pooled && chance.below(16) == 0;
+        let drops =
+            self.assignment.bug.is_none() && !self.assignment.is_pooled && chance.below(16) == 0;
         drops.then(|| Duration::from_millis(chance.below(6).into()))
     }
 
@@ -201,7 +202,7 @@ impl Load {
         let is_taken = section.is_taken.load(Ordering::Relaxed);
         // If the transaction is Diesel's own, nothing says whether its commit may have happened.
         let is_unknown = has_ended
-            && (self.told.bug.is_some()
+            && (self.assignment.bug.is_some()
                 || matches!(
                     kind,
                     OperationKind::Session | OperationKind::Owned | OperationKind::Permits

@@ -12,7 +12,7 @@ use crate::job::{ABORTS, Job, LONG};
 use crate::operation_kind::OperationKind;
 use crate::outcome::{self, Outcome};
 use advisory_runtime::claim::{self, Claimed, Error};
-use diesel::prelude::*;
+use diesel::dsl::sql;
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::panic::resume_unwind;
@@ -34,16 +34,16 @@ const PATIENCE: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(4)
 impl Load {
     /// Adds jobs until the load ends, and works on them until none is left.
     pub(crate) async fn jobs(&self, mut chance: Chance) {
-        if self.told.is_pooled || self.told.bug.is_some_and(|bug| !bug.is_of_jobs()) {
+        if self.assignment.is_pooled || self.assignment.bug.is_some_and(|bug| !bug.is_of_jobs()) {
             return;
         }
         let works = Mutex::new(Chance(!chance.0));
         let mut added = std::pin::pin!(async {
             self.add_jobs(&mut chance).await;
-            let patience = PATIENCE[usize::from(self.told.bug.is_some())];
+            let patience = PATIENCE[usize::from(self.assignment.bug.is_some())];
             drop(timeout(patience, self.until_none_is_left()).await);
         });
-        if self.told.bug.is_some() {
+        if self.assignment.bug.is_some() {
             let is_over = AtomicBool::new(false);
             let adding = async {
                 added.as_mut().await;
@@ -69,7 +69,7 @@ impl Load {
     }
 
     async fn work_on_jobs(&self, works: &Mutex<Chance>, open: &Semaphore) -> Result<(), Error> {
-        let worker = claim::Worker::new(&self.pool, format!("worker-{}", self.told.number));
+        let worker = claim::Worker::new(&self.pool, format!("worker-{}", self.assignment.number));
         let worker = worker.concurrency(CONCURRENCY).poll(TTL / 4);
         let stopping = worker.until(async { drop(open.acquire().await) });
         let running = stopping
@@ -110,8 +110,7 @@ impl Load {
 
     async fn count_left(&self) -> Result<i64, Error> {
         let mut conn = connection(&self.pool).await?;
-        let left: Count = diesel::sql_query(LEFT).get_result(&mut conn).await?;
-        Ok(left.count)
+        Ok(sql::<BigInt>(LEFT).get_result(&mut conn).await?)
     }
 
     /// One attempt at a job.
@@ -142,10 +141,10 @@ impl Load {
         let (outcome, why) = match &worked {
             Ok(()) if kind == OperationKind::JobOnce => (Outcome::Confirmed, "-".to_owned()),
             Ok(()) => (Outcome::Taken, "-".to_owned()),
-            Err(error) => {
-                let outcome = work.outcome_of_error();
-                (outcome, outcome::name(error, error.database()))
-            }
+            Err(error) => (
+                work.outcome_unless_ended(Outcome::Failed),
+                outcome::name(error, error.database()),
+            ),
         };
         work.end(outcome, &why);
         worked.map_err(|error| error.to_string())?;
@@ -161,7 +160,7 @@ impl Load {
 
     /// Works on jobs with a bug instead of our claims.
     async fn work_by_hand(&self, works: &Mutex<Chance>, is_over: &AtomicBool) {
-        let Some(bug) = self.told.bug else {
+        let Some(bug) = self.assignment.bug else {
             return;
         };
         while !AtomicBool::load(is_over, Ordering::Relaxed) {
@@ -287,11 +286,12 @@ impl Work<'_> {
         Ok(diesel::select(tick()).get_result(&mut conn).await?)
     }
 
-    fn outcome_of_error(&self) -> Outcome {
+    /// The outcome without a result: unknown if the commit was sent.
+    fn outcome_unless_ended(&self, outcome: Outcome) -> Outcome {
         if self.has_ended {
             Outcome::Unknown
         } else {
-            Outcome::Failed
+            outcome
         }
     }
 
@@ -304,22 +304,11 @@ impl Work<'_> {
 impl Drop for Work<'_> {
     fn drop(&mut self) {
         if !self.is_recorded {
-            let outcome = if self.has_ended {
-                Outcome::Unknown
-            } else {
-                Outcome::Dropped
-            };
-            self.end(outcome, "Dropped");
+            self.end(self.outcome_unless_ended(Outcome::Dropped), "Dropped");
         }
     }
 }
 
 /// The jobs that are neither done nor failed.
 const LEFT: &str =
-    "SELECT count(*) AS count FROM stress.job WHERE completed_at IS NULL AND failed_at IS NULL";
-
-#[derive(QueryableByName)]
-struct Count {
-    #[diesel(sql_type = BigInt)]
-    count: i64,
-}
+    "SELECT count(*) FROM stress.job WHERE completed_at IS NULL AND failed_at IS NULL";

@@ -28,14 +28,14 @@ const TICKS_A_WORK: i64 = 100;
 impl Load {
     /// A write, or work that is done once.
     pub(super) async fn lease(&self, kind: OperationKind, chance: &mut Chance) {
-        let is_buggy = self.told.bug.is_some();
+        let is_buggy = self.assignment.bug.is_some();
         let number = if kind == OperationKind::Complete {
             self.stage(TICKS_A_WORK) + i64::from(chance.below(2))
         } else {
             i64::from(chance.below(if is_buggy { 1 } else { LEASES }))
         };
         let mut work = self.leased_work(kind, number);
-        work.pause = match (chance.below(20), self.told.bug) {
+        work.pause = match (chance.below(20), self.assignment.bug) {
             // Long enough that the lease is renewed.
             (0, None) | (0..5, Some(Bug::Now)) => TTL / 2,
             (_, Some(_)) => Duration::from_millis(5),
@@ -44,7 +44,7 @@ impl Load {
         };
         work.is_dropped = is_buggy && chance.below(4) == 0;
         let waits = chance.below(4) == 0;
-        let drops = self.told.bug.is_none() && chance.below(12) == 0;
+        let drops = self.assignment.bug.is_none() && chance.below(12) == 0;
         if !is_buggy && kind == OperationKind::Lease {
             work.absence = self.lease_absence.take();
         }
@@ -52,7 +52,7 @@ impl Load {
         let limit = drops.then(|| Duration::from_millis(chance.below(30).into()));
         let (leases, pool) = (&self.leases, &self.pool);
         let call = async {
-            match (self.told.bug, kind) {
+            match (self.assignment.bug, kind) {
                 (Some(bug), OperationKind::Lease) => {
                     return buggy::run_leased(bug, pool, &work).await;
                 }
@@ -124,8 +124,8 @@ impl Load {
 
     /// Campaigns, and writes as the leader, until the load ends.
     pub(crate) async fn lead(&self) {
-        match self.told.bug {
-            None if !self.told.is_pooled => self.campaign().await,
+        match self.assignment.bug {
+            None if !self.assignment.is_pooled => self.campaign().await,
             Some(Bug::UnfencedLeader) => self.lead_unfenced().await,
             _ => {}
         }

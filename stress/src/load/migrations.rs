@@ -19,8 +19,8 @@ const KNOWN: i64 = 4;
 impl Load {
     /// Migrates to each version, until the load ends.
     pub(crate) async fn migrate(&self) {
-        let is_buggy = self.told.bug == Some(Bug::UnlockedMigrations);
-        if self.told.is_pooled || (self.told.bug.is_some() && !is_buggy) {
+        let is_buggy = self.assignment.bug == Some(Bug::UnlockedMigrations);
+        if self.assignment.is_pooled || (self.assignment.bug.is_some() && !is_buggy) {
             return;
         }
         let ticks = if is_buggy {
@@ -53,7 +53,7 @@ impl Load {
             return true;
         }
         let migrator = Migrator::new(Migrations { op, versions }).wait(Duration::from_secs(2));
-        let ran = migrator.run(&self.told.url).await;
+        let ran = migrator.run(&self.assignment.url).await;
         let (outcome, why) = match &ran {
             Ok(report) if report.applied.is_empty() => (Outcome::Taken, "-"),
             Ok(_) => (Outcome::Confirmed, "-"),

@@ -6,69 +6,9 @@ use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
 
 const PAGE: &str = include_str!("../../../../advisory-runtime/docs/claims.md");
 
-crate::guide::runs_the_page!("claims", "claims.rs");
-
-diesel::table! {
-    job (id) {
-        id -> BigInt,
-        created_at -> Timestamptz,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-        completed_at -> Nullable<Timestamptz>,
-        failed_at -> Nullable<Timestamptz>,
-        error_message -> Nullable<Text>,
-    }
-}
-
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = job)]
-#[claim(order = "created_at", ttl = "5m")]
-struct Job {
-    id: i64,
-}
-
-async fn work(pool: &Pool<AsyncPgConnection>, worker: &str) -> Result<(), Error> {
-    loop {
-        // The connection is returned here, before the work begins.
-        let taken = claim::next::<Job>(worker)
-            .first(&mut pool.connection().await?)
-            .await?;
-        let Some(job) = taken else { return Ok(()) };
-        if let Err(error) = claim::run(pool, &job, End::Fail, export(job.id)).await {
-            eprintln!("job {}: {error}", job.id); // and on to the next one
-        }
-    }
-}
-
-async fn serve(
-    pool: &Pool<AsyncPgConnection>,
-    stop: impl Future<Output = ()> + Send,
-) -> Result<(), Error> {
-    let worker = claim::Worker::new(pool, "worker-7")
-        .concurrency(4)
-        .until(stop);
-    worker
-        .run(async |job: Claimed<Job>| export(job.id).await)
-        .await
-}
-
-diesel::table! {
-    export (id) {
-        id -> BigInt,
-        tenant_id -> BigInt,
-        run_at -> Timestamptz,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-        completed_at -> Nullable<Timestamptz>,
-    }
-}
-
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = export)]
-#[claim(ttl = "5m", run_at, per = "tenant_id", limit = 1)]
-struct Export {
-    id: i64,
-}
+crate::guide::page!("claims", 1);
+crate::guide::page!("claims", 2);
+crate::guide::page!("claims", 3);
 
 /// The third fails.
 async fn export(id: i64) -> Result<(), Error> {
@@ -76,29 +16,7 @@ async fn export(id: i64) -> Result<(), Error> {
     if id == 3 { Err(failed) } else { Ok(()) }
 }
 
-diesel::table! {
-    mail (id) {
-        id -> BigInt,
-        run_at -> Timestamptz,
-        attempts -> Integer,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-        completed_at -> Nullable<Timestamptz>,
-        failed_at -> Nullable<Timestamptz>,
-        error_message -> Nullable<Text>,
-    }
-}
-
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = mail)]
-#[claim(ttl = "5m", run_at, attempts, max_attempts = 5, backoff = "10s..10m")]
-struct Mail {
-    id: i64,
-}
-
-async fn deliver(pool: &Pool<AsyncPgConnection>, job: &Claimed<Mail>) -> Result<(), Error> {
-    claim::run(pool, job, End::Retry { after: None }, send(job.id)).await
-}
+crate::guide::page!("claims", 5);
 
 /// The second fails.
 async fn send(id: i64) -> Result<(), Error> {
@@ -198,19 +116,7 @@ mod status {
         id: i64,
     }
 
-    async fn mail(conn: &mut AsyncPgConnection) -> Result<(), Error> {
-        let next = claim::next::<Job>("worker-7")
-            .filter(job::kind.eq_any(["mail", "sms"]))
-            .set(job::status.eq("running"));
-        if let Some(job) = next.first(conn).await? {
-            send(job.id).await;
-            claim::end(&job)
-                .set(job::status.eq("sent"))
-                .complete(conn)
-                .await?;
-        }
-        Ok(())
-    }
+    crate::guide::page!("claims", 6);
 
     async fn send(id: i64) {
         assert_eq!(id, 2);
@@ -241,15 +147,7 @@ mod threads {
     use std::sync::Mutex;
     use tokio::sync::oneshot;
 
-    fn serve(
-        pool: &Pool<ConnectionManager<PgConnection>>,
-        stop: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<(), Error> {
-        let worker = claim::Worker::new(pool, "worker-7")
-            .concurrency(4)
-            .until(stop);
-        worker.run_blocking(|job: Claimed<Job>| export(job.id))
-    }
+    crate::guide::page!("claims", 4);
 
     /// Told of when the last job is done.
     static STOP: Mutex<Option<oneshot::Sender<()>>> = Mutex::new(None);

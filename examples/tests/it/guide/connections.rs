@@ -13,19 +13,7 @@ mod manager;
 mod own_pool;
 mod prepared;
 
-crate::guide::runs_the_page!(
-    "connections",
-    "connections.rs",
-    "connections/blocking.rs",
-    "connections/calls.rs",
-    "connections/hooks.rs",
-    "connections/manager.rs",
-    "connections/own_pool.rs"
-);
-
-async fn start(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
-    session::verify(pool).await // `PooledSession`, `UnsupportedServer`, or all is well
-}
+crate::guide::page!("connections", 1);
 
 #[tokio::test]
 async fn a_start_behind_a_transaction_mode_pooler_is_refused() {
@@ -48,33 +36,8 @@ async fn a_start_behind_a_transaction_mode_pooler_is_refused() {
     assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
 }
 
-#[advisory_lock(key = "room:<room>", name = "room")]
-async fn book<C: Connection>(conn: &mut C, room: i64) -> QueryResult<usize> {
-    let insert = diesel::sql_query("INSERT INTO booking VALUES ($1)");
-    insert.bind::<BigInt, _>(room).execute(conn).await
-}
-
-struct Bookings {
-    pool: Pool<AsyncPgConnection>,
-}
-
-impl Bookings {
-    #[advisory_lock(key = "room:<room>", name = "room", pool = self.pool)]
-    async fn cancel(&self, room: i64) -> QueryResult<usize> {
-        let delete = diesel::sql_query("DELETE FROM booking WHERE room = $1");
-        delete.bind::<BigInt, _>(room).execute(conn).await
-    }
-}
-
-struct Audited {
-    conn: Object<AsyncPgConnection>,
-}
-
-impl Connection for Audited {
-    fn pg(&mut self) -> &mut AsyncPgConnection {
-        &mut self.conn
-    }
-}
+crate::guide::page!("connections", 2);
+crate::guide::page!("connections", 4);
 
 impl Deref for Audited {
     type Target = AsyncPgConnection;

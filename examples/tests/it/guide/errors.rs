@@ -3,16 +3,7 @@ use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
 
-crate::guide::runs_the_page!("errors", "errors.rs");
-
-fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
-    match Error::find(error).as_deref() {
-        Some(Error::NotAvailable { .. }) => 409, // Conflict: held
-        Some(Error::TimedOut { .. } | Error::HoldExceeded { .. }) => 504, // Gateway Timeout
-        Some(Error::QueueFull { .. } | Error::Pool { .. }) => 503, // Service Unavailable
-        _ => 500,
-    }
-}
+crate::guide::page!("errors", 1);
 
 /// An error as `#[error(transparent)]` makes it, or `#[error("{0}")]`.
 #[derive(Debug)]
@@ -52,20 +43,7 @@ async fn an_error_in_a_variant_of_the_users_own_is_found_if_it_is_a_source() {
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
-#[advisory_lock(key = "room:<room>", name = "room", wait = "2s")]
-async fn book(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
-    Ok(())
-}
-
-async fn book_and_log(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
-    let booked = book(conn, room).await;
-    if let Err(error) = &booked {
-        for holder in monitor::holders(conn, error).await.unwrap_or_default() {
-            eprintln!("{holder}"); // or `tracing::warn!("{holder}")`
-        }
-    }
-    booked
-}
+crate::guide::page!("errors", 2);
 
 /// The number of `room:7`.
 const ROOM_7: i64 = -4814109257161839213;

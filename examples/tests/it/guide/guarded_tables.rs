@@ -4,9 +4,6 @@ use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
-// `crate::guarded_table` runs that example.
-crate::guide::runs_the_page!("guarded-tables", "../../../guarded_table.rs");
-
 #[tokio::test]
 async fn a_guard_in_ones_own_sql_refuses_a_session_without_the_lock() {
     let page = include_str!("../../../../advisory-runtime/docs/guarded-tables.md");

@@ -3,22 +3,7 @@ use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-crate::guide::runs_the_page!("isolation", "isolation.rs");
-
-/// One snapshot for the whole body, which begins when the lock is held.
-#[advisory_lock(
-    key = "ledger:<account>",
-    name = "ledger",
-    isolation = "repeatable read"
-)]
-async fn close_month(conn: &mut AsyncPgConnection, account: i64) -> QueryResult<usize> {
-    let sum =
-        "INSERT INTO balance SELECT account, sum(amount) FROM entry WHERE account = $1 GROUP BY 1";
-    diesel::sql_query(sum)
-        .bind::<diesel::sql_types::BigInt, _>(account)
-        .execute(conn)
-        .await
-}
+crate::guide::page!("isolation", 1);
 
 #[tokio::test]
 async fn the_sum_is_of_all_that_was_committed_before_the_lock() {

@@ -10,43 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-crate::guide::runs_the_page!("leadership", "leadership.rs");
-
-/// The leader deletes old sessions.
-#[derive(LockKey)]
-#[lock_key("cleanup")]
-struct Cleanup;
-
-async fn run(
-    pool: &Pool<AsyncPgConnection>,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Error> {
-    let campaign = Request::new(Cleanup).ttl(Duration::from_secs(15));
-    lease::lead_until(pool, campaign, shutdown, async |term| {
-        // An error, such as a lost connection, ends the term: then any process can lead.
-        if let Err(error) = clean_up(pool, &term).await {
-            eprintln!("resigned: {error}");
-        }
-        Ok(())
-    })
-    .await
-}
-
-async fn clean_up(pool: &Pool<AsyncPgConnection>, term: &Lease) -> Result<(), Error> {
-    let mut minute = tokio::time::interval(Duration::from_secs(60));
-    loop {
-        minute.tick().await;
-        let mut conn = pool.connection().await?;
-        conn.transaction(async |conn| {
-            term.fence(conn).await?; // refused if another process leads by now
-            diesel::sql_query("DELETE FROM session WHERE expires < now()")
-                .execute(conn)
-                .await?;
-            Ok::<_, Error>(())
-        })
-        .await?;
-    }
-}
+crate::guide::page!("leadership", 1);
 
 struct Process {
     task: JoinHandle<Result<(), Error>>,
@@ -112,13 +76,7 @@ async fn one_cleans_up_until_its_shutdown_and_then_another() {
     second.task.await.unwrap().unwrap();
 }
 
-async fn depose(conn: &mut AsyncPgConnection) -> Result<(), Error> {
-    let table = Table::new();
-    if let Some(row) = table.find(conn, Request::text("cleanup")).await? {
-        table.free(conn, &row).await?;
-    }
-    Ok(())
-}
+crate::guide::page!("leadership", 2);
 
 #[tokio::test]
 async fn a_deposed_leader_begins_a_new_term() {

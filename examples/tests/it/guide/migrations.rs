@@ -2,27 +2,17 @@ use advisory_runtime::migrations;
 use advisory_tests::Database;
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 
-crate::guide::runs_the_page!("migrations", "migrations.rs");
-
-const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
-
-async fn start(url: &str) -> anyhow::Result<()> {
-    migrations::run(url, MIGRATIONS).await?;
-    // … open the pool, and serve …
-    Ok(())
-}
+crate::guide::page!("migrations", 1);
 
 mod with_steps {
     use super::MIGRATIONS;
     use advisory_runtime::migrations::{Error, Migrator, Report};
     use std::time::Duration;
 
-    pub(super) async fn migrate(url: &str) -> Result<Report, Error> {
-        Migrator::new(MIGRATIONS)
-            .wait(Duration::from_secs(300)) // then `TimedOut`, with who held the lock
-            .on_step(|step| eprintln!("{step}"))
-            .run(url)
-            .await
+    crate::guide::page!("migrations", 2);
+
+    pub(super) async fn call(url: &str) -> Result<Report, Error> {
+        migrate(url).await
     }
 }
 
@@ -39,21 +29,7 @@ mod several {
         pub(super) const MIGRATIONS: EmbeddedMigrations = EmbeddedMigrations::new(&[]);
     }
 
-    /// Databases from before Diesel have the first migration's tables.
-    const MARK: &str = "INSERT INTO __diesel_schema_migrations (version) \
-    SELECT '20260101000000' WHERE to_regclass('booking') IS NOT NULL ON CONFLICT DO NOTHING";
-
-    /// What the roles may do, whatever tables there are.
-    const GRANT: &str = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO pg_monitor";
-
-    async fn migrate_all(conn: AsyncPgConnection) -> Result<AsyncPgConnection, Error> {
-        let migrator = Migrator::new(MIGRATIONS)
-            .and(billing::MIGRATIONS)
-            .before(|conn| Ok(conn.batch_execute(MARK)?))
-            .after(|conn| Ok(conn.batch_execute(GRANT)?));
-        let (_report, conn) = migrator.run_on(conn).await?;
-        Ok(conn)
-    }
+    crate::guide::page!("migrations", 3);
 
     #[tokio::test]
     async fn a_database_from_before_diesel_keeps_its_first_tables() {
@@ -78,8 +54,8 @@ async fn of_several_one_migrates_and_all_start() {
     let url = db.url();
     let (started, migrated, too) = tokio::join!(
         async { tokio::try_join!(start(url), start(url), start(url)) },
-        with_steps::migrate(url),
-        with_steps::migrate(url)
+        with_steps::call(url),
+        with_steps::call(url)
     );
     started.unwrap();
     for report in [migrated.unwrap(), too.unwrap()] {

@@ -7,8 +7,6 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection as _};
 
 const PAGE: &str = include_str!("../../../../advisory-runtime/docs/moving-queues.md");
 
-crate::guide::runs_the_page!("moving-queues", "moving_queues.rs");
-
 diesel::table! {
     job (id) {
         id -> BigInt, created_at -> Timestamptz, done_at -> Nullable<Timestamptz>,
@@ -16,12 +14,7 @@ diesel::table! {
     }
 }
 
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = job)]
-#[claim(order = "created_at, id", ttl = "5m", completed_at = done_at)]
-struct Job {
-    id: i64,
-}
+crate::guide::page!("moving-queues", 1);
 
 diesel::table! {
     task (id) {
@@ -31,12 +24,7 @@ diesel::table! {
     }
 }
 
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = task)]
-#[claim(ttl = "5m", run_at = queued_at, attempts = tries, max_attempts = 5, error_message = error)]
-struct Task {
-    id: i64,
-}
+crate::guide::page!("moving-queues", 2);
 
 diesel::table! {
     mail (id) {
@@ -46,22 +34,7 @@ diesel::table! {
     }
 }
 
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = mail)]
-#[claim(
-    order = "priority, run_at, id",
-    run_at,
-    attempts,
-    max_attempts = 25,
-    backoff = "3s..6h",
-    completed_at = "delete",
-    per = "queue_name",
-    limit = 1,
-    ttl = "5m"
-)]
-struct Mail {
-    id: i64,
-}
+crate::guide::page!("moving-queues", 3);
 
 diesel::table! {
     export (id) {
@@ -71,20 +44,7 @@ diesel::table! {
     }
 }
 
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = export)]
-#[claim(
-    order = "priority, run_at, id",
-    run_at,
-    attempts,
-    max_attempts = 5,
-    per = "concurrency_key",
-    limit = 1,
-    ttl = "5m"
-)]
-struct Export {
-    id: String,
-}
+crate::guide::page!("moving-queues", 4);
 
 fn sql(words: &str) -> &'static str {
     crate::guide::sql(PAGE, words)
@@ -287,8 +247,8 @@ const GRAPHILE: &str = "
 async fn jobs_of_graphile_worker_go_on_as_claims() {
     let db = Database::create().await;
     db.run(GRAPHILE).await;
-    // In the order in which they are due: two of one queue, one that a dead worker has, one of no queue, a late one, one that has failed, and one of
-    // another task.
+    // In the order in which they are due: two of one queue, one that a dead worker has, one of no
+    // queue, a late one, one that has failed, and one of another task.
     db.run(
         "INSERT INTO graphile_worker._private_jobs (task_id, job_queue_id, payload, priority, attempts, last_error, locked_at, run_at) VALUES \
              (1, 1, '{\"to\": \"a\"}', 1, 0, NULL, NULL, now()), (1, 1, '{\"to\": \"b\"}', 2, 0, NULL, NULL, now()), \
@@ -296,7 +256,8 @@ async fn jobs_of_graphile_worker_go_on_as_claims() {
              (1, NULL, '{\"to\": \"e\"}', 0, 25, 'no such address', NULL, now()), (2, NULL, '{}', 0, 0, NULL, NULL, now())",
     )
     .await;
-    // One with a single attempt left, and one with more than the table allows. The first row moves to the end of the table.
+    // One with a single attempt left, and one with more than the table allows. The first row moves
+    // to the end of the table.
     db.run(
         "INSERT INTO graphile_worker._private_jobs (task_id, payload, priority, attempts, max_attempts, run_at) VALUES \
              (1, '{\"to\": \"g\"}', 5, 2, 3, now() + interval '1 hour'), (1, '{\"to\": \"h\"}', 5, 1, 30, now() + interval '1 hour'); \
@@ -361,8 +322,8 @@ const GOOD_JOB: &str = "
 async fn jobs_of_good_job_go_on_as_claims() {
     let db = Database::create().await;
     db.run(GOOD_JOB).await;
-    // By the number at the end of the id: two with one key, one for later, one that is done, one of another class, one that a process
-    // performs, and one with more attempts than the table allows.
+    // By the number at the end of the id: two with one key, one for later, one that is done, one of
+    // another class, one that a process performs, and one with more attempts than the table allows.
     let seconds = |seconds: i32| format!("timezone('UTC', now()) + interval '{seconds} s'");
     let job = |id: i32, columns: &str, values: &str| {
         format!(

@@ -6,45 +6,8 @@ use diesel::sql_types::BigInt;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
 
-crate::guide::runs_the_page!("nesting", "nesting.rs");
-
-#[advisory_lock(key = "room:<room>", name = "room")]
-async fn book(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<bool> {
-    let insert = diesel::sql_query("INSERT INTO booking VALUES ($1) ON CONFLICT DO NOTHING");
-    let booked = insert.bind::<BigInt, _>(room).execute(conn).await?;
-    Ok(booked == 1)
-}
-
-/// Both rooms or none; both locks are held until the commit.
-async fn book_two(conn: &mut AsyncPgConnection) -> QueryResult<()> {
-    conn.transaction(async |conn| {
-        let both = book(conn, 1).await? && book(conn, 2).await?;
-        if both {
-            Ok(())
-        } else {
-            Err(RollbackTransaction)
-        }
-    })
-    .await
-}
-
-#[derive(LockKey)]
-#[lock_key("account:<id>", name = "account")]
-struct AccountLock {
-    id: i64,
-}
-
-async fn pay(conn: &mut AsyncPgConnection, invoice: i64) -> Result<(), Error> {
-    conn.transaction(async |conn| {
-        let id = account_of(conn, invoice).await?;
-        let account = Request::new(AccountLock { id }).wait(Duration::from_secs(2));
-        xact::lock(conn, account).await?;
-        let balance = balance(conn, id).await?; // read under the lock
-        // …
-        Ok(())
-    })
-    .await
-}
+crate::guide::page!("nesting", 1);
+crate::guide::page!("nesting", 2);
 
 async fn account_of(_: &mut AsyncPgConnection, invoice: i64) -> QueryResult<i64> {
     Ok(invoice)

@@ -8,26 +8,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 mod leader;
 
-crate::guide::runs_the_page!("owned-locks", "owned_locks.rs", "owned_locks/leader.rs");
-
-struct Importer {
-    lock: OwnedLockGuard<Object<AsyncPgConnection>>,
-}
-
-impl Importer {
-    /// Waits while another process imports, for ten minutes at most.
-    async fn start(pool: &Pool<AsyncPgConnection>) -> Result<Self, Error> {
-        let import = Request::new(7_300)
-            .wait(Duration::from_secs(600))
-            .poll(Duration::from_secs(1));
-        let lock = session::acquire_from(pool, import).await?;
-        Ok(Self { lock })
-    }
-
-    async fn stop(self) -> Result<(), Error> {
-        self.lock.finish(Ok(())).await.map(drop) // the connection goes back to the pool
-    }
-}
+crate::guide::page!("owned-locks", 2);
 
 #[tokio::test]
 async fn of_two_importers_one_waits_without_a_connection() {
@@ -46,40 +27,7 @@ async fn of_two_importers_one_waits_without_a_connection() {
     db.until_no_locks().await;
 }
 
-#[derive(LockKey)]
-#[lock_key("document:<id>")]
-struct DocumentLock {
-    id: i64,
-}
-
-enum Answer {
-    /// The socket is open, and a task serves it.
-    Open,
-    /// Somebody else edits the document.
-    Conflict,
-}
-
-async fn edit(pool: &Pool<AsyncPgConnection>, id: i64, socket: Socket) -> Result<Answer, Error> {
-    let request = Request::new(DocumentLock { id }).wait(Wait::Never);
-    match session::acquire_owned(pool.connection().await?, request).await {
-        Ok(lock) => {
-            tokio::spawn(serve(lock, socket));
-            Ok(Answer::Open)
-        }
-        Err(failed) if failed.error.is_busy() => Ok(Answer::Conflict),
-        Err(failed) => Err(failed.into()),
-    }
-}
-
-async fn serve(
-    mut lock: OwnedLockGuard<Object<AsyncPgConnection>>,
-    mut socket: Socket,
-) -> Result<(), Error> {
-    while let Some(change) = socket.next().await {
-        save(lock.conn(), &change).await?; // on the connection that holds the lock: it fails if the lock is lost
-    }
-    lock.finish(Ok(())).await.map(drop) // back to the pool; without it the pool opens another connection
-}
+crate::guide::page!("owned-locks", 3);
 
 struct Socket(Receiver<String>);
 
@@ -151,27 +99,7 @@ async fn a_lock_is_held_for_as_long_as_a_clients_connection() {
     assert_eq!(db.count("SELECT count(*) FROM change").await, 1);
 }
 
-type ReportLock = OwnedLockGuard<AsyncPgConnection>;
-
-async fn prepare(
-    conn: AsyncPgConnection,
-    reports: Sender<(ReportLock, String)>,
-) -> Result<(), Error> {
-    let mut lock = session::acquire_owned(conn, Request::new(7_200)).await?;
-    let report = collect(lock.conn()).await?;
-    drop(reports.send((lock, report)).await);
-    Ok(())
-}
-
-async fn print(mut reports: Receiver<(ReportLock, String)>) -> Result<(), Error> {
-    while let Some((mut lock, report)) = reports.recv().await {
-        send_to_printer(&report).await; // minutes, and no statement on the connection
-        lock.check().await?;
-        mark_as_printed(lock.conn()).await?;
-        lock.finish(Ok::<_, Error>(())).await?;
-    }
-    Ok(())
-}
+crate::guide::page!("owned-locks", 4);
 
 async fn collect(conn: &mut AsyncPgConnection) -> Result<String, Error> {
     let report = diesel::dsl::sql::<Text>("SELECT text FROM report");

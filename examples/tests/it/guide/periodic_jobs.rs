@@ -11,50 +11,11 @@ mod clock;
 
 const PAGE: &str = include_str!("../../../../advisory-runtime/docs/periodic-jobs.md");
 
-crate::guide::runs_the_page!(
-    "periodic-jobs",
-    "periodic_jobs.rs",
-    "periodic_jobs/clock.rs"
-);
-
 fn sql(words: &str) -> &'static str {
     crate::guide::sql(PAGE, words)
 }
 
-diesel::table! {
-    feed (id) {
-        id -> BigInt,
-        run_at -> Timestamptz,
-        attempts -> Integer,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-        error_message -> Nullable<Text>,
-    }
-}
-
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = feed)]
-#[claim(ttl = "5m", run_at, attempts, backoff = "10s..10m")]
-struct Feed {
-    id: i64,
-}
-
-async fn serve(
-    pool: &Pool<AsyncPgConnection>,
-    stop: impl Future<Output = ()> + Send,
-) -> Result<(), Error> {
-    let worker = claim::Worker::new(pool, "worker-7").until(stop);
-    worker
-        .run(async |feed: Claimed<Feed>| refresh(pool, &feed).await)
-        .await
-}
-
-async fn refresh(pool: &Pool<AsyncPgConnection>, feed: &Claimed<Feed>) -> Result<(), Error> {
-    download(feed.id).await?;
-    let mut conn = pool.connection().await?;
-    let next = feed::run_at.eq(feed::run_at + 1.hour());
-    claim::end(feed).set(next).complete(&mut conn).await
-}
+crate::guide::page!("periodic-jobs", 1);
 
 /// The second fails.
 async fn download(id: i64) -> Result<(), Error> {
@@ -103,29 +64,7 @@ async fn a_feed_that_is_late_catches_up_or_counts_from_now() {
     assert!(none.is_none());
 }
 
-diesel::table! {
-    export (id) {
-        id -> BigInt,
-        tenant_id -> BigInt,
-        has_begun -> Bool,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-        completed_at -> Nullable<Timestamptz>,
-        failed_at -> Nullable<Timestamptz>,
-    }
-}
-
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = export)]
-#[claim(ttl = "5m", per = "tenant_id", limit = 1)]
-struct Export {
-    id: i64,
-}
-
-async fn next(conn: &mut AsyncPgConnection) -> Result<Option<Claimed<Export>>, Error> {
-    let next = claim::next::<Export>("worker-7").set(export::has_begun.eq(true));
-    next.first(conn).await
-}
+crate::guide::page!("periodic-jobs", 4);
 
 async fn exports() -> Database {
     let db = Database::create().await;
@@ -209,41 +148,7 @@ async fn a_worker_passes_over_an_export_that_an_open_transaction_has_inserted_ag
     assert_eq!(db.count(ROWS).await, 1);
 }
 
-diesel::table! {
-    sync_checkpoints (matrix_id, chunk_hash) {
-        matrix_id -> BigInt,
-        chunk_hash -> Text,
-        row_count -> Nullable<BigInt>,
-        last_synced_at -> Nullable<Timestamptz>,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-    }
-}
-
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = sync_checkpoints)]
-#[claim(key = (matrix_id, chunk_hash), ttl = "2m", renew = "30s")]
-struct Checkpoint {
-    matrix_id: i64,
-    chunk_hash: String,
-}
-
-async fn sync(conn: &mut AsyncPgConnection, matrix: i64, chunk: &str) -> Result<bool, Error> {
-    let Some(checkpoint) = claim::next::<Checkpoint>("worker-7")
-        .key((matrix, chunk))
-        .first(conn)
-        .await?
-    else {
-        return Ok(false); // Another worker syncs it.
-    };
-    let rows = read(&checkpoint).await;
-    use sync_checkpoints::{last_synced_at, row_count};
-    claim::end(&checkpoint)
-        .set((row_count.eq(rows), last_synced_at.eq(claim::now())))
-        .complete(conn)
-        .await?;
-    Ok(true)
-}
+crate::guide::page!("periodic-jobs", 5);
 
 async fn read(checkpoint: &Checkpoint) -> i64 {
     checkpoint.matrix_id + i64::try_from(checkpoint.chunk_hash.len()).unwrap()

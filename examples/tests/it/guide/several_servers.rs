@@ -7,44 +7,8 @@ use diesel_async::AsyncPgConnection;
 use diesel_async::RunQueryDsl;
 use diesel_async::pooled_connection::deadpool::Pool;
 
-crate::guide::runs_the_page!("several-servers", "several_servers.rs");
-
-struct Shards {
-    even: Pool<AsyncPgConnection>,
-    odd: Pool<AsyncPgConnection>,
-}
-
-impl Shards {
-    /// Every program has to compute the same one.
-    fn of(&self, tenant_id: i64) -> &Pool<AsyncPgConnection> {
-        if tenant_id % 2 == 0 {
-            &self.even
-        } else {
-            &self.odd
-        }
-    }
-}
-
-#[advisory_lock(key = "tenant:<tenant_id>", name = "tenant", pool = shards.of(tenant_id))]
-async fn close(shards: &Shards, tenant_id: i64) -> Result<(), Error> {
-    let close = diesel::sql_query("UPDATE tenant SET is_open = false WHERE id = $1");
-    close.bind::<BigInt, _>(tenant_id).execute(conn).await?;
-    Ok(())
-}
-
-diesel::table! {
-    tenant (id) {
-        id -> BigInt,
-        is_open -> Bool,
-    }
-}
-
-#[advisory_lock(key = "opening:<id>", name = "opening", pool = pool, at = (tenant::id, id))]
-async fn open(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
-    let open = diesel::sql_query("UPDATE tenant SET is_open = true WHERE id = $1");
-    open.bind::<BigInt, _>(id).execute(conn).await?;
-    Ok(())
-}
+crate::guide::page!("several-servers", 1);
+crate::guide::page!("several-servers", 2);
 
 /// On one server it is the lock without `at`.
 #[tokio::test(flavor = "multi_thread")]

@@ -5,68 +5,10 @@ use diesel::sql_types::BigInt;
 use diesel_async::pooled_connection::bb8::Pool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
-crate::guide::runs_the_page!("waiting", "waiting.rs");
-
-struct Report;
-
-/// `None` while another instance writes it.
-#[advisory_lock(key = "current-report", name = "report", wait = "never", on_held = Ok(None))]
-async fn report(conn: &mut AsyncPgConnection) -> Result<Option<Report>, Error> {
-    Ok(Some(Report))
-}
-
-#[advisory_lock(key = "seat:<seat>", name = "seat", wait = "2s")]
-async fn book(conn: &mut AsyncPgConnection, seat: i64) -> Result<(), Error> {
-    Ok(())
-}
-
-async fn status(conn: &mut AsyncPgConnection) -> u16 {
-    match book(conn, 7).await {
-        Ok(()) => 201,
-        Err(error) if error.is_busy() => 504, // the wait is over
-        Err(_) => 500,
-    }
-}
-
-struct Cards {
-    pool: Pool<AsyncPgConnection>,
-}
-
-impl Cards {
-    #[advisory_lock(key = "card:<id>", pool = self.pool, queue = 64, wait = "5s")]
-    async fn charge(&self, id: i64) -> QueryResult<usize> {
-        let charge = diesel::sql_query("INSERT INTO charge VALUES ($1)");
-        charge.bind::<BigInt, _>(id).execute(conn).await
-    }
-}
-
-#[advisory_lock(
-    key = "index-build",
-    scope = "session",
-    pool = pool,
-    wait = "30m",
-    poll = "250ms"
-)]
-async fn build_index(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
-    let build = "CREATE INDEX CONCURRENTLY IF NOT EXISTS booking_day ON booking (day)";
-    conn.batch_execute(build).await
-}
-
-/// Reads whole tables. Three at once leave room for the rest, however many workers there are.
-#[advisory_lock(key = "export", permits = 3, pool = pool, wait = "10m", poll = "1s")]
-async fn export(pool: &Pool<AsyncPgConnection>, account: i64) -> QueryResult<usize> {
-    let copy = "INSERT INTO export SELECT * FROM event WHERE account = $1";
-    let copy = diesel::sql_query(copy).bind::<BigInt, _>(account);
-    copy.execute(conn).await
-}
-
-/// Two for each tenant; a third is turned away at once: `None`.
-#[advisory_lock(key = "preview:<tenant>", permits = 2, wait = "never", on_held = Ok(None))]
-async fn preview(conn: &mut AsyncPgConnection, tenant: i64) -> QueryResult<Option<usize>> {
-    let render = diesel::sql_query("SELECT render($1)");
-    let render = render.bind::<BigInt, _>(tenant);
-    Ok(Some(render.execute(conn).await?))
-}
+crate::guide::page!("waiting", 1);
+crate::guide::page!("waiting", 2);
+crate::guide::page!("waiting", 3);
+crate::guide::page!("waiting", 4);
 
 #[tokio::test]
 async fn a_busy_call_returns_what_it_says() {

@@ -4,15 +4,7 @@ use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 
-crate::guide::runs_the_page!("watching", "watching.rs");
-
-/// For a probe: whether somebody has waited for longer than half a minute.
-async fn is_stuck(conn: &mut AsyncPgConnection) -> Result<bool, Box<dyn std::error::Error>> {
-    let names = Names::of_program()?;
-    let seen = monitor::locks(conn, &names).await?;
-    let mut waiters = seen.locks.iter().flat_map(|lock| &lock.waiters);
-    Ok(waiters.any(|waiter| waiter.waited > Duration::from_secs(30)))
-}
+crate::guide::page!("watching", 1);
 
 #[tokio::test]
 async fn the_probe_is_quiet_where_a_wait_is_short() {

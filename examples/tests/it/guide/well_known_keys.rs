@@ -3,22 +3,7 @@ use advisory_tests::Database;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
-crate::guide::runs_the_page!("well-known-keys", "well_known_keys.rs");
-
-/// The export waits while Prisma migrates this database, and Prisma waits for the export.
-#[advisory_lock(key = well_known::PRISMA, scope = "session", wait = "30m", poll = "250ms")]
-async fn export(conn: &mut AsyncPgConnection) -> Result<(), Error> {
-    // …
-    Ok(())
-}
-
-/// The same for sqlx, whose key is made of the database's name.
-fn without_sqlx(database: &str) -> Request {
-    let half_an_hour = Duration::from_secs(30 * 60);
-    Request::new(well_known::sqlx(database))
-        .wait(half_an_hour)
-        .poll(Duration::from_millis(250))
-}
+crate::guide::page!("well-known-keys", 1);
 
 /// Prisma holds its lock on one session, and builds an index on another.
 #[tokio::test]

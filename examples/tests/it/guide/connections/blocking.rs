@@ -17,27 +17,7 @@ struct Bookings {
     pool: Pool<ConnectionManager<PgConnection>>,
 }
 
-impl Bookings {
-    #[advisory_lock(
-        key = "room:<room>",
-        name = "room",
-        wait = "2s",
-        max_hold = "10s",
-        pool = self.pool,
-    )]
-    fn book(&self, room: i64) -> Result<(), Error> {
-        let insert = diesel::sql_query("INSERT INTO booking VALUES ($1)");
-        insert.bind::<BigInt, _>(room).execute(conn)?;
-        Ok(())
-    }
-}
-
-async fn handler(bookings: Arc<Bookings>, room: i64) -> Result<(), Error> {
-    let call = tokio::task::spawn_blocking(move || bookings.book(room));
-    // With actix: `web::block(move || bookings.book(room)).await?`.
-    call.await
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
-}
+crate::guide::page!("connections", 8);
 
 #[tokio::test]
 async fn a_dropped_caller_stops_nothing_and_the_wait_has_an_end() {
@@ -77,17 +57,7 @@ async fn a_dropped_caller_stops_nothing_and_the_wait_has_an_end() {
 mod on_its_own_thread {
     use super::*;
 
-    struct Bookings {
-        pool: Pool<ConnectionManager<PgConnection>>,
-    }
-
-    impl Bookings {
-        #[advisory_lock(key = "room:<room>", name = "room", pool = self.pool)]
-        fn book(&self, room: i64) -> QueryResult<usize> {
-            let insert = diesel::sql_query("INSERT INTO booking VALUES ($1)");
-            insert.bind::<BigInt, _>(room).execute(conn)
-        }
-    }
+    crate::guide::page!("connections", 3);
 
     #[tokio::test]
     async fn a_call_works_on_a_connection_of_the_pool() {

@@ -3,18 +3,7 @@ use advisory_runtime::{Pool as _, advisory_lease};
 use advisory_tests::Database;
 use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
 
-struct Payouts {
-    pool: Pool<AsyncPgConnection>,
-    bank: Bank,
-}
-
-impl Payouts {
-    /// Holds no connection while the bank answers.
-    #[advisory_lease(key = "invoice:<id>", pool = self.pool, ttl = "60s")]
-    async fn pay_out(&self, id: i64) -> Result<(), Error> {
-        self.bank.pay(id).await
-    }
-}
+crate::guide::page!("connections", 9);
 
 /// It uses the only connection of the callers' pool.
 struct Bank {

@@ -4,19 +4,7 @@ use diesel::sql_types::Text;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, deadpool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
-fn pool(url: &str) -> Result<deadpool::Pool<AsyncPgConnection>, deadpool::BuildError> {
-    let mut config = ManagerConfig::default();
-    config.custom_setup = Box::new(|url| {
-        Box::pin(async move {
-            let mut conn = AsyncPgConnection::establish(url).await?;
-            let set = conn.batch_execute("SET search_path = app").await;
-            set.map_err(diesel::ConnectionError::CouldntSetupConfiguration)?;
-            Ok(conn)
-        })
-    });
-    let manager = AsyncDieselConnectionManager::new_with_config(url, config);
-    deadpool::Pool::builder(manager).build()
-}
+crate::guide::page!("connections", 7);
 
 /// The same by a hook of the pool.
 fn hooked(url: &str) -> deadpool::Pool<AsyncPgConnection> {

@@ -4,34 +4,7 @@ use diesel::ConnectionError;
 use diesel_async::pooled_connection::PoolableConnection;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
-struct Primary {
-    url: String,
-}
-
-impl Manager for Primary {
-    type Type = AsyncPgConnection;
-    type Error = ConnectionError;
-
-    async fn create(&self) -> Result<AsyncPgConnection, ConnectionError> {
-        AsyncPgConnection::establish(&self.url).await
-    }
-
-    async fn recycle(
-        &self,
-        conn: &mut AsyncPgConnection,
-        _: &Metrics,
-    ) -> RecycleResult<ConnectionError> {
-        if conn.is_broken() {
-            return Err(RecycleError::message("closed by a call that was dropped"));
-        }
-        Ok(())
-    }
-}
-
-// In a test.
-async fn closed_connections_are_replaced(pool: &deadpool::managed::Pool<Primary>) {
-    advisory_runtime::testing::assert_replaces_broken(pool).await;
-}
+crate::guide::page!("connections", 6);
 
 #[tokio::test]
 async fn a_call_uses_the_manager_and_closed_connections_are_replaced() {

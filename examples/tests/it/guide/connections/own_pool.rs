@@ -5,25 +5,7 @@ use diesel::sql_types::BigInt;
 use diesel_async::pooled_connection::deadpool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-struct Databases {
-    primary: deadpool::Pool<AsyncPgConnection>,
-    standby: deadpool::Pool<AsyncPgConnection>,
-}
-
-/// Locks are on the primary.
-impl Pool for Databases {
-    type Connection<'p> = deadpool::Object<AsyncPgConnection>;
-
-    async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
-        self.primary.connection().await
-    }
-}
-
-#[advisory_lock(key = "room:<room>", name = "room", pool = databases)]
-async fn clear(databases: &Databases, room: i64) -> QueryResult<usize> {
-    let delete = diesel::sql_query("DELETE FROM booking WHERE room = $1");
-    delete.bind::<BigInt, _>(room).execute(conn).await
-}
+crate::guide::page!("connections", 5);
 
 #[tokio::test]
 async fn a_call_takes_its_connection_from_the_primary() {

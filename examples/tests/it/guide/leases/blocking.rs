@@ -4,23 +4,7 @@ use advisory_tests::Database;
 use diesel::r2d2::{ConnectionManager, Pool};
 use diesel::{Connection, PgConnection, RunQueryDsl};
 
-fn pay_out(pool: &Pool<ConnectionManager<PgConnection>>, id: i64) -> Result<(), Error> {
-    let mut guard = lease::acquire(pool, Request::text(format!("payout:{id}")))?;
-    let lease = guard.lease().clone();
-    let result = guard.run(|| {
-        let receipt = call_the_bank(id)?; // slow, in no transaction
-        let mut conn = advisory_runtime::blocking::Pool::connection(pool)?;
-        conn.transaction(|conn| {
-            lease.fence(conn)?; // refused if somebody else has the key by now
-            diesel::sql_query("UPDATE payout SET receipt = $1 WHERE id = $2")
-                .bind::<diesel::sql_types::Text, _>(receipt)
-                .bind::<diesel::sql_types::BigInt, _>(id)
-                .execute(conn)?;
-            Ok(())
-        })
-    })?;
-    guard.finish(result)
-}
+crate::guide::page!("leases", 3);
 
 /// The bank knows no negative numbers.
 fn call_the_bank(id: i64) -> Result<String, Error> {

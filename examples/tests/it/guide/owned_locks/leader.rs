@@ -6,50 +6,7 @@ use std::future::pending;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Any number that nothing else in the database locks.
-const LEADER: i64 = 7_100;
-
-async fn lead(
-    url: &str,
-    pool: &Pool<AsyncPgConnection>,
-    shutdown: impl Future<Output = ()>,
-) -> anyhow::Result<()> {
-    tokio::pin!(shutdown);
-    loop {
-        // A connection for the lock alone: the jobs have the pool's.
-        let conn = AsyncPgConnection::establish(url).await?;
-        let Some(mut lock) = campaign(conn, &mut shutdown).await? else {
-            return Ok(());
-        };
-        tokio::select! {
-            result = run_jobs(pool) => return Ok(result?),
-            () = lock.lost() => {} // the jobs were dropped; campaign again
-            () = &mut shutdown => {
-                lock.finish(Ok::<_, Error>(())).await?; // another process can lead at once
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Tries every second. `None` at the shutdown.
-async fn campaign(
-    mut conn: AsyncPgConnection,
-    mut shutdown: impl Future<Output = ()> + Unpin,
-) -> Result<Option<OwnedLockGuard<AsyncPgConnection>>, Error> {
-    loop {
-        match session::acquire_owned(conn, Request::new(LEADER).wait(Wait::Never)).await {
-            Ok(lock) => return Ok(Some(lock)),
-            Err(failed) if failed.error.is_busy() => conn = *failed.connection,
-            Err(failed) => return Err(failed.into()),
-        }
-        tokio::select! {
-            // As on the page: the interval between two tries.
-            () = tokio::time::sleep(Duration::from_secs(1)) => {}
-            () = &mut shutdown => return Ok(None),
-        }
-    }
-}
+crate::guide::page!("owned-locks", 1);
 
 /// A row for each start, and a transaction that is open until the jobs are dropped.
 async fn run_jobs(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {

@@ -5,21 +5,7 @@ use advisory_tests::Database;
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, pooled_connection::bb8::Pool};
 
-/// Every process calls this each minute, with the minute since 1970 by its clock.
-#[advisory_lease(
-    key = "minute-report:<minute>",
-    pool = pool,
-    keep = "1h",
-    wait = "never",
-    on_done = Ok(()),
-    on_held = Ok(())
-)]
-async fn report(pool: &Pool<AsyncPgConnection>, minute: i64) -> Result<(), Error> {
-    let mut conn = pool.connection().await?;
-    let insert = diesel::sql_query("INSERT INTO report VALUES ($1)").bind::<BigInt, _>(minute);
-    insert.execute(&mut conn).await?;
-    Ok(())
-}
+crate::guide::page!("periodic-jobs", 2);
 
 #[tokio::test]
 async fn each_minute_is_reported_once_also_after_a_restart() {
@@ -37,11 +23,7 @@ async fn each_minute_is_reported_once_also_after_a_restart() {
     assert_eq!(db.count(reported).await, 22);
 }
 
-/// Sends the reports of a day at least once, whichever process comes first or last.
-#[advisory_lease(key = "reports:<day>", pool = pool, keep = "48h", on_done = Ok(()))]
-async fn send_reports(pool: &Pool<AsyncPgConnection>, day: &str) -> Result<(), Error> {
-    Ok(())
-}
+crate::guide::page!("periodic-jobs", 3);
 
 #[tokio::test]
 async fn the_reports_of_a_day_are_sent_once() {
