@@ -34,6 +34,12 @@ pub async fn execute(conn: &mut AsyncPgConnection, sql: &str) -> QueryResult<usi
     diesel::sql_query(sql).execute(conn).await
 }
 
+/// Runs a statement that succeeds.
+pub async fn run(conn: &mut AsyncPgConnection, sql: &str) {
+    let ran = execute(conn, sql).await;
+    ran.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+}
+
 /// Counts the bookings of a room.
 pub async fn bookings(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> {
     use diesel::sql_types::BigInt;

@@ -20,6 +20,7 @@
 )]
 
 mod account;
+mod assertions;
 mod binaries;
 pub mod blocking;
 pub mod bookings;
@@ -59,6 +60,7 @@ pub mod test_transactions;
 mod wire;
 pub mod written_migrations;
 
+pub use assertions::Ended;
 pub use bouncer::Bouncer;
 pub use database::{Database, pid_of};
 pub use error::HarnessError;

@@ -3,10 +3,10 @@
 
 use crate::blocking_calls::book;
 use advisory_runtime::blocking::{Connection, session, xact};
-use advisory_runtime::{Error, Isolation, Request, advisory_lock};
-use advisory_tests::Database;
+use advisory_runtime::{Isolation, Request, advisory_lock};
 use advisory_tests::blocking::{execute, finish, held_by, insert, pid_of};
 use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::{Database, assert_error};
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::result::Error as DieselError;
@@ -290,10 +290,6 @@ async fn after_a_panic_the_thread_has_no_lock() {
     assert_eq!(db.locks().await, []);
     let held = xact::begin(&mut holder, key_of(7)).unwrap();
     execute(&mut other, "SET lock_timeout = '30ms'").unwrap();
-    let error = book(&mut other, 7, "Ada").unwrap_err();
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::TimedOut { .. })),
-        "{error:?}"
-    );
+    assert_error!(book(&mut other, 7, "Ada"), TimedOut);
     finish(held);
 }

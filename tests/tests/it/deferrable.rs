@@ -3,7 +3,7 @@
 
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::Database;
-use advisory_tests::bookings::{bookings, database, execute};
+use advisory_tests::bookings::{bookings, database, run};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
@@ -23,9 +23,7 @@ async fn deferrable_defaults_make_no_locked_transaction_wait() {
     let db = database().await;
     let mut conn = db.connect().await;
     conn.batch_execute(DEFAULTS).await.unwrap();
-    execute(&mut conn, "SET statement_timeout = '20s'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET statement_timeout = '20s'").await;
     let mut writer = writer(&db).await;
     for isolation in [
         Isolation::ReadCommitted,
@@ -49,7 +47,7 @@ async fn deferrable_defaults_make_no_locked_transaction_wait() {
             }
         }
     }
-    execute(&mut writer, "ROLLBACK").await.unwrap();
+    run(&mut writer, "ROLLBACK").await;
     db.until_quiet().await;
 }
 
@@ -58,16 +56,15 @@ async fn a_dropped_lock_is_released_under_deferrable_defaults() {
     let db = database().await;
     let mut conn = db.connect().await;
     conn.batch_execute(DEFAULTS).await.unwrap();
-    execute(
+    run(
         &mut conn,
         "SET default_transaction_isolation = 'serializable'",
     )
-    .await
-    .unwrap();
+    .await;
     let held = session::acquire(&mut conn, Request::all([7, 8])).await;
     let mut writer = writer(&db).await;
     drop(held.unwrap());
     db.until_no_locks().await;
-    execute(&mut writer, "ROLLBACK").await.unwrap();
+    run(&mut writer, "ROLLBACK").await;
     db.until_quiet().await;
 }

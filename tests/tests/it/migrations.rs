@@ -6,7 +6,7 @@ use crate::gated_migrations::{
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
 use advisory_tests::written_migrations::Written;
-use advisory_tests::{Bouncer, Database, left_out};
+use advisory_tests::{Bouncer, Database, assert_matches, left_out};
 use diesel::{Connection as _, PgConnection};
 use std::sync::{Arc, Mutex};
 use tokio::task::spawn_blocking;
@@ -102,9 +102,9 @@ async fn a_lost_connection_says_what_was_applied() {
         (blocking.unwrap_err(), &[]),
     ] {
         assert_eq!(error.applied(), applied, "{error:?}");
-        assert!(
-            matches!(&error, Error::ConnectionLost { migration: Some(migration), .. } if migration == "2"),
-            "{error:?}"
+        assert_matches!(
+            &error,
+            Error::ConnectionLost { migration: Some(migration), .. } if migration == "2"
         );
         assert!(
             error.to_string().contains("run the migrations again"),
@@ -133,15 +133,12 @@ async fn a_lost_connection_says_what_was_applied() {
         pids.send(advisory_tests::pid_of(&mut conn).await).unwrap();
         let error = migrator.run_on(conn).await.map(drop).unwrap_err();
         assert_eq!(error.applied(), [first], "{error:?}");
-        assert!(
-            matches!(
-                &error,
-                Error::ConnectionLost {
-                    migration: None,
-                    ..
-                }
-            ),
-            "{error:?}"
+        assert_matches!(
+            &error,
+            Error::ConnectionLost {
+                migration: None,
+                ..
+            }
         );
     }
     db.until_no_locks().await;
@@ -167,7 +164,7 @@ async fn one_that_is_killed_halfway_is_followed_by_another() {
         }
     );
     let error = first.unwrap_err();
-    assert!(matches!(error, Error::ConnectionLost { .. }), "{error:?}");
+    assert_matches!(error, Error::ConnectionLost { .. });
     assert_eq!(second.unwrap().applied, NAMES);
     assert_migrated(&db).await;
 }
@@ -223,7 +220,7 @@ async fn behind_a_transaction_mode_pooler_it_refuses_to_begin() {
             };
             for said in [awaited, blocking.unwrap()] {
                 let error = said.expect_err(&settings);
-                assert!(matches!(error, Error::Pooler), "{settings}: {error:?}");
+                assert_matches!(error, Error::Pooler, "{settings}");
                 assert!(error.to_string().contains("the server itself"), "{error}");
             }
         }

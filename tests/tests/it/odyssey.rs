@@ -8,7 +8,7 @@ use advisory_runtime::claim::{self, End};
 use advisory_runtime::lease::Leases;
 use advisory_runtime::{Error, Pool as _, Request, Wait, xact};
 use advisory_tests::bookings::committed;
-use advisory_tests::{Database, Odyssey, leases, left_out};
+use advisory_tests::{Database, Odyssey, assert_error, leases, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -46,8 +46,7 @@ async fn transaction_level_locks_exclude_behind_odyssey() {
             .await
             .unwrap();
         let missed = xact::begin(&mut other, Request::new(7).wait(Wait::Never)).await;
-        let error = missed.map(drop).unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_error!(missed, NotAvailable);
         held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(db.locks().await, []);
     }

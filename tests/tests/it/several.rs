@@ -3,7 +3,7 @@
 
 use advisory_runtime::{Error, Key, LockKey, advisory_lock, lock_key, xact};
 use advisory_tests::bookings::{database, execute, insert};
-use advisory_tests::{Database, LockedKey, Proxy};
+use advisory_tests::{Database, LockedKey, Proxy, assert_error};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -143,10 +143,7 @@ async fn as_many_declared_locks_are_taken_as_there_are() {
     let two = sorted(vec![key("account:1"), key("account:2")]);
     assert_eq!(each_declared(conn, &db, &[2, 1, 2]).await.unwrap(), two);
     let none = each_declared(conn, &db, &[]).await.unwrap_err();
-    assert!(
-        matches!(Error::find(&none).as_deref(), Some(Error::NoKeys { .. })),
-        "{none}"
-    );
+    assert_error!(none, NoKeys, "{none}");
     let many = each_declared(conn, &db, &[1, 2, 3, 4]).await.unwrap_err();
     assert!(
         matches!(Error::find(&many).as_deref(), Some(Error::TooManyKeys { lock, keys: 4, max: 3, .. }) if lock == "account:<id>"),
@@ -248,44 +245,30 @@ async fn an_empty_slice_and_too_many_keys_are_errors_before_any_sql() {
     proxy.reset();
 
     let error = each(conn, &db, &[]).await.unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::NoKeys { slice: "ids", .. })
-        ),
-        "{error:?}"
-    );
+    assert_error!(error, NoKeys { slice: "ids", .. });
     assert_eq!(
         error.to_string(),
         "advisory lock `account:<ids*>`: `ids` is empty, so there is nothing to lock; return before the call"
     );
     let many: Vec<i64> = (0..65).collect();
-    let error = each(conn, &db, &many).await.unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::TooManyKeys {
-                keys: 65,
-                max: 64,
-                ..
-            })
-        ),
-        "{error:?}"
+    assert_error!(
+        each(conn, &db, &many).await,
+        TooManyKeys {
+            keys: 65,
+            max: 64,
+            ..
+        }
     );
     let batch = Batch {
         ids: ["a", "b", "c"].map(str::to_owned).into(),
     };
-    let error = few(conn, &db, 3, &batch).await.unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::TooManyKeys {
-                keys: 4,
-                max: 3,
-                ..
-            })
-        ),
-        "{error:?}"
+    assert_error!(
+        few(conn, &db, 3, &batch).await,
+        TooManyKeys {
+            keys: 4,
+            max: 3,
+            ..
+        }
     );
     assert_eq!(proxy.round_trips(), 0, "{:#?}", proxy.queries());
 
@@ -303,11 +286,7 @@ async fn a_key_without_a_pattern_is_named_by_its_number() {
         drop(execute(conn, "SELECT 1 FROM no_such_table").await);
         Ok(())
     }
-    let error = swallow(&mut conn).await.unwrap_err();
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::RolledBack { lock, .. }) if lock == "(9, 8)"),
-        "{error:?}"
-    );
+    assert_error!(swallow(&mut conn).await, RolledBack { lock, .. } if lock == "(9, 8)");
     let held = xact::begin(&mut conn, AccountLock { id: 1 }).await.unwrap();
     assert_eq!(locked(&db).await.unwrap(), [key("account:1")]);
     held.finish(Ok::<_, Error>(())).await.unwrap();

@@ -5,9 +5,9 @@
 
 use crate::calls::book;
 use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
-use advisory_tests::bookings::{database, execute, key_of};
+use advisory_tests::bookings::{database, execute, key_of, run};
 use advisory_tests::player::{Player, ROLE, URL, say_held};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_error};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::env;
@@ -46,7 +46,7 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
         }
         "session in a transaction" => {
             let mut held = session::acquire(conn, request).await.unwrap();
-            execute(held.conn(), "BEGIN").await.unwrap();
+            run(held.conn(), "BEGIN").await;
             say_held();
             pending::<()>().await;
         }
@@ -54,12 +54,12 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
             let request = request.isolation(Isolation::Serializable);
             let mut held = xact::begin(conn, request).await.unwrap();
             say_held();
-            execute(held.conn(), LONG).await.unwrap();
+            run(held.conn(), LONG).await;
         }
         "session in a statement" => {
             let mut held = session::acquire(conn, request).await.unwrap();
             say_held();
-            execute(held.conn(), LONG).await.unwrap();
+            run(held.conn(), LONG).await;
         }
         "nested" => {
             let mut outer = xact::begin(conn, 99).await.unwrap();
@@ -77,7 +77,7 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
         "longer timeouts" => {
             let longer = "SELECT set_config(name, '1h', false) FROM pg_settings WHERE name IN \
                           ('idle_in_transaction_session_timeout', 'transaction_timeout')";
-            execute(conn, longer).await.unwrap();
+            run(conn, longer).await;
             let _held = xact::begin(conn, request).await.unwrap();
             say_held();
             pending::<()>().await;
@@ -85,12 +85,12 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
         "statement" => {
             let mut held = xact::begin(conn, request).await.unwrap();
             say_held();
-            execute(held.conn(), LONG).await.unwrap();
+            run(held.conn(), LONG).await;
         }
         "short statement" => {
             let mut held = xact::begin(conn, request).await.unwrap();
             say_held();
-            execute(held.conn(), SHORT).await.unwrap();
+            run(held.conn(), SHORT).await;
             pending::<()>().await;
         }
         _ => {
@@ -274,7 +274,7 @@ async fn a_client_whose_packets_are_dropped_loses_its_lock() {
         assert!(book(&mut db.connect().await, 7, "Grace").await.is_ok());
         proxy.resume_forwarding();
         let end = held.finish(Ok::<_, Error>(())).await;
-        assert!(matches!(end, Err(Error::HoldExceeded { .. })), "{end:?}");
+        assert_error!(end, HoldExceeded);
         let next = execute(&mut conn, "SELECT 1").await;
         assert!(next.is_err(), "the session is over");
     }

@@ -3,11 +3,11 @@
 
 use super::{
     Conn, acquire, batch, begin, begin_transaction, book, commit_transaction, connect, end,
-    establish, execute, insert,
+    establish, insert, run,
 };
 use advisory_runtime::{Error, Isolation, Request};
 use advisory_tests::bookings::{committed, database};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_error};
 use std::time::Duration;
 
 /// The whole message that asks whether a transaction has failed, with the zero that ends it.
@@ -53,10 +53,7 @@ async fn a_commit_is_unknown_if_the_question_about_it_is_cancelled() {
             proxy.cancel(PROBE);
         }
         let error = Error::from(book(&mut conn, cancels, "Ada").await.unwrap_err());
-        assert!(
-            matches!(error, Error::CommitUnknown { .. }),
-            "{cancels}: {error:?}"
-        );
+        assert_error!(error, CommitUnknown, "{cancels}");
         assert_eq!(committed(&db, cancels).await, 1);
     }
     db.until_quiet().await;
@@ -72,11 +69,7 @@ async fn a_rollback_is_known_however_often_the_question_about_it_is_cancelled() 
         for _ in 0..cancels {
             proxy.cancel(PROBE);
         }
-        let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-        assert!(
-            matches!(error, Error::RolledBack { .. }),
-            "{cancels}: {error:?}"
-        );
+        assert_error!(book(&mut conn, 7, "Ada").await, RolledBack, "{cancels}");
         assert_eq!(committed(&db, 7).await, 0);
         assert!(book(&mut conn, 100 + cancels, "Ada").await.unwrap());
     }
@@ -100,10 +93,7 @@ async fn an_error_of_the_commit_that_does_not_say_rolled_back_is_unknown() {
     .map(|(commit, room)| (room, commit))
     {
         let (_proxy, mut conn, error) = book_with(&db, room, commit).await;
-        assert!(
-            matches!(error, Error::CommitUnknown { .. }),
-            "{commit}: {error:?}"
-        );
+        assert_error!(error, CommitUnknown, "{commit}");
         assert_eq!(committed(&db, room).await, 1);
         assert!(book(&mut conn, 100 + room, "Ada").await.unwrap());
     }
@@ -121,7 +111,7 @@ async fn an_error_of_the_commit_that_says_rolled_back_is_the_databases() {
         concat!("ROLLBACK;", raise!("40P01", "deadlock detected")),
     ] {
         let (_proxy, mut conn, error) = book_with(&db, 7, commit).await;
-        assert!(matches!(error, Error::Database(_)), "{commit}: {error:?}");
+        assert_error!(error, Database, "{commit}");
         assert!(book(&mut conn, 8, "Ada").await.is_ok());
     }
     assert_eq!(committed(&db, 7).await, 0);
@@ -140,14 +130,12 @@ async fn a_deferred_triggers_error_says_rolled_back_unless_a_foreign_server_take
     )
     .await;
     let mut conn = connect(&db).await;
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::Database(_)), "{error:?}");
+    assert_error!(book(&mut conn, 7, "Ada").await, Database);
     db.run(
         "CREATE FOREIGN DATA WRAPPER elsewhere; CREATE SERVER other FOREIGN DATA WRAPPER elsewhere",
     )
     .await;
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    assert_error!(book(&mut conn, 7, "Ada").await, CommitUnknown);
     assert_eq!(committed(&db, 7).await, 0);
     db.until_quiet().await;
 }
@@ -163,14 +151,12 @@ async fn a_conflict_at_the_commit_says_rolled_back_unless_a_foreign_server_takes
     )
     .await;
     let mut conn = connect(&db).await;
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::Database(_)), "{error:?}");
+    assert_error!(book(&mut conn, 7, "Ada").await, Database);
     db.run(
         "CREATE FOREIGN DATA WRAPPER elsewhere; CREATE SERVER other FOREIGN DATA WRAPPER elsewhere",
     )
     .await;
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    assert_error!(book(&mut conn, 7, "Ada").await, CommitUnknown);
     db.until_quiet().await;
 }
 
@@ -183,8 +169,7 @@ async fn a_nested_call_is_rolled_back_if_its_end_is_cancelled_twice() {
     begin_transaction(&mut conn).await.unwrap();
     proxy.cancel("RELEASE SAVEPOINT advisory_savepoint_1");
     proxy.cancel("ROLLBACK TO SAVEPOINT advisory_savepoint_1");
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+    assert_error!(book(&mut conn, 7, "Ada").await, RolledBack);
     insert(&mut conn, 8, "outer").await.unwrap();
     commit_transaction(&mut conn).await.unwrap();
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
@@ -207,8 +192,7 @@ async fn an_outer_transaction_goes_on_if_a_nested_wait_is_cancelled_twice() {
         ),
     );
     proxy.cancel("ROLLBACK TO SAVEPOINT advisory_savepoint_1");
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
+    assert_error!(book(&mut conn, 7, "Ada").await, Cancelled);
     insert(&mut conn, 8, "outer").await.unwrap();
     commit_transaction(&mut conn).await.unwrap();
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
@@ -225,11 +209,7 @@ async fn a_wait_that_is_cancelled_repeatedly_is_cancelled_and_keeps_its_connecti
         for _ in 0..cancels {
             proxy.cancel(PROBE);
         }
-        let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-        assert!(
-            matches!(error, Error::Cancelled { .. }),
-            "{cancels}: {error:?}"
-        );
+        assert_error!(book(&mut conn, 7, "Ada").await, Cancelled, "{cancels}");
     }
     assert!(book(&mut conn, 7, "Ada").await.unwrap());
     db.until_quiet().await;
@@ -337,6 +317,6 @@ async fn a_time_out_is_told_by_the_servers_answer_whatever_the_clocks_say() {
         }
     }
     let mut conn = connect(&db).await;
-    execute(&mut conn, "SELECT 1").await.unwrap();
+    run(&mut conn, "SELECT 1").await;
     db.until_quiet().await;
 }

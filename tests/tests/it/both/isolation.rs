@@ -1,7 +1,8 @@
 //! The stricter levels: the snapshot is younger than the lock.
 
-use super::{Conn, begin, bookings, connect, end, execute, insert, setting, spawn};
+use super::{Conn, begin, bookings, connect, end, execute, insert, run, setting, spawn};
 use advisory_runtime::{Error, Isolation, Request, Wait};
+use advisory_tests::assert_error;
 use advisory_tests::bookings::{
     assert_few_serialization_failures, committed, database, is_serialization_failure,
 };
@@ -59,7 +60,7 @@ async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
     let mut conn = connect(&db).await;
     for default in ["read committed", "repeatable read", "serializable"] {
         let set = format!("SET default_transaction_isolation = '{default}'");
-        execute(&mut conn, &set).await.unwrap();
+        run(&mut conn, &set).await;
         for (isolation, name) in [
             (Isolation::ReadCommitted, "read committed"),
             (Isolation::RepeatableRead, "repeatable read"),
@@ -112,9 +113,7 @@ async fn a_refused_hand_over_leaves_no_session_level_lock() {
 async fn a_session_level_lock_of_the_callers_own_is_kept() {
     let db = database().await;
     let (mut holder, mut conn) = (connect(&db).await, connect(&db).await);
-    execute(&mut conn, "SELECT pg_advisory_lock(1)")
-        .await
-        .unwrap();
+    run(&mut conn, "SELECT pg_advisory_lock(1)").await;
     let held = begin(&mut holder, 2).await.unwrap();
     for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
         let request = Request::all([1, 2])
@@ -140,12 +139,12 @@ async fn a_level_inside_a_transaction_is_refused() {
         let error = begin(outer.conn(), Request::new(2).isolation(isolation))
             .await
             .unwrap_err();
-        assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+        assert_error!(error, InTransaction);
     }
     let error = begin(outer.conn(), Request::new(2).refuse_nested())
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+    assert_error!(error, InTransaction);
     end(outer, Ok::<_, Error>(())).await.unwrap();
 }
 
@@ -166,8 +165,7 @@ async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
             .unwrap();
         end(inner, Ok::<_, Error>(())).await.unwrap();
         for stale in [Request::new(3), Request::all([1, 3])] {
-            let error = begin(outer.conn(), stale).await.unwrap_err();
-            assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+            assert_error!(begin(outer.conn(), stale).await, StaleSnapshot);
         }
         insert(outer.conn(), 1, "after the refusals").await.unwrap();
         end(outer, Ok::<_, Error>(())).await.unwrap();
@@ -181,8 +179,7 @@ async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
     )
     .await
     .unwrap();
-    let error = begin(outer.conn(), 1).await.unwrap_err();
-    assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+    assert_error!(begin(outer.conn(), 1).await, StaleSnapshot);
     end(outer, Ok::<_, Error>(())).await.unwrap();
 }
 

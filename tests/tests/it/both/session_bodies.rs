@@ -8,7 +8,7 @@ use super::{
 use advisory_runtime::{Error, Request};
 use advisory_tests::bookings::{committed, database};
 use advisory_tests::held_keys::held;
-use advisory_tests::{LockedKey, debug_checks_are_on};
+use advisory_tests::{LockedKey, assert_error, assert_matches, debug_checks_are_on};
 use diesel::result::Error as DieselError;
 
 /// Commits one of Diesel's transactions.
@@ -47,17 +47,11 @@ async fn a_transaction_left_open_is_rolled_back_before_the_release() {
             };
             let error = end(mine, result).await.unwrap_err();
             if !is_ok {
-                assert!(
-                    matches!(error, Error::Database(DieselError::NotFound)),
-                    "{error:?}"
-                );
+                assert_matches!(error, Error::Database(DieselError::NotFound));
             } else if is_foreign {
-                assert!(
-                    matches!(error, Error::ForeignTransaction { .. }),
-                    "{error:?}"
-                );
+                assert_error!(error, ForeignTransaction);
             } else {
-                assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+                assert_error!(error, RolledBack);
             }
             waiting.await.unwrap().unwrap();
             assert_eq!(
@@ -89,12 +83,9 @@ async fn a_diesel_transaction_left_open_is_rolled_back() {
         };
         let error = end(mine, result).await.unwrap_err();
         if is_ok {
-            assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+            assert_error!(error, RolledBack);
         } else {
-            assert!(
-                matches!(error, Error::Database(DieselError::NotFound)),
-                "{error:?}"
-            );
+            assert_matches!(error, Error::Database(DieselError::NotFound));
         }
         assert_eq!(held(&db).await, []);
         next(&mut conn).await;

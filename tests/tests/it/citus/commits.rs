@@ -3,6 +3,7 @@
 use super::cluster::{Cluster, INTERNAL, Node, execute, number, row};
 use super::jobs::{create, effect};
 use advisory_runtime::{Error, advisory_lock, claim};
+use advisory_tests::assert_error;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::process::Command;
@@ -105,7 +106,7 @@ async fn an_error_at_the_commit_is_unknown_and_can_be_a_commit() {
         ))
         .await;
     let before = add(&pool, table, &second, async {}).await.unwrap_err();
-    assert!(matches!(before, Error::CommitUnknown { .. }), "{before:?}");
+    assert_error!(before, CommitUnknown);
     assert_eq!(sum(&pool, table).await.unwrap(), 0);
     worker
         .run(&format!("DROP TRIGGER ends ON {table}_{shard}"))
@@ -118,7 +119,7 @@ async fn an_error_at_the_commit_is_unknown_and_can_be_a_commit() {
     });
     let after = after.unwrap_err();
     worker.hold_answers(false).await;
-    assert!(matches!(after, Error::CommitUnknown { .. }), "{after:?}");
+    assert_error!(after, CommitUnknown);
     assert_eq!(sum(&pool, table).await.unwrap(), 1);
     let [before, after] = [before, after].map(|error| error.database().unwrap().to_string());
     assert_eq!(before, after);
@@ -265,7 +266,7 @@ async fn a_conflict_at_the_commit_can_leave_the_workers_row() {
     assert_eq!(cluster.coordinator.number(written).await, 1);
     let balance = "SELECT sum(balance)::int8 AS number FROM citus_serializable";
     let balance = cluster.coordinator.number(balance).await;
-    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    assert_error!(error, CommitUnknown);
     assert_eq!(balance, 1);
     row(
         "`isolation = \"serializable\"`, a conflict (40001) at the commit",

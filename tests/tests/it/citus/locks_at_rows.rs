@@ -3,6 +3,7 @@
 
 use super::cluster::{Cluster, INTERNAL, Node, execute, number, pause, row};
 use advisory_runtime::{Error, advisory_lock};
+use advisory_tests::assert_error;
 use diesel::result::Error as DieselError;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -193,8 +194,7 @@ async fn a_tenant_without_rows_has_a_lock_and_each_wait_ends() {
                 .await
                 .unwrap();
                 assert!(!free.unwrap());
-                let waited = waited.unwrap_err();
-                assert!(matches!(waited, Error::TimedOut { .. }), "{waited:?}");
+                assert_error!(waited, TimedOut);
                 // Another tenant's is free.
                 let pool = pools[other].clone();
                 let other = tokio::spawn(async move { is_free(&pool, 1).await });
