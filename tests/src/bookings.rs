@@ -6,6 +6,23 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, TransactionManager};
 
+/// Each isolation level.
+pub const LEVELS: [Isolation; 3] = [
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Serializable,
+];
+
+/// The result of a body that succeeds, or fails.
+pub fn outcome(is_ok: bool) -> Result<(), Error> {
+    diesel_outcome(is_ok).map_err(Error::Database)
+}
+
+/// Like [`outcome`], with Diesel's error.
+pub fn diesel_outcome(is_ok: bool) -> QueryResult<()> {
+    is_ok.then_some(()).ok_or(DieselError::NotFound)
+}
+
 /// The number of the lock on a room: SHA-256 of `room:<room>`.
 #[must_use]
 pub fn key_of(room: i64) -> i64 {

@@ -6,7 +6,7 @@
 )]
 
 use advisory_runtime::{Error, cancel, session, xact};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_error};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -112,8 +112,7 @@ async fn cancel_requests_use_tls_if_the_server_requires_it() {
         _ = xact::begin(&mut conn, 7) => panic!("it did not wait"),
         () = db.until_waiting(7) => {}
     }
-    let error = xact::begin(&mut conn, 8).await.unwrap_err();
-    assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
+    assert_error!(xact::begin(&mut conn, 8).await, BrokenConnection);
     // The server notices that its client has gone.
     drop(conn);
     db.until_no_waiters(7).await;
@@ -126,8 +125,7 @@ async fn cancel_requests_use_tls_if_the_server_requires_it() {
         _ = xact::begin(outer.conn(), 7) => panic!("it did not wait"),
         () = db.until_waiting(7) => {}
     }
-    let error = outer.finish(Ok::<_, Error>(())).await.unwrap_err();
-    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+    assert_error!(outer.finish(Ok::<_, Error>(())).await, RolledBack);
     drop(conn);
     db.until_no_waiters(7).await;
 

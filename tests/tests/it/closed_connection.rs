@@ -3,7 +3,7 @@
 
 use crate::calls::{Body, assert_closed, book, work};
 use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, xact};
-use advisory_tests::bookings::{committed, database, execute, insert, key_of, run};
+use advisory_tests::bookings::{committed, database, diesel_outcome, execute, insert, key_of, run};
 use advisory_tests::dropped_call::until_ended;
 use advisory_tests::futures::{caught, dropped, is_ready_within};
 use advisory_tests::{Database, Proxy, assert_error, pid_of};
@@ -71,11 +71,7 @@ async fn a_dropped_nested_call_takes_the_outer_one_with_it() {
         })
         .await;
         insert(conn, 1, "after the drop").await.unwrap_err();
-        if is_ok {
-            Ok(())
-        } else {
-            Err(DieselError::NotFound)
-        }
+        diesel_outcome(is_ok)
     }
     let db = database().await;
     for is_ok in [true, false] {

@@ -3,7 +3,8 @@
 
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::Database;
-use advisory_tests::bookings::{bookings, database, run};
+use advisory_tests::bookings::{LEVELS, bookings, database, run};
+use advisory_tests::dropped_call::WAITS;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
@@ -25,16 +26,8 @@ async fn deferrable_defaults_make_no_locked_transaction_wait() {
     conn.batch_execute(DEFAULTS).await.unwrap();
     run(&mut conn, "SET statement_timeout = '20s'").await;
     let mut writer = writer(&db).await;
-    for isolation in [
-        Isolation::ReadCommitted,
-        Isolation::RepeatableRead,
-        Isolation::Serializable,
-    ] {
-        for wait in [
-            Wait::For(Duration::from_secs(9)),
-            Wait::Session,
-            Wait::Never,
-        ] {
+    for isolation in LEVELS {
+        for wait in WAITS {
             for keys in [vec![7], vec![6, 7, 8]] {
                 let request = Request::all(keys).isolation(isolation).wait(wait);
                 let held = xact::begin(&mut conn, request.clone()).await;

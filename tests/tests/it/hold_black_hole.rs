@@ -23,36 +23,29 @@ enum Body {
     Runs,
 }
 
-#[advisory_lock(key = "room:<room>", name = "room", max_hold = "300ms")]
-async fn bounded(
-    conn: &mut AsyncPgConnection,
-    proxy: &Proxy,
-    room: i64,
-    does: Body,
-    swallowed: &mut Vec<TcpStream>,
-) -> QueryResult<()> {
-    insert(conn, room, "Ada").await?;
-    swallowed.extend(proxy.swallow_everything().await);
-    match does {
-        Body::Idles => pending().await,
-        Body::Runs => execute(conn, "SELECT 1").await.map(drop),
-    }
+macro_rules! bounded {
+    ($($name:ident: $key:literal, $first:literal $(, $more:ident = $value:literal)*;)*) => { $(
+        #[advisory_lock(key = $key, max_hold = "300ms" $(, $more = $value)*)]
+        async fn $name(
+            conn: &mut AsyncPgConnection,
+            proxy: &Proxy,
+            room: i64,
+            does: Body,
+            swallowed: &mut Vec<TcpStream>,
+        ) -> QueryResult<()> {
+            execute(conn, $first).await?;
+            swallowed.extend(proxy.swallow_everything().await);
+            match does {
+                Body::Idles => pending().await,
+                Body::Runs => execute(conn, "SELECT 1").await.map(drop),
+            }
+        }
+    )* };
 }
 
-#[advisory_lock(key = "session:<room>", max_hold = "300ms", scope = "session")]
-async fn bounded_in_session(
-    conn: &mut AsyncPgConnection,
-    proxy: &Proxy,
-    room: i64,
-    does: Body,
-    swallowed: &mut Vec<TcpStream>,
-) -> QueryResult<()> {
-    execute(conn, &format!("SELECT {room}")).await?;
-    swallowed.extend(proxy.swallow_everything().await);
-    match does {
-        Body::Idles => pending().await,
-        Body::Runs => execute(conn, "SELECT 1").await.map(drop),
-    }
+bounded! {
+    bounded: "room:<room>", "INSERT INTO booking VALUES (7, 'Ada')", name = "room";
+    bounded_in_session: "session:<room>", "SELECT 7", scope = "session";
 }
 
 #[advisory_lock(key = "outer", name = "outer")]

@@ -8,6 +8,7 @@ use advisory_runtime::claim::{self, End};
 use advisory_runtime::lease::Leases;
 use advisory_runtime::{Error, Pool as _, Request, Wait, xact};
 use advisory_tests::bookings::committed;
+use advisory_tests::dropped_call::WAITS;
 use advisory_tests::{Database, Odyssey, assert_error, leases, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -37,11 +38,7 @@ async fn transaction_level_locks_exclude_behind_odyssey() {
         return;
     };
     let (mut one, mut other) = (pool.get().await.unwrap(), pool.get().await.unwrap());
-    for wait in [
-        Wait::Session,
-        Wait::Never,
-        Wait::For(std::time::Duration::from_secs(5)),
-    ] {
+    for wait in WAITS {
         let held = xact::begin(&mut one, Request::new(7).wait(wait))
             .await
             .unwrap();

@@ -3,7 +3,7 @@
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, session};
-use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_tests::bookings::{committed, database, diesel_outcome, execute, insert, key_of};
 use advisory_tests::dropped_call::until_ended;
 use advisory_tests::futures::caught;
 use advisory_tests::held_keys::held;
@@ -49,11 +49,7 @@ async fn leave<C: Connection>(
 async fn run(conn: &mut AsyncPgConnection, room: i64, sql: &str, is_ok: bool) -> QueryResult<()> {
     let swallowed = conn.batch_execute(sql).await;
     drop(swallowed);
-    if is_ok {
-        Ok(())
-    } else {
-        Err(DieselError::NotFound)
-    }
+    diesel_outcome(is_ok)
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Error, Request, Wait, session};
-use advisory_tests::bookings::{database, execute, run};
+use advisory_tests::bookings::{database, execute, outcome, run};
 use advisory_tests::held_keys::held;
 use std::time::Duration;
 
@@ -19,11 +19,7 @@ async fn a_dropped_call_inside_another_one_takes_that_with_it() {
                 .unwrap(),
         );
         execute(outer.conn(), "SELECT 1").await.unwrap_err();
-        let own = if is_ok {
-            Ok(())
-        } else {
-            Err(Error::Database(diesel::result::Error::NotFound))
-        };
+        let own = outcome(is_ok);
         match outer.finish(own).await.unwrap_err() {
             Error::LockLost { lock, .. } if is_ok => assert_eq!(lock, "7"),
             Error::Database(diesel::result::Error::NotFound) if !is_ok => {}

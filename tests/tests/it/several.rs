@@ -37,103 +37,35 @@ struct Named<'a, N: advisory_runtime::KeyPart> {
     name: N,
 }
 
-#[advisory_lock(keys = ["account:<from>", "account:<to>"], name = "account")]
-async fn both(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    from: i64,
-    to: i64,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(keys = [AccountLock { id: from }, AccountLock { id: to }, "day:<day>"], with(day = from * 10))]
-async fn declared(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    from: i64,
-    to: i64,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(key = AccountLock { id })]
-async fn one_declared(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    id: i64,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(key = "account:<ids*>", name = "account")]
-async fn each(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    ids: &[i64],
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(keys = ids.iter().map(|id| AccountLock { id: *id }), max_keys = 3)]
-async fn each_declared(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    ids: &[i64],
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(keys = ["batch-job", "batch:<tenant>:<batch.ids*|trim>"], max_keys = 3)]
-async fn few(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    tenant: i64,
-    batch: &Batch,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
 struct Batch {
     ids: Vec<String>,
 }
 
-#[advisory_lock(key = 42_424_242)]
-async fn fixed(conn: &mut AsyncPgConnection, db: &Database) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
+/// Functions that return the keys that are locked in their body.
+macro_rules! locked {
+    ($($name:ident($($parameter:ident: $ty:ty),*) $arguments:tt)*) => { $(
+        locked!(@ $name [$($parameter: $ty),*] $arguments);
+    )* };
+    (@ $name:ident [$($parameters:tt)*] ($($arguments:tt)*)) => {
+        #[advisory_lock($($arguments)*)]
+        async fn $name(conn: &mut AsyncPgConnection, db: &Database, $($parameters)*) -> QueryResult<Vec<LockedKey>> {
+            _ = conn;
+            locked(db).await
+        }
+    };
 }
 
-#[advisory_lock(key = 9_000_000_000)]
-async fn large(conn: &mut AsyncPgConnection, db: &Database) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(key = (7, tenant_no))]
-async fn pair(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    tenant_no: i32,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(key = "week:<week>", with(week = day / 7), derivation = "hashtext")]
-async fn computed(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    day: i64,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
+locked! {
+    both(from: i64, to: i64) (keys = ["account:<from>", "account:<to>"], name = "account")
+    declared(from: i64, to: i64) (keys = [AccountLock { id: from }, AccountLock { id: to }, "day:<day>"], with(day = from * 10))
+    one_declared(id: i64) (key = AccountLock { id })
+    each(ids: &[i64]) (key = "account:<ids*>", name = "account")
+    each_declared(ids: &[i64]) (keys = ids.iter().map(|id| AccountLock { id: *id }), max_keys = 3)
+    few(tenant: i64, batch: &Batch) (keys = ["batch-job", "batch:<tenant>:<batch.ids*|trim>"], max_keys = 3)
+    fixed() (key = 42_424_242)
+    large() (key = 9_000_000_000)
+    pair(tenant_no: i32) (key = (7, tenant_no))
+    computed(day: i64) (key = "week:<week>", with(week = day / 7), derivation = "hashtext")
 }
 
 #[tokio::test]
@@ -251,25 +183,11 @@ async fn an_empty_slice_and_too_many_keys_are_errors_before_any_sql() {
         "advisory lock `account:<ids*>`: `ids` is empty, so there is nothing to lock; return before the call"
     );
     let many: Vec<i64> = (0..65).collect();
-    assert_error!(
-        each(conn, &db, &many).await,
-        TooManyKeys {
-            keys: 65,
-            max: 64,
-            ..
-        }
-    );
+    assert_error!(each(conn, &db, &many).await, TooManyKeys { keys, max, .. } if [*keys, *max] == [65, 64]);
     let batch = Batch {
         ids: ["a", "b", "c"].map(str::to_owned).into(),
     };
-    assert_error!(
-        few(conn, &db, 3, &batch).await,
-        TooManyKeys {
-            keys: 4,
-            max: 3,
-            ..
-        }
-    );
+    assert_error!(few(conn, &db, 3, &batch).await, TooManyKeys { keys, max, .. } if [*keys, *max] == [4, 3]);
     assert_eq!(proxy.round_trips(), 0, "{:#?}", proxy.queries());
 
     // Duplicates are one lock, so they are counted once.

@@ -13,6 +13,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::env;
 use std::future::pending;
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 const MAX_HOLD: Duration = Duration::from_secs(1);
 /// The server's bound is 2 seconds; the rest is for a busy machine.
@@ -137,7 +138,7 @@ async fn major(db: &Database) -> i64 {
 }
 
 /// An idle process in this role is stopped, and another one gets the lock.
-async fn is_freed_when_stopped(role: &str) {
+async fn is_freed_when_stopped(role: &'static str) {
     let db = database().await;
     let mut player = player(&db, role);
     player.until_held().await;
@@ -147,39 +148,21 @@ async fn is_freed_when_stopped(role: &str) {
 }
 
 #[tokio::test]
-async fn a_stopped_process_loses_its_transaction_level_lock() {
-    is_freed_when_stopped("xact").await;
-}
-
-#[tokio::test]
-async fn a_stopped_process_loses_the_lock_of_its_locked_function() {
-    is_freed_when_stopped("attribute").await;
-}
-
-#[tokio::test]
-async fn a_stopped_process_loses_a_lock_at_a_stricter_level() {
-    is_freed_when_stopped("strict").await;
-}
-
-#[tokio::test]
-async fn a_stopped_process_loses_the_outer_transaction_of_max_hold() {
-    is_freed_when_stopped("nested").await;
-}
-
-#[tokio::test]
-async fn a_stopped_process_loses_its_session_level_lock() {
-    is_freed_when_stopped("session").await;
-}
-
-#[tokio::test]
-async fn a_stopped_process_loses_its_session_lock_in_a_transaction() {
-    is_freed_when_stopped("session in a transaction").await;
-}
-
-/// Setting a `transaction_timeout` does not shorten one that is running.
-#[tokio::test]
-async fn a_stopped_process_loses_its_lock_despite_longer_timeouts() {
-    is_freed_when_stopped("longer timeouts").await;
+async fn a_stopped_process_loses_its_lock() {
+    let mut roles = JoinSet::new();
+    for role in [
+        "xact",
+        "attribute",
+        "strict",
+        "nested",
+        "session",
+        "session in a transaction",
+        // Setting a `transaction_timeout` does not shorten one that is running.
+        "longer timeouts",
+    ] {
+        roles.spawn(is_freed_when_stopped(role));
+    }
+    roles.join_all().await;
 }
 
 /// Only `transaction_timeout` ends a running statement; before PostgreSQL 17 the server waits for

@@ -6,7 +6,7 @@ use super::{
     end_diesel, establish, execute, get, in_transaction, insert, locked, pid_of, pool,
 };
 use advisory_runtime::Error;
-use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::bookings::{committed, database, diesel_outcome, key_of};
 use advisory_tests::{Proxy, assert_error, assert_matches, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -214,11 +214,7 @@ async fn a_connection_lost_in_the_body_is_unknown_or_the_bodys_error() {
         let end = locked(&mut conn, 7, async |conn| {
             let pid = pid_of(conn).await;
             db.terminate(pid).await;
-            if is_ok {
-                Ok(())
-            } else {
-                Err(DieselError::NotFound)
-            }
+            diesel_outcome(is_ok)
         });
         let error = Error::from(end.await.unwrap_err());
         match (is_ok, &error) {

@@ -4,8 +4,10 @@ use super::{Conn, begin, bookings, connect, end, execute, insert, run, setting, 
 use advisory_runtime::{Error, Isolation, Request, Wait};
 use advisory_tests::assert_error;
 use advisory_tests::bookings::{
-    assert_few_serialization_failures, committed, database, is_serialization_failure,
+    LEVELS, assert_few_serialization_failures, committed, database, is_serialization_failure,
+    outcome,
 };
+use advisory_tests::dropped_call::WAITS;
 use diesel::result::Error as DieselError;
 use std::time::Duration;
 
@@ -28,14 +30,7 @@ async fn book_at(conn: &mut Conn, isolation: Isolation, room: i64) -> Result<boo
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_sees_what_the_holder_before_it_wrote_at_every_level() {
     let db = database().await;
-    for (room, isolation) in [
-        Isolation::ReadCommitted,
-        Isolation::RepeatableRead,
-        Isolation::Serializable,
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (room, isolation) in LEVELS.into_iter().enumerate() {
         let room = i64::try_from(room).unwrap();
         let (mut holder, mut conn) = (connect(&db).await, connect(&db).await);
         let mut held = begin(&mut holder, Request::new(room).isolation(isolation))
@@ -66,11 +61,7 @@ async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
             (Isolation::RepeatableRead, "repeatable read"),
             (Isolation::Serializable, "serializable"),
         ] {
-            for wait in [
-                Wait::Session,
-                Wait::Never,
-                Wait::For(Duration::from_secs(5)),
-            ] {
+            for wait in WAITS {
                 let request = Request::all([3, 1]).isolation(isolation).wait(wait);
                 let mut held = begin(&mut conn, request).await.unwrap();
                 let level = setting(held.conn(), "transaction_isolation").await;
@@ -188,11 +179,7 @@ async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
 async fn one_key_has_no_duplicates_and_few_failures_at_any_level() {
     const ROOMS: i64 = 150;
     let db = database().await;
-    for isolation in [
-        Isolation::ReadCommitted,
-        Isolation::RepeatableRead,
-        Isolation::Serializable,
-    ] {
+    for isolation in LEVELS {
         let mut clients = Vec::new();
         for _ in 0..8 {
             let mut conn = connect(&db).await;
@@ -294,11 +281,7 @@ async fn no_end_of_a_stricter_call_leaves_a_session_level_lock() {
                 let mut held = begin(&mut conn, request).await.unwrap();
                 assert_eq!(db.locks().await.len(), 1);
                 drop(execute(held.conn(), sql).await);
-                let result = if is_ok {
-                    Ok(())
-                } else {
-                    Err(Error::Database(DieselError::NotFound))
-                };
+                let result = outcome(is_ok);
                 let end = end(held, result).await;
                 assert_eq!(end.is_ok(), is_ok && sql == "SELECT 1", "{sql}: {end:?}");
                 assert_eq!(db.locks().await, [], "{sql}");

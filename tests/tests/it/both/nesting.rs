@@ -6,7 +6,7 @@ use super::{
     insert, locked, pid_of, pool, rollback_transaction, spawn,
 };
 use advisory_runtime::{Error, Isolation, Request, Wait};
-use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::bookings::{committed, database, diesel_outcome, key_of};
 use advisory_tests::{Database, assert_error, assert_matches, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -194,11 +194,7 @@ async fn a_nested_commit_by_hand_poisons_the_outer_transaction() {
         let result = in_transaction::<(), DieselError>(&mut conn, async |conn| {
             let error = locked(conn, 99, async |conn| {
                 execute(conn, "COMMIT").await?;
-                if is_ok {
-                    Ok(())
-                } else {
-                    Err(DieselError::NotFound)
-                }
+                diesel_outcome(is_ok)
             });
             let error = Error::from(error.await.unwrap_err());
             let is_found = matches!(error, Error::TransactionEnded { .. });

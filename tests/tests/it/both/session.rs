@@ -6,7 +6,7 @@ use super::{
     insert, locked_in_session, pid_of, run,
 };
 use advisory_runtime::{Error, Request, Wait};
-use advisory_tests::bookings::{committed, database};
+use advisory_tests::bookings::{committed, database, outcome};
 use advisory_tests::held_keys::held;
 use advisory_tests::{LockedKey, assert_error, debug_checks_are_on};
 use diesel::result::Error as DieselError;
@@ -21,11 +21,7 @@ async fn hold(conn: &mut Conn, statements: &[&str], is_ok: bool) -> Result<(), E
         for statement in statements {
             drop(batch(conn, statement).await);
         }
-        if is_ok {
-            Ok(())
-        } else {
-            Err(Error::Database(DieselError::NotFound))
-        }
+        outcome(is_ok)
     })
     .await
 }
@@ -122,11 +118,7 @@ async fn a_lock_lost_between_body_and_release_is_reported() {
         let pid = pid_of(&mut conn).await;
         let held = acquire(&mut conn, 7).await.unwrap();
         db.terminate(pid).await;
-        let result = if is_ok {
-            Ok(())
-        } else {
-            Err(Error::Database(DieselError::NotFound))
-        };
+        let result = outcome(is_ok);
         match end(held, result).await.unwrap_err() {
             Error::LockLost { .. } if is_ok => {}
             error if !is_ok && is_bodys(&error) => {}

@@ -3,6 +3,7 @@
 use super::{acquire, begin, connect, end, run, setting, spawn};
 use advisory_runtime::{Error, Isolation, Key, Request, Wait};
 use advisory_tests::bookings::database;
+use advisory_tests::dropped_call::WAITS;
 use advisory_tests::{LockedKey, assert_error};
 use std::time::Duration;
 
@@ -154,11 +155,7 @@ async fn every_call_works_after_deallocate_all_and_discard_all() {
     let held = begin(&mut holder, 9).await.unwrap();
     let strict = |request: &Request| request.clone().isolation(Isolation::Serializable);
     for forget in ["DEALLOCATE ALL", "DISCARD ALL"] {
-        for wait in [
-            Wait::Session,
-            Wait::Never,
-            Wait::For(Duration::from_secs(9)),
-        ] {
+        for wait in WAITS {
             for request in [
                 Request::new(7),
                 Request::all([6, 7]).max_hold(Duration::from_secs(60)),

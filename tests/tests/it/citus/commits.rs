@@ -1,6 +1,6 @@
 //! Commits that reach several nodes.
 
-use super::cluster::{Cluster, INTERNAL, Node, execute, number, row};
+use super::cluster::{Cluster, INTERNAL, Node, cluster, execute, number, row};
 use super::jobs::{create, effect};
 use advisory_runtime::{Error, advisory_lock, claim};
 use advisory_tests::assert_error;
@@ -84,9 +84,7 @@ async fn sum(pool: &Pool<AsyncPgConnection>, table: &str) -> Result<i64, Error> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_at_the_commit_is_unknown_and_can_be_a_commit() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     let table = "citus_unknown";
     let second = format!("id = {}", cluster.accounts(table).await);
     let pool = cluster.coordinator.pool(2);
@@ -131,9 +129,7 @@ async fn an_error_at_the_commit_is_unknown_and_can_be_a_commit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_of_two_nodes_can_release_the_lock_before_its_write_is_visible() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     let table = "citus_late";
     cluster.accounts(table).await;
     let pool = cluster.coordinator.pool(3);
@@ -210,9 +206,7 @@ async fn complete_and_crash(cluster: &Cluster, is_two_phase: bool) -> (i64, i64)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claims_complete_is_atomic_with_one_workers_row_only_by_two_phase_commit() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     assert_eq!(complete_and_crash(&cluster, false).await, (1, 0));
     row(
         "`claim::complete` with rows of one worker, a crash between their commits",
@@ -245,9 +239,7 @@ async fn add_serializable<F: Future<Output = ()>>(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conflict_at_the_commit_can_leave_the_workers_row() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     let second = cluster.accounts("citus_serializable").await;
     cluster
         .run(
