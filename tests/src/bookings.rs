@@ -24,7 +24,6 @@ pub fn diesel_outcome(is_ok: bool) -> QueryResult<()> {
 }
 
 /// The number of the lock on a room: SHA-256 of `room:<room>`.
-#[must_use]
 pub fn key_of(room: i64) -> i64 {
     advisory_pattern::Derivation::Sha256.key(&format!("room:{room}"))
 }
@@ -115,7 +114,6 @@ pub async fn busy() -> (Database, AsyncPgConnection, AsyncPgConnection) {
 }
 
 /// Whether PostgreSQL refused to serialize a transaction.
-#[must_use]
 pub fn is_serialization_failure(error: &Error) -> bool {
     use diesel::result::DatabaseErrorKind::SerializationFailure;
     matches!(error, Error::Database(diesel::result::Error::DatabaseError(kind, _)) if matches!(kind, SerializationFailure))

@@ -274,7 +274,6 @@ fn template() -> Result<Option<&'static str>, HarnessError> {
 }
 
 /// Whether only this process uses the server, so that a test may damage it.
-#[must_use]
 pub fn owns_server() -> bool {
     env::var_os(URL).is_none()
 }

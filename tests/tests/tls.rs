@@ -94,11 +94,7 @@ async fn connect(url: &str) -> AsyncPgConnection {
 async fn cancel_requests_use_tls_if_the_server_requires_it() {
     let db = Database::create().await;
     // This ends a wait whose client has gone and sent no cancel request.
-    db.run(
-        "DO $$BEGIN EXECUTE pg_catalog.format('ALTER DATABASE %I SET client_connection_check_interval = 1000', \
-         pg_catalog.current_database()); END$$",
-    )
-    .await;
+    db.set("client_connection_check_interval = 1000").await;
     let proxy = Proxy::start(&db).await;
     proxy.want_tls();
     assert!(AsyncPgConnection::establish(proxy.url()).await.is_err());

@@ -1,12 +1,11 @@
 //! The defaults of a role for reports: a serializable transaction then waits until it has a safe
 //! snapshot.
 
-use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
+use advisory_runtime::{Error, Request, session, xact};
 use advisory_tests::Database;
 use advisory_tests::bookings::{LEVELS, bookings, database, run};
 use advisory_tests::dropped_call::WAITS;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-use std::time::Duration;
 
 const DEFAULTS: &str =
     "SET default_transaction_read_only = on; SET default_transaction_deferrable = on";

@@ -127,25 +127,18 @@ impl Pool {
     }
 
     async fn call(&self, lent: Lent, scope: Scope, polls: usize, network: &Network) -> Ended {
-        match (self, lent) {
-            (Self::Bb8(pool), Lent::Object) => {
-                let mut conn = pool.get().await.unwrap();
-                call_or_drop(&mut conn, scope, polls, network).await
-            }
-            (Self::Bb8(pool), Lent::Plain) => {
-                let mut conn = pool.get().await.unwrap();
-                let plain: &mut AsyncPgConnection = &mut conn;
-                call_or_drop(plain, scope, polls, network).await
-            }
-            (Self::Deadpool(pool), Lent::Object) => {
-                let mut conn = pool.get().await.unwrap();
-                call_or_drop(&mut conn, scope, polls, network).await
-            }
-            (Self::Deadpool(pool), Lent::Plain) => {
-                let mut conn = pool.get().await.unwrap();
-                let plain: &mut AsyncPgConnection = &mut conn;
-                call_or_drop(plain, scope, polls, network).await
-            }
+        macro_rules! call {
+            ($pool:expr) => {{
+                let mut conn = $pool.get().await.unwrap();
+                match lent {
+                    Lent::Object => call_or_drop(&mut conn, scope, polls, network).await,
+                    Lent::Plain => call_or_drop(&mut *conn, scope, polls, network).await,
+                }
+            }};
+        }
+        match self {
+            Self::Bb8(pool) => call!(pool),
+            Self::Deadpool(pool) => call!(pool),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::calls::{assert_closed, book};
 use advisory_runtime::{Error, Wait, advisory_lock, xact};
-use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_tests::bookings::{committed, database, execute, key_of};
 use advisory_tests::{Proxy, assert_error};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};

@@ -187,10 +187,7 @@ async fn a_try_that_another_statement_answers_is_repeated_by_text() {
 #[tokio::test]
 async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
     let db = database().await;
-    db.run(
-        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET \"advisory.pooler\" = ''transaction''', current_database()); END $$",
-    )
-    .await;
+    db.set("\"advisory.pooler\" = 'transaction'").await;
     let bouncer = bouncer(&db, 2).await;
     let mut urls = vec![db.url().to_owned()];
     urls.extend(bouncer.as_ref().map(|bouncer| bouncer.url(&db)));
@@ -239,11 +236,7 @@ async fn a_dropped_call_closes_only_its_own_pooler_connection() {
         return;
     };
     // No cancel request is sent behind a pooler, so this ends a body's statement.
-    db.run(
-        "DO $$BEGIN EXECUTE pg_catalog.format('ALTER DATABASE %I SET client_connection_check_interval = 1000', \
-         pg_catalog.current_database()); END$$",
-    )
-    .await;
+    db.set("client_connection_check_interval = 1000").await;
     let url = bouncer.url(&db);
     for is_waiting in [true, false, true, false] {
         let mut holder = db.connect().await;

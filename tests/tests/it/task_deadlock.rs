@@ -242,8 +242,7 @@ async fn a_wait_with_a_limit_closes_no_cycle() {
 #[tokio::test]
 async fn the_sessions_own_timeout_is_a_limit() {
     let db = database().await;
-    db.run("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET lock_timeout = ''100ms''', current_database()); END $$")
-        .await;
+    db.set("lock_timeout = '100ms'").await;
     let pool = db.deadpool(4);
     let ends = crossed!(pool, by_session, by_session, [1, 2]);
     for end in ends {

@@ -8,7 +8,6 @@ use advisory_tests::bookings::{
     outcome,
 };
 use advisory_tests::dropped_call::WAITS;
-use diesel::result::Error as DieselError;
 use std::time::Duration;
 
 const STRICT: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializable];

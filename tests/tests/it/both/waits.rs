@@ -166,21 +166,13 @@ async fn every_call_works_after_deallocate_all_and_discard_all() {
                     if !is_first {
                         run(&mut conn, forget).await;
                     }
-                    end(
-                        begin(&mut conn, request.clone()).await.unwrap(),
-                        Ok::<_, Error>(()),
-                    )
-                    .await
-                    .unwrap();
+                    let held = begin(&mut conn, request.clone()).await.unwrap();
+                    end(held, Ok::<_, Error>(())).await.unwrap();
                     if !is_first {
                         run(&mut conn, forget).await;
                     }
-                    end(
-                        begin(&mut conn, strict(&request)).await.unwrap(),
-                        Ok::<_, Error>(()),
-                    )
-                    .await
-                    .unwrap();
+                    let held = begin(&mut conn, strict(&request)).await.unwrap();
+                    end(held, Ok::<_, Error>(())).await.unwrap();
                     if !is_first {
                         run(&mut conn, forget).await;
                     }
@@ -190,12 +182,8 @@ async fn every_call_works_after_deallocate_all_and_discard_all() {
                     if !is_first {
                         run(outer.conn(), "DEALLOCATE ALL").await;
                     }
-                    end(
-                        begin(outer.conn(), request.clone()).await.unwrap(),
-                        Ok::<_, Error>(()),
-                    )
-                    .await
-                    .unwrap();
+                    let held = begin(outer.conn(), request.clone()).await.unwrap();
+                    end(held, Ok::<_, Error>(())).await.unwrap();
                     end(outer, Ok::<_, Error>(())).await.unwrap();
                 }
             }

@@ -1,6 +1,6 @@
 //! Locks: whom they exclude at each node, and deadlocks with rows.
 
-use super::cluster::{Cluster, cluster, execute, number, row};
+use super::cluster::{cluster, execute, number, row};
 use advisory_runtime::{Error, advisory_lock, session};
 use advisory_tests::assert_error;
 use diesel_async::pooled_connection::deadpool::Pool;
