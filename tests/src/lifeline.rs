@@ -13,7 +13,6 @@ use tokio::task::spawn_blocking;
 
 use crate::HarnessError;
 use crate::account::Account;
-use crate::server::temp_folder;
 
 /// A program that listens on a socket in a folder of its own, and the pipe whose closing ends it.
 pub(crate) struct Lifeline {
@@ -84,6 +83,6 @@ impl Lifeline {
 pub(crate) fn shell(script: &str, name: &str) -> Result<Command, HarnessError> {
     let account = Account::find()?;
     let mut shell = account.command("sh");
-    shell.args(["-c", script, name]).arg(temp_folder(account)?);
+    shell.args(["-c", script, name]).arg(account.temp_folder()?);
     Ok(shell)
 }
