@@ -1,10 +1,15 @@
 //! The user that runs the server. PostgreSQL refuses to run as root.
 
+use std::env;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::HarnessError;
+
+/// The maximum length of a socket's path, less PostgreSQL's own `/.s.PGSQL.5432.lock` and our
+/// `/advisory-XXXXXX`.
+const LONGEST_FOLDER: usize = 103 - 20 - 16;
 
 /// The user that the server's programs run as: this user, or another one if this is root.
 #[derive(Clone, Copy)]
@@ -46,13 +51,28 @@ impl Account {
     }
 
     /// Whether this user may create files in `folder`.
-    pub(crate) fn can_write(self, folder: &Path) -> bool {
+    fn can_write(self, folder: &Path) -> bool {
         let test = "test -d \"$0\" && test -w \"$0\" && test -x \"$0\"";
         self.command("sh")
             .args(["-c", test])
             .arg(folder)
             .status()
             .is_ok_and(|status| status.success())
+    }
+
+    /// The first folder for temporary files that it can use and that is short enough for a socket.
+    pub(crate) fn temp_folder(self) -> Result<PathBuf, HarnessError> {
+        let mut folders = [env::temp_dir(), "/tmp".into(), "/var/tmp".into()].into_iter();
+        let fits = |folder: &PathBuf| {
+            folder.is_absolute()
+                && folder.as_os_str().len() <= LONGEST_FOLDER
+                && self.can_write(folder)
+        };
+        folders.find(fits).ok_or_else(|| {
+            HarnessError::new(
+                "no folder for the server: make /tmp writable, or set TMPDIR to a short path",
+            )
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! What tests do on a connection of blocking Diesel.
 
+use crate::settings::SETTINGS;
 use advisory_runtime::Error;
 use advisory_runtime::blocking::LockGuard;
 use diesel::pg::PgConnection;
@@ -29,6 +30,11 @@ pub fn setting(conn: &mut PgConnection, name: &str) -> String {
     diesel::dsl::sql::<Text>(&format!("SELECT current_setting('{name}')"))
         .get_result(conn)
         .unwrap()
+}
+
+/// The settings that a bound changes.
+pub fn settings(conn: &mut PgConnection) -> String {
+    diesel::dsl::sql::<Text>(SETTINGS).get_result(conn).unwrap()
 }
 
 /// The process id of the backend that serves the connection.

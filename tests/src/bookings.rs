@@ -6,8 +6,24 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, TransactionManager};
 
+/// Each isolation level.
+pub const LEVELS: [Isolation; 3] = [
+    Isolation::ReadCommitted,
+    Isolation::RepeatableRead,
+    Isolation::Serializable,
+];
+
+/// The result of a body that succeeds, or fails.
+pub fn outcome(is_ok: bool) -> Result<(), Error> {
+    diesel_outcome(is_ok).map_err(Error::Database)
+}
+
+/// Like [`outcome`], with Diesel's error.
+pub fn diesel_outcome(is_ok: bool) -> QueryResult<()> {
+    is_ok.then_some(()).ok_or(DieselError::NotFound)
+}
+
 /// The number of the lock on a room: SHA-256 of `room:<room>`.
-#[must_use]
 pub fn key_of(room: i64) -> i64 {
     advisory_pattern::Derivation::Sha256.key(&format!("room:{room}"))
 }
@@ -32,6 +48,12 @@ pub async fn insert(conn: &mut AsyncPgConnection, room: i64, guest: &str) -> Que
 /// Runs a statement.
 pub async fn execute(conn: &mut AsyncPgConnection, sql: &str) -> QueryResult<usize> {
     diesel::sql_query(sql).execute(conn).await
+}
+
+/// Runs a statement that succeeds.
+pub async fn run(conn: &mut AsyncPgConnection, sql: &str) {
+    let ran = execute(conn, sql).await;
+    ran.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
 }
 
 /// Counts the bookings of a room.
@@ -92,7 +114,6 @@ pub async fn busy() -> (Database, AsyncPgConnection, AsyncPgConnection) {
 }
 
 /// Whether PostgreSQL refused to serialize a transaction.
-#[must_use]
 pub fn is_serialization_failure(error: &Error) -> bool {
     use diesel::result::DatabaseErrorKind::SerializationFailure;
     matches!(error, Error::Database(diesel::result::Error::DatabaseError(kind, _)) if matches!(kind, SerializationFailure))

@@ -5,14 +5,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-use tokio::task::spawn_blocking;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 use crate::Database;
-use crate::account::Account;
-use crate::lifeline::Lifeline;
-use crate::server::{owns_server, temp_folder};
+use crate::lifeline::{Lifeline, shell};
+use crate::server::owns_server;
 
 /// The program to use instead of the installed `pgbouncer`.
 const PROGRAM: &str = "ADVISORY_TEST_PGBOUNCER";
@@ -23,10 +21,6 @@ pub struct Bouncer(Lifeline);
 impl Bouncer {
     /// [`start`](Self::start), if the program tracks prepared statements, as pgbouncer does since
     /// 1.21.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
     pub async fn start_tracking(database: &Database, settings: &str) -> Result<Self, &'static str> {
         if minor_version().is_none_or(|minor| minor < 21) {
             return Err(
@@ -38,10 +32,6 @@ impl Bouncer {
 
     /// Starts one with these lines in its settings, such as `pool_mode = transaction`; or returns
     /// why not: it is not installed, or the server is not ours.
-    ///
-    /// # Panics
-    ///
-    /// If it is installed and does not start.
     pub async fn start(database: &Database, settings: &str) -> Result<Self, &'static str> {
         if !owns_server() {
             return Err("the server is not our own, so its password is unknown");
@@ -51,29 +41,23 @@ impl Bouncer {
 
     /// Like [`start`](Self::start), in front of a server that a test started itself: the one at
     /// this address.
-    ///
-    /// # Panics
-    ///
-    /// If it is installed and does not start, or the server does not listen on a socket.
     pub async fn before(url: &str, settings: &str) -> Result<Self, &'static str> {
         let socket = socket_of(url);
         let settings = settings.to_owned();
-        let started = spawn_blocking(move || start(socket, settings)).await;
-        match started.expect("starting pgbouncer") {
-            Ok(lifeline) => Ok(Self(lifeline)),
-            Err(why) if why.trim() == "missing" => Err("pgbouncer is not installed"),
-            Err(why) => panic!("pgbouncer did not start: {why}"),
-        }
+        let started = Lifeline::start_installed("pgbouncer is not installed", move || {
+            let mut shell = shell(include_str!("bouncer.sh"), "advisory-tests-bouncer")?;
+            shell.arg(socket).arg(settings).arg(program());
+            Ok(shell)
+        });
+        Ok(Self(started.await?))
     }
 
     /// The address of a database through the pooler.
-    #[must_use]
     pub fn url(&self, database: &Database) -> String {
         self.address(database.name())
     }
 
     /// The address of the database of this name through the pooler.
-    #[must_use]
     pub fn address(&self, name: &str) -> String {
         self.0.url(name, None)
     }
@@ -102,14 +86,4 @@ fn minor_version() -> Option<u32> {
     let version = String::from_utf8(said).ok()?;
     let minor = version.strip_prefix("PgBouncer 1.")?.split('.').next()?;
     minor.parse().ok()
-}
-
-fn start(socket: PathBuf, settings: String) -> Result<Lifeline, String> {
-    // Like the server, it refuses to run as root.
-    let account = Account::find().map_err(|error| error.to_string())?;
-    let folder = temp_folder(account).map_err(|error| error.to_string())?;
-    let mut shell = account.command("sh");
-    shell.args(["-c", include_str!("bouncer.sh"), "advisory-tests-bouncer"]);
-    shell.arg(folder).arg(socket).arg(settings).arg(program());
-    Lifeline::start(shell)
 }

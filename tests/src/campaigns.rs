@@ -55,7 +55,6 @@ pub struct Campaigns {
 impl Campaigns {
     /// Each candidate leads on the primary that its address finds, and writes to the store and,
     /// fenced, to the table `work`.
-    #[must_use]
     pub fn start(urls: [String; 2]) -> Self {
         let mut campaigns = Self {
             store: Arc::default(),

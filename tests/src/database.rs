@@ -35,11 +35,6 @@ pub struct Database {
 
 impl Database {
     /// Creates a fresh database, and starts the process's server if this is its first.
-    ///
-    /// # Panics
-    ///
-    /// If no server is available: the text says what to do. For tests; examples use
-    /// [`Self::try_create`].
     pub async fn create() -> Self {
         match Self::try_create().await {
             Ok(database) => database,
@@ -68,7 +63,6 @@ impl Database {
 
     /// How long its `until_…` methods wait, instead of half a minute: for a state that must not
     /// occur.
-    #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -76,16 +70,11 @@ impl Database {
 
     /// The address of this database, in the form that `AsyncPgConnection::establish`, pools and
     /// `psql` accept.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// A new connection.
-    ///
-    /// # Panics
-    ///
-    /// If the server refuses it.
     pub async fn connect(&self) -> AsyncPgConnection {
         AsyncPgConnection::establish(&self.url)
             .await
@@ -93,11 +82,6 @@ impl Database {
     }
 
     /// A pool of at most `size` connections; none is open yet.
-    ///
-    /// # Panics
-    ///
-    /// Never: the builder sets no timeouts, so it needs no runtime.
-    #[must_use]
     pub fn deadpool(&self, size: usize) -> deadpool::Pool<AsyncPgConnection> {
         let manager = AsyncDieselConnectionManager::new(&self.url);
         deadpool::Pool::builder(manager)
@@ -107,10 +91,6 @@ impl Database {
     }
 
     /// A pool of at most `size` connections.
-    ///
-    /// # Panics
-    ///
-    /// If the server refuses a connection.
     pub async fn bb8(&self, size: u32) -> bb8::Pool<AsyncPgConnection> {
         let manager = AsyncDieselConnectionManager::new(&self.url);
         bb8::Pool::builder()
@@ -121,31 +101,16 @@ impl Database {
     }
 
     /// A new connection of blocking Diesel.
-    ///
-    /// # Panics
-    ///
-    /// If the server refuses it.
-    #[must_use]
     pub fn establish(&self) -> PgConnection {
         PgConnection::establish(&self.url).expect("a connection to the test's database")
     }
 
     /// A pool of at most `size` connections of blocking Diesel; none is open yet.
-    ///
-    /// # Panics
-    ///
-    /// Never: it does not wait for a connection.
-    #[must_use]
     pub fn r2d2(&self, size: u32) -> r2d2::Pool<ConnectionManager<PgConnection>> {
         Self::r2d2_at(&self.url, size)
     }
 
     /// The same of another address, such as that of a pooler.
-    ///
-    /// # Panics
-    ///
-    /// Never: it does not wait for a connection.
-    #[must_use]
     pub fn r2d2_at(url: &str, size: u32) -> r2d2::Pool<ConnectionManager<PgConnection>> {
         r2d2::Pool::builder()
             .max_size(size)
@@ -156,11 +121,6 @@ impl Database {
 
     /// A pool of one connection, already open, that waits at most `limit` for it: the limit does
     /// not hit the opening, however slow the machine is.
-    ///
-    /// # Panics
-    ///
-    /// If the connection is not open within the time limit of the tests.
-    #[must_use]
     pub async fn impatient_r2d2(
         &self,
         limit: Duration,
@@ -175,6 +135,12 @@ impl Database {
         };
         timeout(self.timeout, opened).await.expect("a connection");
         pool
+    }
+
+    /// Changes a setting of the database for sessions that begin later: `lock_timeout = '1s'`.
+    pub async fn set(&self, setting: &str) {
+        self.run(&format!("ALTER DATABASE {} SET {setting}", self.name))
+            .await;
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -212,10 +178,6 @@ impl Drop for Database {
 }
 
 /// The process id of the backend that serves `conn`.
-///
-/// # Panics
-///
-/// If the connection cannot answer.
 pub async fn pid_of(conn: &mut AsyncPgConnection) -> i32 {
     diesel::select(sql::<Integer>("pg_catalog.pg_backend_pid()"))
         .get_result(conn)

@@ -56,7 +56,6 @@ pub const DROPS: usize = 3;
 
 impl Scope {
     /// Whether the lock is session-level.
-    #[must_use]
     pub fn is_session(self) -> bool {
         matches!(self, Self::Session | Self::OneOfSession)
     }

@@ -15,7 +15,6 @@ pub const GENEROUS: Duration = Duration::from_secs(180);
 const BITS: u32 = 40;
 
 /// The timeline in which a token was granted.
-#[must_use]
 pub fn timeline_of(token: i64) -> i64 {
     token >> BITS
 }
@@ -101,7 +100,6 @@ pub async fn reconnect(url: &str) -> AsyncPgConnection {
 }
 
 /// Both servers in the URL, and only the one that writes is wanted.
-#[must_use]
 pub fn either(first: &OwnServer, second: &OwnServer) -> String {
     let folder = |server: &OwnServer| {
         let folder = server.file("");

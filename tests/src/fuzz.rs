@@ -5,10 +5,6 @@ use std::path::PathBuf;
 
 /// Runs the target with each file of the corpus; in `scripts/fuzz` with what libFuzzer makes of
 /// them.
-///
-/// # Panics
-///
-/// If the target does, or if the corpus is empty.
 pub fn fuzz(corpus: &str, target: impl Fn(&[u8]) + 'static) {
     let mut files: Vec<PathBuf> = fs::read_dir(corpus)
         .expect("a folder")

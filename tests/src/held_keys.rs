@@ -10,7 +10,6 @@ pub async fn held(db: &Database) -> Vec<LockedKey> {
 }
 
 /// The keys of these locks.
-#[must_use]
 pub fn keys(locks: &[AdvisoryLock]) -> Vec<LockedKey> {
     locks.iter().map(|lock| lock.key).collect()
 }

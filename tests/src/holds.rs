@@ -21,7 +21,6 @@ pub async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// Whether the server's bound cannot have passed yet.
-#[must_use]
 pub fn is_early(started: Instant, bound: Duration) -> bool {
     started.elapsed() < bound + SERVERS_MORE
 }

@@ -16,10 +16,12 @@
 #![allow(
     clippy::unwrap_used,
     clippy::missing_panics_doc,
+    clippy::must_use_candidate,
     reason = "a helper of a test that cannot go on fails the test"
 )]
 
 mod account;
+mod assertions;
 mod binaries;
 pub mod blocking;
 pub mod bookings;
@@ -59,6 +61,7 @@ pub mod test_transactions;
 mod wire;
 pub mod written_migrations;
 
+pub use assertions::Ended;
 pub use bouncer::Bouncer;
 pub use database::{Database, pid_of};
 pub use error::HarnessError;
@@ -82,17 +85,12 @@ pub const BACKSLASH_ESCAPES: &str = "SELECT set_config(name, 'off', false) FROM 
 
 /// Whether the library's checks of debug builds run in this process. Without them a debug build
 /// behaves like a release build.
-#[must_use]
 pub fn debug_checks_are_on() -> bool {
     cfg!(debug_assertions) && std::env::var_os(DEBUG_CHECKS).is_none_or(|value| value != "off")
 }
 
 /// Reports that a test cannot run here, or fails if it must: `ADVISORY_TEST_REQUIRE` lists what
 /// must not be skipped.
-///
-/// # Panics
-///
-/// If `what` is required.
 pub fn left_out(what: &str, why: &str) {
     let required = std::env::var("ADVISORY_TEST_REQUIRE").unwrap_or_default();
     assert!(

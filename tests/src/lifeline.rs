@@ -9,6 +9,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
 
+use tokio::task::spawn_blocking;
+
+use crate::HarnessError;
+use crate::account::Account;
+
 /// A program that listens on a socket in a folder of its own, and the pipe whose closing ends it.
 pub(crate) struct Lifeline {
     folder: String,
@@ -48,6 +53,19 @@ impl Lifeline {
         })
     }
 
+    /// Like [`start`](Self::start), for a program that may be missing: the error is `missing` then.
+    pub(crate) async fn start_installed(
+        missing: &'static str,
+        shell: impl FnOnce() -> Result<Command, HarnessError> + Send + 'static,
+    ) -> Result<Self, &'static str> {
+        let start = move || Self::start(shell().map_err(|error| error.to_string())?);
+        match spawn_blocking(start).await.unwrap() {
+            Ok(lifeline) => Ok(lifeline),
+            Err(why) if why.trim() == "missing" => Err(missing),
+            Err(why) => panic!("a pooler did not start: {why}"),
+        }
+    }
+
     /// The folder of the program's files.
     pub(crate) fn folder(&self) -> &str {
         &self.folder
@@ -59,4 +77,12 @@ impl Lifeline {
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();
         format!("postgres://postgres@{folder}{port}/{database}")
     }
+}
+
+/// Runs a script in a folder of its own, its first argument, and like the server not as root.
+pub(crate) fn shell(script: &str, name: &str) -> Result<Command, HarnessError> {
+    let account = Account::find()?;
+    let mut shell = account.command("sh");
+    shell.args(["-c", script, name]).arg(account.temp_folder()?);
+    Ok(shell)
 }

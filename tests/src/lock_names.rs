@@ -9,7 +9,6 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 pub const BOOKING: &str = "booking:<tenant: int>:<day: date>";
 
 /// A lock site of the program.
-#[must_use]
 pub fn site(function: &str, written: &str, key: &str, scope: &str) -> Site {
     Site {
         kind: "fn".into(),
@@ -26,7 +25,6 @@ pub fn site(function: &str, written: &str, key: &str, scope: &str) -> Site {
 }
 
 /// A lock site with a pattern.
-#[must_use]
 pub fn pattern(function: &str, pattern: &str) -> Site {
     site(function, pattern, &format!("pattern {pattern}"), "xact")
 }
@@ -50,13 +48,11 @@ fn shop() -> Vec<Site> {
 }
 
 /// The names of the program's locks.
-#[must_use]
 pub fn names() -> Names {
     Names::of(shop()).unwrap()
 }
 
 /// The name of a lock, and how certain it is.
-#[must_use]
 pub fn called(lock: &Lock) -> Vec<(Certainty, &str)> {
     let names = lock.names.iter();
     names.map(|name| (name.certainty, &*name.key)).collect()

@@ -3,7 +3,6 @@
 use advisory_runtime::inventory::{Edge, LockOrder, lock_order};
 
 /// The records of locks whose patterns begin with this.
-#[must_use]
 pub fn order(of: &str) -> LockOrder {
     let mut order = lock_order();
     order.edges.retain(|edge| is_of(edge, of));
@@ -18,7 +17,6 @@ fn is_of(edge: &Edge, of: &str) -> bool {
 }
 
 /// `held > asked`, each once.
-#[must_use]
 pub fn edges(of: &str) -> Vec<String> {
     let text = |edge: &Edge| format!("{} > {}", edge.held.lock, edge.asked.lock);
     let mut edges: Vec<String> = order(of).edges.iter().map(text).collect();

@@ -27,7 +27,6 @@ pub fn lock(locks: &Locks, key: impl Into<Key>) -> &Lock {
 }
 
 /// The backend with a process id, which the view must show.
-#[must_use]
 pub fn backend(locks: &Locks, pid: i32) -> &Backend {
     let found = locks.backend(pid);
     found.unwrap_or_else(|| panic!("no backend {pid}: {locks:#?}"))

@@ -66,10 +66,6 @@ impl fmt::Display for AdvisoryLock {
 
 impl Database {
     /// The advisory locks of this database, held and waited for.
-    ///
-    /// # Panics
-    ///
-    /// If the observer's connection is lost.
     pub async fn locks(&self) -> Vec<AdvisoryLock> {
         let rows = self
             .observer()
@@ -91,19 +87,11 @@ impl Database {
     }
 
     /// Waits until a backend waits for the lock on this `bigint` key.
-    ///
-    /// # Panics
-    ///
-    /// If none does within the database's time limit.
     pub async fn until_waiting(&self, key: i64) {
         self.until_waiters(key, 1).await;
     }
 
     /// Waits until at least `count` backends wait for the lock on this `bigint` key.
-    ///
-    /// # Panics
-    ///
-    /// If they do not within the database's time limit.
     pub async fn until_waiters(&self, key: i64, count: usize) {
         let claim = format!("{count} waiting for key {key}");
         let short = format!(
@@ -114,10 +102,6 @@ impl Database {
     }
 
     /// Waits until no backend waits for the lock on this `bigint` key; it may still be held.
-    ///
-    /// # Panics
-    ///
-    /// If one is left after the database's time limit.
     pub async fn until_no_waiters(&self, key: i64) {
         let left = format!(
             "SELECT pid || ' waits' FROM ({LOCKS}) AS locks WHERE bigint_key = {key} AND NOT granted"
@@ -126,10 +110,6 @@ impl Database {
     }
 
     /// Waits until a backend runs a statement that contains this text.
-    ///
-    /// # Panics
-    ///
-    /// If none does within the database's time limit.
     pub async fn until_active(&self, text: &str) {
         let claim = format!("a backend that runs {text}");
         let short = format!(
@@ -140,10 +120,6 @@ impl Database {
     }
 
     /// Waits until no advisory lock of this database is held or waited for.
-    ///
-    /// # Panics
-    ///
-    /// If some are left after the database's time limit.
     pub async fn until_no_locks(&self) {
         let left = format!("SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks");
         self.until_empty(self.timeout(), "no advisory locks", &left)
@@ -152,10 +128,6 @@ impl Database {
 
     /// Waits until the database is idle: no advisory lock, no running statement, no open
     /// transaction.
-    ///
-    /// # Panics
-    ///
-    /// If something is left after the database's time limit.
     pub async fn until_quiet(&self) {
         let left = format!(
             "SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks UNION ALL \
@@ -171,10 +143,6 @@ impl Database {
     ///
     /// In a transaction that they begin, `pg_stat_activity` does not change after the first query,
     /// so waiting for a backend's state waits forever. Begin it on another connection.
-    ///
-    /// # Panics
-    ///
-    /// If the server refuses them.
     pub async fn run(&self, sql: &str) {
         self.observer()
             .batch_execute(sql)
@@ -183,10 +151,6 @@ impl Database {
     }
 
     /// The number that a query returns, run by the observer.
-    ///
-    /// # Panics
-    ///
-    /// If the query returns no row, or no whole number.
     pub async fn count(&self, sql: &str) -> i64 {
         let rows = self.texts(sql).await;
         rows.first()
@@ -195,10 +159,6 @@ impl Database {
     }
 
     /// Terminates a backend, as an administrator would.
-    ///
-    /// # Panics
-    ///
-    /// If the backend does not exist.
     pub async fn terminate(&self, pid: i32) {
         let ended = self
             .texts(&format!(
@@ -210,10 +170,6 @@ impl Database {
 
     /// Polls until `sql` returns no row, for at most `bound`: for states that have no method of
     /// their own. The last result counts, even if it arrives late.
-    ///
-    /// # Panics
-    ///
-    /// With the `claim` and the rows, if some are left.
     pub async fn until_empty(&self, bound: Duration, claim: &str, sql: &str) {
         let end = Instant::now() + bound;
         let mut poll = interval(INTERVAL);

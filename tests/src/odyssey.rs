@@ -3,13 +3,10 @@
 use std::env;
 use std::net::{Ipv4Addr, TcpListener};
 
-use tokio::task::spawn_blocking;
-
 use crate::Database;
-use crate::account::Account;
 use crate::bouncer::socket_of;
-use crate::lifeline::Lifeline;
-use crate::server::{owns_server, temp_folder};
+use crate::lifeline::{Lifeline, shell};
+use crate::server::owns_server;
 
 /// The program to use instead of the installed `odyssey`.
 const PROGRAM: &str = "ADVISORY_TEST_ODYSSEY";
@@ -23,44 +20,25 @@ pub struct Odyssey {
 impl Odyssey {
     /// Starts one with these lines as the rules of every user, such as `pool "transaction"`; or
     /// returns why not: it is not installed, or the server is not ours.
-    ///
-    /// # Panics
-    ///
-    /// If it is installed and does not start.
     pub async fn start(database: &Database, rules: &str) -> Result<Self, &'static str> {
         if !owns_server() {
             return Err("the server is not our own");
         }
         let (socket, rules) = (socket_of(database.url()), rules.to_owned());
-        let started = spawn_blocking(move || {
-            let account = Account::find().map_err(|error| error.to_string())?;
-            let folder = temp_folder(account).map_err(|error| error.to_string())?;
-            // The port is free now; nothing guarantees that it stays free until Odyssey uses it.
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
-            let port = free.map_err(|error| error.to_string())?.port();
-            let mut shell = account.command("sh");
-            shell.args(["-c", include_str!("odyssey.sh"), "advisory-tests-odyssey"]);
-            shell
-                .arg(folder)
-                .arg(socket)
-                .arg(port.to_string())
-                .arg(rules);
+        // The port is free now; nothing guarantees that it stays free until Odyssey uses it.
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
+        let port = free.unwrap().port();
+        let started = Lifeline::start_installed("Odyssey is not installed", move || {
+            let mut shell = shell(include_str!("odyssey.sh"), "advisory-tests-odyssey")?;
+            shell.arg(socket).arg(port.to_string()).arg(rules);
             shell.arg(env::var_os(PROGRAM).unwrap_or_else(|| "odyssey".into()));
-            let lifeline = Lifeline::start(shell)?;
-            Ok::<_, String>(Self {
-                port,
-                _lifeline: lifeline,
-            })
+            Ok(shell)
         });
-        match started.await.expect("starting Odyssey") {
-            Ok(odyssey) => Ok(odyssey),
-            Err(why) if why.trim() == "missing" => Err("Odyssey is not installed"),
-            Err(why) => panic!("Odyssey did not start: {why}"),
-        }
+        let _lifeline = started.await?;
+        Ok(Self { port, _lifeline })
     }
 
     /// The address of a database through the pooler.
-    #[must_use]
     pub fn url(&self, database: &Database) -> String {
         let (port, name) = (self.port, database.name());
         format!("postgres://postgres@127.0.0.1:{port}/{name}")

@@ -14,15 +14,10 @@ pub struct OwnServer(Arc<Server>);
 
 impl OwnServer {
     /// Starts it.
-    ///
-    /// # Panics
-    ///
-    /// If no server is available: the text says what to do.
     pub async fn start() -> Self {
-        match blocking(|| Server::start("primary", None, None)).await {
-            Ok(server) => Self(Arc::new(server)),
-            Err(error) => panic!("{error}"),
-        }
+        Self(Arc::new(
+            done(|| Server::start("primary", None, None)).await,
+        ))
     }
 
     /// Starts one that also listens on TCP; its address there is the second value.
@@ -50,125 +45,79 @@ impl OwnServer {
     }
 
     /// The address of its one database.
-    #[must_use]
     pub fn url(&self) -> &str {
         self.0.url()
     }
 
     /// The server's log so far.
-    ///
-    /// # Panics
-    ///
-    /// If the log cannot be read.
-    #[must_use]
     pub fn log(&self) -> String {
-        match self.0.log() {
-            Ok(log) => log,
-            Err(error) => panic!("{error}"),
-        }
+        self.0.log().unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// A file in its folder: `log`, or one below `data`.
-    ///
-    /// # Panics
-    ///
-    /// Never: the server is our own.
-    #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
-        match self.0.file(name) {
-            Ok(file) => file,
-            Err(error) => panic!("{error}"),
-        }
+        self.0.file(name).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Stops it: `fast` ends every session and writes everything to disk, `immediate` is like a
     /// crash.
-    ///
-    /// # Panics
-    ///
-    /// If it does not stop.
-    pub async fn stop(&self, mode: &str) {
-        self.control(vec!["stop".to_owned(), "-m".to_owned(), mode.to_owned()])
-            .await;
+    pub async fn stop(&self, mode: &'static str) {
+        self.control(vec!["stop", "-m", mode]).await;
     }
 
     /// Starts it again; it recovers if it has to.
-    ///
-    /// # Panics
-    ///
-    /// If it does not start.
     pub async fn start_again(&self) {
-        self.control(vec!["start".to_owned()]).await;
+        self.control(vec!["start"]).await;
     }
 
     /// Stops it, and starts it again as a standby, which only reads.
-    ///
-    /// # Panics
-    ///
-    /// If it does not stop or start.
     pub async fn become_standby(&self) {
         self.stop("fast").await;
         let server = Arc::clone(&self.0);
-        if let Err(error) = blocking(move || server.note_standby()).await {
-            panic!("{error}");
-        }
+        done(move || server.note_standby()).await;
         self.start_again().await;
     }
 
     /// Starts a standby of it, which has everything that was committed so far and keeps
     /// replicating. Ends every session of this server: it is stopped while its files are copied.
-    ///
-    /// # Panics
-    ///
-    /// If it does not start.
     pub async fn follow(&self) -> Self {
         let folder = self.file("");
         let kind = format!("follows {}", folder.to_string_lossy().trim_end_matches('/'));
-        match blocking(move || Server::start(&kind, None, None)).await {
-            Ok(server) => Self(Arc::new(server)),
-            Err(error) => panic!("{error}"),
-        }
+        Self(Arc::new(
+            done(move || Server::start(&kind, None, None)).await,
+        ))
     }
 
     /// Promotes a standby to a primary, with what it has received.
-    ///
-    /// # Panics
-    ///
-    /// If it is not a standby.
     pub async fn promote(&self) {
-        self.control(vec!["promote".to_owned()]).await;
+        self.control(vec!["promote"]).await;
     }
 
     /// Whether the server came with `pg_rewind`, which [`rejoin`](Self::rejoin) needs.
-    #[must_use]
     pub fn can_rejoin(&self) -> bool {
         self.0.has("pg_rewind")
     }
 
     /// Makes it, if it is stopped, a standby of another one that was promoted meanwhile: what only
     /// it has is given up. It needs `wal_log_hints`, and a checkpoint of the other one.
-    ///
-    /// # Panics
-    ///
-    /// If it does not start.
     pub async fn rejoin(&self, primary: &Self) {
         let (server, primary) = (Arc::clone(&self.0), primary.file(""));
-        if let Err(error) = blocking(move || server.rewind(&primary)).await {
-            panic!("{error}");
-        }
+        done(move || server.rewind(&primary)).await;
         self.start_again().await;
     }
 
-    async fn control(&self, arguments: Vec<String>) {
+    async fn control(&self, arguments: Vec<&'static str>) {
         let server = Arc::clone(&self.0);
-        let done = blocking(move || {
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            server.control(&arguments)
-        });
-        if let Err(error) = done.await {
-            panic!("{error}");
-        }
+        done(move || server.control(&arguments)).await;
     }
+}
+
+/// The result of a call that blocks.
+pub(crate) async fn done<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, HarnessError> + Send + 'static,
+) -> T {
+    let done = blocking(work).await;
+    done.unwrap_or_else(|error| panic!("{error}"))
 }
 
 async fn blocking<T: Send + 'static>(

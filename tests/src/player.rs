@@ -30,7 +30,6 @@ pub struct Player {
 
 impl Player {
     /// Starts it with a role: it runs only this test.
-    #[must_use]
     pub fn start(test: &str, db: &Database, role: &str) -> Self {
         let mut command = Command::new(env::current_exe().unwrap());
         command

@@ -12,7 +12,6 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 pub const SHORT: Duration = Duration::from_millis(2);
 
 /// Each way to hold locks; one of them is on key 7.
-#[must_use]
 pub fn ways() -> Vec<(&'static str, Request)> {
     let strict = Request::new(7).isolation(Isolation::Serializable);
     let requests = [

@@ -66,7 +66,6 @@ impl Drop for Session {
 }
 
 /// The SQLSTATE of an error.
-#[must_use]
 pub fn code(error: &Error) -> String {
     let code = error.code().map(|code| code.code().to_owned());
     code.unwrap_or_else(|| format!("no SQLSTATE: {error:?}"))

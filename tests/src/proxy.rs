@@ -111,20 +111,12 @@ enum FaultKind {
 
 impl Proxy {
     /// Opens a proxy in front of `database`.
-    ///
-    /// # Panics
-    ///
-    /// If this machine has no free port, or the database's address cannot be parsed.
     pub async fn start(database: &Database) -> Self {
         Self::before(database.url()).await
     }
 
     /// Opens a proxy in front of any address, such as that of a database of an
     /// [`OwnServer`](crate::OwnServer).
-    ///
-    /// # Panics
-    ///
-    /// Like [`Self::start`].
     #[expect(
         clippy::unused_async,
         reason = "what it registers needs the caller's runtime"
@@ -159,7 +151,6 @@ impl Proxy {
 
     /// The address of the database through this proxy, for `AsyncPgConnection::establish` and
     /// pools.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -171,14 +162,12 @@ impl Proxy {
     /// several that were sent without waiting in between. It is counted before the answer is
     /// forwarded. A client that drops a prepared statement tells the server later without waiting,
     /// which is not counted. The library's checks of debug builds are not counted either.
-    #[must_use]
     pub fn round_trips(&self) -> usize {
         self.record.seen().round_trips
     }
 
     /// The texts of the simple queries since the start or [`Self::reset`], without the library's
     /// checks of debug builds.
-    #[must_use]
     pub fn queries(&self) -> Vec<String> {
         self.record.seen().queries.clone()
     }
@@ -214,7 +203,6 @@ impl Proxy {
     }
 
     /// How many cancel requests have arrived since the start.
-    #[must_use]
     pub fn cancel_requests(&self) -> usize {
         self.record.seen().cancel_requests
     }
@@ -239,8 +227,8 @@ impl Proxy {
 
     /// Makes the server execute another query instead of the next simple query that contains
     /// `text`, once.
-    pub fn replace(&self, text: &str, by: &'static str) {
-        self.fail(text, FaultKind::Replace(by));
+    pub fn replace(&self, text: &str, by: &str) {
+        self.fail(text, FaultKind::Replace(by.to_owned().leak()));
     }
 
     /// Makes the server prepare another query without parameters instead of the next one that
@@ -281,10 +269,6 @@ impl Proxy {
     /// Holds back all traffic from now on, like [`Self::stop_forwarding`], and does not answer new
     /// connections, including cancel requests: a firewall that drops packets. The connections that
     /// fill the system's queue end when the returned value is dropped.
-    ///
-    /// # Panics
-    ///
-    /// If this machine refuses a connection.
     pub async fn swallow_everything(&self) -> Vec<TcpStream> {
         self.stop_forwarding();
         self.record.door.send_replace(Door::Unattended);

@@ -25,10 +25,6 @@ const URL: &str = "ADVISORY_TEST_DATABASE_URL";
 /// this major version, or their folder.
 const BINARIES: &str = "ADVISORY_TEST_SERVER";
 
-/// The maximum length of a socket's path, less PostgreSQL's own `/.s.PGSQL.5432.lock` and our
-/// `/advisory-XXXXXX`.
-const LONGEST_FOLDER: usize = 103 - 20 - 16;
-
 static IS_ON_DISK: AtomicBool = AtomicBool::new(false);
 
 /// Makes the servers that this process starts from now on keep their data on a disk, even if there
@@ -125,7 +121,7 @@ impl Server {
             shell.env("LD_LIBRARY_PATH", lib);
         }
         shell.args(["-c", include_str!("server.sh"), "advisory-tests-server"]);
-        let folder = temp_folder(account)?;
+        let folder = account.temp_folder()?;
         if IS_ON_DISK.load(Ordering::Relaxed) {
             shell.env("TMPDIR", &folder);
         }
@@ -274,24 +270,6 @@ fn template() -> Result<Option<&'static str>, HarnessError> {
 }
 
 /// Whether only this process uses the server, so that a test may damage it.
-#[must_use]
 pub fn owns_server() -> bool {
     env::var_os(URL).is_none()
-}
-
-/// The first folder for temporary files that `account` can use and that is short enough for a
-/// socket.
-pub(crate) fn temp_folder(account: Account) -> Result<PathBuf, HarnessError> {
-    let mut folders = [env::temp_dir(), "/tmp".into(), "/var/tmp".into()].into_iter();
-    folders
-        .find(|folder| {
-            folder.is_absolute()
-                && folder.as_os_str().len() <= LONGEST_FOLDER
-                && account.can_write(folder)
-        })
-        .ok_or_else(|| {
-            HarnessError::new(
-                "no folder for the server: make /tmp writable, or set TMPDIR to a short path",
-            )
-        })
 }

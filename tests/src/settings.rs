@@ -13,11 +13,12 @@ pub async fn setting(conn: &mut AsyncPgConnection, name: &str) -> String {
 }
 
 /// The settings that a bound changes; `transaction_timeout` exists since PostgreSQL 17.
-pub async fn settings(conn: &mut AsyncPgConnection) -> Vec<String> {
-    let names = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name LIKE '%timeout%' \
-                 OR name LIKE 'client_connection_check%'";
-    let all: String = sql::<Text>(names).get_result(conn).await.unwrap();
-    all.split(' ').map(str::to_owned).collect()
+pub(crate) const SETTINGS: &str = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings \
+     WHERE name LIKE '%timeout%' OR name LIKE 'client_connection_check%'";
+
+/// The settings that a bound changes.
+pub async fn settings(conn: &mut AsyncPgConnection) -> String {
+    sql::<Text>(SETTINGS).get_result(conn).await.unwrap()
 }
 
 /// In milliseconds, in any unit: as text, 59,000 of them are `59s` and 60,000 are `1min`.

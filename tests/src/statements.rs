@@ -5,6 +5,17 @@ use crate::Database;
 use diesel::sql_types::Text;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
+/// A statement that fails with this SQLSTATE, message and perhaps hint, separated by `|`.
+pub fn raise(failure: &str) -> String {
+    let mut parts = failure.split('|');
+    let (state, message, hint) = (parts.next().unwrap(), parts.next().unwrap(), parts.next());
+    let hint = hint.map_or(String::new(), |hint| format!(", HINT = '{hint}'"));
+    format!(
+        "DO LANGUAGE plpgsql $$BEGIN RAISE EXCEPTION USING ERRCODE = '{state}', \
+         MESSAGE = '{message}'{hint}; END$$"
+    )
+}
+
 /// A prepared statement.
 #[derive(diesel::QueryableByName)]
 pub struct Sent {

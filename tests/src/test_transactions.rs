@@ -5,7 +5,6 @@ use diesel::QueryResult;
 use std::time::Duration;
 
 /// Every kind of request, and whether it is for a session-level lock.
-#[must_use]
 pub fn requests() -> Vec<(Request, bool)> {
     let mut requests = Vec::new();
     for wait in [

@@ -8,8 +8,8 @@
 use advisory_runtime::migrations::{self, Migrator};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{
-    Bouncer, DEBUG_CHECKS, Database, Odyssey, OwnServer, Pgpool, Proxy, Standby, left_out,
-    owns_server, pid_of,
+    Bouncer, DEBUG_CHECKS, Database, Odyssey, OwnServer, Pgpool, Proxy, Standby, assert_error,
+    assert_matches, left_out, owns_server, pid_of,
 };
 use diesel::sql_types::Text;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -22,13 +22,8 @@ use std::time::Duration;
 /// The test that the process runs.
 const TEST: &str = "ADVISORY_TEST_OF_THIS_PROCESS";
 
-/// Whether this process is the one for this test; if not, starts one.
-fn is_alone(test: &str) -> bool {
-    is_alone_with(test, &[])
-}
-
-/// The same, with these variables.
-fn is_alone_with(test: &str, variables: &[(&str, &str)]) -> bool {
+/// Whether this process is the one for this test; if not, starts one with these variables.
+fn is_alone(test: &str, variables: &[(&str, &str)]) -> bool {
     if std::env::var(TEST).is_ok_and(|own| own == test) {
         return true;
     }
@@ -39,6 +34,22 @@ fn is_alone_with(test: &str, variables: &[(&str, &str)]) -> bool {
         .envs(variables.iter().copied());
     assert!(command.status().unwrap().success(), "{test}");
     false
+}
+
+/// A database, if this process is the one for the function in which the closure is.
+async fn alone_in<F: Fn()>(_: F) -> Option<Database> {
+    let test = std::any::type_name::<F>().split("::").nth(1).unwrap();
+    if is_alone(test, &[]) {
+        return Some(Database::create().await);
+    }
+    None
+}
+
+/// A database, if this process is the one for this test.
+macro_rules! alone {
+    () => {
+        alone_in(|| {})
+    };
 }
 
 async fn bouncer(db: &Database, mode: &str) -> Option<Bouncer> {
@@ -75,34 +86,31 @@ async fn is_refused(db: &Database, url: &str) {
             let error = session::acquire(&mut conn, request.clone())
                 .await
                 .unwrap_err();
-            assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+            assert_error!(error, PooledSession);
             assert!(error.to_string().contains("session::verify"), "{error}");
             let failed = session::acquire_owned(conn, request.clone())
                 .await
                 .unwrap_err();
-            assert!(matches!(failed.error, Error::PooledSession { .. }));
+            assert_error!(failed.error, PooledSession);
             conn = *failed.connection;
             // A stricter level acquires a session-level lock first.
             for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
                 let strict = request.clone().isolation(isolation);
-                let error = xact::begin(&mut conn, strict).await.unwrap_err();
-                assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+                assert_error!(xact::begin(&mut conn, strict).await, PooledSession);
             }
         }
     }
-    let error = report(&mut conn).await.unwrap_err();
-    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    assert_error!(report(&mut conn).await, PooledSession);
     for wait in [Wait::Session, Wait::Never] {
         let mut conn = connect(url).await;
         conn.begin_test_transaction().await.unwrap();
-        let error = session::acquire(&mut conn, Request::new(7).wait(wait)).await;
-        let error = error.unwrap_err();
-        assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+        let refused = session::acquire(&mut conn, Request::new(7).wait(wait)).await;
+        assert_error!(refused.map(drop), PooledSession);
         // The test goes on.
         conn.batch_execute("SELECT 1").await.unwrap();
     }
     let error = nothing_to_migrate(url).await.unwrap_err();
-    assert!(matches!(error, migrations::Error::Pooler), "{error:?}");
+    assert_matches!(error, migrations::Error::Pooler);
     assert_eq!(db.locks().await, []);
 }
 
@@ -128,10 +136,7 @@ fn requests() -> Vec<Request> {
 
 #[tokio::test]
 async fn a_pooler_in_transaction_mode_is_refused_at_the_first_call() {
-    if !is_alone("a_pooler_in_transaction_mode_is_refused_at_the_first_call") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let Some(bouncer) = bouncer(&db, "transaction").await else {
         return;
     };
@@ -150,10 +155,7 @@ async fn a_pooler_in_transaction_mode_is_refused_at_the_first_call() {
 /// Process ids as from poolers that number their clients, each in its way.
 #[tokio::test]
 async fn a_pooler_that_numbers_its_clients_is_refused() {
-    if !is_alone("a_pooler_that_numbers_its_clients_is_refused") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let Some(bouncer) = bouncer(&db, "transaction").await else {
         return;
     };
@@ -172,10 +174,7 @@ async fn a_pooler_that_numbers_its_clients_is_refused() {
 /// Numbers that are process ids on the server, of other sessions.
 #[tokio::test]
 async fn a_number_that_is_another_backends_process_id_is_refused() {
-    if !is_alone("a_number_that_is_another_backends_process_id_is_refused") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let Some(bouncer) = bouncer(&db, "transaction").await else {
         return;
     };
@@ -189,10 +188,7 @@ async fn a_number_that_is_another_backends_process_id_is_refused() {
 
 #[tokio::test]
 async fn a_renumbering_session_mode_pooler_is_accepted_when_verified() {
-    if !is_alone("a_renumbering_session_mode_pooler_is_accepted_when_verified") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let Some(bouncer) = bouncer(&db, "session").await else {
         return;
     };
@@ -208,10 +204,7 @@ async fn a_renumbering_session_mode_pooler_is_accepted_when_verified() {
 
 #[tokio::test]
 async fn a_pooler_that_renumbers_is_accepted_by_its_setting() {
-    if !is_alone("a_pooler_that_renumbers_is_accepted_by_its_setting") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let Some(bouncer) = bouncer(&db, "session").await else {
         return;
     };
@@ -239,10 +232,7 @@ async fn are_taken(conn: &mut AsyncPgConnection) {
 /// The pooler gives the connection another session of the server while it holds its lock.
 #[tokio::test]
 async fn a_release_that_another_backend_answers_releases_nothing() {
-    if !is_alone("a_release_that_another_backend_answers_releases_nothing") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let settings = "pool_mode = transaction\ndefault_pool_size = 2";
     let bouncer = match Bouncer::start(&db, settings).await {
         Ok(bouncer) => bouncer,
@@ -267,8 +257,7 @@ async fn a_release_that_another_backend_answers_releases_nothing() {
     first.batch_execute("BEGIN").await.unwrap();
     assert_eq!(u32::try_from(pid_of(&mut first).await), Ok(own));
     second.batch_execute("COMMIT").await.unwrap();
-    let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert_error!(held.finish(Ok::<_, Error>(())).await, LockLost);
     assert_eq!(db.locks().await.len(), 2, "the other client's was released");
     first.batch_execute("ROLLBACK").await.unwrap();
 }
@@ -277,10 +266,7 @@ async fn a_release_that_another_backend_answers_releases_nothing() {
 /// the program itself.
 #[tokio::test]
 async fn a_statement_that_fails_shows_a_pooler_only_behind_one() {
-    if !is_alone("a_statement_that_fails_shows_a_pooler_only_behind_one") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let proxy = Proxy::start(&db).await;
     proxy.replace("NOT pg_catalog.pg_backend_pid", "SELECT no_such_column");
     let error = nothing_to_migrate(proxy.url()).await.unwrap_err();
@@ -311,8 +297,7 @@ async fn a_statement_that_fails_shows_a_pooler_only_behind_one() {
     });
     let manager = AsyncDieselConnectionManager::new_with_config(proxy.url(), config);
     let pool = Pool::builder(manager).max_size(2).build().unwrap();
-    let error = session::verify(&pool).await.unwrap_err();
-    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    assert_error!(session::verify(&pool).await, PooledSession);
     drop(pool);
     db.until_no_locks().await;
 }
@@ -328,10 +313,7 @@ async fn take_names(conn: &mut AsyncPgConnection) {
 /// Another backend does not hold the key for the session, and would wait for the one that does.
 #[tokio::test]
 async fn a_strict_try_compares_the_backend_once_more() {
-    if !is_alone("a_strict_try_compares_the_backend_once_more") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let proxy = Proxy::start(&db).await;
     let mut conn = connect(proxy.url()).await;
     let strict = Request::new(7)
@@ -347,8 +329,7 @@ async fn a_strict_try_compares_the_backend_once_more() {
         "BEGIN ISOLATION LEVEL",
         "SELECT CAST('advisory:pooled-session' AS int4)",
     );
-    let error = xact::begin(&mut conn, strict).await.unwrap_err();
-    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    assert_error!(xact::begin(&mut conn, strict).await, PooledSession);
     drop(conn);
     db.until_no_locks().await;
 }
@@ -357,10 +338,7 @@ async fn a_strict_try_compares_the_backend_once_more() {
 /// cache.
 #[tokio::test]
 async fn a_release_is_prepared_once_and_a_text_without_it() {
-    if !is_alone("a_release_is_prepared_once_and_a_text_without_it") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let proxy = Proxy::start(&db).await;
     let mut conn = connect(proxy.url()).await;
     for (before, expected) in [("", 2), ("", 1), ("DEALLOCATE ALL", 2)] {
@@ -383,10 +361,7 @@ async fn a_release_is_prepared_once_and_a_text_without_it() {
 /// A pooler forwards a cancel request to the session that serves its client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_wait_is_cancelled_by_its_reported_process_id() {
-    if !is_alone("a_dropped_wait_is_cancelled_by_its_reported_process_id") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let proxy = Proxy::start(&db).await;
     proxy.renumber(1..);
     let mut holder = db.connect().await;
@@ -403,10 +378,7 @@ async fn a_dropped_wait_is_cancelled_by_its_reported_process_id() {
 
 #[tokio::test]
 async fn a_pooler_in_session_mode_is_accepted_once_it_was_verified() {
-    if !is_alone("a_pooler_in_session_mode_is_accepted_once_it_was_verified") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let Some(bouncer) = bouncer(&db, "session").await else {
         return;
     };
@@ -421,10 +393,7 @@ async fn a_pooler_in_session_mode_is_accepted_once_it_was_verified() {
 
 #[tokio::test]
 async fn a_pooler_is_accepted_if_the_database_declares_session_mode() {
-    if !is_alone("a_pooler_is_accepted_if_the_database_declares_session_mode") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let Some(bouncer) = bouncer(&db, "session").await else {
         return;
     };
@@ -437,10 +406,7 @@ async fn a_pooler_is_accepted_if_the_database_declares_session_mode() {
 }
 
 async fn say_session_mode(db: &Database) {
-    db.run(
-        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET \"advisory.pooler\" = ''session''', current_database()); END $$",
-    )
-    .await;
+    db.set("\"advisory.pooler\" = 'session'").await;
 }
 
 /// Drops a call while it waits for a lock that another session holds; its wait ends while that is
@@ -455,8 +421,7 @@ async fn drop_a_wait(db: &Database, url: &str) {
         _ = xact::begin(&mut conn, bounded) => panic!("it did not wait"),
         () = db.until_waiting(7) => {}
     }
-    let error = xact::begin(&mut conn, 8).await.unwrap_err();
-    assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
+    assert_error!(xact::begin(&mut conn, 8).await, BrokenConnection);
     db.until_no_waiters(7).await;
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
@@ -470,10 +435,7 @@ async fn slow(conn: &mut AsyncPgConnection) -> Result<(), Error> {
 /// it counts as a pooler.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_process_ids_sessions_must_be_verified() {
-    if !is_alone("without_process_ids_sessions_must_be_verified") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let proxy = Proxy::start(&db).await;
     drop_a_wait(&db, proxy.url()).await;
     let requests = proxy.cancel_requests();
@@ -488,8 +450,7 @@ async fn without_process_ids_sessions_must_be_verified() {
     let held = xact::begin(&mut conn, 7).await.unwrap();
     held.finish(Ok::<_, Error>(())).await.unwrap();
     drop_a_wait(&db, proxy.url()).await;
-    let error = slow(&mut conn).await.unwrap_err();
-    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    assert_error!(slow(&mut conn).await, HoldExceeded);
     // The server checks its client while a call with `max_hold` runs.
     drop(conn);
     db.until_quiet().await;
@@ -508,10 +469,7 @@ async fn without_process_ids_sessions_must_be_verified() {
 /// Pgpool-II tells a client the process id of the server session that it uses for it.
 #[tokio::test]
 async fn behind_pgpool_no_verification_is_needed() {
-    if !is_alone("behind_pgpool_no_verification_is_needed") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let pgpool = match Pgpool::start(&db).await {
         Ok(pgpool) => pgpool,
         Err(why) => return left_out("pgpool", why),
@@ -524,9 +482,7 @@ async fn behind_pgpool_no_verification_is_needed() {
 /// are taken on the primary, so the comparison fails until the setting declares session mode.
 #[tokio::test]
 async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
-    if !is_alone("behind_a_balancing_pgpool_locks_are_on_the_primary") {
-        return;
-    }
+    let Some(_db) = alone!().await else { return };
     if !owns_server() {
         return left_out("pgpool", "the server is not our own");
     }
@@ -539,8 +495,7 @@ async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
     let on_standby = place(&mut connect(standby.url()).await).await;
     let mut conn = connect(&pgpool.address("postgres")).await;
     assert_eq!(place(&mut conn).await, on_standby);
-    let error = session::acquire(&mut conn, 7).await.unwrap_err();
-    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    assert_error!(session::acquire(&mut conn, 7).await, PooledSession);
     conn.batch_execute("SET advisory.pooler = 'session'")
         .await
         .unwrap();
@@ -570,7 +525,7 @@ async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
     let held = session::acquire(&mut conn, 7).await.unwrap();
     let mut other = connect(primary.url()).await;
     let missed = xact::begin(&mut other, Request::new(7).wait(Wait::Never)).await;
-    assert!(matches!(missed, Err(Error::NotAvailable { .. })));
+    assert_error!(missed, NotAvailable);
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
@@ -580,7 +535,7 @@ async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
 async fn a_pgpool_that_sends_the_release_to_a_standby_is_refused() {
     // A debug build refuses the standby itself.
     let test = "a_pgpool_that_sends_the_release_to_a_standby_is_refused";
-    if !is_alone_with(test, &[(DEBUG_CHECKS, "off")]) {
+    if !is_alone(test, &[(DEBUG_CHECKS, "off")]) {
         return;
     }
     if !owns_server() {
@@ -593,18 +548,14 @@ async fn a_pgpool_that_sends_the_release_to_a_standby_is_refused() {
         Err(why) => return left_out("pgpool", why),
     };
     let mut conn = connect(&pgpool.address("postgres")).await;
-    let error = report(&mut conn).await.unwrap_err();
-    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    assert_error!(report(&mut conn).await, PooledSession);
     let mut other = connect(primary.url()).await;
     report(&mut other).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_pooler_in_transaction_mode_behind_pgpool_is_refused() {
-    if !is_alone("a_pooler_in_transaction_mode_behind_pgpool_is_refused") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let Some(bouncer) = bouncer(&db, "transaction").await else {
         return;
     };
@@ -626,10 +577,7 @@ async fn place(conn: &mut AsyncPgConnection) -> String {
 
 #[tokio::test]
 async fn odyssey_in_transaction_mode_is_refused() {
-    if !is_alone("odyssey_in_transaction_mode_is_refused") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let rules =
         "pool \"transaction\"\npool_size 4\npool_reserve_prepared_statement yes\npool_discard no";
     let odyssey = match Odyssey::start(&db, rules).await {
@@ -639,17 +587,13 @@ async fn odyssey_in_transaction_mode_is_refused() {
     is_refused(&db, &odyssey.url(&db)).await;
     let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(odyssey.url(&db));
     let pool = Pool::builder(manager).max_size(2).build().unwrap();
-    let error = session::verify(&pool).await.unwrap_err();
-    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    assert_error!(session::verify(&pool).await, PooledSession);
     db.until_no_locks().await;
 }
 
 #[tokio::test]
 async fn odyssey_in_session_mode_is_accepted_when_verified() {
-    if !is_alone("odyssey_in_session_mode_is_accepted_when_verified") {
-        return;
-    }
-    let db = Database::create().await;
+    let Some(db) = alone!().await else { return };
     let odyssey = match Odyssey::start(&db, "pool \"session\"\npool_size 8").await {
         Ok(odyssey) => odyssey,
         Err(why) => return left_out("odyssey", why),

@@ -6,7 +6,7 @@
 )]
 
 use advisory_runtime::{Error, cancel, session, xact};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_error};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -94,11 +94,7 @@ async fn connect(url: &str) -> AsyncPgConnection {
 async fn cancel_requests_use_tls_if_the_server_requires_it() {
     let db = Database::create().await;
     // This ends a wait whose client has gone and sent no cancel request.
-    db.run(
-        "DO $$BEGIN EXECUTE pg_catalog.format('ALTER DATABASE %I SET client_connection_check_interval = 1000', \
-         pg_catalog.current_database()); END$$",
-    )
-    .await;
+    db.set("client_connection_check_interval = 1000").await;
     let proxy = Proxy::start(&db).await;
     proxy.want_tls();
     assert!(AsyncPgConnection::establish(proxy.url()).await.is_err());
@@ -112,8 +108,7 @@ async fn cancel_requests_use_tls_if_the_server_requires_it() {
         _ = xact::begin(&mut conn, 7) => panic!("it did not wait"),
         () = db.until_waiting(7) => {}
     }
-    let error = xact::begin(&mut conn, 8).await.unwrap_err();
-    assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
+    assert_error!(xact::begin(&mut conn, 8).await, BrokenConnection);
     // The server notices that its client has gone.
     drop(conn);
     db.until_no_waiters(7).await;
@@ -126,8 +121,7 @@ async fn cancel_requests_use_tls_if_the_server_requires_it() {
         _ = xact::begin(outer.conn(), 7) => panic!("it did not wait"),
         () = db.until_waiting(7) => {}
     }
-    let error = outer.finish(Ok::<_, Error>(())).await.unwrap_err();
-    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+    assert_error!(outer.finish(Ok::<_, Error>(())).await, RolledBack);
     drop(conn);
     db.until_no_waiters(7).await;
 

@@ -3,32 +3,16 @@ use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
 
-type Db = Pool<AsyncPgConnection>;
-
 struct State {
-    db: Db,
+    db: Pool<AsyncPgConnection>,
     conn: AsyncPgConnection,
 }
 
 struct Audited(AsyncPgConnection);
 
-mod sqlx {
-    pub struct PgConnection;
-}
-
-mod sea_orm {
-    pub struct DatabaseConnection;
-}
-
 #[advisory_lock(key = "a")]
 async fn pool(conn: Pool<AsyncPgConnection>) -> QueryResult<()> {
     _ = conn;
-    Ok(())
-}
-
-#[advisory_lock(key = "b", conn = db)]
-async fn pool_by_an_alias(db: Db) -> QueryResult<()> {
-    _ = db;
     Ok(())
 }
 
@@ -44,12 +28,6 @@ async fn result(pool: &Pool<AsyncPgConnection>) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[advisory_lock(key = "e", conn = "db")]
-async fn text(db: &mut AsyncPgConnection) -> QueryResult<()> {
-    _ = (conn, db);
-    Ok(())
-}
-
 #[advisory_lock(key = "f")]
 async fn wrapper(conn: &mut Audited) -> QueryResult<()> {
     _ = conn;
@@ -58,18 +36,6 @@ async fn wrapper(conn: &mut Audited) -> QueryResult<()> {
 
 #[advisory_lock(key = "g")]
 async fn blocking(conn: &mut diesel::PgConnection) -> QueryResult<()> {
-    _ = conn;
-    Ok(())
-}
-
-#[advisory_lock(key = "h")]
-async fn of_sqlx(conn: &mut sqlx::PgConnection) -> QueryResult<()> {
-    _ = conn;
-    Ok(())
-}
-
-#[advisory_lock(key = "i")]
-async fn of_sea_orm(conn: &mut sea_orm::DatabaseConnection) -> QueryResult<()> {
     _ = conn;
     Ok(())
 }

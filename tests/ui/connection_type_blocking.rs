@@ -25,11 +25,6 @@ fn field(mut request: Request) -> QueryResult<usize> {
     Ok(request.db.len())
 }
 
-#[advisory_lock(key = "d", conn = day.to_string())]
-fn expression(day: i64) -> QueryResult<usize> {
-    Ok(conn.len())
-}
-
 #[advisory_lock(key = "e", conn = pool.get())]
 fn result(pool: &Pool<ConnectionManager<PgConnection>>) -> anyhow::Result<()> {
     _ = conn;

@@ -40,4 +40,16 @@ async fn without_arguments(conn: &mut AsyncPgConnection) -> QueryResult<()> {
     Ok(())
 }
 
+struct Bookings {
+    conn: AsyncPgConnection,
+}
+
+impl Bookings {
+    #[advisory_lock(key = "<tenant_id>", conn = self.conn)]
+    async fn captures_self(&mut self, tenant_id: i64) -> QueryResult<()> {
+        println!("{self:p}");
+        Ok(())
+    }
+}
+
 fn main() {}

@@ -48,11 +48,6 @@ async fn of_a_lease_on_a_key_pattern(pool: &Pool<AsyncPgConnection>, conn: &mut 
     insert(conn, lock.holding()).await
 }
 
-#[advisory_lock(key = 42, handle = lock)]
-async fn of_a_number(conn: &mut AsyncPgConnection) -> QueryResult<()> {
-    insert(conn, lock.holding()).await
-}
-
 #[advisory_lock(key = SlotLock { room }, mode = "shared", handle = lock)]
 async fn of_a_reader_given_to_a_writer(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
     insert(conn, lock.holding()).await

@@ -14,24 +14,6 @@ async fn something_else(context: &Context) -> QueryResult<()> {
     Ok(())
 }
 
-#[advisory_lock(key = "b", pool = context)]
-fn something_else_blocking(context: &Context) -> QueryResult<()> {
-    _ = conn;
-    Ok(())
-}
-
-#[advisory_lock(key = "c", pool = "context.pool")]
-async fn text(context: &Context) -> QueryResult<()> {
-    _ = conn;
-    Ok(())
-}
-
-#[advisory_lock(key = "d", pool = context.pool.get().await?)]
-async fn connection(context: &Context) -> anyhow::Result<()> {
-    _ = conn;
-    Ok(())
-}
-
 #[advisory_lock(key = "e", pool = pool)]
 async fn of_r2d2(pool: &r2d2::Pool<ConnectionManager<PgConnection>>) -> QueryResult<()> {
     _ = conn;
@@ -41,11 +23,6 @@ async fn of_r2d2(pool: &r2d2::Pool<ConnectionManager<PgConnection>>) -> QueryRes
 #[advisory_lock(key = "f", pool = pool)]
 fn of_bb8_blocking(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
     _ = conn;
-    Ok(())
-}
-
-#[advisory_lease(key = "g", pool = conn)]
-async fn connection_for_a_lease(conn: &mut AsyncPgConnection) -> QueryResult<()> {
     Ok(())
 }
 

@@ -2,7 +2,6 @@
 use advisory_runtime::{KeyPart, LockKey, advisory_lock, lock_key};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
-use std::time::SystemTime;
 
 #[advisory_lock(key = "user:<name: uuid>")]
 async fn has_another_shape(conn: &mut AsyncPgConnection, name: &str) -> QueryResult<()> {
@@ -11,11 +10,6 @@ async fn has_another_shape(conn: &mut AsyncPgConnection, name: &str) -> QueryRes
 
 #[advisory_lock(key = "amount:<amount>")]
 async fn is_a_float(conn: &mut AsyncPgConnection, amount: f64) -> QueryResult<()> {
-    Ok(())
-}
-
-#[advisory_lock(key = "room:<rooms>")]
-async fn close(conn: &mut AsyncPgConnection, rooms: Vec<i64>) -> QueryResult<()> {
     Ok(())
 }
 
@@ -34,11 +28,6 @@ async fn is_a_users_own_uuid(conn: &mut AsyncPgConnection, id: Uuid) -> QueryRes
 
 #[advisory_lock(key = "tenant:<tenant>")]
 async fn is_an_option(conn: &mut AsyncPgConnection, tenant: Option<i64>) -> QueryResult<()> {
-    Ok(())
-}
-
-#[advisory_lock(key = "at:<at>")]
-async fn is_of_another_crate(conn: &mut AsyncPgConnection, at: SystemTime) -> QueryResult<()> {
     Ok(())
 }
 

@@ -5,8 +5,8 @@ use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::claim::{self, Claimed, Worker};
 use advisory_runtime::lease::{Error as LeaseError, Leases, Request as LeaseRequest, Store, Table};
 use advisory_runtime::{Error, LockKey, Pool as _, advisory_lease, advisory_lock, lock_key};
-use advisory_tests::bookings::{database, execute, insert};
-use advisory_tests::leases;
+use advisory_tests::bookings::{database, execute, insert, run};
+use advisory_tests::{assert_error, assert_matches, leases};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
 use metrics::{
@@ -119,21 +119,16 @@ async fn calls() {
     let db = database().await;
     let (mut holder, mut one) = (db.connect().await, db.connect().await);
     never(&mut one, 1, "").await.unwrap();
-    let error = never(&mut one, 1, "swallows").await.unwrap_err();
-    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
-    let error = never(&mut one, 1, "commits").await.unwrap_err();
-    assert!(matches!(error, Error::TransactionEnded { .. }), "{error:?}");
+    assert_error!(never(&mut one, 1, "swallows").await, RolledBack);
+    assert_error!(never(&mut one, 1, "commits").await, TransactionEnded);
 
     let mut one = db.connect().await;
     let room = 1;
     let key = lock_key!("alert:<room: int>", name = "alert").key();
-    execute(&mut holder, &format!("SELECT pg_advisory_lock({key})"))
-        .await
-        .unwrap();
-    let error = never(&mut one, 1, "").await.unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    run(&mut holder, &format!("SELECT pg_advisory_lock({key})")).await;
+    assert_error!(never(&mut one, 1, "").await, NotAvailable);
     let error = briefly(&mut one, 1).await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert_error!(error, TimedOut);
     let pool = db.deadpool(3);
     let lines = tokio::join!(in_line(&pool, 1), in_line(&pool, 1), in_line(&pool, 1));
     let errors = [
@@ -160,7 +155,7 @@ async fn calls() {
     };
     let (lost, ()) = tokio::join!(lost, take);
     let error = lost.unwrap_err();
-    assert!(matches!(error, LeaseError::Lost { .. }), "{error:?}");
+    assert_matches!(error, LeaseError::Lost { .. });
     for error in [refused(&leases, 7).await, timed_out(&leases, 7).await] {
         let error = error.unwrap_err();
         assert!(error.is_held(), "{error:?}");

@@ -4,6 +4,7 @@
 use crate::calls::{AppError, book_or_busy};
 use advisory_runtime::{Error, Key, Request, Wait, advisory_lock, xact};
 use advisory_tests::bookings::{committed, database, insert, key_of};
+use advisory_tests::{assert_error, assert_matches};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::deadpool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -85,7 +86,7 @@ async fn a_body_that_is_itself_refused_a_lock_keeps_its_own_error() {
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
     let refused = outer(&mut conn).await.unwrap_err();
-    assert!(matches!(refused, AppError::Lock(_)), "{refused:?}");
+    assert_matches!(refused, AppError::Lock(_));
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
@@ -114,12 +115,7 @@ async fn nested_is_refused_where_the_attribute_says_so() {
     let mut conn = db.connect().await;
     alone(&mut conn, 7).await.unwrap();
     conn.transaction::<_, diesel::result::Error, _>(async |conn| {
-        let error = alone(conn, 7).await.unwrap_err();
-        let found = Error::find(&error);
-        assert!(
-            matches!(found.as_deref(), Some(Error::InTransaction { .. })),
-            "{error:?}"
-        );
+        assert_error!(alone(conn, 7).await, InTransaction);
         insert(conn, 8, "Grace").await
     })
     .await

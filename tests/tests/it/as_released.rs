@@ -14,7 +14,6 @@ const MODULES: &[&str] = &[
     "blocking_panics::",
     "blocking_queue::",
     "blocking_session::",
-    "blocking_test_transactions::",
     "blocking_waits::",
     "both::",
     "cancel::",
@@ -25,8 +24,6 @@ const MODULES: &[&str] = &[
     "errors::",
     "every_poll::",
     "every_poll_pools::",
-    "foreign_transaction::",
-    "commit_texts::",
     "hold::",
     "hold_black_hole::",
     "hold_nested::",
@@ -55,7 +52,19 @@ const MODULES: &[&str] = &[
 /// Runs them, or lists them.
 async fn again(more: &[&str]) -> Output {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(MODULES).args(["--skip", "claims_"]).args(more);
+    child
+        .args(MODULES)
+        .args([
+            "--skip",
+            "claims_",
+            "--skip",
+            "_pg::cancelled",
+            "--skip",
+            "_pg::lost_waits",
+            "--skip",
+            "_pg::commit_cancelled",
+        ])
+        .args(more);
     child.env(DEBUG_CHECKS, "off");
     spawn_blocking(move || child.output().unwrap())
         .await

@@ -3,7 +3,7 @@
 
 use advisory_runtime::{Error, Key, advisory_lock, lock_key, monitor, xact};
 use advisory_tests::bookings::execute;
-use advisory_tests::{Database, LockedKey};
+use advisory_tests::{Database, LockedKey, assert_error};
 use diesel::pg::PgConnection;
 use diesel::sql_types::Text;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
@@ -94,8 +94,7 @@ async fn each_wait_ends_while_another_session_holds_it() {
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     hold(&mut holder, TENANT, async {
         assert!(!try_two(&mut conn, TENANT, "b").await.unwrap());
-        let waited = wait(&mut conn, TENANT).await.unwrap_err();
-        assert!(matches!(waited, Error::TimedOut { .. }), "{waited:?}");
+        assert_error!(wait(&mut conn, TENANT).await, TimedOut);
         let nested = conn.transaction(async |conn| {
             let waited = wait(conn, TENANT).await.unwrap_err();
             assert!(waited.is_busy(), "{waited:?}");
@@ -106,8 +105,7 @@ async fn each_wait_ends_while_another_session_holds_it() {
         nested.await.unwrap();
         let mut blocking = db.establish();
         let tried = tokio::task::spawn_blocking(move || try_blocking(&mut blocking, TENANT));
-        let tried = tried.await.unwrap().unwrap_err();
-        assert!(matches!(tried, Error::NotAvailable { .. }), "{tried:?}");
+        assert_error!(tried.await.unwrap(), NotAvailable);
     })
     .await
     .unwrap();

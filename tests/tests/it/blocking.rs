@@ -4,9 +4,9 @@
 use crate::blocking_calls::book;
 use advisory_runtime::blocking::{Connection, xact};
 use advisory_runtime::{Error, Request, Wait, advisory_lock, testing};
-use advisory_tests::Proxy;
 use advisory_tests::blocking::{book_unlocked, execute, finish, held_by, insert, pid_of};
 use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::{Proxy, assert_error, assert_matches};
 use diesel::pg::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool};
 use diesel::{Connection as _, QueryResult};
@@ -192,10 +192,7 @@ async fn a_call_after_a_commit_by_hand_is_its_own_transaction() {
         assert_eq!(held_by(conn)?, 0);
         Ok(())
     });
-    assert!(
-        matches!(result, Err(diesel::result::Error::NotInTransaction)),
-        "{result:?}"
-    );
+    assert_matches!(result, Err(diesel::result::Error::NotInTransaction));
     assert_eq!(committed(&db, 7).await, 1);
 }
 
@@ -208,10 +205,8 @@ async fn a_loss_under_a_savepoint_is_no_unknown_commit() {
     let mut held = xact::begin(outer.conn(), 7).unwrap();
     let ending = "SELECT pg_terminate_backend(pg_backend_pid())";
     execute(held.conn(), ending).unwrap_err();
-    let error = held.finish(Ok::<_, Error>(())).unwrap_err();
-    assert!(matches!(error, Error::Database(_)), "{error:?}");
-    let error = outer.finish(Ok::<_, Error>(())).unwrap_err();
-    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    assert_error!(held.finish(Ok::<_, Error>(())), Database);
+    assert_error!(outer.finish(Ok::<_, Error>(())), CommitUnknown);
 }
 
 /// Diesel takes an interrupted statement outside of a transaction for a repair of the connection.

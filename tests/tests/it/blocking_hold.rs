@@ -6,6 +6,7 @@ use advisory_runtime::{Error, advisory_lock};
 use advisory_tests::blocking::{execute, insert};
 use advisory_tests::bookings::{committed, database};
 use advisory_tests::holds::{ROUNDS, SERVERS_MORE};
+use advisory_tests::{assert_error, assert_matches};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use diesel::result::Error as DieselError;
@@ -51,10 +52,9 @@ async fn a_body_that_took_too_long_is_rolled_back() {
         bounded(&mut conn, 7, NOTHING, Ok(()))
     });
     let error = error.unwrap_err();
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::HoldExceeded { lock, max_hold, .. })
-            if lock == "room:<room>" && *max_hold == NOTHING),
-        "{error:?}"
+    assert_error!(
+        error,
+        HoldExceeded { lock, max_hold, .. } if lock == "room:<room>" && *max_hold == NOTHING
     );
     assert_eq!(db.locks().await, []);
     assert_eq!(committed(&db, 7).await, 0);
@@ -77,7 +77,7 @@ async fn the_error_of_a_body_that_took_too_long_is_its_own() {
         bounded(&mut conn, 7, NOTHING, Err(DieselError::NotFound))
     });
     let error = error.unwrap_err();
-    assert!(matches!(error, DieselError::NotFound), "{error:?}");
+    assert_matches!(error, DieselError::NotFound);
     db.until_quiet().await;
 }
 
@@ -92,14 +92,7 @@ async fn inside_a_transaction_its_savepoint_is_rolled_back() {
             Ok(refused)
         })
     });
-    let error = ended.unwrap().unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::HoldExceeded { .. })
-        ),
-        "{error:?}"
-    );
+    assert_error!(ended.unwrap(), HoldExceeded);
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
 }
 
@@ -114,8 +107,7 @@ async fn the_hold_timeout_is_reported_before_the_lost_connection() {
         Ok(())
     }
     let db = database().await;
-    let error = in_time(|| lost(&mut db.establish(), 7)).unwrap_err();
-    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    assert_error!(in_time(|| lost(&mut db.establish(), 7)), HoldExceeded);
     assert_eq!(committed(&db, 7).await, 0);
 }
 
@@ -172,22 +164,8 @@ async fn the_server_frees_what_a_stopped_body_holds() {
             assert!(book(&mut next, 7, "Grace").unwrap(), "it got the lock");
             go.send(()).unwrap();
             let (end, mut conn) = stopped.await.unwrap();
-            let error = end.unwrap_err();
-            assert!(
-                matches!(
-                    Error::find(&error).as_deref(),
-                    Some(Error::HoldExceeded { .. })
-                ),
-                "{error:?}"
-            );
-            let next = book(&mut conn, 8, "Ada").unwrap_err();
-            assert!(
-                matches!(
-                    Error::find(&next).as_deref(),
-                    Some(Error::BrokenConnection { .. })
-                ),
-                "{next:?}"
-            );
+            assert_error!(end, HoldExceeded);
+            assert_error!(book(&mut conn, 8, "Ada"), BrokenConnection);
             assert_eq!(committed(&db, 7).await, 1);
             db.run("DELETE FROM booking").await;
         }

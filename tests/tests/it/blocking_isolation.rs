@@ -12,28 +12,19 @@ const LEVELS: [(Isolation, &str); 3] = [
     (Isolation::Serializable, "serializable"),
 ];
 
-#[advisory_lock(key = "room:<room>", name = "room", isolation = "read committed")]
-fn read_committed(conn: &mut PgConnection, room: i64) -> QueryResult<(bool, String)> {
-    Ok((
-        book_unlocked(conn, room, "Ada")?,
-        setting(conn, "transaction_isolation"),
-    ))
+macro_rules! at {
+    ($($name:ident: $level:literal)*) => { $(
+        #[advisory_lock(key = "room:<room>", name = "room", isolation = $level)]
+        fn $name(conn: &mut PgConnection, room: i64) -> QueryResult<(bool, String)> {
+            Ok((book_unlocked(conn, room, "Ada")?, setting(conn, "transaction_isolation")))
+        }
+    )* };
 }
 
-#[advisory_lock(key = "room:<room>", name = "room", isolation = "repeatable read")]
-fn repeatable_read(conn: &mut PgConnection, room: i64) -> QueryResult<(bool, String)> {
-    Ok((
-        book_unlocked(conn, room, "Ada")?,
-        setting(conn, "transaction_isolation"),
-    ))
-}
-
-#[advisory_lock(key = "room:<room>", name = "room", isolation = "serializable")]
-fn serializable(conn: &mut PgConnection, room: i64) -> QueryResult<(bool, String)> {
-    Ok((
-        book_unlocked(conn, room, "Ada")?,
-        setting(conn, "transaction_isolation"),
-    ))
+at! {
+    read_committed: "read committed"
+    repeatable_read: "repeatable read"
+    serializable: "serializable"
 }
 
 /// Whether it has booked, and at which level.

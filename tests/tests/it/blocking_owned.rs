@@ -2,6 +2,7 @@
 
 use advisory_runtime::blocking::session;
 use advisory_runtime::{Error, OwnedLockError, Request, Wait, advisory_lock};
+use advisory_tests::assert_error;
 use advisory_tests::blocking::{execute, pid_of};
 use advisory_tests::bookings::database;
 use diesel::connection::SimpleConnection;
@@ -69,10 +70,8 @@ async fn a_lost_lock_is_found_by_a_check_and_by_the_release() {
         let mut lock = session::acquire_owned(db.establish(), 7).unwrap();
         lock.check().unwrap();
         drop(lock.conn().batch_execute(how));
-        let error = lock.check().unwrap_err();
-        assert!(matches!(error, Error::LockLost { .. }), "{how}: {error:?}");
-        let error = lock.finish(Ok::<_, Error>(())).map(drop).unwrap_err();
-        assert!(matches!(error, Error::LockLost { .. }), "{how}: {error:?}");
+        assert_error!(lock.check(), LockLost, "{how}");
+        assert_error!(lock.finish(Ok::<_, Error>(())), LockLost, "{how}");
     }
     db.until_no_locks().await;
 }
@@ -90,7 +89,6 @@ fn checked(conn: &mut PgConnection, room: i64, seen: &mut Vec<bool>) -> Result<(
 async fn a_body_can_check_its_lock() {
     let db = database().await;
     let mut seen = Vec::new();
-    let error = checked(&mut db.establish(), 7, &mut seen).unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert_error!(checked(&mut db.establish(), 7, &mut seen), LockLost);
     assert_eq!(seen, [true, false]);
 }

@@ -3,10 +3,10 @@
 
 use crate::blocking_calls::book;
 use advisory_runtime::blocking::{Connection, session, xact};
-use advisory_runtime::{Error, Isolation, Request, advisory_lock};
-use advisory_tests::Database;
+use advisory_runtime::{Isolation, Request, advisory_lock};
 use advisory_tests::blocking::{execute, finish, held_by, insert, pid_of};
 use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::{Database, assert_error};
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::result::Error as DieselError;
@@ -26,15 +26,10 @@ enum Panics {
     InACopy,
 }
 
-const PANICS: [Panics; 7] = [
-    Panics::Plainly,
-    Panics::InATransaction,
-    Panics::InANestedCall,
-    Panics::AfterAFailedStatement,
-    Panics::AfterACommitByHand,
-    Panics::AfterABeginByHand,
-    Panics::InACopy,
-];
+use Panics::{
+    AfterABeginByHand, AfterACommitByHand, AfterAFailedStatement, InACopy, InANestedCall,
+    InATransaction, Plainly,
+};
 
 #[derive(Clone, Copy, Debug)]
 enum Scope {
@@ -43,7 +38,15 @@ enum Scope {
     Session,
 }
 
-const SCOPES: [Scope; 3] = [Scope::Xact, Scope::Strict, Scope::Session];
+/// Each scope with each panic.
+fn cases() -> impl Iterator<Item = (Scope, Panics)> {
+    let inside = [Plainly, InATransaction, InANestedCall, InACopy];
+    let by_hand = [AfterAFailedStatement, AfterACommitByHand, AfterABeginByHand];
+    let panics = inside.into_iter().chain(by_hand);
+    panics.flat_map(|panics| {
+        [Scope::Xact, Scope::Strict, Scope::Session].map(|scope| (scope, panics))
+    })
+}
 
 diesel::table! {
     booking (room) {
@@ -55,21 +58,21 @@ diesel::table! {
 /// Writes in a transaction, and panics.
 fn panic_in(conn: &mut PgConnection, panics: Panics) -> QueryResult<()> {
     match panics {
-        Panics::Plainly => {}
-        Panics::InATransaction => conn.transaction::<(), DieselError, _>(|conn| {
+        Plainly => {}
+        InATransaction => conn.transaction::<(), DieselError, _>(|conn| {
             insert(conn, 7, "half done")?;
             panic!("the body's own panic")
         })?,
-        Panics::InANestedCall => nested(conn, 7)?,
-        Panics::AfterAFailedStatement => {
+        InANestedCall => nested(conn, 7)?,
+        AfterAFailedStatement => {
             conn.batch_execute("BEGIN; SELECT 1 FROM no_such_table")
                 .unwrap_err();
         }
-        Panics::AfterACommitByHand => conn.batch_execute("COMMIT")?,
-        Panics::AfterABeginByHand => {
+        AfterACommitByHand => conn.batch_execute("COMMIT")?,
+        AfterABeginByHand => {
             conn.batch_execute("BEGIN; INSERT INTO booking VALUES (7, 'half done')")?;
         }
-        Panics::InACopy => {
+        InACopy => {
             let copy = diesel::copy_from(booking::table);
             copy.from_raw_data(booking::table, |_| -> QueryResult<()> {
                 panic!("the body's own panic")
@@ -102,14 +105,17 @@ fn in_session<C: Connection>(conn: &mut C, room: i64, panics: Panics) -> QueryRe
     panic_in(conn.pg(), panics)
 }
 
-/// Makes the call, and returns whether the panic propagated.
-fn is_caught<C: Connection>(conn: &mut C, scope: Scope, panics: Panics) -> bool {
-    let call = AssertUnwindSafe(|| match scope {
+fn call<C: Connection>(conn: &mut C, scope: Scope, panics: Panics) -> QueryResult<()> {
+    match scope {
         Scope::Xact => in_xact(conn, 7, panics),
         Scope::Strict => in_strict(conn, 7, panics),
         Scope::Session => in_session(conn, 7, panics),
-    });
-    catch_unwind(call).is_err()
+    }
+}
+
+/// Makes the call, and returns whether the panic propagated.
+fn is_caught<C: Connection>(conn: &mut C, scope: Scope, panics: Panics) -> bool {
+    catch_unwind(AssertUnwindSafe(|| call(conn, scope, panics))).is_err()
 }
 
 /// At this moment no lock is left, and the next transaction and the next locked call commit.
@@ -131,16 +137,14 @@ async fn caught_below_the_connection_it_stays_usable() {
     let db = database().await;
     let mut conn = db.establish();
     let pid = pid_of(&mut conn);
-    for scope in SCOPES {
-        for panics in PANICS {
-            assert!(is_caught(&mut conn, scope, panics));
-            goes_on(&mut conn, &db, &format!("{scope:?}, {panics:?}")).await;
-            assert_eq!(
-                pid_of(&mut conn),
-                pid,
-                "{scope:?}, {panics:?}: the same session"
-            );
-        }
+    for (scope, panics) in cases() {
+        assert!(is_caught(&mut conn, scope, panics));
+        goes_on(&mut conn, &db, &format!("{scope:?}, {panics:?}")).await;
+        assert_eq!(
+            pid_of(&mut conn),
+            pid,
+            "{scope:?}, {panics:?}: the same session"
+        );
     }
 }
 
@@ -148,16 +152,14 @@ async fn caught_below_the_connection_it_stays_usable() {
 async fn caught_below_a_pooled_connection_its_pool_works() {
     let db = database().await;
     let pool = db.r2d2(1);
-    for scope in SCOPES {
-        for panics in PANICS {
-            let after = format!("{scope:?}, {panics:?}");
-            let mut conn = pool.get().unwrap();
-            assert!(is_caught(&mut conn, scope, panics));
-            goes_on(&mut conn, &db, &after).await;
-            assert!(is_caught(&mut conn, scope, panics));
-            drop(conn);
-            goes_on(&mut pool.get().unwrap(), &db, &after).await;
-        }
+    for (scope, panics) in cases() {
+        let after = format!("{scope:?}, {panics:?}");
+        let mut conn = pool.get().unwrap();
+        assert!(is_caught(&mut conn, scope, panics));
+        goes_on(&mut conn, &db, &after).await;
+        assert!(is_caught(&mut conn, scope, panics));
+        drop(conn);
+        goes_on(&mut pool.get().unwrap(), &db, &after).await;
     }
 }
 
@@ -165,21 +167,14 @@ async fn caught_below_a_pooled_connection_its_pool_works() {
 async fn caught_above_a_pooled_connection_its_pool_works() {
     let db = database().await;
     let pool = db.r2d2(1);
-    for scope in SCOPES {
-        for panics in PANICS {
-            let caught = catch_unwind(AssertUnwindSafe(|| {
-                let mut conn = pool.get().unwrap();
-                match scope {
-                    Scope::Xact => in_xact(&mut conn, 7, panics),
-                    Scope::Strict => in_strict(&mut conn, 7, panics),
-                    Scope::Session => in_session(&mut conn, 7, panics),
-                }
-            }));
-            assert!(caught.is_err());
-            let after = format!("{scope:?}, {panics:?}");
-            assert_eq!(db.locks().await, [], "{after}");
-            goes_on(&mut pool.get().unwrap(), &db, &after).await;
-        }
+    for (scope, panics) in cases() {
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            call(&mut pool.get().unwrap(), scope, panics)
+        }));
+        assert!(caught.is_err());
+        let after = format!("{scope:?}, {panics:?}");
+        assert_eq!(db.locks().await, [], "{after}");
+        goes_on(&mut pool.get().unwrap(), &db, &after).await;
     }
 }
 
@@ -205,7 +200,7 @@ async fn a_thread_that_panics_leaves_nothing() {
     let pool = db.r2d2(1);
     let thread = std::thread::spawn({
         let pool = pool.clone();
-        move || in_xact(&mut pool.get().unwrap(), 7, Panics::Plainly)
+        move || in_xact(&mut pool.get().unwrap(), 7, Plainly)
     });
     assert!(thread.join().is_err());
     goes_on(&mut pool.get().unwrap(), &db, "a thread's end").await;
@@ -216,12 +211,7 @@ async fn a_thread_that_panics_leaves_nothing() {
 async fn caught_inside_a_transaction_only_the_lock_is_released() {
     let db = database().await;
     let mut conn = db.establish();
-    for panics in [
-        Panics::Plainly,
-        Panics::InATransaction,
-        Panics::InANestedCall,
-        Panics::InACopy,
-    ] {
+    for panics in [Plainly, InATransaction, InANestedCall, InACopy] {
         conn.transaction::<_, DieselError, _>(|conn| {
             insert(conn, 1, "before")?;
             assert!(is_caught(conn, Scope::Xact, panics));
@@ -241,7 +231,7 @@ async fn caught_after_the_body_has_ended_it_nothing_is_written() {
     let db = database().await;
     let mut conn = db.establish();
     let result = conn.transaction::<_, DieselError, _>(|conn| {
-        assert!(is_caught(conn, Scope::Xact, Panics::AfterACommitByHand));
+        assert!(is_caught(conn, Scope::Xact, AfterACommitByHand));
         insert(conn, 1, "on its own").unwrap_err();
         Ok(())
     });
@@ -286,14 +276,10 @@ async fn a_guard_that_is_unwound_rolls_back_and_releases() {
 async fn after_a_panic_the_thread_has_no_lock() {
     let db = database().await;
     let (mut conn, mut other, mut holder) = (db.establish(), db.establish(), db.establish());
-    assert!(is_caught(&mut conn, Scope::Xact, Panics::Plainly));
+    assert!(is_caught(&mut conn, Scope::Xact, Plainly));
     assert_eq!(db.locks().await, []);
     let held = xact::begin(&mut holder, key_of(7)).unwrap();
     execute(&mut other, "SET lock_timeout = '30ms'").unwrap();
-    let error = book(&mut other, 7, "Ada").unwrap_err();
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::TimedOut { .. })),
-        "{error:?}"
-    );
+    assert_error!(book(&mut other, 7, "Ada"), TimedOut);
     finish(held);
 }

@@ -1,9 +1,9 @@
 //! Blocking Diesel: the check of a session before its first session-level lock.
 
 use advisory_runtime::blocking::session;
-use advisory_runtime::{Error, Request, Wait};
-use advisory_tests::Database;
+use advisory_runtime::{Request, Wait};
 use advisory_tests::bookings::{database, key_of};
+use advisory_tests::{Database, assert_error};
 use diesel::Connection;
 use diesel::pg::PgConnection;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn the_probe_says_that_the_pool_must_give_two_connections() {
     let db = database().await;
     let pool = db.impatient_r2d2(Duration::from_millis(50)).await;
     let error = session::verify(&pool).unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert_error!(error, Pool);
     let said = error.to_string();
     assert!(
         said.contains("its maximum size must be at least 2"),
@@ -41,8 +41,7 @@ async fn a_session_of_protocol_3_2_works_like_any_other() {
     session::verify(&Database::r2d2_at(&url, 2)).unwrap();
     let held = session::acquire(&mut first, key_of(7)).unwrap();
     let never = Request::new(key_of(7)).wait(Wait::Never);
-    let error = session::acquire(&mut second, never).unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert_error!(session::acquire(&mut second, never), NotAvailable);
     drop(held);
     assert_eq!(db.locks().await, []);
 }

@@ -5,6 +5,7 @@ use advisory_runtime::blocking::{LockInfo, xact};
 use advisory_runtime::{Error, Key, advisory_lock};
 use advisory_tests::blocking::{execute, finish, held_by, insert, pid_of};
 use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::{assert_error, assert_matches};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use std::sync::{Arc, Barrier};
@@ -42,8 +43,7 @@ async fn a_cancelled_wait_and_a_statement_timeout_are_not_busy() {
         "{error:?}"
     );
     execute(&mut conn, "SET statement_timeout = '500ms'").unwrap();
-    let error = forever(&mut conn, 7).unwrap_err();
-    assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
+    assert_error!(forever(&mut conn, 7), Cancelled);
     execute(&mut conn, "RESET statement_timeout").unwrap();
     finish(held);
     assert_eq!(forever(&mut conn, 7).unwrap(), 1);
@@ -70,10 +70,7 @@ async fn a_deadlock_has_its_own_error_and_the_other_call_continues() {
         ends.push(thread.await.unwrap());
     }
     ends.sort_by_key(Result::is_ok);
-    assert!(
-        matches!(&*ends, [Err(Error::Deadlock { lock, .. }), Ok(())] if lock == "room:<room>"),
-        "{ends:?}"
-    );
+    assert_matches!(&*ends, [Err(Error::Deadlock { lock, .. }), Ok(())] if lock == "room:<room>");
     db.until_quiet().await;
 }
 

@@ -9,5 +9,32 @@
     reason = "each file is a module of both drivers"
 )]
 
+use std::pin::Pin;
+
+/// The steps of a transaction.
+type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
+
+/// Locked functions that insert a booking, one for each kind of lock.
+macro_rules! functions {
+    ($insert:path, [$($asynchronous:tt)?], [$($await:tt)*]) => {
+        pub(crate) mod functions {
+            use super::*;
+            functions!(@ plain, scope = "xact", $insert, [$($asynchronous)?], [$($await)*]);
+            functions!(@ outermost, nested = "refuse", $insert, [$($asynchronous)?], [$($await)*]);
+            functions!(@ strict, isolation = "serializable", $insert, [$($asynchronous)?], [$($await)*]);
+            functions!(@ lasting, scope = "session", $insert, [$($asynchronous)?], [$($await)*]);
+        }
+    };
+    (@ $name:ident, $kind:ident = $value:literal, $insert:path, [$($asynchronous:tt)?], [$($await:tt)*]) => {
+        pub(crate) async fn $name(conn: &mut Conn, room: i64) -> QueryResult<usize> {
+            #[advisory_lock(key = "room:<room>", name = "room", $kind = $value)]
+            $($asynchronous)? fn $name(conn: &mut Conn, room: i64) -> QueryResult<usize> {
+                $insert(conn, room, stringify!($name))$($await)*
+            }
+            $name(conn, room)$($await)*
+        }
+    };
+}
+
 pub(crate) mod async_pg;
 pub(crate) mod blocking_pg;

@@ -6,6 +6,7 @@ use advisory_runtime::{Connection, Error, LockKey, advisory_lock};
 use advisory_tests::bookings::{bookings, execute, in_transaction, insert};
 use advisory_tests::dropped_call::{SCOPES, WAITS, call};
 use advisory_tests::failover::{number, reconnect};
+use advisory_tests::{assert_error, assert_matches};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel::sql_types::BigInt;
@@ -146,59 +147,19 @@ macro_rules! locked {
 #[cfg(debug_assertions)]
 pub(crate) use locked;
 
-/// The same functions on both kinds of connections.
-macro_rules! functions {
-    ($module:ident, $insert:path, $conn:ty, [$($asynchronous:tt)?], [$($await:tt)*]) => {
-        mod $module {
-            use super::*;
-
-            #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
-            pub(super) $($asynchronous)? fn plain(conn: &mut $conn, room: i64) -> QueryResult<usize> {
-                $insert(conn, room, "plain")$($await)*
-            }
-
-            #[advisory_lock(key = "room:<room>", name = "room", nested = "refuse")]
-            pub(super) $($asynchronous)? fn outermost(conn: &mut $conn, room: i64) -> QueryResult<usize> {
-                $insert(conn, room, "outermost")$($await)*
-            }
-
-            #[advisory_lock(key = "room:<room>", name = "room", isolation = "serializable")]
-            pub(super) $($asynchronous)? fn strict(conn: &mut $conn, room: i64) -> QueryResult<usize> {
-                $insert(conn, room, "strict")$($await)*
-            }
-
-            #[advisory_lock(key = "room:<room>", name = "room", scope = "session")]
-            pub(super) $($asynchronous)? fn lasting(conn: &mut $conn, room: i64) -> QueryResult<usize> {
-                $insert(conn, room, "lasting")$($await)*
-            }
-        }
-    };
-}
-
-pub(crate) use functions;
-
 /// Every locked call is refused with an error that says why, and Diesel's own statements find the
 /// connection closed.
 pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
     for scope in SCOPES {
         for wait in WAITS {
             let error = call(conn, scope, wait).await.unwrap_err();
-            assert!(
-                matches!(error, Error::BrokenConnection { .. }),
-                "{scope:?}, {wait:?}, {after}: {error:?}"
-            );
+            assert_error!(error, BrokenConnection, "{scope:?}, {wait:?}, {after}");
         }
     }
     let error = book(conn, 7, "Ada").await.unwrap_err();
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::BrokenConnection { lock, .. }) if lock == "room:<room>"),
-        "{after}: {error:?}"
-    );
+    assert_error!(error, BrokenConnection { lock, .. } if lock == "room:<room>", "{after}");
     let error = execute(conn, "SELECT 1").await.unwrap_err();
-    assert!(
-        matches!(error, DieselError::DatabaseError(..)),
-        "{after}: {error:?}"
-    );
+    assert_matches!(error, DieselError::DatabaseError(..), "{after}");
     let begun = in_transaction::<(), DieselError>(conn, async |_| Ok(()));
     assert!(
         matches!(begun.await, Err(DieselError::BrokenTransactionManager)),

@@ -2,15 +2,16 @@
 //! on it is refused.
 
 use crate::calls::{Body, assert_closed, book, work};
-use advisory_runtime::{Connection, Error, advisory_lock, xact};
-use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, xact};
+use advisory_tests::bookings::{committed, database, diesel_outcome, execute, insert, key_of, run};
 use advisory_tests::dropped_call::until_ended;
 use advisory_tests::futures::{caught, dropped, is_ready_within};
-use advisory_tests::{Database, Proxy, pid_of};
+use advisory_tests::{Database, Proxy, assert_error, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::pin::pin;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 #[tokio::test]
@@ -52,7 +53,7 @@ async fn a_late_cancel_never_hits_the_next_connections_query() {
         held.finish(Ok::<_, Error>(())).await.unwrap();
         let mut next = db.connect().await;
         // Runs long enough for a late request to hit it.
-        execute(&mut next, "SELECT pg_sleep(0.02)").await.unwrap();
+        run(&mut next, "SELECT pg_sleep(0.02)").await;
     }
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
@@ -70,23 +71,15 @@ async fn a_dropped_nested_call_takes_the_outer_one_with_it() {
         })
         .await;
         insert(conn, 1, "after the drop").await.unwrap_err();
-        if is_ok {
-            Ok(())
-        } else {
-            Err(DieselError::NotFound)
-        }
+        diesel_outcome(is_ok)
     }
     let db = database().await;
     for is_ok in [true, false] {
         let mut conn = db.connect().await;
         let error = outer(&mut conn, is_ok).await.unwrap_err();
         assert_eq!(db.locks().await, [], "gone when the call has returned");
-        let found = Error::find(&error);
         if is_ok {
-            assert!(
-                matches!(found.as_deref(), Some(Error::RolledBack { lock, .. }) if lock == "outer"),
-                "{error:?}"
-            );
+            assert_error!(error, RolledBack { lock, .. } if lock == "outer");
         } else {
             assert_eq!(error, DieselError::NotFound, "the body's own error");
         }
@@ -117,8 +110,7 @@ async fn a_refused_nested_call_undoes_nothing_but_itself() {
     insert(outer.conn(), 1, "in a failed transaction")
         .await
         .unwrap_err();
-    let error = outer.finish(Ok::<_, Error>(())).await.unwrap_err();
-    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+    assert_error!(outer.finish(Ok::<_, Error>(())).await, RolledBack);
     assert_eq!(committed(&db, 1).await, 0);
     assert!(book(&mut conn, 7, "Ada").await.unwrap());
 }
@@ -172,17 +164,8 @@ async fn a_session_that_may_not_end_itself_commits_nothing_more() {
     .await;
     let pool = db.bb8(1).await;
     let mut conn = pool.get().await.unwrap();
-    execute(&mut conn, &format!("SET ROLE {role}"))
-        .await
-        .unwrap();
-    let error = outer(&mut conn).await.unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::RolledBack { .. })
-        ),
-        "{error:?}"
-    );
+    run(&mut conn, &format!("SET ROLE {role}")).await;
+    assert_error!(outer(&mut conn).await, RolledBack);
     assert_eq!([committed(&db, 1).await, committed(&db, 7).await], [0, 0]);
     db.until_no_locks().await;
     drop(conn);
@@ -215,25 +198,32 @@ async fn without_cancel_requests_a_dropped_wait_ends_with_the_holder() {
         is_given_up.await.unwrap();
         held.finish(Ok::<_, Error>(())).await.unwrap();
     });
-    let error = outcome.unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::RolledBack { .. })
-        ),
-        "{error:?}"
-    );
+    assert_error!(outcome, RolledBack);
     until_ended(&db, pid, "a wait that was not cancelled").await;
     assert_closed(&mut conn, "a wait that was not cancelled").await;
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
 }
 
+/// The begin of a try with `max_hold` is a `BEGIN` and a `SELECT`. If the second fails, the first
+/// must not stay in effect.
+#[tokio::test]
+async fn a_begin_that_is_interrupted_halfway_closes_the_connection() {
+    let db = Database::create().await;
+    let (mut conn, mut holder) = (db.connect().await, db.connect().await);
+    run(&mut conn, "SET lock_timeout = '20ms'").await;
+    run(&mut holder, "BEGIN").await;
+    // While the catalog is locked, a session cannot look up a function that it has not called
+    // before.
+    run(&mut holder, "LOCK TABLE pg_catalog.pg_proc").await;
+    let bounded = Request::new(7).max_hold(Duration::from_secs(5));
+    xact::begin(&mut conn, bounded.wait(Wait::Never))
+        .await
+        .unwrap_err();
+    run(&mut holder, "ROLLBACK").await;
+    assert_closed(&mut conn, "interrupted").await;
+}
+
 fn assert_broken<T: std::fmt::Debug>(result: QueryResult<T>) {
-    let error = result.unwrap_err();
-    let found = Error::find(&error);
-    assert!(
-        matches!(found.as_deref(), Some(Error::BrokenConnection { .. })),
-        "{error:?}"
-    );
+    assert_error!(result, BrokenConnection);
 }

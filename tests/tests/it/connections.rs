@@ -1,6 +1,7 @@
 //! The sources of a connection, and the forms of functions that take one.
 
 use advisory_runtime::{Connection, Error, advisory_lock};
+use advisory_tests::assert_matches;
 use advisory_tests::bookings::{committed, database, insert};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::{bb8, deadpool};
@@ -243,7 +244,7 @@ async fn the_pools_own_error_arrives_as_itself() {
         tenant: "t".into(),
     };
     let error = repository.book(1).await.unwrap_err();
-    assert!(matches!(error, RepositoryError::Pool(_)), "{error:?}");
+    assert_matches!(error, RepositoryError::Pool(_));
 }
 
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]

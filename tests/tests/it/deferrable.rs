@@ -1,11 +1,11 @@
 //! The defaults of a role for reports: a serializable transaction then waits until it has a safe
 //! snapshot.
 
-use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
+use advisory_runtime::{Error, Request, session, xact};
 use advisory_tests::Database;
-use advisory_tests::bookings::{bookings, database, execute};
+use advisory_tests::bookings::{LEVELS, bookings, database, run};
+use advisory_tests::dropped_call::WAITS;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-use std::time::Duration;
 
 const DEFAULTS: &str =
     "SET default_transaction_read_only = on; SET default_transaction_deferrable = on";
@@ -23,20 +23,10 @@ async fn deferrable_defaults_make_no_locked_transaction_wait() {
     let db = database().await;
     let mut conn = db.connect().await;
     conn.batch_execute(DEFAULTS).await.unwrap();
-    execute(&mut conn, "SET statement_timeout = '20s'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET statement_timeout = '20s'").await;
     let mut writer = writer(&db).await;
-    for isolation in [
-        Isolation::ReadCommitted,
-        Isolation::RepeatableRead,
-        Isolation::Serializable,
-    ] {
-        for wait in [
-            Wait::For(Duration::from_secs(9)),
-            Wait::Session,
-            Wait::Never,
-        ] {
+    for isolation in LEVELS {
+        for wait in WAITS {
             for keys in [vec![7], vec![6, 7, 8]] {
                 let request = Request::all(keys).isolation(isolation).wait(wait);
                 let held = xact::begin(&mut conn, request.clone()).await;
@@ -49,7 +39,7 @@ async fn deferrable_defaults_make_no_locked_transaction_wait() {
             }
         }
     }
-    execute(&mut writer, "ROLLBACK").await.unwrap();
+    run(&mut writer, "ROLLBACK").await;
     db.until_quiet().await;
 }
 
@@ -58,16 +48,15 @@ async fn a_dropped_lock_is_released_under_deferrable_defaults() {
     let db = database().await;
     let mut conn = db.connect().await;
     conn.batch_execute(DEFAULTS).await.unwrap();
-    execute(
+    run(
         &mut conn,
         "SET default_transaction_isolation = 'serializable'",
     )
-    .await
-    .unwrap();
+    .await;
     let held = session::acquire(&mut conn, Request::all([7, 8])).await;
     let mut writer = writer(&db).await;
     drop(held.unwrap());
     db.until_no_locks().await;
-    execute(&mut writer, "ROLLBACK").await.unwrap();
+    run(&mut writer, "ROLLBACK").await;
     db.until_quiet().await;
 }

@@ -6,9 +6,9 @@ use advisory_runtime::monitor::{Certainty, Names};
 use advisory_runtime::{
     Error, Holding, Key, LockKey, Request, Wait, advisory_lock, lock_key, xact,
 };
-use advisory_tests::bookings::{database, execute};
+use advisory_tests::bookings::{database, run};
 use advisory_tests::monitor::{backend, lock, look_with};
-use advisory_tests::{Database, LockedKey, pid_of};
+use advisory_tests::{Database, LockedKey, assert_error, assert_matches, pid_of};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 
@@ -24,15 +24,13 @@ const TEXTS: [&str; 5] = [
 async fn deployed(db: &Database, text: &str) -> Key {
     let mut by_hand = db.connect().await;
     let sql = format!("SELECT pg_advisory_lock(23405, hashtext('{text}'))");
-    execute(&mut by_hand, &sql).await.unwrap();
+    run(&mut by_hand, &sql).await;
     let locks = db.locks().await;
-    execute(&mut by_hand, "SELECT pg_advisory_unlock_all()")
-        .await
-        .unwrap();
+    run(&mut by_hand, "SELECT pg_advisory_unlock_all()").await;
     let [key] = keys(&locks.iter().map(|lock| lock.key).collect::<Vec<_>>())[..] else {
         panic!("{locks:?}");
     };
-    assert!(matches!(key, Key::IntInt(23_405, _)));
+    assert_matches!(key, Key::IntInt(23_405, _));
     key
 }
 
@@ -104,11 +102,11 @@ async fn a_call_waits_for_the_lock_that_was_taken_by_hand() {
     let db = database().await;
     let mut by_hand = db.connect().await;
     let sql = "SELECT pg_advisory_lock(23405, hashtext('a'))";
-    execute(&mut by_hand, sql).await.unwrap();
+    run(&mut by_hand, sql).await;
     let request = Request::new(AnnouncementLock { text: "a" }).wait(Wait::Never);
     let mut conn = db.connect().await;
     let error = xact::begin(&mut conn, request).await.map(drop).unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert_error!(error, NotAvailable);
     assert!(
         error.to_string().contains("(23405,\"<text|raw>\")"),
         "{error}"
@@ -222,7 +220,7 @@ async fn the_live_view_names_it_by_its_numbers_and_by_its_comment() {
         format!("SELECT pg_advisory_lock(23408, {open})"),
         format!("SELECT pg_advisory_lock(23405, {open})"),
     ] {
-        execute(&mut conn, &lock).await.unwrap();
+        run(&mut conn, &lock).await;
     }
     let mut other = db.connect().await;
     let pid = pid_of(&mut other).await;

@@ -2,7 +2,8 @@
 
 use crate::calls::{FromDiesel, diesel_only};
 use advisory_runtime::{Error, PoolError, claim, lease, testing};
-use advisory_tests::bookings::{busy, execute};
+use advisory_tests::bookings::{busy, run};
+use advisory_tests::{assert_error, assert_matches};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
 /// The result for an application that matches Diesel's errors by their kind, or by the server's
@@ -20,32 +21,24 @@ async fn a_database_error_keeps_its_kind_text_and_lock_error() {
     let conn = &mut conn;
     let FromDiesel(error) = diesel_only(conn, 7).await.unwrap_err();
     let (kind, words) = kind_and_words(&error);
-    assert!(matches!(kind, DatabaseErrorKind::Unknown), "{kind:?}");
+    assert_matches!(kind, DatabaseErrorKind::Unknown);
     assert!(words.contains("`room:<room>`"), "{words}");
     assert!(
         words.ends_with(": canceling statement due to lock timeout"),
         "{words}"
     );
-    assert!(matches!(
-        Error::find(&error).as_deref(),
-        Some(Error::TimedOut { .. })
-    ));
+    assert_error!(error, TimedOut);
 
-    execute(conn, "SET lock_timeout = 0").await.unwrap();
-    execute(conn, "SET statement_timeout = '200ms'")
-        .await
-        .unwrap();
+    run(conn, "SET lock_timeout = 0").await;
+    run(conn, "SET statement_timeout = '200ms'").await;
     let FromDiesel(error) = diesel_only(conn, 7).await.unwrap_err();
     let (kind, words) = kind_and_words(&error);
-    assert!(matches!(kind, DatabaseErrorKind::Unknown), "{kind:?}");
+    assert_matches!(kind, DatabaseErrorKind::Unknown);
     assert!(
         words.ends_with(": canceling statement due to statement timeout"),
         "{words}"
     );
-    assert!(matches!(
-        Error::find(&error).as_deref(),
-        Some(Error::Cancelled { .. })
-    ));
+    assert_error!(error, Cancelled);
 }
 
 /// An error with a cause, like an application's.
@@ -72,7 +65,7 @@ fn each_products_error_is_found_in_that_of_another() {
     {
         let text = own.to_string();
         let leased = lease::Error::from(DieselError::from(own));
-        assert!(matches!(leased, lease::Error::Database(_)), "{leased:?}");
+        assert_matches!(leased, lease::Error::Database(_));
         assert!(lease::Error::find(&leased).is_some());
         if !matches!(other, Error::Database(_) | Error::Pool(_)) {
             assert_eq!(Error::find(&leased).unwrap().to_string(), text);
@@ -107,7 +100,7 @@ fn each_products_error_is_found_in_that_of_another() {
 #[test]
 fn a_pools_error_passes_through_diesels() {
     let error = DieselError::from(PoolError::new("it is closed"));
-    assert!(matches!(Error::from(error), Error::Pool(_)));
+    assert_matches!(Error::from(error), Error::Pool(_));
     let error = DieselError::from(PoolError::new("it is closed"));
-    assert!(matches!(lease::Error::from(error), lease::Error::Pool(_)));
+    assert_matches!(lease::Error::from(error), lease::Error::Pool(_));
 }

@@ -3,10 +3,10 @@
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
-use advisory_tests::bookings::{database, execute, finish, in_transaction};
+use advisory_tests::bookings::{database, execute, finish, in_transaction, run};
 use advisory_tests::dropped_call::{ask_for_the_pooler, until_ended};
 use advisory_tests::futures::{dropped, is_ready_within};
-use advisory_tests::{Proxy, debug_checks_are_on, owns_server, pid_of};
+use advisory_tests::{Proxy, assert_error, debug_checks_are_on, owns_server, pid_of};
 use diesel_async::{AsyncConnection as _, AsyncPgConnection};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -107,7 +107,7 @@ async fn a_missed_try_whose_undo_is_cancelled_closes_its_connection() {
             proxy.cancel("*/;ROLLBACK");
             xact::begin(&mut conn, request).await.map(drop).unwrap_err()
         };
-        assert!(matches!(missed, Error::Database(_)), "{missed:?}");
+        assert_error!(missed, Database);
         let after = format!("a miss, not undone, nested: {is_nested}: {missed}");
         until_ended(&db, pid, &after).await;
         assert_closed(&mut conn, &after).await;
@@ -200,14 +200,10 @@ async fn a_body_that_has_set_another_role_leaves_no_lock_in_a_pool() {
     {
         let mut conn = pool.get().await.unwrap();
         let mut held = session::acquire(&mut conn, 7).await.unwrap();
-        execute(held.conn(), &format!("SET ROLE {role}"))
-            .await
-            .unwrap();
+        run(held.conn(), &format!("SET ROLE {role}")).await;
     }
     db.until_no_locks().await;
-    execute(&mut pool.get().await.unwrap(), "SELECT 1")
-        .await
-        .unwrap();
+    run(&mut pool.get().await.unwrap(), "SELECT 1").await;
     db.run(&format!("DROP ROLE {role}")).await;
 }
 

@@ -2,7 +2,8 @@
 
 use crate::calls::{FromDiesel, book, diesel_only};
 use advisory_runtime::{Error, advisory_lock, testing};
-use advisory_tests::bookings::{busy, database, execute, insert};
+use advisory_tests::bookings::{busy, database, insert, run};
+use advisory_tests::{assert_error, assert_matches};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::AsyncPgConnection;
@@ -63,14 +64,14 @@ async fn foreign(conn: &mut AsyncPgConnection, room: i64) -> io::Result<()> {
 async fn a_lock_outcome_uses_the_locks_conversion_if_there_is_one() {
     let (_db, _holder, mut conn) = busy().await;
     let conn = &mut conn;
-    assert!(matches!(
+    assert_matches!(
         lock_only(conn, 7).await,
         Err(FromLock(Error::TimedOut { .. }))
-    ));
-    assert!(matches!(
+    );
+    assert_matches!(
         both(conn, 7).await,
         Err(FromBoth::Lock(Error::TimedOut { .. }))
-    ));
+    );
     let FromDiesel(error) = diesel_only(conn, 7).await.unwrap_err();
     assert!(
         Error::find(&error).is_some_and(|error| error.is_busy()),
@@ -119,12 +120,12 @@ async fn a_commit_error_uses_diesels_conversion_if_there_is_one() {
             DieselError::DatabaseError(DatabaseErrorKind::UniqueViolation, _)
         )
     };
-    assert!(matches!(both(conn, 7).await, Err(FromBoth::Diesel(error)) if is_unique(&error)));
-    assert!(matches!(diesel_only(conn, 7).await, Err(FromDiesel(error)) if is_unique(&error)));
+    assert_matches!(both(conn, 7).await, Err(FromBoth::Diesel(error)) if is_unique(&error));
+    assert_matches!(diesel_only(conn, 7).await, Err(FromDiesel(error)) if is_unique(&error));
     assert!(
         matches!(lock_only(conn, 7).await, Err(FromLock(Error::Database(error))) if is_unique(&error))
     );
-    assert!(matches!(query_result(conn, 7).await, Err(error) if is_unique(&error)));
+    assert_matches!(query_result(conn, 7).await, Err(error) if is_unique(&error));
     assert!(
         any(conn, 7)
             .await
@@ -137,15 +138,12 @@ async fn a_commit_error_uses_diesels_conversion_if_there_is_one() {
 #[tokio::test]
 async fn a_statement_timeout_is_not_busy() {
     let (_db, _holder, mut conn) = busy().await;
-    execute(&mut conn, "SET lock_timeout = 0").await.unwrap();
-    execute(&mut conn, "SET statement_timeout = '500ms'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET lock_timeout = 0").await;
+    run(&mut conn, "SET statement_timeout = '500ms'").await;
     let error = query_result(&mut conn, 7).await.unwrap_err();
-    let found = Error::find(&error);
-    assert!(
-        matches!(found.as_deref(), Some(error @ Error::Cancelled { .. }) if !error.is_busy()),
-        "{error:?}"
+    assert_matches!(
+        Error::find(&error).as_deref(),
+        Some(error @ Error::Cancelled { .. }) if !error.is_busy()
     );
 }
 
@@ -172,10 +170,7 @@ async fn a_deadlock_has_its_own_error() {
     let (Err(FromBoth::Diesel(error)), Ok(())) = (if a.is_err() { (a, b) } else { (b, a) }) else {
         panic!("one of the two is the victim, and the other goes on");
     };
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::Deadlock { lock, .. }) if lock == "room:<room>"),
-        "{error:?}"
-    );
+    assert_error!(error, Deadlock { lock, .. } if lock == "room:<room>");
     db.until_quiet().await;
 }
 

@@ -12,7 +12,7 @@ use advisory_tests::dropped_call::{
     until_ended,
 };
 use advisory_tests::futures::is_ready_within;
-use advisory_tests::{Database, debug_checks_are_on, pid_of};
+use advisory_tests::{Database, assert_error, debug_checks_are_on, pid_of};
 use diesel_async::AsyncPgConnection;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -96,11 +96,7 @@ async fn a_nested_call_that_is_dropped_takes_the_outer_one_with_it() {
             let end = outer.finish(Ok::<_, Error>(())).await;
             if is_closed {
                 assert!(!is_ready, "{after}");
-                let error = end.unwrap_err();
-                assert!(
-                    matches!(&error, Error::RolledBack { lock, .. } if lock == "99"),
-                    "{after}: {error:?}"
-                );
+                assert_error!(end, RolledBack { lock, .. } if lock == "99", "{after}");
                 assert_closed(&mut conn, &after).await;
                 until_ended(&db, pid, &after).await;
             } else {

@@ -2,7 +2,7 @@
 //! connection at once.
 
 use advisory_runtime::{Connection, Wait, session};
-use advisory_tests::bookings::{committed, database, execute, insert};
+use advisory_tests::bookings::{committed, database, insert, run};
 use advisory_tests::dropped_call::{
     Bystanders, DROPS, SCOPES, SOON, Scope, ask_for_the_pooler, call, goes_on,
 };
@@ -127,25 +127,18 @@ impl Pool {
     }
 
     async fn call(&self, lent: Lent, scope: Scope, polls: usize, network: &Network) -> Ended {
-        match (self, lent) {
-            (Self::Bb8(pool), Lent::Object) => {
-                let mut conn = pool.get().await.unwrap();
-                call_or_drop(&mut conn, scope, polls, network).await
-            }
-            (Self::Bb8(pool), Lent::Plain) => {
-                let mut conn = pool.get().await.unwrap();
-                let plain: &mut AsyncPgConnection = &mut conn;
-                call_or_drop(plain, scope, polls, network).await
-            }
-            (Self::Deadpool(pool), Lent::Object) => {
-                let mut conn = pool.get().await.unwrap();
-                call_or_drop(&mut conn, scope, polls, network).await
-            }
-            (Self::Deadpool(pool), Lent::Plain) => {
-                let mut conn = pool.get().await.unwrap();
-                let plain: &mut AsyncPgConnection = &mut conn;
-                call_or_drop(plain, scope, polls, network).await
-            }
+        macro_rules! call {
+            ($pool:expr) => {{
+                let mut conn = $pool.get().await.unwrap();
+                match lent {
+                    Lent::Object => call_or_drop(&mut conn, scope, polls, network).await,
+                    Lent::Plain => call_or_drop(&mut *conn, scope, polls, network).await,
+                }
+            }};
+        }
+        match self {
+            Self::Bb8(pool) => call!(pool),
+            Self::Deadpool(pool) => call!(pool),
         }
     }
 
@@ -206,7 +199,7 @@ async fn verify_dropped_at_any_poll_leaves_no_transaction_in_the_pool() {
         // Connected before, so that each poll is one of `verify` itself.
         let mut conns = [pool.get().await.unwrap(), pool.get().await.unwrap()];
         for conn in &mut conns {
-            execute(conn, "SELECT 1").await.unwrap();
+            run(conn, "SELECT 1").await;
         }
         drop(conns);
         let is_ready = is_ready_within(polls, session::verify(&pool)).await;

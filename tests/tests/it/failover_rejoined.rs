@@ -7,7 +7,7 @@ use advisory_runtime::lease::{Request, Table};
 use advisory_tests::failover::{
     BOOKING, connect, cut_off, number, primary, timeline_of, token, until,
 };
-use advisory_tests::left_out;
+use advisory_tests::{assert_matches, left_out};
 use diesel_async::SimpleAsyncConnection;
 
 #[tokio::test]
@@ -54,10 +54,7 @@ async fn a_primary_that_comes_back_has_lost_only_what_it_did_alone() {
     );
     let mut back = connect(&first).await;
     let refused = Table::new().acquire(&mut back, Request::text("k")).await;
-    assert!(
-        matches!(refused, Err(advisory_runtime::lease::Error::Standby { .. })),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(advisory_runtime::lease::Error::Standby { .. }));
     let last = token(&mut new, "k").await;
     second.stop("fast").await;
     first.promote().await;

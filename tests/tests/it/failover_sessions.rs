@@ -2,6 +2,7 @@
 
 use crate::gated_migrations::{GATE, MIGRATIONS, NAMES};
 use advisory_runtime::{Error, migrations, session};
+use advisory_tests::assert_error;
 use advisory_tests::failover::{GENEROUS, connect, either, number, primary, until};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -31,13 +32,13 @@ async fn a_session_lock_ends_with_its_primary() {
     until(&mut connect(&primary).await, WAITS).await;
     primary.stop("immediate").await;
     let waited = waiting.await.unwrap();
-    assert!(matches!(waited, Err(Error::Database(_))), "{waited:?}");
+    assert_error!(waited, Database);
     // Nobody is told that the lock was held to the end.
     let ended = holder.finish(Ok::<_, Error>(())).await.map(|_| ());
-    assert!(matches!(ended, Err(Error::LockLost { .. })), "{ended:?}");
+    assert_error!(ended, LockLost);
     // Without a primary there is no lock.
     let refused = session::acquire_from(&pool, ROOM).await.map(|_| ());
-    assert!(matches!(refused, Err(Error::Pool(_))), "{refused:?}");
+    assert_error!(refused, Pool);
     standby.promote().await;
     // The pool has replaced every connection.
     let mut guards = Vec::new();

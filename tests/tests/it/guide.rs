@@ -4,8 +4,8 @@
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request as LeaseRequest, Table};
 use advisory_runtime::{Error, Isolation, Key, LockKey, Request, advisory_lock, xact};
-use advisory_tests::bookings::{bookings, committed, database, execute, insert};
-use advisory_tests::leases;
+use advisory_tests::bookings::{bookings, committed, database, execute, insert, run};
+use advisory_tests::{assert_matches, leases};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -45,15 +45,11 @@ async fn old_and_new_programs_of_a_roll_out_exclude_each_other() {
     let Key::BigInt(number) = key else {
         unreachable!("a number: {key}")
     };
-    execute(&mut old, &format!("SELECT pg_advisory_lock({OLD})"))
-        .await
-        .unwrap();
+    run(&mut old, &format!("SELECT pg_advisory_lock({OLD})")).await;
     insert(&mut old, 7, "old").await.unwrap();
     let booked = tokio::spawn(async move { book_under_both(&mut new, 7, "new").await });
     db.until_waiting(number).await;
-    execute(&mut old, &format!("SELECT pg_advisory_unlock({OLD})"))
-        .await
-        .unwrap();
+    run(&mut old, &format!("SELECT pg_advisory_unlock({OLD})")).await;
     assert!(!booked.await.unwrap().unwrap(), "it reads the old booking");
 
     let mut new = db.connect().await;
@@ -83,21 +79,14 @@ async fn what_a_constraint_or_a_row_can_hold_needs_no_lock() {
     assert_eq!(execute(&mut one, stay).await, Ok(1));
     let overlaps = execute(&mut one, stay).await;
     let kind = DatabaseErrorKind::ExclusionViolation;
-    assert!(
-        matches!(&overlaps, Err(DieselError::DatabaseError(found, _)) if *found == kind),
-        "{overlaps:?}"
-    );
-    execute(&mut other, "SET lock_timeout = '50ms'")
-        .await
-        .unwrap();
+    assert_matches!(&overlaps, Err(DieselError::DatabaseError(found, _)) if *found == kind);
+    run(&mut other, "SET lock_timeout = '50ms'").await;
     for (lock, may_refer) in [("FOR NO KEY UPDATE", true), ("FOR UPDATE", false)] {
-        execute(&mut one, "BEGIN").await.unwrap();
-        execute(&mut one, &format!("SELECT FROM account {lock}"))
-            .await
-            .unwrap();
+        run(&mut one, "BEGIN").await;
+        run(&mut one, &format!("SELECT FROM account {lock}")).await;
         let referred = execute(&mut other, "INSERT INTO payment VALUES (1)").await;
         assert_eq!(referred.is_ok(), may_refer, "{lock}: {referred:?}");
-        execute(&mut one, "ROLLBACK").await.unwrap();
+        run(&mut one, "ROLLBACK").await;
     }
 }
 

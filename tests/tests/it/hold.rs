@@ -6,8 +6,8 @@ use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::bookings::{committed, database, insert};
 use advisory_tests::dropped_call::until_ended;
 use advisory_tests::holds::{in_time, is_early};
-use advisory_tests::pid_of;
 use advisory_tests::settings::settings;
+use advisory_tests::{assert_error, pid_of};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
@@ -211,8 +211,7 @@ async fn a_running_nested_statement_ends_the_outer_transaction() {
         assert!(is_exceeded(&end, BRIEF), "{end:?}");
         assert_eq!(db.locks().await, [], "freed when the function has returned");
         insert(outer.conn(), 1, "behind it").await.unwrap_err();
-        let error = outer.finish(Ok::<_, Error>(())).await.unwrap_err();
-        assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+        assert_error!(outer.finish(Ok::<_, Error>(())).await, RolledBack);
         assert_closed(&mut conn, "a nested body in a statement").await;
         until_ended(&db, pid, "a nested body in a statement").await;
         Some(())
@@ -238,10 +237,7 @@ async fn of_nested_bounds_the_outer_one_counts_for_both() {
             is_early(started, SHORT).then_some((conn, end))
         })
         .await;
-        assert!(
-            matches!(Error::find(&end).as_deref(), Some(Error::HoldExceeded { lock, .. }) if lock == "outer"),
-            "{does:?}: {end:?}"
-        );
+        assert_error!(end, HoldExceeded { lock, .. } if lock == "outer", "{does:?}");
         assert_eq!(db.locks().await, [], "{does:?}");
         // The inner call ends with the body of the outer one.
         match does {

@@ -3,8 +3,8 @@
 
 use crate::calls::{assert_closed, book};
 use advisory_runtime::{Error, Wait, advisory_lock, xact};
-use advisory_tests::Proxy;
-use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_tests::bookings::{committed, database, execute, key_of};
+use advisory_tests::{Proxy, assert_error};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::pending;
@@ -23,36 +23,29 @@ enum Body {
     Runs,
 }
 
-#[advisory_lock(key = "room:<room>", name = "room", max_hold = "300ms")]
-async fn bounded(
-    conn: &mut AsyncPgConnection,
-    proxy: &Proxy,
-    room: i64,
-    does: Body,
-    swallowed: &mut Vec<TcpStream>,
-) -> QueryResult<()> {
-    insert(conn, room, "Ada").await?;
-    swallowed.extend(proxy.swallow_everything().await);
-    match does {
-        Body::Idles => pending().await,
-        Body::Runs => execute(conn, "SELECT 1").await.map(drop),
-    }
+macro_rules! bounded {
+    ($($name:ident: $key:literal, $first:literal $(, $more:ident = $value:literal)*;)*) => { $(
+        #[advisory_lock(key = $key, max_hold = "300ms" $(, $more = $value)*)]
+        async fn $name(
+            conn: &mut AsyncPgConnection,
+            proxy: &Proxy,
+            room: i64,
+            does: Body,
+            swallowed: &mut Vec<TcpStream>,
+        ) -> QueryResult<()> {
+            execute(conn, $first).await?;
+            swallowed.extend(proxy.swallow_everything().await);
+            match does {
+                Body::Idles => pending().await,
+                Body::Runs => execute(conn, "SELECT 1").await.map(drop),
+            }
+        }
+    )* };
 }
 
-#[advisory_lock(key = "session:<room>", max_hold = "300ms", scope = "session")]
-async fn bounded_in_session(
-    conn: &mut AsyncPgConnection,
-    proxy: &Proxy,
-    room: i64,
-    does: Body,
-    swallowed: &mut Vec<TcpStream>,
-) -> QueryResult<()> {
-    execute(conn, &format!("SELECT {room}")).await?;
-    swallowed.extend(proxy.swallow_everything().await);
-    match does {
-        Body::Idles => pending().await,
-        Body::Runs => execute(conn, "SELECT 1").await.map(drop),
-    }
+bounded! {
+    bounded: "room:<room>", "INSERT INTO booking VALUES (7, 'Ada')", name = "room";
+    bounded_in_session: "session:<room>", "SELECT 7", scope = "session";
 }
 
 #[advisory_lock(key = "outer", name = "outer")]
@@ -91,23 +84,9 @@ async fn a_call_into_a_black_hole_returns_within_a_few_seconds() {
             };
             let elapsed = started.elapsed();
             assert!(elapsed < A_FEW_SECONDS, "{site:?} {does:?}: {elapsed:?}");
-            let error = end.unwrap_err();
-            assert!(
-                matches!(
-                    Error::find(&error).as_deref(),
-                    Some(Error::HoldExceeded { .. })
-                ),
-                "{site:?} {does:?}: {error:?}"
-            );
+            assert_error!(end, HoldExceeded, "{site:?} {does:?}");
             // Every further call is refused without a packet.
-            let error = book(&mut conn, 7, "Ada").await.unwrap_err();
-            assert!(
-                matches!(
-                    Error::find(&error).as_deref(),
-                    Some(Error::BrokenConnection { .. })
-                ),
-                "{error:?}"
-            );
+            assert_error!(book(&mut conn, 7, "Ada").await, BrokenConnection);
             // The server learns of it when the packets arrive.
             proxy.resume_forwarding();
             db.until_quiet().await;
@@ -147,14 +126,7 @@ async fn a_wait_dropped_into_a_black_hole_delays_nothing() {
     };
     let (dropped_at, _swallowed) = tokio::join!(waiting, swallow);
     assert!(dropped_at.elapsed() < A_FEW_SECONDS);
-    let error = book(&mut conn, 7, "Ada").await.unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::BrokenConnection { .. })
-        ),
-        "{error:?}"
-    );
+    assert_error!(book(&mut conn, 7, "Ada").await, BrokenConnection);
     proxy.resume_forwarding();
     held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;

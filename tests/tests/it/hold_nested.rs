@@ -4,7 +4,7 @@
 use advisory_runtime::{Connection, Error, Isolation, Request, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, in_transaction, insert};
 use advisory_tests::settings::settings;
-use advisory_tests::{Database, pid_of};
+use advisory_tests::{Database, assert_error, assert_matches, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{
@@ -77,12 +77,7 @@ async fn bounded(conn: &mut AsyncPgConnection, room: i64, does: Body) -> QueryRe
 }
 
 fn assert_exceeded(end: QueryResult<()>, what: &str) {
-    let error = end.unwrap_err();
-    let found = Error::find(&error);
-    assert!(
-        matches!(found.as_deref(), Some(Error::HoldExceeded { .. })),
-        "{what}: {error:?}"
-    );
+    assert_error!(end, HoldExceeded, "{what}");
 }
 
 /// What surrounds the nested call.
@@ -117,10 +112,7 @@ async fn call(conn: &mut AsyncPgConnection, does: Body, what: &str) -> QueryResu
         Err(DieselError::RollbackTransaction)
     })
     .await;
-    assert!(
-        matches!(undone, Err(DieselError::RollbackTransaction)),
-        "{what}"
-    );
+    assert_matches!(undone, Err(DieselError::RollbackTransaction), "{what}");
     Ok(())
 }
 
@@ -257,11 +249,7 @@ async fn a_call_inside_a_session_level_one_ends_with_its_limit() {
             let before = settings(&mut conn).await;
             let started = Instant::now();
             let error = bounded_session(&mut conn, 7, inner, &is_held).await;
-            let error = error.unwrap_err();
-            assert!(
-                matches!(error, Error::HoldExceeded { .. }),
-                "{inner:?}: {error:?}"
-            );
+            assert_error!(error, HoldExceeded, "{inner:?}");
             if is_held.into_inner() && started.elapsed() < AROUND_LIMIT + IN_TIME {
                 break (conn, before);
             }

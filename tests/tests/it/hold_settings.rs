@@ -2,9 +2,9 @@
 //! afterwards.
 
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
-use advisory_tests::bookings::{database, execute};
+use advisory_tests::bookings::{database, run};
 use advisory_tests::settings::{setting, settings};
-use advisory_tests::{Database, Proxy, left_out};
+use advisory_tests::{Database, Proxy, assert_error, left_out};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
 
@@ -35,9 +35,7 @@ async fn the_calls_timeouts_apply_and_the_sessions_come_back() {
         let mut conn = db.connect().await;
         for name in TIMEOUTS {
             if has(&db, name).await {
-                execute(&mut conn, &format!("SET {name} = '{own}'"))
-                    .await
-                    .unwrap();
+                run(&mut conn, &format!("SET {name} = '{own}'")).await;
             }
         }
         let before = settings(&mut conn).await;
@@ -97,9 +95,7 @@ async fn a_refused_acquisition_leaves_every_setting_as_it_was() {
     let request = Request::all([7, 8]).max_hold(AN_HOUR);
     let held = session::acquire(&mut conn, request.clone()).await.unwrap();
     held.finish(Ok::<_, Error>(())).await.unwrap();
-    execute(&mut conn, "SET idle_session_timeout = '2h'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET idle_session_timeout = '2h'").await;
     let before = settings(&mut conn).await;
     let other = xact::begin(&mut holder, 8).await.unwrap();
     for wait in [Wait::Never, Wait::For(Duration::from_millis(20))] {
@@ -120,11 +116,8 @@ async fn a_lock_lost_in_the_body_leaves_the_settings_unchanged() {
     let before = settings(&mut conn).await;
     let request = Request::all([7, 8]).max_hold(AN_HOUR);
     let mut held = session::acquire(&mut conn, request).await.unwrap();
-    execute(held.conn(), "SELECT pg_advisory_unlock_all()")
-        .await
-        .unwrap();
-    let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    run(held.conn(), "SELECT pg_advisory_unlock_all()").await;
+    assert_error!(held.finish(Ok::<_, Error>(())).await, LockLost);
     assert_eq!(settings(&mut conn).await, before);
 }
 
@@ -152,9 +145,7 @@ async fn the_client_check_lasts_as_long_as_a_session_level_lock() {
             if is_test {
                 conn.begin_test_transaction().await.unwrap();
             }
-            execute(&mut conn, &format!("SET {CHECK} = '{own}'"))
-                .await
-                .unwrap();
+            run(&mut conn, &format!("SET {CHECK} = '{own}'")).await;
             for request in &requests {
                 let what = format!("{own} {is_test} {request:?}");
                 let bounded = request.clone().max_hold(AN_HOUR);
@@ -200,8 +191,7 @@ async fn a_server_that_refuses_the_client_check_is_asked_without_it() {
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     for _ in 0..2 {
         proxy.cancel(set);
-        let error = xact::begin(&mut conn, request.clone()).await.unwrap_err();
-        assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
+        assert_error!(xact::begin(&mut conn, request.clone()).await, Cancelled);
     }
     // The refusal of a value has the same form on every system.
     let refused = "SET LOCAL client_connection_check_interval = -1";

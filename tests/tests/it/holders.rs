@@ -5,8 +5,8 @@ use advisory_runtime::monitor::{self, HeldBy, LockHolder, State};
 use advisory_runtime::{
     Error, LockKey, Mode, Request, Wait, advisory_lock, blocking, session, testing, xact,
 };
-use advisory_tests::bookings::{database, execute, key_of};
-use advisory_tests::{Database, Proxy, leases, left_out, pid_of};
+use advisory_tests::bookings::{database, execute, key_of, run};
+use advisory_tests::{Database, Proxy, assert_error, assert_matches, leases, left_out, pid_of};
 use diesel::connection::Connection as _;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
@@ -27,9 +27,7 @@ const SHORT: Duration = Duration::from_millis(30);
 
 async fn named(db: &Database, name: &str) -> AsyncPgConnection {
     let mut conn = db.connect().await;
-    execute(&mut conn, &format!("SET application_name = '{name}'"))
-        .await
-        .unwrap();
+    run(&mut conn, &format!("SET application_name = '{name}'")).await;
     conn
 }
 
@@ -146,11 +144,7 @@ async fn inside_a_transaction_it_answers_unless_that_has_failed() {
         busy = Some(error);
         Err(asked)
     });
-    let asked = result.await.unwrap_err();
-    assert!(
-        matches!(&asked, Error::InFailedTransaction { lock, .. } if lock == "room:<room>"),
-        "{asked:?}"
-    );
+    assert_error!(result.await, InFailedTransaction { lock, .. } if lock == "room:<room>");
     let busy = busy.unwrap();
     assert_eq!(
         monitor::holders(&mut conn, &busy).await.unwrap().len(),
@@ -158,8 +152,7 @@ async fn inside_a_transaction_it_answers_unless_that_has_failed() {
         "rolled back"
     );
     drop(xact::begin(&mut conn, 8).await.unwrap());
-    let asked = monitor::holders(&mut conn, &busy).await.unwrap_err();
-    assert!(matches!(asked, Error::BrokenConnection { .. }), "{asked:?}");
+    assert_error!(monitor::holders(&mut conn, &busy).await, BrokenConnection);
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
@@ -171,9 +164,7 @@ async fn other_roles_sessions_are_hidden_without_the_right() {
     let (mut holder, mut conn) = (named(&db, "holder").await, db.connect().await);
     let pid = pid_of(&mut holder).await;
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
-    execute(&mut conn, &format!("SET ROLE {role}"))
-        .await
-        .unwrap();
+    run(&mut conn, &format!("SET ROLE {role}")).await;
     let error = book(&mut conn, 7, SHORT).await.unwrap_err();
     let holders = monitor::holders(&mut conn, &error).await.unwrap();
     let texts: Vec<String> = holders.iter().map(ToString::to_string).collect();
@@ -205,10 +196,7 @@ async fn on_a_blocking_connection_it_is_the_same() {
     let result = conn.transaction::<(), Error, _>(|conn| {
         advisory_tests::blocking::execute(conn, "SELECT 1 FROM no_such_table").unwrap_err();
         let asked = blocking::monitor::holders(conn, &error).unwrap_err();
-        assert!(
-            matches!(asked, Error::InFailedTransaction { .. }),
-            "{asked:?}"
-        );
+        assert_error!(asked, InFailedTransaction);
         Err(asked)
     });
     result.unwrap_err();
@@ -266,17 +254,15 @@ async fn a_prepared_transaction_is_shown_by_its_identifier() {
         "SELECT pg_advisory_xact_lock(5)",
         "PREPARE TRANSACTION 'left behind'",
     ] {
-        execute(&mut conn, sql).await.unwrap();
+        run(&mut conn, sql).await;
     }
     let missed = xact::begin(&mut conn, Request::new(5).wait(Wait::Never)).await;
     let error = missed.unwrap_err();
     let holders = monitor::holders(&mut conn, &error).await.unwrap();
-    execute(&mut conn, "ROLLBACK PREPARED 'left behind'")
-        .await
-        .unwrap();
-    assert!(
-        matches!(&holders[..], [holder] if holder.pid().is_none() && holder.held_for().is_some()),
-        "{holders:?}"
+    run(&mut conn, "ROLLBACK PREPARED 'left behind'").await;
+    assert_matches!(
+        &holders[..],
+        [holder] if holder.pid().is_none() && holder.held_for().is_some()
     );
     let line = holders[0].to_string();
     let begins = "advisory lock `5` is held by the prepared transaction `left behind` of `";

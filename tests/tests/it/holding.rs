@@ -7,7 +7,7 @@ use advisory_runtime::{
     session, testing, xact,
 };
 use advisory_tests::bookings::{bookings, database, insert};
-use advisory_tests::{Database, LockedKey};
+use advisory_tests::{Database, LockedKey, assert_matches};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,9 +132,9 @@ async fn a_guard_gives_witnesses_of_its_own_keys_only() {
         held.holding(&other).err(),
         held.holding(&[slot, other]).err(),
     ] {
-        assert!(
-            matches!(&refused, Some(Error::NotHeld { lock, .. }) if lock == "witness-slot:<room>"),
-            "{refused:?}"
+        assert_matches!(
+            &refused,
+            Some(Error::NotHeld { lock, .. }) if lock == "witness-slot:<room>"
         );
     }
     let (conn_under_it, witness) = held.holding(&slot).unwrap();
@@ -145,10 +145,7 @@ async fn a_guard_gives_witnesses_of_its_own_keys_only() {
     let request = Request::all([slot, other]).shared();
     let mut held = session::acquire(&mut conn, request).await.unwrap();
     let refused = held.holding(&slot).err();
-    assert!(
-        matches!(refused, Some(Error::NotHeld { .. })),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Some(Error::NotHeld { .. }));
     let locks = [other, slot];
     let (conn_under_it, [second, first]) = held.holding_shared(&locks).unwrap();
     assert_eq!((first.key(), second.key()), (&slot, &other));
@@ -178,10 +175,7 @@ async fn blocking_locks_lend_witnesses_too() {
     assert_eq!(blocking_book(&mut conn, &slot), Ok(7));
     let mut held = blocking::xact::begin(&mut conn, slot).unwrap();
     let refused = held.holding(&SlotLock { room: 8 }).err();
-    assert!(
-        matches!(refused, Some(Error::NotHeld { .. })),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Some(Error::NotHeld { .. }));
     assert_eq!(
         held.holding(&slot).map(|(_, slot)| room_of(slot)).ok(),
         Some(7)
@@ -212,10 +206,7 @@ async fn a_lease_by_hand_gives_a_witness_of_its_own_key_only() {
     let refused = held
         .run_holding(&other, |_| async { ran.store(true, Ordering::Relaxed) })
         .await;
-    assert!(
-        matches!(refused, Err(lease::Error::NotHeld { .. })),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(lease::Error::NotHeld { .. }));
     assert!(!ran.load(Ordering::Relaxed));
     let room = held
         .run_holding(&slot, |slot| async move { slot.key().room })

@@ -4,10 +4,10 @@
 //! In processes of their own, since `tracing` caches for the whole process whether an event is
 //! enabled.
 
-use crate::observers::{Heard, alone, is_alone};
+use crate::observers::{Heard, alone, watch_warnings};
 use advisory_runtime::{Error, advisory_lock, xact};
-use advisory_tests::bookings::{database, execute};
-use advisory_tests::{Database, debug_checks_are_on, pid_of};
+use advisory_tests::bookings::{database, execute, run};
+use advisory_tests::{Database, assert_matches, debug_checks_are_on, pid_of};
 use diesel::QueryResult;
 use diesel::connection::Connection as _;
 use diesel::pg::PgConnection;
@@ -32,12 +32,6 @@ async fn each_body_is_distinguished_from_the_others() {
         "the_innermost_call_is_reported",
     ];
     alone("idle", &names).await;
-}
-
-fn heard() -> (Heard, tracing::subscriber::DefaultGuard) {
-    let heard = Heard::only_warnings();
-    let guard = tracing::subscriber::set_default(heard.clone());
-    (heard, guard)
 }
 
 fn warnings(heard: &Heard) -> Vec<String> {
@@ -65,16 +59,13 @@ async fn call_a_service(conn: &mut AsyncPgConnection, id: i64, db: &Database) ->
 
 #[tokio::test]
 async fn a_body_idle_for_a_second_is_reported_once() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch_warnings() else { return };
     let db = database().await;
     let mut conn = db.connect().await;
-    let (heard, _guard) = heard();
     for id in 0..2 {
         call_a_service(&mut conn, id, &db).await.unwrap();
     }
-    let warnings = warnings(&heard);
+    let warnings = warnings(&seen.heard);
     let [warning] = &warnings[..] else {
         panic!("{warnings:?}")
     };
@@ -117,14 +108,11 @@ async fn ask_for_long(
 
 #[tokio::test]
 async fn a_long_statement_causes_no_warning() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch_warnings() else { return };
     let db = database().await;
     let (mut conn, beside) = (db.connect().await, db.connect().await);
-    let (heard, _guard) = heard();
     ask_for_long(&mut conn, 1, &beside).await.unwrap();
-    assert_eq!(warnings(&heard), Vec::<String>::new());
+    assert_eq!(warnings(&seen.heard), Vec::<String>::new());
 }
 
 /// The server sends a full buffer, four of these rows, about every second.
@@ -140,14 +128,11 @@ async fn read_slowly(conn: &mut AsyncPgConnection, id: i64) -> Result<usize, Err
 
 #[tokio::test]
 async fn slow_rows_cause_no_warning() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch_warnings() else { return };
     let db = database().await;
     let mut conn = db.connect().await;
-    let (heard, _guard) = heard();
     assert_eq!(read_slowly(&mut conn, 1).await.unwrap(), 11);
-    assert_eq!(warnings(&heard), Vec::<String>::new());
+    assert_eq!(warnings(&seen.heard), Vec::<String>::new());
 }
 
 #[advisory_lock(key = "blocking-idle:<id>")]
@@ -167,26 +152,21 @@ fn call_a_service_blocking(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocking_body_is_reported_too() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch_warnings() else { return };
     let db = database().await;
     let (mut conn, mut other) = (db.establish(), db.establish());
-    let (heard, _guard) = heard();
     call_a_service_blocking(&mut conn, 1, &mut other, true).unwrap();
-    assert_eq!(warnings(&heard), Vec::<String>::new());
+    assert_eq!(warnings(&seen.heard), Vec::<String>::new());
     call_a_service_blocking(&mut conn, 1, &mut other, false).unwrap();
-    assert_eq!(warnings(&heard).len(), 1);
+    assert_eq!(warnings(&seen.heard).len(), 1);
     conn.transaction(|conn| call_a_service_blocking(conn, 1, &mut other, false))
         .unwrap();
-    assert_eq!(warnings(&heard).len(), 1, "once for each place");
+    assert_eq!(warnings(&seen.heard).len(), 1, "once for each place");
 }
 
 #[tokio::test]
 async fn an_instrumentation_of_the_programs_own_is_left_alone() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch_warnings() else { return };
     let db = database().await;
     let mut conn = db.connect().await;
     let counted = Arc::new(AtomicU32::new(0));
@@ -194,11 +174,10 @@ async fn an_instrumentation_of_the_programs_own_is_left_alone() {
     conn.set_instrumentation(move |_: diesel::connection::InstrumentationEvent<'_>| {
         events.fetch_add(1, Ordering::Relaxed);
     });
-    let (heard, _guard) = heard();
     call_a_service(&mut conn, 1, &db).await.unwrap();
-    assert_eq!(warnings(&heard), Vec::<String>::new());
+    assert_eq!(warnings(&seen.heard), Vec::<String>::new());
     let before = counted.load(Ordering::Relaxed);
-    execute(&mut conn, "SELECT 1").await.unwrap();
+    run(&mut conn, "SELECT 1").await;
     assert!(before > 0 && counted.load(Ordering::Relaxed) > before);
 }
 
@@ -217,16 +196,10 @@ async fn the_innermost_call_is_reported() {
         something_else(db, pid).await;
         Ok(())
     }
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch_warnings() else { return };
     let db = database().await;
     let mut conn = db.connect().await;
-    let (heard, _guard) = heard();
     outer(&mut conn, 1, &db).await.unwrap();
-    let warnings = warnings(&heard);
-    assert!(
-        matches!(&warnings[..], [one] if one.contains("`inner`")),
-        "{warnings:?}"
-    );
+    let warnings = warnings(&seen.heard);
+    assert_matches!(&warnings[..], [one] if one.contains("`inner`"));
 }

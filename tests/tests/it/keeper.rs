@@ -4,8 +4,8 @@ use advisory_runtime::Wait;
 use advisory_runtime::blocking::{self, WithUrl};
 use advisory_runtime::claim::{self, Claim, Claimed, End};
 use advisory_runtime::lease::{Error, Request, Source};
-use advisory_tests::Database;
 use advisory_tests::leases::{database, key};
+use advisory_tests::{Database, assert_matches};
 use diesel::prelude::*;
 use diesel::r2d2::{ConnectionManager, Pool as R2d2};
 use std::thread;
@@ -146,7 +146,7 @@ fn a_late_body_is_told_that_its_row_was_taken_away() {
         };
         claim::run(&pool, &job, End::Release, blocked).await
     });
-    assert!(matches!(lost, Err(claim::Error::Lost { .. })), "{lost:?}");
+    assert_matches!(lost, Err(claim::Error::Lost { .. }));
 }
 
 #[test]
@@ -200,6 +200,6 @@ async fn a_try_for_a_lease_ends_although_the_pool_is_exhausted() {
     let _conn = pool.get().await.unwrap();
     let since = Instant::now();
     let tried = pool.leases().acquire(key("k").wait(Wait::Never)).await;
-    assert!(matches!(tried, Err(Error::Pool(_))), "{tried:?}");
+    assert_matches!(tried, Err(Error::Pool(_)));
     assert!(since.elapsed() < GENEROUS, "{:?}", since.elapsed());
 }

@@ -2,7 +2,7 @@
 //! nothing else.
 
 use advisory_runtime::{Key, LockKey, advisory_lock};
-use advisory_tests::bookings::{database, execute};
+use advisory_tests::bookings::{database, run};
 use advisory_tests::{Database, LockedKey};
 use chrono::NaiveDate;
 use diesel::QueryResult;
@@ -112,8 +112,6 @@ async fn a_declared_key_can_have_constants_a_nul_and_computed_values() {
     let mut conn = db.connect().await;
     let bytes = "convert_to('task:shop', 'UTF8') || '\\x00' || convert_to('a:b:3', 'UTF8')";
     let number = format!("('x' || left(encode(sha256({bytes}), 'hex'), 16))::bit(64)::bigint");
-    execute(&mut conn, &format!("SELECT pg_advisory_lock({number})"))
-        .await
-        .unwrap();
+    run(&mut conn, &format!("SELECT pg_advisory_lock({number})")).await;
     assert_eq!(locked(&db).await.unwrap(), deployed);
 }

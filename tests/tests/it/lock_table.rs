@@ -1,7 +1,7 @@
 //! The server has no room for another lock (53200): held locks are still released.
 
-use advisory_runtime::{Error, Request, Wait, session};
-use advisory_tests::{OwnServer, left_out, owns_server};
+use advisory_runtime::{Request, Wait, session};
+use advisory_tests::{OwnServer, assert_error, left_out, owns_server};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::pin::pin;
 use std::time::Instant;
@@ -70,8 +70,7 @@ async fn a_call_dropped_after_its_grant_releases_in_a_full_table() {
             until(&observer, HELD, 1).await;
         }
         until(&observer, HELD, 0).await;
-        let error = session::acquire(&mut conn, 8).await.unwrap_err();
-        assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
+        assert_error!(session::acquire(&mut conn, 8).await, BrokenConnection);
         filler
             .batch_execute("SELECT pg_advisory_unlock_all()")
             .await

@@ -2,8 +2,8 @@
 //! there are keys.
 
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};
-use advisory_tests::Database;
 use advisory_tests::bookings::database;
+use advisory_tests::{Database, assert_error};
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 
@@ -81,10 +81,9 @@ async fn of_thousands_of_keys_one_that_was_lost_is_reported() {
         .await
         .unwrap();
     let acquired = lock.info();
-    let error = acquired.check(lock.conn()).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert_error!(acquired.check(lock.conn()).await, LockLost);
     let error = lock.finish(Ok::<_, Error>(())).await;
-    assert!(matches!(error, Err(Error::LockLost { .. })), "{error:?}");
+    assert_error!(error, LockLost);
     assert_eq!(held(&db).await, 0);
     let again = session::acquire(&mut conn, 1).await.unwrap();
     again.finish(Ok::<_, Error>(())).await.unwrap();

@@ -5,7 +5,7 @@ use crate::calls::RoomLock;
 use advisory_runtime::{Error, LockKey, Request, Wait, advisory_lock, blocking, xact};
 use advisory_tests::bookings::{bookings, committed, database, insert, key_of};
 use advisory_tests::held_keys::keys;
-use advisory_tests::{LockedKey, Proxy, debug_checks_are_on};
+use advisory_tests::{LockedKey, Proxy, assert_error, debug_checks_are_on};
 use diesel::connection::Connection as _;
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -99,10 +99,7 @@ async fn a_polling_request_ends_and_the_transaction_stays_usable() {
         insert(conn, 7, "Ada").await?;
         let request = Request::new(RoomLock { room: 7 }).poll(SHORT / 10);
         let refused = xact::lock(conn, request.clone().wait(SHORT)).await;
-        assert!(
-            matches!(refused, Err(Error::TimedOut { source: None, .. })),
-            "{refused:?}"
-        );
+        assert_error!(refused, TimedOut { source: None, .. });
         // Between two tries the session's last query names the lock, for the live view.
         let named = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                      AND state = 'idle in transaction' AND query LIKE '/*advisory:room:<room>*/%'";
@@ -241,8 +238,7 @@ async fn the_order_of_locks_knows_it() {
 async fn on_a_blocking_connection_it_is_the_same() {
     let db = database().await;
     let (mut holder, mut conn) = (db.establish(), db.establish());
-    let error = blocking::xact::lock(&mut conn, key_of(7)).unwrap_err();
-    assert!(matches!(error, Error::NotInTransaction { .. }), "{error:?}");
+    assert_error!(blocking::xact::lock(&mut conn, key_of(7)), NotInTransaction);
     let held = blocking::xact::begin(&mut holder, key_of(7)).unwrap();
     conn.transaction::<_, Error, _>(|conn| {
         for wait in [Wait::Never, Wait::For(SHORT)] {
@@ -262,7 +258,7 @@ async fn on_a_blocking_connection_it_is_the_same() {
     conn.transaction::<(), Error, _>(|conn| {
         advisory_tests::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
         let error = blocking::xact::lock(conn, RoomLock { room: 7 }).unwrap_err();
-        assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+        assert_error!(error, StaleSnapshot);
         Ok(())
     })
     .unwrap();

@@ -3,9 +3,9 @@
 
 use crate::calls::RoomLock;
 use advisory_runtime::{Error, Isolation, Request, Wait, xact};
-use advisory_tests::LockedKey;
 use advisory_tests::bookings::{committed, database, execute, insert, key_of};
 use advisory_tests::held_keys::keys;
+use advisory_tests::{LockedKey, assert_error};
 use diesel_async::AsyncConnection;
 use std::time::Duration;
 
@@ -20,17 +20,13 @@ async fn a_refused_one_leaves_the_transaction_as_it_was() {
         insert(conn, 1, "before").await?;
         let two = || Request::all([key_of(6), key_of(7)]);
         let missed = xact::lock(conn, two().wait(Wait::Never)).await.unwrap_err();
-        assert!(matches!(missed, Error::NotAvailable { .. }), "{missed:?}");
+        assert_error!(missed, NotAvailable);
         assert_eq!(keys(&db.locks().await), [LockedKey::Bigint(key_of(7))]);
-        let late = xact::lock(conn, two().wait(SHORT)).await.unwrap_err();
-        assert!(matches!(late, Error::TimedOut { .. }), "{late:?}");
+        assert_error!(xact::lock(conn, two().wait(SHORT)).await, TimedOut);
         assert_eq!(keys(&db.locks().await), [LockedKey::Bigint(key_of(7))]);
         execute(conn, "SET LOCAL lock_timeout = '50ms'").await?;
         let late = xact::lock(conn, RoomLock { room: 7 }).await.unwrap_err();
-        assert!(
-            matches!(&late, Error::TimedOut { lock, .. } if lock == "room:<room>"),
-            "{late:?}"
-        );
+        assert_error!(late, TimedOut { lock, .. } if lock == "room:<room>");
         xact::lock(conn, Request::new(key_of(8)).wait(Wait::Never)).await?;
         assert_eq!(db.locks().await.len(), 2);
         insert(conn, 2, "behind").await.map_err(Error::from)
@@ -47,7 +43,7 @@ async fn outside_of_a_transaction_it_is_refused() {
     let db = database().await;
     let mut conn = db.connect().await;
     let error = xact::lock(&mut conn, key_of(7)).await.unwrap_err();
-    assert!(matches!(error, Error::NotInTransaction { .. }), "{error:?}");
+    assert_error!(error, NotInTransaction);
     assert_eq!(
         error.to_string(),
         format!(
@@ -58,8 +54,7 @@ async fn outside_of_a_transaction_it_is_refused() {
     );
     // A test transaction is not counted.
     conn.begin_test_transaction().await.unwrap();
-    let error = xact::lock(&mut conn, key_of(7)).await.unwrap_err();
-    assert!(matches!(error, Error::NotInTransaction { .. }), "{error:?}");
+    assert_error!(xact::lock(&mut conn, key_of(7)).await, NotInTransaction);
     let inside = conn.transaction::<_, Error, _>(async |conn| xact::lock(conn, key_of(7)).await);
     inside.await.unwrap();
     assert_eq!(db.locks().await.len(), 1, "kept by the test's transaction");
@@ -72,8 +67,7 @@ async fn a_transaction_with_an_older_snapshot_is_refused_but_usable() {
         let mut conn = db.connect().await;
         conn.transaction::<_, Error, _>(async |conn| {
             execute(conn, &format!("SET TRANSACTION ISOLATION LEVEL {level}")).await?;
-            let error = xact::lock(conn, RoomLock { room: 7 }).await.unwrap_err();
-            assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+            assert_error!(xact::lock(conn, RoomLock { room: 7 }).await, StaleSnapshot);
             insert(conn, 1, "outer").await.map_err(Error::from)
         })
         .await
@@ -86,8 +80,7 @@ async fn a_transaction_with_an_older_snapshot_is_refused_but_usable() {
     let request = Request::new(key_of(7)).isolation(Isolation::Serializable);
     let mut held = xact::begin(&mut conn, request).await.unwrap();
     xact::lock(held.conn(), key_of(7)).await.unwrap();
-    let error = xact::lock(held.conn(), key_of(8)).await.unwrap_err();
-    assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+    assert_error!(xact::lock(held.conn(), key_of(8)).await, StaleSnapshot);
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
@@ -98,12 +91,10 @@ async fn a_request_that_needs_its_own_transaction_is_refused() {
     conn.transaction::<_, Error, _>(async |conn| {
         let level = Request::new(7).isolation(Isolation::Serializable);
         for request in [level, Request::new(7).refuse_nested()] {
-            let error = xact::lock(conn, request).await.unwrap_err();
-            assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+            assert_error!(xact::lock(conn, request).await, InTransaction);
         }
         let none = Request::all(Vec::<i64>::new());
-        let error = xact::lock(conn, none).await.unwrap_err();
-        assert!(matches!(error, Error::NoKeys { .. }), "{error:?}");
+        assert_error!(xact::lock(conn, none).await, NoKeys);
         Ok(())
     })
     .await
@@ -119,10 +110,7 @@ async fn behind_a_failed_statement_it_says_so() {
             .await
             .unwrap_err();
         let error = xact::lock(conn, RoomLock { room: 7 }).await.unwrap_err();
-        assert!(
-            matches!(error, Error::InFailedTransaction { .. }),
-            "{error:?}"
-        );
+        assert_error!(error, InFailedTransaction);
         Err(error)
     });
     let error = result.await.unwrap_err();
@@ -149,8 +137,7 @@ async fn a_dropped_wait_closes_the_connection_and_leaves_no_waiter() {
     });
     result.await.unwrap_err();
     db.until_no_waiters(key_of(7)).await;
-    let error = xact::begin(&mut conn, 8).await.unwrap_err();
-    assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
+    assert_error!(xact::begin(&mut conn, 8).await, BrokenConnection);
     held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);

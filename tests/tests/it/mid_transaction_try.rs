@@ -5,7 +5,7 @@ use advisory_runtime::{Error, Isolation, Request, Wait, blocking, xact};
 use advisory_tests::bookings::{committed, database, execute, insert, key_of};
 use advisory_tests::held_keys::keys;
 use advisory_tests::poolers::connect;
-use advisory_tests::{Bouncer, LockedKey, Proxy, debug_checks_are_on, left_out};
+use advisory_tests::{Bouncer, LockedKey, Proxy, assert_error, debug_checks_are_on, left_out};
 use diesel::connection::Connection as _;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
@@ -70,8 +70,7 @@ async fn a_try_in_a_transaction_is_one_round_trip() {
         }
         proxy.reset();
         let never = Request::new(7).wait(Wait::Never);
-        let missed = xact::lock(conn, never).await.unwrap_err();
-        assert!(matches!(missed, Error::NotAvailable { .. }), "{missed:?}");
+        assert_error!(xact::lock(conn, never).await, NotAvailable);
         assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
         Ok(())
     })
@@ -108,14 +107,14 @@ async fn a_try_is_refused_where_a_lock_would_be() {
     let db = database().await;
     let mut conn = db.connect().await;
     let error = xact::try_lock(&mut conn, 7).await.unwrap_err();
-    assert!(matches!(error, Error::NotInTransaction { .. }), "{error:?}");
+    assert_error!(error, NotInTransaction);
     for level in ["REPEATABLE READ", "SERIALIZABLE", "READ UNCOMMITTED"] {
         conn.transaction::<_, Error, _>(async |conn| {
             execute(conn, &format!("SET TRANSACTION ISOLATION LEVEL {level}")).await?;
             match xact::try_lock(conn, RoomLock { room: 7 }).await {
                 Ok(is_taken) => assert!(is_taken && level == "READ UNCOMMITTED"),
                 Err(error) => {
-                    assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+                    assert_error!(error, StaleSnapshot);
                     assert_eq!(db.locks().await, []);
                 }
             }
@@ -129,15 +128,13 @@ async fn a_try_is_refused_where_a_lock_would_be() {
     let request = Request::new(key_of(7)).isolation(Isolation::Serializable);
     let mut held = xact::begin(&mut conn, request).await.unwrap();
     assert!(xact::try_lock(held.conn(), key_of(7)).await.unwrap());
-    let error = xact::try_lock(held.conn(), key_of(8)).await.unwrap_err();
-    assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+    assert_error!(xact::try_lock(held.conn(), key_of(8)).await, StaleSnapshot);
     held.finish(Ok::<_, Error>(())).await.unwrap();
     conn.transaction::<_, Error, _>(async |conn| {
         let level = Request::new(7).isolation(Isolation::Serializable);
-        let error = xact::try_lock(conn, level).await.unwrap_err();
-        assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+        assert_error!(xact::try_lock(conn, level).await, InTransaction);
         let none = xact::try_lock(conn, Request::all(Vec::<i64>::new())).await;
-        assert!(matches!(none, Err(Error::NoKeys { .. })), "{none:?}");
+        assert_error!(none, NoKeys);
         Ok(())
     })
     .await
@@ -156,10 +153,7 @@ async fn a_try_in_a_failed_transaction_says_so() {
             let error = xact::try_lock(conn, RoomLock { room: 7 })
                 .await
                 .unwrap_err();
-            assert!(
-                matches!(error, Error::InFailedTransaction { .. }),
-                "{error:?}"
-            );
+            assert_error!(error, InFailedTransaction);
             Err(error)
         });
         result.await.unwrap_err();
@@ -181,7 +175,7 @@ async fn a_try_that_fails_says_why_and_fails_the_transaction() {
     let result = conn.transaction::<(), Error, _>(async |conn| {
         execute(conn, "SET LOCAL ROLE pg_monitor").await?;
         let error = xact::try_lock(conn, 7).await.unwrap_err();
-        assert!(matches!(error, Error::Database(_)), "{error:?}");
+        assert_error!(error, Database);
         assert!(error.to_string().contains("permission denied"), "{error}");
         execute(conn, "SELECT 1").await.unwrap_err();
         Err(error)
@@ -202,7 +196,7 @@ async fn a_transaction_that_was_ended_by_sql_is_not_locked() {
     let result = conn.transaction::<(), Error, _>(async |conn| {
         conn.batch_execute("COMMIT").await?;
         let error = xact::try_lock(conn, 7).await.unwrap_err();
-        assert!(matches!(error, Error::Database(_)), "{error:?}");
+        assert_error!(error, Database);
         Err(error)
     });
     result.await.unwrap_err();
@@ -260,8 +254,7 @@ async fn behind_a_pooler_in_transaction_mode_a_try_is_right() {
 async fn on_a_blocking_connection_a_try_is_the_same() {
     let db = database().await;
     let (mut holder, mut conn) = (db.establish(), db.establish());
-    let error = blocking::xact::try_lock(&mut conn, 7).unwrap_err();
-    assert!(matches!(error, Error::NotInTransaction { .. }), "{error:?}");
+    assert_error!(blocking::xact::try_lock(&mut conn, 7), NotInTransaction);
     let held = blocking::xact::begin(&mut holder, key_of(7)).unwrap();
     conn.transaction::<_, Error, _>(|conn| {
         assert!(!blocking::xact::try_lock(conn, RoomLock { room: 7 })?);
@@ -277,13 +270,10 @@ async fn on_a_blocking_connection_a_try_is_the_same() {
     conn.transaction::<(), Error, _>(|conn| {
         advisory_tests::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
         let error = blocking::xact::try_lock(conn, RoomLock { room: 7 }).unwrap_err();
-        assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+        assert_error!(error, StaleSnapshot);
         advisory_tests::blocking::execute(conn, "SELECT 1 FROM no_such_table").unwrap_err();
         let error = blocking::xact::try_lock(conn, RoomLock { room: 7 }).unwrap_err();
-        assert!(
-            matches!(error, Error::InFailedTransaction { .. }),
-            "{error:?}"
-        );
+        assert_error!(error, InFailedTransaction);
         Err(error)
     })
     .unwrap_err();
@@ -317,7 +307,7 @@ async fn an_answer_of_another_statement_is_not_the_locks() {
             let replace = format!("DEALLOCATE {name}; PREPARE {name}(int8) AS {other}");
             conn.batch_execute(&replace).await?;
             let error = xact::try_lock(conn, 7).await.unwrap_err();
-            assert!(matches!(error, Error::Database(_)), "{other}: {error:?}");
+            assert_error!(error, Database, "{other}");
             assert!(error.to_string().contains("prepared statement"), "{error}");
             Err(error)
         });

@@ -6,73 +6,47 @@ use crate::gated_migrations::{
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
 use advisory_tests::written_migrations::Written;
-use advisory_tests::{Bouncer, Database, left_out};
+use advisory_tests::{Bouncer, Database, assert_matches, left_out};
 use diesel::{Connection as _, PgConnection};
 use std::sync::{Arc, Mutex};
 use tokio::task::spawn_blocking;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_ten_that_start_at_once_one_migrates_and_nine_wait() {
-    let db = Database::create().await;
-    let gate = gate(&db).await;
-    let mut runs = Vec::new();
-    for _ in 0..10 {
-        let (migrator, told) = telling(MIGRATIONS);
-        let url = db.url().to_owned();
-        let run = tokio::spawn(async move { migrator.run(&url).await });
-        runs.push((run, told));
-    }
-    db.until_waiting(GATE).await;
-    let mut waiting = 0;
-    for (_, told) in &mut runs {
-        if let Step::Waiting { holders, .. } = told.recv().await.unwrap() {
-            assert_eq!(holders.len(), 1, "{holders:?}");
-            waiting += 1;
+    for is_blocking in [false, true] {
+        let db = Database::create().await;
+        let gate = gate(&db).await;
+        let mut runs = Vec::new();
+        for _ in 0..10 {
+            let (migrator, told) = telling(MIGRATIONS);
+            let url = db.url().to_owned();
+            let run = match is_blocking {
+                true => spawn_blocking(move || blocking::migrations::run(&url, migrator)),
+                false => tokio::spawn(async move { migrator.run(&url).await }),
+            };
+            runs.push((run, told));
         }
-    }
-    assert_eq!(waiting, 9);
-    open(gate).await;
-    let mut migrated = 0;
-    for (run, _) in runs {
-        let report: Report = run.await.unwrap().unwrap();
-        if !report.applied.is_empty() {
-            assert_eq!(report.applied, NAMES);
-            migrated += 1;
+        db.until_waiting(GATE).await;
+        let mut waiting = 0;
+        for (_, told) in &mut runs {
+            if let Step::Waiting { holders, .. } = told.recv().await.unwrap() {
+                assert_eq!(holders.len(), 1, "{holders:?}");
+                waiting += 1;
+            }
         }
-    }
-    assert_eq!(migrated, 1);
-    assert_migrated(&db).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_ten_blocking_runs_one_migrates_and_nine_wait() {
-    let db = Database::create().await;
-    let gate = gate(&db).await;
-    let mut runs = Vec::new();
-    for _ in 0..10 {
-        let (migrator, told) = telling(MIGRATIONS);
+        assert_eq!(waiting, 9);
+        open(gate).await;
+        let mut applied = Vec::new();
+        for (run, _) in runs {
+            let report = run.await.unwrap().unwrap().applied;
+            applied.extend((!report.is_empty()).then_some(report));
+        }
+        assert_eq!(applied, [NAMES]);
+        assert_migrated(&db).await;
         let url = db.url().to_owned();
-        runs.push((
-            spawn_blocking(move || blocking::migrations::run(&url, migrator)),
-            told,
-        ));
+        let again = spawn_blocking(move || blocking::migrations::run(&url, MIGRATIONS));
+        assert_eq!(again.await.unwrap().unwrap(), Report::default());
     }
-    db.until_waiting(GATE).await;
-    let mut waiting = 0;
-    for (_, told) in &mut runs {
-        waiting += usize::from(matches!(told.recv().await.unwrap(), Step::Waiting { .. }));
-    }
-    assert_eq!(waiting, 9);
-    open(gate).await;
-    let mut applied = Vec::new();
-    for (run, _) in runs {
-        applied.extend(run.await.unwrap().unwrap().applied);
-    }
-    assert_eq!(applied, NAMES);
-    assert_migrated(&db).await;
-    let url = db.url().to_owned();
-    let again = spawn_blocking(move || blocking::migrations::run(&url, MIGRATIONS));
-    assert_eq!(again.await.unwrap().unwrap(), Report::default());
 }
 
 #[tokio::test]
@@ -102,9 +76,9 @@ async fn a_lost_connection_says_what_was_applied() {
         (blocking.unwrap_err(), &[]),
     ] {
         assert_eq!(error.applied(), applied, "{error:?}");
-        assert!(
-            matches!(&error, Error::ConnectionLost { migration: Some(migration), .. } if migration == "2"),
-            "{error:?}"
+        assert_matches!(
+            &error,
+            Error::ConnectionLost { migration: Some(migration), .. } if migration == "2"
         );
         assert!(
             error.to_string().contains("run the migrations again"),
@@ -133,15 +107,12 @@ async fn a_lost_connection_says_what_was_applied() {
         pids.send(advisory_tests::pid_of(&mut conn).await).unwrap();
         let error = migrator.run_on(conn).await.map(drop).unwrap_err();
         assert_eq!(error.applied(), [first], "{error:?}");
-        assert!(
-            matches!(
-                &error,
-                Error::ConnectionLost {
-                    migration: None,
-                    ..
-                }
-            ),
-            "{error:?}"
+        assert_matches!(
+            &error,
+            Error::ConnectionLost {
+                migration: None,
+                ..
+            }
         );
     }
     db.until_no_locks().await;
@@ -167,7 +138,7 @@ async fn one_that_is_killed_halfway_is_followed_by_another() {
         }
     );
     let error = first.unwrap_err();
-    assert!(matches!(error, Error::ConnectionLost { .. }), "{error:?}");
+    assert_matches!(error, Error::ConnectionLost { .. });
     assert_eq!(second.unwrap().applied, NAMES);
     assert_migrated(&db).await;
 }
@@ -176,8 +147,7 @@ async fn one_that_is_killed_halfway_is_followed_by_another() {
 async fn the_table_of_migrations_is_found_on_the_search_path() {
     let db = Database::create().await;
     db.run("CREATE SCHEMA \"My Schema\"").await;
-    db.run("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = \"My Schema\"', current_database()); END $$")
-        .await;
+    db.set("search_path = \"My Schema\"").await;
     let [first, second] = both(&db, Written(vec![("1", "SELECT 1")])).await;
     assert_eq!(first.unwrap().applied, ["1"]);
     assert_eq!(second.unwrap(), Report::default());
@@ -192,8 +162,8 @@ async fn a_later_schemas_migrations_are_not_those_of_the_first() {
     let source = Written(vec![("1", "CREATE TABLE account (id int8)")]);
     let report = migrations::run(db.url(), source.clone()).await.unwrap();
     assert_eq!(report.applied, ["1"]);
-    db.run("CREATE SCHEMA tenant; DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = tenant, public', current_database()); END $$")
-        .await;
+    db.run("CREATE SCHEMA tenant").await;
+    db.set("search_path = tenant, public").await;
     let [first, second] = both(&db, source).await;
     assert_eq!(first.unwrap().applied, ["1"]);
     assert_eq!(second.unwrap(), Report::default());
@@ -223,7 +193,7 @@ async fn behind_a_transaction_mode_pooler_it_refuses_to_begin() {
             };
             for said in [awaited, blocking.unwrap()] {
                 let error = said.expect_err(&settings);
-                assert!(matches!(error, Error::Pooler), "{settings}: {error:?}");
+                assert_matches!(error, Error::Pooler, "{settings}");
                 assert!(error.to_string().contains("the server itself"), "{error}");
             }
         }

@@ -3,9 +3,9 @@
 use crate::gated_migrations::{GATE, MIGRATIONS, NAMES, both, gate, open, telling, until_it_waits};
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Step};
 use advisory_runtime::{blocking, session};
-use advisory_tests::Database;
 use advisory_tests::futures::dropped;
 use advisory_tests::written_migrations::Written;
+use advisory_tests::{Database, assert_matches};
 use diesel::{Connection as _, RunQueryDsl as _};
 use tokio::task::spawn_blocking;
 
@@ -23,10 +23,7 @@ async fn a_migration_that_fails_is_named_and_the_lock_is_released() {
         let [awaited, blocking] = both(&db, fails.clone()).await;
         let error = awaited.unwrap_err();
         assert_eq!(error.applied(), ["1", "2"]);
-        assert!(
-            matches!(&error, Error::Migration { migration, .. } if migration == third),
-            "{error:?}"
-        );
+        assert_matches!(&error, Error::Migration { migration, .. } if migration == third);
         let text = error.to_string();
         assert!(text.contains("division by zero"), "{text}");
         assert!(text.ends_with("applied before: `1`, `2`"), "{text}");
@@ -56,7 +53,7 @@ async fn a_migration_that_releases_the_lock_ends_the_run() {
         ("2", "CREATE TABLE b (id int8)"),
     ]);
     let error = migrations::run(db.url(), source).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert_matches!(error, Error::LockLost { .. });
     assert_eq!(error.applied(), ["1 concurrently"]);
     assert_eq!(
         db.count("SELECT count(*) FROM pg_tables WHERE tablename = 'b'")
@@ -123,13 +120,13 @@ async fn a_callback_that_panics_releases_the_lock() {
 async fn a_server_that_is_not_there_is_an_error_of_its_own() {
     let nowhere = "postgres://me:secret@localhost:1/none";
     let error = migrations::run(nowhere, MIGRATIONS).await.unwrap_err();
-    assert!(matches!(&error, Error::Connect { server, .. } if server == "localhost:1"));
+    assert_matches!(&error, Error::Connect { server, .. } if server == "localhost:1");
     let text = error.to_string();
     assert!(text.contains("could not connect to localhost:1"), "{text}");
     assert!(!text.contains("secret"), "{text}");
     let error = spawn_blocking(move || blocking::migrations::run(nowhere, MIGRATIONS)).await;
     let error = error.unwrap().unwrap_err();
-    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    assert_matches!(error, Error::Connect { .. });
     assert!(!error.to_string().contains('\n'), "{error}");
     let db = Database::create().await;
     let url = format!("{}?sslmode=require", db.url());
@@ -144,7 +141,7 @@ async fn a_database_that_is_not_there_is_not_a_pooler() {
     let (server, _) = db.url().rsplit_once('/').unwrap();
     let url = format!("{server}/s1");
     let error = migrations::run(&url, MIGRATIONS).await.unwrap_err();
-    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    assert_matches!(error, Error::Connect { .. });
 }
 
 /// What it did is not committed, and the connection's next user would work in its transaction.
@@ -170,7 +167,7 @@ async fn a_migration_that_leaves_a_transaction_open_is_not_applied() {
     assert_eq!(db.count(versions).await, 1);
     let migrator = Migrator::new(MIGRATIONS).before(|conn| Ok(conn.batch_execute("BEGIN")?));
     let error = migrator.run(db.url()).await.unwrap_err();
-    assert!(matches!(error, Error::Before(_)), "{error:?}");
+    assert_matches!(error, Error::Before(_));
     db.until_no_locks().await;
 }
 
@@ -181,7 +178,7 @@ async fn a_failure_in_a_tests_transaction_leaves_it_open() {
     let mut conn = db.establish();
     conn.begin_test_transaction().unwrap();
     let error = blocking::migrations::run_on(&mut conn, fails).unwrap_err();
-    assert!(matches!(error, Error::Migration { .. }), "{error:?}");
+    assert_matches!(error, Error::Migration { .. });
     diesel::sql_query("CREATE TABLE e (id int8)")
         .execute(&mut conn)
         .unwrap();

@@ -3,8 +3,8 @@
 use crate::gated_migrations::{MIGRATIONS, NAMES, telling, until_it_waits};
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
 use advisory_runtime::{blocking, session};
-use advisory_tests::Database;
 use advisory_tests::written_migrations::Written;
+use advisory_tests::{Database, assert_matches};
 use tokio::task::spawn_blocking;
 
 async fn applied(db: &Database) -> i64 {
@@ -80,7 +80,7 @@ async fn one_that_no_source_has_is_not_skipped() {
     both.unwrap();
     let error = Migrator::new(MIGRATIONS).revert_last(2).run(db.url()).await;
     let error = error.unwrap_err();
-    assert!(matches!(error, Error::Source(_)), "{error:?}");
+    assert_matches!(error, Error::Source(_));
     assert!(error.to_string().contains("`20270101000000`"), "{error}");
     assert_eq!(applied(&db).await, 4);
     let both = Migrator::new(MIGRATIONS).and(library()).revert_last(2);
@@ -96,10 +96,7 @@ async fn one_that_cannot_be_reverted_is_named() {
     db.run("DROP INDEX account_name").await;
     let error = Migrator::new(MIGRATIONS).revert_last(3).run(db.url()).await;
     let error = error.unwrap_err();
-    assert!(
-        matches!(&error, Error::Revert { migration, .. } if migration == NAMES[1]),
-        "{error:?}"
-    );
+    assert_matches!(&error, Error::Revert { migration, .. } if migration == NAMES[1]);
     assert_eq!(error.reverted(), [NAMES[2]]);
     let text = error.to_string();
     let before = format!("reverted before: `{}`", NAMES[2]);

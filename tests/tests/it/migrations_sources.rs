@@ -5,7 +5,7 @@ use crate::gated_migrations::{MIGRATIONS, NAMES};
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report};
 use advisory_tests::written_migrations::Written;
-use advisory_tests::{Database, LockedKey, pid_of};
+use advisory_tests::{Database, LockedKey, assert_matches, pid_of};
 use diesel::connection::BoxableConnection;
 use diesel::pg::Pg;
 use diesel::{PgConnection, RunQueryDsl};
@@ -53,7 +53,7 @@ async fn two_migrations_of_one_version_are_refused() {
     let same = Written(vec![("20260101000000", "CREATE TABLE account (id int8)")]);
     let error = Migrator::new(MIGRATIONS).and(same).run(db.url()).await;
     let error = error.unwrap_err();
-    assert!(matches!(error, Error::Source(_)), "{error:?}");
+    assert_matches!(error, Error::Source(_));
     let text = error.to_string();
     assert!(
         text.contains("`20260101000000`") && text.contains(NAMES[0]),
@@ -109,7 +109,7 @@ async fn what_runs_before_them_is_under_the_lock_and_can_mark_them() {
             .before(|conn| Ok(conn.batch_execute("BEGIN; SELECT nonsense")?)))
         .await
         .unwrap_err();
-        assert!(matches!(error, Error::Before(_)), "{error:?}");
+        assert_matches!(error, Error::Before(_));
         assert!(error.to_string().contains("nonsense"), "{error}");
         db.until_no_locks().await;
         let report = run(Migrator::new(source()).before(mark)).await.unwrap();
@@ -147,7 +147,7 @@ async fn what_runs_after_them_is_under_the_lock_and_its_failure_keeps_them() {
     };
     let failing = Migrator::new(source()).after(|conn| Ok(conn.batch_execute("SELECT 1 / 0")?));
     let error = failing.run(db.url()).await.unwrap_err();
-    assert!(matches!(error, Error::After { .. }), "{error:?}");
+    assert_matches!(error, Error::After { .. });
     assert_eq!(error.applied(), ["1", "2"]);
     let text = error.to_string();
     assert!(
@@ -162,7 +162,7 @@ async fn what_runs_after_them_is_under_the_lock_and_its_failure_keeps_them() {
     let fails = Written(vec![("3", "SELECT 1 / 0")]);
     let failing = Migrator::new(fails).after(|_| panic!("a migration has failed"));
     let error = failing.run(db.url()).await.unwrap_err();
-    assert!(matches!(error, Error::Migration { .. }), "{error:?}");
+    assert_matches!(error, Error::Migration { .. });
 }
 
 #[tokio::test]

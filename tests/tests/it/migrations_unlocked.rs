@@ -4,9 +4,9 @@
 use crate::gated_migrations::telling;
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, Step};
-use advisory_tests::Database;
 use advisory_tests::bookings::execute;
 use advisory_tests::written_migrations::Written;
+use advisory_tests::{Database, assert_matches};
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -97,10 +97,7 @@ async fn a_migration_that_fails_because_of_another_program_is_named() {
     until_it_is_in_the_way(&db).await;
     execute(&mut other, "COMMIT").await.unwrap();
     let error = run.await.unwrap().unwrap_err();
-    assert!(
-        matches!(&error, Error::Migration { migration, .. } if migration == "1"),
-        "{error:?}"
-    );
+    assert_matches!(&error, Error::Migration { migration, .. } if migration == "1");
     db.until_no_locks().await;
 }
 

@@ -4,16 +4,14 @@ use crate::gated_migrations::{MIGRATIONS, NAMES, assert_migrated, telling, until
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
 use advisory_runtime::session;
 use advisory_tests::Database;
-use advisory_tests::bookings::execute;
+use advisory_tests::bookings::run;
 use std::time::Duration;
 
 #[tokio::test]
 async fn it_says_for_whom_it_waits_and_what_it_runs() {
     let db = Database::create().await;
     let mut holder = db.connect().await;
-    execute(&mut holder, "SET application_name = 'booking-service'")
-        .await
-        .unwrap();
+    run(&mut holder, "SET application_name = 'booking-service'").await;
     let pid = advisory_tests::pid_of(&mut holder).await;
     let holder = session::acquire_owned(holder, KEY).await.unwrap();
     let (migrator, mut told) = telling(MIGRATIONS);

@@ -2,9 +2,9 @@
 
 use advisory_runtime::monitor::{self, Activity, HolderId, Lock, Names, Scope, State, Waiter};
 use advisory_runtime::{Key, Mode, Request, Wait, session, xact};
-use advisory_tests::bookings::{database, execute, key_of};
+use advisory_tests::bookings::{database, key_of, run};
 use advisory_tests::monitor::{backend, lock, look, until_waiters, waits};
-use advisory_tests::{Database, pid_of};
+use advisory_tests::{Database, assert_matches, pid_of};
 use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
@@ -49,13 +49,9 @@ async fn a_holder_is_shown_with_all_that_it_does() {
     let db = database().await;
     let mut conn = db.connect().await;
     let pid = pid_of(&mut conn).await;
-    execute(&mut conn, "SET application_name = 'booking-service'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET application_name = 'booking-service'").await;
     let mut held = xact::begin(&mut conn, key_of(7)).await.unwrap();
-    execute(held.conn(), "SELECT 'its last word'")
-        .await
-        .unwrap();
+    run(held.conn(), "SELECT 'its last word'").await;
 
     let seen = look(&db).await;
     let shown = backend(&seen, pid);
@@ -143,14 +139,10 @@ async fn who_is_in_the_way_of_a_holder_is_shown_too() {
         pid_of(&mut holder).await,
         pid_of(&mut waiter).await,
     ];
-    execute(&mut row, "BEGIN").await.unwrap();
-    execute(&mut row, "UPDATE booking SET guest = 'Bob'")
-        .await
-        .unwrap();
-    execute(&mut holder, "BEGIN").await.unwrap();
-    execute(&mut holder, "SELECT pg_advisory_xact_lock(5)")
-        .await
-        .unwrap();
+    run(&mut row, "BEGIN").await;
+    run(&mut row, "UPDATE booking SET guest = 'Bob'").await;
+    run(&mut holder, "BEGIN").await;
+    run(&mut holder, "SELECT pg_advisory_xact_lock(5)").await;
     let held = waits(holder, "UPDATE booking SET guest = 'Eve'");
     until_waiters(&db, 1).await;
     let waiting = waits(waiter, "SELECT pg_advisory_xact_lock(5)");
@@ -165,15 +157,12 @@ async fn who_is_in_the_way_of_a_holder_is_shown_too() {
     assert_eq!(stuck.waits_for.as_deref(), Some("transactionid"));
     assert_eq!(stuck.blocked_by, pids[..1]);
     let cause = backend(&seen, pids[0]);
-    assert!(
-        matches!(
-            &cause.activity,
-            Activity::Visible {
-                state: State::IdleInTransaction,
-                ..
-            }
-        ),
-        "{cause:?}"
+    assert_matches!(
+        &cause.activity,
+        Activity::Visible {
+            state: State::IdleInTransaction,
+            ..
+        }
     );
     assert_eq!(seen.backends.len(), 3);
 
@@ -187,18 +176,16 @@ async fn who_is_in_the_way_of_a_holder_is_shown_too() {
 async fn another_databases_locks_are_not_shown() {
     let (db, other) = (Database::create().await, Database::create().await);
     let (mut ours, mut theirs) = (db.connect().await, other.connect().await);
-    execute(
+    run(
         &mut ours,
         "SELECT pg_advisory_lock(5), pg_advisory_lock(5, 6)",
     )
-    .await
-    .unwrap();
-    execute(
+    .await;
+    run(
         &mut theirs,
         "SELECT pg_advisory_lock(5), pg_advisory_lock(7)",
     )
-    .await
-    .unwrap();
+    .await;
     let seen = look(&db).await;
     let keys: Vec<Key> = seen.locks.iter().map(|lock| lock.key).collect();
     assert_eq!(keys, [Key::BigInt(5), Key::IntInt(5, 6)]);
@@ -212,17 +199,13 @@ async fn another_databases_locks_are_not_shown() {
 async fn only_an_idle_holders_lock_is_known_to_be_session_level() {
     let db = Database::create().await;
     let (mut idle, mut open) = (db.connect().await, db.connect().await);
-    execute(&mut idle, "SELECT pg_advisory_lock(5)")
-        .await
-        .unwrap();
-    execute(&mut open, "BEGIN").await.unwrap();
-    execute(&mut open, "SELECT pg_advisory_xact_lock(6)")
-        .await
-        .unwrap();
+    run(&mut idle, "SELECT pg_advisory_lock(5)").await;
+    run(&mut open, "BEGIN").await;
+    run(&mut open, "SELECT pg_advisory_xact_lock(6)").await;
     // The statement that requests a lock shows how long it is held.
     let seen = look(&db).await;
     assert_eq!(lock(&seen, 6).holders[0].scope, Some(Scope::Xact));
-    execute(&mut open, "SELECT 1").await.unwrap();
+    run(&mut open, "SELECT 1").await;
     let idle_pid = pid_of(&mut idle).await;
     let active =
         format!("SELECT state FROM pg_stat_activity WHERE pid = {idle_pid} AND state <> 'idle'");
@@ -238,14 +221,10 @@ async fn each_look_inside_one_transaction_is_new() {
     let db = Database::create().await;
     let (mut watcher, mut conn) = (db.connect().await, db.connect().await);
     let pid = pid_of(&mut conn).await;
-    execute(&mut conn, "SELECT pg_advisory_lock(5)")
-        .await
-        .unwrap();
+    run(&mut conn, "SELECT pg_advisory_lock(5)").await;
     watcher.begin_test_transaction().await.unwrap();
     monitor::locks(&mut watcher, &Names::none()).await.unwrap();
-    execute(&mut conn, "SET application_name = 'renamed'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET application_name = 'renamed'").await;
     let seen = monitor::locks(&mut watcher, &Names::none()).await.unwrap();
     assert_eq!(backend(&seen, pid).application, "renamed");
 }
@@ -257,9 +236,7 @@ async fn a_look_takes_no_lock_and_waits_for_none() {
     let held = xact::begin(&mut holder, Request::new(key_of(7)).wait(Wait::Never))
         .await
         .unwrap();
-    execute(&mut watcher, "SET lock_timeout = '10s'")
-        .await
-        .unwrap();
+    run(&mut watcher, "SET lock_timeout = '10s'").await;
     let seen = monitor::locks(&mut watcher, &Names::none()).await.unwrap();
     assert_eq!(seen.locks.len(), 1);
     assert_eq!(db.locks().await.len(), 1);

@@ -4,7 +4,7 @@ use advisory_runtime::monitor::{
     self, Activity, Holder, HolderId, LockHolder, Locks, Scope, State,
 };
 use advisory_runtime::{Request, Wait, session};
-use advisory_tests::bookings::execute;
+use advisory_tests::bookings::run;
 use advisory_tests::monitor::{backend, lock, look};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
@@ -34,14 +34,12 @@ async fn told(conn: &mut AsyncPgConnection, key: i64) -> LockHolder {
 async fn a_transactions_lock_is_between_its_begin_and_its_last_change() {
     let db = Database::create().await;
     let (mut conn, mut held) = (db.connect().await, db.connect().await);
-    execute(&mut held, WAIT_BEFORE).await.unwrap();
+    run(&mut held, WAIT_BEFORE).await;
     let begun = Instant::now();
-    execute(&mut held, "BEGIN").await.unwrap();
-    execute(&mut held, WAIT_BEFORE).await.unwrap();
+    run(&mut held, "BEGIN").await;
+    run(&mut held, WAIT_BEFORE).await;
     let taken = Instant::now();
-    execute(&mut held, "SELECT pg_advisory_xact_lock(5)")
-        .await
-        .unwrap();
+    run(&mut held, "SELECT pg_advisory_xact_lock(5)").await;
     let seen = look(&db).await;
     let found = holder(&seen, 5);
     let at_least = found.held_at_least.unwrap();
@@ -54,7 +52,7 @@ async fn a_transactions_lock_is_between_its_begin_and_its_last_change() {
     assert!(told.held_for().unwrap() <= taken.elapsed(), "{told:?}");
 
     // The session may have held it before its transaction began.
-    execute(&mut held, "SELECT 1").await.unwrap();
+    run(&mut held, "SELECT 1").await;
     let seen = look(&db).await;
     let found = holder(&seen, 5);
     assert_eq!(found.scope, None);
@@ -66,11 +64,9 @@ async fn a_transactions_lock_is_between_its_begin_and_its_last_change() {
 async fn a_session_level_lock_is_at_least_as_old_as_its_idle_time() {
     let db = Database::create().await;
     let (mut conn, mut held) = (db.connect().await, db.connect().await);
-    execute(&mut held, "SELECT pg_advisory_lock(5)")
-        .await
-        .unwrap();
+    run(&mut held, "SELECT pg_advisory_lock(5)").await;
     let taken = Instant::now();
-    execute(&mut held, WAIT_BEFORE).await.unwrap();
+    run(&mut held, WAIT_BEFORE).await;
     let seen = look(&db).await;
     let found = holder(&seen, 5);
     assert!(found.held_at_least.unwrap() < BEFORE, "{found:?}");

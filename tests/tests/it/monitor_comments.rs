@@ -2,7 +2,7 @@
 
 use advisory_runtime::monitor::{Activity, Certainty, HolderId, Names, keys_of};
 use advisory_runtime::{Error, Key, LockKey, session};
-use advisory_tests::bookings::execute;
+use advisory_tests::bookings::run;
 use advisory_tests::lock_names::{BOOKING, called, names, pattern, send, take, take_as};
 use advisory_tests::monitor::{backend, lock, look, look_with, waits};
 use advisory_tests::{Database, pid_of};
@@ -80,7 +80,7 @@ async fn a_holder_whose_body_runs_statements_is_named_by_its_waiters() {
     let seen = look_with(&db, &names()).await;
     assert_eq!(called(lock(&seen, 5)), [], "only the last query is shown");
     assert_eq!(called(lock(&seen, 6)), [(Certainty::Likely, "free:<x>")]);
-    execute(&mut holder, "SELECT 'the body'").await.unwrap();
+    run(&mut holder, "SELECT 'the body'").await;
     let seen = look_with(&db, &names()).await;
     assert_eq!(
         (called(lock(&seen, 5)), called(lock(&seen, 6))),
@@ -105,7 +105,7 @@ async fn who_waits_for_one_of_several_locks_names_the_others_too() {
     let db = Database::create().await;
     let mut holder = db.connect().await;
     take(&mut holder, "5), pg_advisory_lock(6").await;
-    execute(&mut holder, "SELECT 'the body'").await.unwrap();
+    run(&mut holder, "SELECT 'the body'").await;
     let asked = "SELECT pg_catalog.pg_advisory_lock(5),pg_catalog.pg_advisory_lock(6)";
     let waiting = waits(
         db.connect().await,

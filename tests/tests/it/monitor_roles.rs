@@ -3,9 +3,9 @@
 
 use advisory_runtime::blocking;
 use advisory_runtime::monitor::{self, Activity, HolderId, Locks, Names, Scope, Signal, State};
-use advisory_tests::bookings::{database, execute};
+use advisory_tests::bookings::{database, run};
 use advisory_tests::monitor::{backend, lock, look, until_waiters, waits};
-use advisory_tests::{Database, left_out, pid_of};
+use advisory_tests::{Database, assert_matches, left_out, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -45,7 +45,7 @@ async fn without_pg_monitor_waits_are_seen_but_not_queries_or_names() {
     let mut waiter = connect_as(&db, &app).await;
     let (held_by, awaited_by) = (pid_of(&mut holder).await, pid_of(&mut waiter).await);
     for conn in [&mut holder, &mut waiter] {
-        execute(conn, "SET application_name = 'api'").await.unwrap();
+        run(conn, "SET application_name = 'api'").await;
     }
     let take = "/*advisory:a:<x>*/;SELECT pg_catalog.pg_advisory_lock(5)";
     holder.batch_execute(take).await.unwrap();
@@ -96,9 +96,7 @@ async fn without_pg_monitor_waits_are_seen_but_not_queries_or_names() {
         db.run(&format!("REVOKE {enough} FROM {watcher}")).await;
     }
     // It always sees its own.
-    execute(&mut conn, "SELECT pg_advisory_lock(6)")
-        .await
-        .unwrap();
+    run(&mut conn, "SELECT pg_advisory_lock(6)").await;
     let own = pid_of(&mut conn).await;
     let seen = look_as(&mut conn).await;
     assert!(!backend(&seen, own).activity.is_hidden(), "{seen:?}");
@@ -114,9 +112,7 @@ async fn a_waiter_is_cancelled_and_a_terminated_holder_releases() {
     let (mut holder, mut waiter, mut conn) =
         (db.connect().await, db.connect().await, db.connect().await);
     let (held_by, awaited_by) = (pid_of(&mut holder).await, pid_of(&mut waiter).await);
-    execute(&mut holder, "SELECT pg_advisory_lock(5)")
-        .await
-        .unwrap();
+    run(&mut holder, "SELECT pg_advisory_lock(5)").await;
     let waiting = waits(waiter, "SELECT pg_advisory_lock(5)");
     db.until_waiting(5).await;
     let seen = look(&db).await;
@@ -127,7 +123,7 @@ async fn a_waiter_is_cancelled_and_a_terminated_holder_releases() {
         Signal::Done
     );
     let mut waiter = waiting.await.unwrap();
-    execute(&mut waiter, "SELECT 1").await.unwrap();
+    run(&mut waiter, "SELECT 1").await;
     db.until_no_waiters(5).await;
 
     // A session-level lock outlives a cancelled statement.
@@ -148,7 +144,7 @@ async fn a_waiter_is_cancelled_and_a_terminated_holder_releases() {
     ] {
         assert_eq!(again.unwrap(), Signal::Gone);
     }
-    execute(&mut waiter, "SELECT 1").await.unwrap();
+    run(&mut waiter, "SELECT 1").await;
 }
 
 #[tokio::test]
@@ -159,12 +155,8 @@ async fn a_role_that_may_not_end_a_session_learns_which_may() {
     let mut holder = connect_as(&db, &app).await;
     let mut conn = connect_as(&db, &watcher).await;
     let (root_pid, app_pid) = (pid_of(&mut root).await, pid_of(&mut holder).await);
-    execute(&mut root, "SELECT pg_advisory_lock(5)")
-        .await
-        .unwrap();
-    execute(&mut holder, "SELECT pg_advisory_lock(6)")
-        .await
-        .unwrap();
+    run(&mut root, "SELECT pg_advisory_lock(5)").await;
+    run(&mut holder, "SELECT pg_advisory_lock(6)").await;
     let refused = |needs| format!("Refused {{ needs: {needs:?} }}");
     let seen = look_as(&mut conn).await;
     for (pid, needs) in [(root_pid, "superuser"), (app_pid, "pg_signal_backend")] {
@@ -228,14 +220,10 @@ async fn a_hostile_search_path_changes_nothing() {
     let (mut holder, mut waiter, mut conn) =
         (db.connect().await, db.connect().await, db.connect().await);
     let (held_by, awaited_by) = (pid_of(&mut holder).await, pid_of(&mut waiter).await);
-    execute(&mut holder, "SELECT pg_advisory_lock(5)")
-        .await
-        .unwrap();
+    run(&mut holder, "SELECT pg_advisory_lock(5)").await;
     let waiting = waits(waiter, "SELECT pg_advisory_lock(5)");
     until_waiters(&db, 1).await;
-    execute(&mut conn, "SET search_path = public, pg_catalog")
-        .await
-        .unwrap();
+    run(&mut conn, "SET search_path = public, pg_catalog").await;
     let seen = look_as(&mut conn).await;
     let shown = lock(&seen, 5);
     assert_eq!(shown.holders[0].id, HolderId::Backend(held_by));
@@ -243,9 +231,9 @@ async fn a_hostile_search_path_changes_nothing() {
     assert!(shown.waiters[0].waited > Duration::ZERO);
     assert!(seen.sees_all);
     let waiter = backend(&seen, awaited_by);
-    assert!(
-        matches!(&waiter.activity, Activity::Visible { state: State::Active, transaction_age: Some(age), .. } if *age > Duration::ZERO),
-        "{waiter:?}"
+    assert_matches!(
+        &waiter.activity,
+        Activity::Visible { state: State::Active, transaction_age: Some(age), .. } if *age > Duration::ZERO
     );
     let ended = monitor::cancel(&mut conn, waiter).await.unwrap();
     assert_eq!(ended, Signal::Done);
@@ -259,9 +247,7 @@ async fn a_hostile_search_path_changes_nothing() {
 async fn blocking_diesel_sees_and_ends_the_same() {
     let db = Database::create().await;
     let (mut holder, waiter) = (db.connect().await, db.connect().await);
-    execute(&mut holder, "SELECT pg_advisory_lock(5, -6)")
-        .await
-        .unwrap();
+    run(&mut holder, "SELECT pg_advisory_lock(5, -6)").await;
     let waiting = waits(waiter, "SELECT pg_advisory_lock_shared(5, -6)");
     until_waiters(&db, 1).await;
     let pid = pid_of(&mut holder).await;
@@ -318,7 +304,7 @@ async fn a_prepared_transaction_is_shown_as_the_holder() {
         "SELECT pg_advisory_xact_lock(5)",
         "PREPARE TRANSACTION 'forgotten'",
     ] {
-        execute(&mut conn, sql).await.unwrap();
+        run(&mut conn, sql).await;
     }
     let waiting = waits(db.connect().await, "SELECT pg_advisory_lock(5)");
     db.until_waiting(5).await;
@@ -327,14 +313,12 @@ async fn a_prepared_transaction_is_shown_as_the_holder() {
     let [holder] = &shown.holders[..] else {
         panic!("{shown:?}");
     };
-    assert!(
-        matches!(&holder.id, HolderId::Prepared { gid, owner, .. } if gid == "forgotten" && *owner == seen.role),
-        "{holder:?}"
+    assert_matches!(
+        &holder.id,
+        HolderId::Prepared { gid, owner, .. } if gid == "forgotten" && *owner == seen.role
     );
     assert_eq!(holder.scope, Some(Scope::Xact));
     assert_eq!(shown.waiters[0].held_by, [0]);
-    execute(&mut conn, "ROLLBACK PREPARED 'forgotten'")
-        .await
-        .unwrap();
+    run(&mut conn, "ROLLBACK PREPARED 'forgotten'").await;
     drop(waiting.await.unwrap());
 }

@@ -3,7 +3,9 @@
 
 use crate::calls::book;
 use advisory_runtime::{Error, advisory_lock};
-use advisory_tests::bookings::{committed, database, execute, in_transaction, insert};
+use advisory_tests::bookings::{
+    committed, database, diesel_outcome, execute, in_transaction, insert,
+};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::AsyncPgConnection;
@@ -37,11 +39,7 @@ async fn a_transaction_dropped_in_the_body_is_rolled_back_first() {
             _ = transaction => {}
             _ = reached => {}
         }
-        if is_ok {
-            Ok(())
-        } else {
-            Err(DieselError::NotFound)
-        }
+        diesel_outcome(is_ok)
     }
     let db = database().await;
     for is_ok in [true, false] {

@@ -2,19 +2,18 @@
 
 use crate::calls::book;
 use advisory_runtime::{Request, Wait, xact};
-use advisory_tests::bookings::{committed, database, execute, in_transaction};
+use advisory_tests::bookings::{committed, database, execute, in_transaction, run};
 use diesel::result::Error as DieselError;
 
 #[tokio::test]
 async fn a_nested_call_works_for_a_read_uncommitted_role() {
     let db = database().await;
     let mut conn = db.connect().await;
-    execute(
+    run(
         &mut conn,
         "SET default_transaction_isolation = 'read uncommitted'",
     )
-    .await
-    .unwrap();
+    .await;
     for (room, is_first) in [(7, true), (8, false)] {
         in_transaction::<_, DieselError>(&mut conn, async |conn| {
             if !is_first {

@@ -4,7 +4,7 @@
 use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::bookings::{committed, database, insert};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_error};
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{
     AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
@@ -102,10 +102,7 @@ async fn stops(db: &Database, scope: Scope, point: Point, request: Request) {
     let error = called.expect(&what).expect_err(&what);
     assert!(is_true(scope, point, &error), "{what}: {error:?}");
     let refused = xact::begin(&mut conn, 1).await.map(drop);
-    assert!(
-        matches!(refused, Err(Error::BrokenConnection { .. })),
-        "{what}: {refused:?}"
-    );
+    assert_error!(refused, BrokenConnection, "{what}");
     proxy.resume_forwarding();
     assert_closed(&mut conn, &what).await;
 }
@@ -156,11 +153,7 @@ async fn a_waiting_call_returns_in_time_when_the_network_stops() {
         proxy.stop_forwarding();
     };
     let (called, ()) = tokio::join!(called, stop);
-    let error = called.expect("it returns").map(drop).unwrap_err();
-    assert!(
-        matches!(error, Error::TimedOut { source: None, .. }),
-        "{error:?}"
-    );
+    assert_error!(called.expect("it returns"), TimedOut { source: None, .. });
     proxy.resume_forwarding();
     held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
@@ -180,8 +173,7 @@ async fn a_call_on_a_pool_returns_in_time_when_the_network_stops() {
     proxy.stop_forwarding();
     let request = Request::new(7).wait(BRIEF);
     let called = timeout(IN_TIME, session::acquire_from(&pool, request)).await;
-    let error = called.expect("it returns").map(drop).unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert_error!(called.expect("it returns"), TimedOut);
     proxy.resume_forwarding();
     db.until_quiet().await;
 }

@@ -37,16 +37,15 @@ impl Visit for Line {
 }
 
 impl Heard {
-    /// The configuration of most programs.
-    pub(crate) fn only_warnings() -> Self {
-        Self {
-            only_warnings: true,
-            ..Self::default()
-        }
-    }
-
     fn say(&self, line: Line) {
         self.lines.lock().unwrap().push(line.0);
+    }
+
+    /// Each of the texts is in a line.
+    pub(crate) fn assert_has(&self, texts: &[&str]) {
+        for text in texts {
+            assert!(self.has(text), "{text}: {:#?}", self.lines.lock().unwrap());
+        }
     }
 
     pub(crate) fn has(&self, text: &str) -> bool {
@@ -152,6 +151,38 @@ impl Recorder for Counted {
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
         Histogram::from_arc(self.reports(key))
     }
+}
+
+/// What is recorded from now on.
+pub(crate) struct Watch {
+    pub(crate) heard: Heard,
+    pub(crate) counted: &'static Counted,
+    _subscriber: tracing::subscriber::DefaultGuard,
+    _recorder: metrics::LocalRecorderGuard<'static>,
+}
+
+/// Records what follows; `None` unless another test has started this one.
+pub(crate) fn watch() -> Option<Watch> {
+    watch_with(Heard::default())
+}
+
+/// Like [`watch`], with the configuration of most programs.
+pub(crate) fn watch_warnings() -> Option<Watch> {
+    let only_warnings = true;
+    watch_with(Heard {
+        only_warnings,
+        ..Heard::default()
+    })
+}
+
+fn watch_with(heard: Heard) -> Option<Watch> {
+    let counted: &'static Counted = Box::leak(Box::default());
+    std::env::var_os(ALONE).map(|_| Watch {
+        _subscriber: tracing::subscriber::set_default(heard.clone()),
+        _recorder: metrics::set_default_local_recorder(counted),
+        heard,
+        counted,
+    })
 }
 
 const ALONE: &str = "ADVISORY_TEST_ALONE";

@@ -8,7 +8,8 @@ use advisory_runtime::claim::{self, End};
 use advisory_runtime::lease::Leases;
 use advisory_runtime::{Error, Pool as _, Request, Wait, xact};
 use advisory_tests::bookings::committed;
-use advisory_tests::{Database, Odyssey, leases, left_out};
+use advisory_tests::dropped_call::WAITS;
+use advisory_tests::{Database, Odyssey, assert_error, leases, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -37,17 +38,12 @@ async fn transaction_level_locks_exclude_behind_odyssey() {
         return;
     };
     let (mut one, mut other) = (pool.get().await.unwrap(), pool.get().await.unwrap());
-    for wait in [
-        Wait::Session,
-        Wait::Never,
-        Wait::For(std::time::Duration::from_secs(5)),
-    ] {
+    for wait in WAITS {
         let held = xact::begin(&mut one, Request::new(7).wait(wait))
             .await
             .unwrap();
         let missed = xact::begin(&mut other, Request::new(7).wait(Wait::Never)).await;
-        let error = missed.map(drop).unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_error!(missed, NotAvailable);
         held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(db.locks().await, []);
     }

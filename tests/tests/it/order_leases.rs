@@ -3,9 +3,9 @@
 
 use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_runtime::{PoolError, Wait, advisory_lease, advisory_lock};
-use advisory_tests::debug_checks_are_on;
 use advisory_tests::leases::database;
 use advisory_tests::lock_order::{edges, order};
+use advisory_tests::{assert_matches, debug_checks_are_on};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
 use std::time::Duration;
@@ -76,12 +76,12 @@ async fn a_task_that_waits_for_its_own_lease_is_reported() {
     if !debug_checks_are_on() {
         let wait = Wait::For(Duration::from_millis(30));
         let error = twice(&leases, &leases, 1, wait).await.unwrap_err();
-        assert!(matches!(error, Error::Held { .. }), "{error:?}");
+        assert_matches!(error, Error::Held { .. });
         return;
     }
     for wait in [Wait::Forever, Wait::For(Duration::from_secs(30))] {
         let error = twice(&leases, &leases, 1, wait).await.unwrap_err();
-        assert!(matches!(error, Error::SelfDeadlock { .. }), "{error:?}");
+        assert_matches!(error, Error::SelfDeadlock { .. });
     }
     assert_eq!(
         leases.list().await.unwrap(),
@@ -95,7 +95,7 @@ async fn a_lease_not_waited_for_or_of_another_table_passes() {
     let db = database().await;
     let leases = Leases::new(db.deadpool(2));
     let error = twice(&leases, &leases, 1, Wait::Never).await.unwrap_err();
-    assert!(matches!(error, Error::Held { .. }), "{error:?}");
+    assert_matches!(error, Error::Held { .. });
     let other = Table::new().named("other_lease").unwrap();
     other.set_up(&mut db.connect().await).await.unwrap();
     let other = Leases::new(db.deadpool(2)).table(other);
@@ -103,6 +103,6 @@ async fn a_lease_not_waited_for_or_of_another_table_passes() {
     // A lock that the body does not run under passes too.
     let held = leases.acquire(Request::text("own-lease:2")).await.unwrap();
     let error = leases.acquire(Request::text("own-lease:2").wait(Duration::from_millis(30)));
-    assert!(matches!(error.await, Err(Error::Held { .. })));
+    assert_matches!(error.await, Err(Error::Held { .. }));
     drop(held);
 }

@@ -1,10 +1,10 @@
 //! Locks that own their connection: stored, moved to a task, checked, lost, released, dropped.
 
 use advisory_runtime::{Error, OwnedLockGuard, Request, Wait, advisory_lock, session, xact};
-use advisory_tests::bookings::{database, execute};
+use advisory_tests::bookings::{database, execute, run};
 use advisory_tests::dropped_call::until_ended;
 use advisory_tests::futures::{dropped, is_ready_within};
-use advisory_tests::{Database, Proxy, pid_of};
+use advisory_tests::{Database, Proxy, assert_error, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio_postgres::NoTls;
@@ -25,9 +25,7 @@ async fn owned_lock_ends_with_the_result_of_its_work() {
     db.until_no_locks().await;
     // The error is not replaced by that of a lost lock.
     let mut lock = own(&db, 7).await;
-    execute(lock.conn(), "SELECT pg_advisory_unlock_all()")
-        .await
-        .unwrap();
+    run(lock.conn(), "SELECT pg_advisory_unlock_all()").await;
     let failed = lock.finish(Err::<(), _>(Work::Failed("no room"))).await;
     assert_eq!(failed.err(), Some(Work::Failed("no room")));
     // After an error the connection is kept if the result is passed on as a value.
@@ -35,7 +33,7 @@ async fn owned_lock_ends_with_the_result_of_its_work() {
     let result: Result<(), Work> = Err(Work::Failed("no room"));
     let (mut conn, result) = lock.finish(Ok::<_, Error>(result)).await.unwrap();
     assert_eq!(result, Err(Work::Failed("no room")));
-    execute(&mut conn, "SELECT 1").await.unwrap();
+    run(&mut conn, "SELECT 1").await;
     db.until_no_locks().await;
 }
 
@@ -67,9 +65,7 @@ async fn owned_lock_moves_to_a_task_and_gives_its_connection_back() {
     let mut lock = is_free(session::acquire_owned(conn, 7).await.unwrap());
     assert_eq!(lock.info().key(), 7.into());
     assert_eq!(format!("{lock:?}"), "OwnedLockGuard { lock: \"7\", .. }");
-    execute(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')")
-        .await
-        .unwrap();
+    run(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')").await;
     let task = tokio::spawn(async move {
         lock.check().await.unwrap();
         lock.conn()
@@ -109,8 +105,8 @@ async fn an_acquisition_that_fails_gives_the_connection_back() {
         conn = *failed.connection;
         assert_eq!(pid_of(&mut conn).await, pid);
     }
-    execute(&mut conn, "BEGIN").await.unwrap();
-    execute(&mut conn, "ROLLBACK").await.unwrap();
+    run(&mut conn, "BEGIN").await;
+    run(&mut conn, "ROLLBACK").await;
     drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     let through: Result<_, Error> = async { Ok(session::acquire_owned(conn, 7).await?) }.await;
     drop(through.unwrap().finish(Ok::<_, Error>(())).await.unwrap());
@@ -119,8 +115,7 @@ async fn an_acquisition_that_fails_gives_the_connection_back() {
         Ok(())
     }
     .await;
-    let error = Error::from(through.unwrap_err());
-    assert!(matches!(error, Error::NoKeys { .. }), "{error:?}");
+    assert_error!(through, NoKeys);
     db.until_quiet().await;
 }
 
@@ -140,7 +135,7 @@ async fn a_dropped_lock_closes_its_connection() {
             .unwrap();
         let pid = pid_of(lock.conn()).await;
         if round == 2 {
-            execute(lock.conn(), "BEGIN").await.unwrap();
+            run(lock.conn(), "BEGIN").await;
         }
         drop(lock);
         let mut next = deadpool.get().await.unwrap();
@@ -220,10 +215,9 @@ async fn lost_resolves_when_the_connection_ends() {
         lock.check().await.unwrap();
         let ((), ()) = tokio::join!(lock.lost(), db.terminate(pid));
         lock.lost().await;
-        let error = lock.check().await.unwrap_err();
-        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+        assert_error!(lock.check().await, LockLost);
         let error = lock.finish(Ok::<_, Error>(())).await.err().unwrap();
-        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+        assert_error!(error, LockLost);
     }
     db.until_no_locks().await;
 }
@@ -270,37 +264,28 @@ async fn check_says_whether_this_session_holds_every_key() {
             .await
             .unwrap();
         lock.check().await.unwrap();
-        execute(lock.conn(), "BEGIN").await.unwrap();
+        run(lock.conn(), "BEGIN").await;
         lock.check().await.unwrap();
         execute(lock.conn(), "SELECT 1/0").await.unwrap_err();
-        let error = lock.check().await.unwrap_err();
-        assert!(matches!(error, Error::Database(_)), "{error:?}");
-        execute(lock.conn(), "ROLLBACK").await.unwrap();
+        assert_error!(lock.check().await, Database);
+        run(lock.conn(), "ROLLBACK").await;
         lock.check().await.unwrap();
-        execute(lock.conn(), "SELECT pg_advisory_unlock_all()")
-            .await
-            .unwrap();
-        let error = lock.check().await.unwrap_err();
-        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+        run(lock.conn(), "SELECT pg_advisory_unlock_all()").await;
+        assert_error!(lock.check().await, LockLost);
         let error = lock.finish(Ok::<_, Error>(())).await.err().unwrap();
-        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+        assert_error!(error, LockLost);
     }
     // One of two keys.
     let mut lock = session::acquire_owned(db.connect().await, Request::all([7, 8]))
         .await
         .unwrap();
-    execute(lock.conn(), "SELECT pg_advisory_unlock(8)")
-        .await
-        .unwrap();
-    let error = lock.check().await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    run(lock.conn(), "SELECT pg_advisory_unlock(8)").await;
+    assert_error!(lock.check().await, LockLost);
     drop(lock);
     // A lock of another session is not this one's.
     let other = own(&db, 7).await;
     let mut lock = own(&db, 9).await;
-    execute(lock.conn(), "SELECT pg_advisory_unlock(9)")
-        .await
-        .unwrap();
+    run(lock.conn(), "SELECT pg_advisory_unlock(9)").await;
     drop(other);
     assert!(lock.check().await.is_err());
     drop(lock);
@@ -339,7 +324,7 @@ async fn a_release_of_a_lock_that_was_held_too_long_says_so() {
     // The server ends the session of a client that stalls for a second.
     drop(execute(lock.conn(), "SELECT pg_sleep(0.01)").await);
     let error = lock.finish(Ok::<_, Error>(())).await.err().unwrap();
-    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    assert_error!(error, HoldExceeded);
     db.until_no_locks().await;
 }
 
@@ -375,7 +360,7 @@ async fn a_body_can_check_its_lock() {
             .await
             .unwrap_err(),
     ] {
-        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+        assert_error!(error, LockLost);
     }
     db.until_no_locks().await;
 }

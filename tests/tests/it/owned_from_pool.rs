@@ -1,8 +1,8 @@
 //! Locks that own a connection of a pool; while the call waits, the connection is in the pool.
 
 use advisory_runtime::{Connection as _, Error, Pool, Request, Wait, blocking, session};
-use advisory_tests::Database;
 use advisory_tests::futures::{dropped, is_ready_within};
+use advisory_tests::{Database, assert_error};
 use diesel::r2d2;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -114,13 +114,9 @@ async fn it_is_owned_and_waits_as_long_as_the_request_says() {
         is_free(task.await.unwrap().unwrap())
     };
     let never = Request::new(7).wait(Wait::Never);
-    let error = session::acquire_from(&pool, never).await.unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert_error!(session::acquire_from(&pool, never).await, NotAvailable);
     let short = Request::new(7).wait(10 * SOON).poll(SOON);
-    let error = session::acquire_from(&pool, short.clone())
-        .await
-        .unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert_error!(session::acquire_from(&pool, short.clone()).await, TimedOut);
     let many = session::acquire_from(&pool, Request::all([8, 9]).shared()).await;
     assert_eq!(db.locks().await.len(), 3);
     drop(many.unwrap().finish(Ok::<_, Error>(())).await.unwrap());
@@ -135,8 +131,7 @@ async fn a_pool_that_has_no_connection_is_an_error() {
     let db = advisory_tests::bookings::database().await;
     let pool = db.deadpool(1);
     pool.close();
-    let error = session::acquire_from(&pool, 7).await.unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert_error!(session::acquire_from(&pool, 7).await, Pool);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,7 +166,7 @@ async fn a_blocking_pool_has_the_connection_between_two_tries() {
         (missed.map(drop).unwrap_err(), lock)
     });
     let (error, lock) = never.await.unwrap();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert_error!(error, NotAvailable);
     spawn_blocking(move || drop(lock)).await.unwrap();
     db.until_no_locks().await;
 }

@@ -5,10 +5,10 @@ use advisory_runtime::monitor::{self, Certainty, Names};
 use advisory_runtime::{
     Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
 };
-use advisory_tests::bookings::{database, execute};
+use advisory_tests::bookings::{database, execute, run};
 use advisory_tests::permits::{PERMITS, held};
 use advisory_tests::polls::until_missed;
-use advisory_tests::{Database, blocking, pid_of};
+use advisory_tests::{Database, assert_error, blocking, pid_of};
 use diesel::Connection as _;
 use diesel::pg::PgConnection;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -50,8 +50,7 @@ async fn each_permit_is_a_key_of_its_own_and_is_released_as_itself() {
                 .await
                 .map(drop),
         ] {
-            let error = refused.unwrap_err();
-            assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+            assert_error!(refused, NotAvailable);
         }
         for left in (0..3).rev() {
             guards
@@ -72,9 +71,7 @@ async fn a_call_that_polls_gets_whichever_permit_comes_free() {
     for released in PERMITS {
         let (mut holder, mut conn) = (db.connect().await, db.connect().await);
         for key in PERMITS {
-            execute(&mut holder, &format!("SELECT pg_advisory_lock({key})"))
-                .await
-                .unwrap();
+            run(&mut holder, &format!("SELECT pg_advisory_lock({key})")).await;
         }
         let pid = pid_of(&mut conn).await;
         let call = tokio::spawn(async move {
@@ -82,12 +79,11 @@ async fn a_call_that_polls_gets_whichever_permit_comes_free() {
             guard.finish(Ok::<_, Error>(())).await
         });
         until_missed(&db, pid).await;
-        execute(
+        run(
             &mut holder,
             &format!("SELECT pg_advisory_unlock({released})"),
         )
-        .await
-        .unwrap();
+        .await;
         call.await.unwrap().unwrap();
     }
     db.until_quiet().await;
@@ -143,24 +139,12 @@ async fn a_permit_is_not_a_witness_and_is_for_one_key() {
     let mut guard = xact::begin(&mut conn, Request::new(&job).permits(2))
         .await
         .unwrap();
-    let error = guard.holding(&job).map(drop).unwrap_err();
-    assert!(matches!(error, Error::NotHeld { .. }), "{error:?}");
-    let error = guard.holding_shared(&job).map(drop).unwrap_err();
-    assert!(matches!(error, Error::NotHeld { .. }), "{error:?}");
+    assert_error!(guard.holding(&job), NotHeld);
+    assert_error!(guard.holding_shared(&job), NotHeld);
     guard.finish(Ok::<_, Error>(())).await.unwrap();
     let several = Request::all([1, 2]).permits(2);
     let error = xact::begin(&mut conn, several).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::TooManyKeys {
-                keys: 2,
-                max: 1,
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    assert_error!(error, TooManyKeys { keys, max, .. } if [*keys, *max] == [2, 1]);
     assert!(!error.to_string().contains("max_keys"), "{error}");
     // One permit is an ordinary lock.
     let guard = xact::begin(&mut conn, Request::new(&job).permits(1))
@@ -218,10 +202,7 @@ async fn an_expression_says_how_many_may_hold_it() {
         let exporting = Exports { limit };
         let error = exporting.export(&mut conn, &mut []).await.unwrap_err();
         let refused = i128::from(limit);
-        assert!(
-            matches!(error, Error::InvalidPermits { permits, .. } if permits == refused),
-            "{error:?}"
-        );
+        assert_error!(error, InvalidPermits { permits, .. } if *permits == refused);
         let text = error.to_string();
         assert!(
             text.contains(&limit.to_string()) && text.contains("1000"),
@@ -231,17 +212,14 @@ async fn an_expression_says_how_many_may_hold_it() {
     let url = db.url().to_owned();
     let blocking = move || export_blocking(&mut PgConnection::establish(&url).unwrap());
     let error = tokio::task::spawn_blocking(blocking).await.unwrap();
-    assert!(
-        matches!(error, Err(Error::InvalidPermits { permits: 5_000, .. })),
-        "{error:?}"
-    );
+    assert_error!(error, InvalidPermits { permits: 5_000, .. });
     // A later call of the request's method replaces an earlier one.
     for refused in [0_u128, u128::MAX] {
         let request = Request::new(42).permits(refused);
         let error = session::acquire(&mut conn, request.clone())
             .await
             .unwrap_err();
-        assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
+        assert_error!(error, InvalidPermits);
         let guard = session::acquire(&mut conn, request.permits(2))
             .await
             .unwrap();
@@ -291,8 +269,7 @@ async fn a_panic_or_a_bound_releases_the_permit_that_was_held() {
         let call = AssertUnwindSafe(|| panics(&mut conn));
         catch_unwind(call).unwrap_err();
         assert_eq!(blocking::held_by(&mut conn).unwrap(), 0);
-        let error = hangs(&mut other).await.unwrap_err();
-        assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+        assert_error!(hangs(&mut other).await, HoldExceeded);
         db.until_no_locks().await;
         // Closed if the server had not answered within a tenth of a second.
         if execute(&mut other, "SELECT 1").await.is_err() {
@@ -317,7 +294,7 @@ async fn each_permit_has_the_name_of_its_lock_in_the_live_view() {
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     for key in PERMITS {
         let lock = format!("SELECT pg_advisory_lock({key})");
-        execute(&mut holder, &lock).await.unwrap();
+        run(&mut holder, &lock).await;
     }
     for permits in [Permits::Number(3), Permits::Expression("self.limit".into())] {
         let names = Names::of([site(permits)]).unwrap();

@@ -3,7 +3,7 @@
 
 use advisory_runtime::{Error, Request, Wait, xact};
 use advisory_tests::permits::{PERMITS, held};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_error};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
 /// Another program's statement can have its name.
@@ -23,8 +23,7 @@ async fn a_permit_is_taken_by_text_if_statements_cannot_be_prepared() {
                 assert_eq!(held(&db).await.len(), others + 1);
                 guard.finish(Ok::<_, Error>(())).await.unwrap();
             } else {
-                let error = begun.map(drop).unwrap_err();
-                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+                assert_error!(begun, NotAvailable);
             }
             if is_by_text(&proxy) {
                 break;
@@ -51,10 +50,8 @@ async fn a_check_finds_only_the_permit_that_was_taken_by_text() {
             let acquired = guard.info();
             acquired.check(guard.conn()).await.unwrap();
             guard.conn().batch_execute("ROLLBACK").await.unwrap();
-            let error = acquired.check(guard.conn()).await.unwrap_err();
-            assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
-            let error = guard.finish(Ok::<_, Error>(())).await.unwrap_err();
-            assert!(matches!(error, Error::TransactionEnded { .. }), "{error:?}");
+            assert_error!(acquired.check(guard.conn()).await, LockLost);
+            assert_error!(guard.finish(Ok::<_, Error>(())).await, TransactionEnded);
             if is_by_text(&proxy) {
                 break;
             }
@@ -75,8 +72,7 @@ async fn a_miss_by_text_under_a_savepoint_is_a_miss() {
         proxy.reset();
         let tried = Request::new(7).wait(Wait::Never);
         let error = xact::begin(outer.conn(), tried).await.map(drop);
-        let error = error.unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_error!(error, NotAvailable);
         if is_by_text(&proxy) {
             break;
         }

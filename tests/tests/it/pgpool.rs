@@ -7,7 +7,10 @@ use advisory_runtime::claim::{self, End, State};
 use advisory_runtime::lease::{Leases, Table};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::bookings::{committed, database, key_of};
-use advisory_tests::{Database, OwnServer, Pgpool, Standby, leases, left_out, owns_server};
+use advisory_tests::{
+    Database, OwnServer, Pgpool, Standby, assert_error, assert_matches, leases, left_out,
+    owns_server,
+};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -33,8 +36,7 @@ fn pool(url: &str) -> Pool<AsyncPgConnection> {
 async fn assert_held(db: &Database) {
     let mut other = db.connect().await;
     let missed = xact::begin(&mut other, Request::new(7).wait(Wait::Never)).await;
-    let error = missed.map(drop).unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert_error!(missed, NotAvailable);
 }
 
 #[tokio::test]
@@ -78,10 +80,7 @@ async fn a_lease_is_granted_renewed_and_released() {
     for _ in 0..2 {
         let held = leases.acquire(leases::key("k")).await.unwrap();
         let missed = leases.acquire(leases::key("k").wait(Wait::Never)).await;
-        assert!(matches!(
-            missed,
-            Err(advisory_runtime::lease::Error::Held { .. })
-        ));
+        assert_matches!(missed, Err(advisory_runtime::lease::Error::Held { .. }));
         held.finish(Ok::<_, advisory_runtime::lease::Error>(()))
             .await
             .unwrap();
@@ -136,10 +135,7 @@ async fn a_lease_is_on_the_primary_where_reads_are_balanced() {
         let request = leases::key("k").keep(Duration::from_secs(60));
         let held = leases.acquire(request).await.unwrap();
         let missed = leases.acquire(leases::key("k")).await.unwrap_err();
-        assert!(
-            matches!(missed, advisory_runtime::lease::Error::Held { .. }),
-            "{missed:?}"
-        );
+        assert_matches!(missed, advisory_runtime::lease::Error::Held { .. });
         let lease = held.info();
         let mut conn = connect(&pgpool.address("postgres")).await;
         let mut work = xact::begin(&mut conn, 7).await.unwrap();
@@ -150,10 +146,7 @@ async fn a_lease_is_on_the_primary_where_reads_are_balanced() {
             .await
             .unwrap();
         let again = leases.acquire(leases::key("k")).await.unwrap_err();
-        assert!(
-            matches!(again, advisory_runtime::lease::Error::Done { .. }),
-            "{again:?}"
-        );
+        assert_matches!(again, advisory_runtime::lease::Error::Done { .. });
         direct
             .batch_execute("DELETE FROM advisory_lease")
             .await

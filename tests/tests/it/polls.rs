@@ -5,7 +5,7 @@ use advisory_runtime::monitor::{self, Names};
 use advisory_runtime::{Error, Request, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, execute, finish, insert, key_of};
 use advisory_tests::polls::{HOUR, SHORT, until_idle, until_pausing, ways};
-use advisory_tests::{Database, pid_of};
+use advisory_tests::{Database, assert_error, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -194,8 +194,7 @@ async fn inside_a_transaction_each_try_is_a_separate_statement() {
         let request = Request::new(key_of(7))
             .poll(SHORT)
             .wait(Duration::from_millis(30));
-        let error = xact::begin(conn, request).await.unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        assert_error!(xact::begin(conn, request).await, TimedOut);
         // Dropped between two tries.
         let mut call = Box::pin(xact::begin(conn, Request::new(key_of(7)).poll(HOUR)));
         tokio::select! {

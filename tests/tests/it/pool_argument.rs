@@ -5,7 +5,7 @@ use advisory_runtime::{
     Connection as _, Error, Pool, PoolError, Request, Wait, advisory_lock, blocking, session,
 };
 use advisory_tests::bookings::{committed, database, insert};
-use advisory_tests::{Database, debug_checks_are_on};
+use advisory_tests::{Database, assert_error, assert_matches, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use diesel::r2d2::{self, ConnectionManager};
@@ -124,11 +124,11 @@ async fn fails<P: Pool>(pool: P) {
     let taken = pool.connection().await.unwrap();
     let repository = Repository::new(&pool);
     let error = repository.with_diesels_error(7).await.unwrap_err();
-    assert!(matches!(error, diesel::result::Error::QueryBuilderError(_)));
+    assert_matches!(error, diesel::result::Error::QueryBuilderError(_));
     let found = Error::find(&error).unwrap();
-    assert!(matches!(*found, Error::Pool(_)), "{error:?}");
+    assert_matches!(*found, Error::Pool(_));
     let OwnError(error) = repository.with_own_error(7).await.unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert_error!(error, Pool);
     assert!(!error.is_busy());
     let text = repository.with_err(7).await.unwrap_err();
     assert!(
@@ -186,9 +186,9 @@ fn blocking_runs_and_fails<P: blocking::Pool>(pool: P, room: i64) {
     let taken = repository.pool.connection().unwrap();
     let error = repository.with_diesels_error(room).unwrap_err();
     let found = Error::find(&error).unwrap();
-    assert!(matches!(*found, Error::Pool(_)), "{error:?}");
+    assert_matches!(*found, Error::Pool(_));
     let OwnError(error) = repository.with_own_error(room).unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert_error!(error, Pool);
     drop(taken);
     assert!(!repository.with_diesels_error(room).unwrap());
 }
@@ -245,7 +245,7 @@ async fn a_nested_call_that_gets_no_connection_says_to_pass_the_outer_one() {
     let db = database().await;
     let pool = impatient_bb8(&db).await;
     let OwnError(error) = around(&pool, 7).await.unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert_error!(error, Pool);
     assert!(error.to_string().contains("`conn = conn`"), "{error}");
     // Outside of a body the pool's own words are enough.
     let _only = pool.get().await.unwrap();
@@ -268,7 +268,7 @@ async fn a_call_that_does_not_wait_bounds_its_wait_for_the_pool() {
     let (attribute, owned) = tokio::join!(at_once(&pool), session::acquire_from(&pool, never));
     let OwnError(error) = attribute.unwrap_err();
     for error in [error, owned.unwrap_err()] {
-        assert!(matches!(error, Error::Pool(_)), "{error:?}");
+        assert_error!(error, Pool);
         assert!(error.to_string().contains("within 5s"), "{error}");
     }
     drop(only);

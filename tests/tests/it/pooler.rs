@@ -4,7 +4,7 @@
 use advisory_runtime::{Error, Pool, PoolError, blocking, session};
 use advisory_tests::bookings::database;
 use advisory_tests::poolers::connect;
-use advisory_tests::{Bouncer, left_out};
+use advisory_tests::{Bouncer, assert_error, left_out};
 use diesel::{Connection as _, PgConnection};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
@@ -115,15 +115,14 @@ async fn verify_ends_with_a_pool_of_one_that_waits_forever() {
     held.unwrap();
     let taken = pool.get().await.unwrap();
     let verified = timeout(Duration::from_secs(60), session::verify(&pool)).await;
-    let error = verified.expect("an end").unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert_error!(verified.expect("an end"), Pool);
     drop(taken);
     db.until_quiet().await;
 }
 
 fn says_that_two_are_needed(verified: Result<(), Error>) {
     let error = verified.unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert_error!(error, Pool);
     assert!(error.to_string().contains("two connections"), "{error}");
 }
 
@@ -150,10 +149,7 @@ async fn verify_finds_a_pooler_in_transaction_mode() {
                 }
                 for said in said {
                     let error = said.expect_err(&settings);
-                    assert!(
-                        matches!(error, Error::PooledSession { .. }),
-                        "{settings}: {error:?}"
-                    );
+                    assert_error!(error, PooledSession, "{settings}");
                     // The error does not advise what was just called, and names no key that nobody
                     // wrote.
                     let text = error.to_string();
@@ -186,10 +182,7 @@ async fn verify_finds_a_pooler_in_transaction_mode_that_is_busy() {
         }
         for _ in 0..30 {
             let error = verify_blocking(&url).await.expect_err(&settings);
-            assert!(
-                matches!(error, Error::PooledSession { .. }),
-                "{settings}: {error:?}"
-            );
+            assert_error!(error, PooledSession, "{settings}");
         }
         stop.send(()).unwrap();
         for other in others {

@@ -7,7 +7,7 @@
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, blocking, session, xact};
 use advisory_tests::bookings::{committed, database, key_of};
 use advisory_tests::poolers::connect;
-use advisory_tests::{Bouncer, Database, left_out};
+use advisory_tests::{Bouncer, Database, assert_error, left_out};
 use diesel::connection::SimpleConnection;
 use diesel::dsl::sql;
 use diesel::sql_types::Text;
@@ -97,7 +97,7 @@ async fn behind_a_pooler_in_transaction_mode_waits_end_readers_share() {
         let error = xact::begin(third, Request::new(7).wait(wait))
             .await
             .unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        assert_error!(error, TimedOut);
     }
     other.finish(Ok::<_, Error>(())).await.unwrap();
     let (waited, ()) = tokio::join!(
@@ -134,8 +134,7 @@ async fn behind_a_pooler_in_transaction_mode_tries_return_at_once() {
             for round in 0..40 {
                 let room = 100 * (client + 1) + round;
                 at_once(&mut conn, room).await.unwrap();
-                let error = at_once(&mut conn, 7).await.unwrap_err();
-                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+                assert_error!(at_once(&mut conn, 7).await, NotAvailable);
                 plain(&mut conn, room).await.unwrap();
             }
         }));
@@ -172,8 +171,7 @@ async fn a_try_that_another_statement_answers_is_repeated_by_text() {
             write!(replace, ";PREPARE {name}(bigint) AS {other}").unwrap();
         }
         conn.batch_execute(&replace).await.unwrap();
-        let error = at_once(&mut conn, 7).await.unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_error!(at_once(&mut conn, 7).await, NotAvailable);
         if room % 2 == 0 {
             at_once(&mut conn, room).await.unwrap();
         } else {
@@ -189,10 +187,7 @@ async fn a_try_that_another_statement_answers_is_repeated_by_text() {
 #[tokio::test]
 async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
     let db = database().await;
-    db.run(
-        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET \"advisory.pooler\" = ''transaction''', current_database()); END $$",
-    )
-    .await;
+    db.set("\"advisory.pooler\" = 'transaction'").await;
     let bouncer = bouncer(&db, 2).await;
     let mut urls = vec![db.url().to_owned()];
     urls.extend(bouncer.as_ref().map(|bouncer| bouncer.url(&db)));
@@ -208,11 +203,10 @@ async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
                 let error = session::acquire(&mut conn, request.clone())
                     .await
                     .unwrap_err();
-                assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+                assert_error!(error, PooledSession);
                 for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
                     let strict = request.clone().isolation(isolation);
-                    let error = xact::begin(&mut conn, strict).await.unwrap_err();
-                    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+                    assert_error!(xact::begin(&mut conn, strict).await, PooledSession);
                 }
                 let held = xact::begin(&mut conn, request).await.unwrap();
                 held.finish(Ok::<_, Error>(())).await.unwrap();
@@ -222,8 +216,7 @@ async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
         let url = url.clone();
         let blocking = tokio::task::spawn_blocking(move || {
             let conn = &mut PgConnection::establish(&url).unwrap();
-            let error = blocking::session::acquire(conn, 7).unwrap_err();
-            assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+            assert_error!(blocking::session::acquire(conn, 7), PooledSession);
             let mut held = blocking::xact::begin(conn, 7).unwrap();
             held.conn().batch_execute("SELECT 1").unwrap();
             held.finish(Ok::<_, Error>(())).unwrap();
@@ -243,11 +236,7 @@ async fn a_dropped_call_closes_only_its_own_pooler_connection() {
         return;
     };
     // No cancel request is sent behind a pooler, so this ends a body's statement.
-    db.run(
-        "DO $$BEGIN EXECUTE pg_catalog.format('ALTER DATABASE %I SET client_connection_check_interval = 1000', \
-         pg_catalog.current_database()); END$$",
-    )
-    .await;
+    db.set("client_connection_check_interval = 1000").await;
     let url = bouncer.url(&db);
     for is_waiting in [true, false, true, false] {
         let mut holder = db.connect().await;
@@ -270,8 +259,7 @@ async fn a_dropped_call_closes_only_its_own_pooler_connection() {
             _ = call => panic!("it should be dropped"),
             () = reached => {}
         }
-        let error = xact::begin(&mut conn, 9).await.unwrap_err();
-        assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
+        assert_error!(xact::begin(&mut conn, 9).await, BrokenConnection);
         drop(conn);
         // pgbouncer may keep the backend, which then stays in the queue until its turn, and leaves.
         held.finish(Ok::<_, Error>(())).await.unwrap();

@@ -1,8 +1,8 @@
 //! PostgreSQL's own behaviour with timeouts, on which the code relies: when each starts, and what
 //! it ends.
 
-use advisory_tests::Database;
 use advisory_tests::postgres::Session;
+use advisory_tests::{Database, assert_matches};
 use std::time::{Duration, Instant};
 
 async fn major(session: &Session) -> u32 {
@@ -149,10 +149,7 @@ async fn transaction_timeout_ends_a_session_that_waits_for_a_lock() {
     let error = advisory_runtime::xact::begin(&mut conn, 42)
         .await
         .unwrap_err();
-    assert!(
-        matches!(error, advisory_runtime::Error::Database(_)),
-        "{error:?}"
-    );
+    assert_matches!(error, advisory_runtime::Error::Database(_));
 }
 
 /// So it is first switched off if a longer one may be running.

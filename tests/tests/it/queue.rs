@@ -5,6 +5,7 @@
 use crate::calls::AppError;
 use advisory_runtime::{Error, Request, Wait, advisory_lock, xact};
 use advisory_tests::bookings::{committed, database, insert, key_of};
+use advisory_tests::{assert_error, assert_matches};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
 use std::time::{Duration, Instant};
@@ -41,9 +42,9 @@ async fn a_queue_uses_one_connection_for_a_key_and_refuses_excess() {
             "a queued call has no connection"
         );
         let refused = repository.book_in_line(7001, &until).await.unwrap_err();
-        assert!(
-            matches!(&refused, AppError::Lock(text) if text.contains("2 calls of this process are already waiting")),
-            "{refused:?}"
+        assert_matches!(
+            &refused,
+            AppError::Lock(text) if text.contains("2 calls of this process are already waiting")
         );
         let seen = Instant::now();
         // Another key is not queued after this one.
@@ -115,13 +116,13 @@ async fn who_waits_in_line_for_too_long_is_busy_and_leaves_no_trace() {
         let busy = advisory_runtime::__private::queue(&mut never, 9)
             .await
             .unwrap_err();
-        assert!(matches!(busy, Error::NotAvailable { .. }), "{busy:?}");
+        assert_error!(busy, NotAvailable);
         // The first does not count as a waiting call any more.
         for _ in 0..2 {
             let busy = advisory_runtime::__private::queue(&mut short, 1)
                 .await
                 .unwrap_err();
-            assert!(matches!(busy, Error::TimedOut { .. }), "{busy:?}");
+            assert_error!(busy, TimedOut);
         }
         until.notify_one();
     };

@@ -1,11 +1,11 @@
 //! A runtime of one thread that is not driven: a call that was dropped on it still leaves the
 //! server's queue.
 
-use advisory_runtime::{Error, session, xact};
+use advisory_runtime::{session, xact};
 use advisory_tests::bookings::database;
 use advisory_tests::dropped_call::{SOON, until_ended};
 use advisory_tests::futures::is_ready_within;
-use advisory_tests::{Database, Proxy, debug_checks_are_on, pid_of};
+use advisory_tests::{Database, Proxy, assert_error, debug_checks_are_on, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -127,9 +127,6 @@ fn what_a_runtime_at_rest_holds_is_free_when_it_runs_or_ends() {
             idle.block_on(db.until_empty(SOON, "no locks", none));
         }
         let refused = observing.block_on(xact::begin(&mut conn, 7)).map(drop);
-        assert!(
-            matches!(refused, Err(Error::BrokenConnection { .. })),
-            "{refused:?}"
-        );
+        assert_error!(refused, BrokenConnection);
     }
 }

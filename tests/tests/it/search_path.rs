@@ -2,9 +2,9 @@
 
 use crate::calls::book;
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
-use advisory_tests::bookings::{committed, database, execute, key_of};
+use advisory_tests::bookings::{committed, database, execute, key_of, run};
 use advisory_tests::dropped_call::until_ended;
-use advisory_tests::{LockedKey, pid_of};
+use advisory_tests::{LockedKey, assert_matches, pid_of};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -30,9 +30,7 @@ async fn hostile_objects_on_the_search_path_change_nothing() {
     db.run(HOSTILE).await;
     let (mut first, mut second) = (db.connect().await, db.connect().await);
     for conn in [&mut first, &mut second] {
-        execute(conn, "SET search_path = public, pg_catalog")
-            .await
-            .unwrap();
+        run(conn, "SET search_path = public, pg_catalog").await;
     }
     let held = xact::begin(&mut first, key_of(7)).await.unwrap();
     assert_eq!(db.locks().await.len(), 1, "a real lock");
@@ -90,9 +88,7 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
     .await;
     db.run(MORE_HOSTILE).await;
     let mut conn = db.connect().await;
-    execute(&mut conn, "SET search_path = public, pg_catalog")
-        .await
-        .unwrap();
+    run(&mut conn, "SET search_path = public, pg_catalog").await;
 
     let held = xact::begin(&mut conn, (7, -3)).await.unwrap();
     let keys: Vec<_> = db.locks().await.iter().map(|lock| lock.key).collect();
@@ -109,9 +105,7 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
 
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, key_of(8)).await.unwrap();
-    execute(&mut conn, "SET lock_timeout = '50ms'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET lock_timeout = '50ms'").await;
     let error = book(&mut conn, 8, "Ada").await.unwrap_err();
     assert!(
         Error::find(&error).is_some_and(|error| error.is_busy()),
@@ -128,17 +122,13 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
     until_ended(&db, pid, "a dropped call").await;
     let pool = db.bb8(1).await;
     let mut pooled = pool.get().await.unwrap();
-    execute(&mut pooled, "SET search_path = public, pg_catalog")
-        .await
-        .unwrap();
+    run(&mut pooled, "SET search_path = public, pg_catalog").await;
     drop(xact::begin(&mut pooled, 2).await.unwrap());
     let error = execute(&mut pooled, "SELECT 1").await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, _)
-        ),
-        "the session has ended itself: {error:?}"
+    assert_matches!(
+        error,
+        DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, _),
+        "the session has ended itself"
     );
 }
 
@@ -249,7 +239,7 @@ async fn transaction_settings_end_with_it_and_the_users_stay() {
     // In a transaction of the call's own, whatever the session has.
     for (own, plain, nested) in [("0", "0", "1s"), ("5s", "5s", "5s")] {
         let set = format!("SET client_connection_check_interval = '{own}'");
-        execute(&mut conn, &set).await.unwrap();
+        run(&mut conn, &set).await;
         let requests = [
             (Request::new(1), plain, plain),
             (bounded.clone(), "1s", nested),

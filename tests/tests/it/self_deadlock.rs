@@ -3,8 +3,8 @@
 
 use crate::calls::{AppError, RoomLock, book_or_busy, book_patiently};
 use advisory_runtime::{Error, advisory_lock, xact};
-use advisory_tests::bookings::{committed, database, execute, insert, key_of};
-use advisory_tests::debug_checks_are_on;
+use advisory_tests::bookings::{committed, database, execute, insert, key_of, run};
+use advisory_tests::{assert_error, assert_matches, debug_checks_are_on};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
 use std::pin::pin;
@@ -43,14 +43,9 @@ async fn a_wait_for_its_own_task_that_ends_is_a_wait_like_any_other() {
         assert_eq!(committed(&db, 7).await, 0);
     }
     // If the session's own timeout bounds it.
-    execute(&mut two, "SET lock_timeout = '30ms'")
-        .await
-        .unwrap();
+    run(&mut two, "SET lock_timeout = '30ms'").await;
     let end = twice(&mut one, &mut two, 7, None).await;
-    assert!(
-        matches!(&end, Err(AppError::Lock(text)) if !text.contains("already held by this task")),
-        "{end:?}"
-    );
+    assert_matches!(&end, Err(AppError::Lock(text)) if !text.contains("already held by this task"));
     db.until_quiet().await;
 }
 
@@ -63,10 +58,7 @@ async fn a_call_that_waits_for_its_own_task_is_reported() {
     let db = database().await;
     let (mut one, mut two) = (db.connect().await, db.connect().await);
     let error = twice(&mut one, &mut two, 7, None).await.unwrap_err();
-    assert!(
-        matches!(&error, AppError::Lock(text) if text.contains("already held by this task")),
-        "{error:?}"
-    );
+    assert_matches!(&error, AppError::Lock(text) if text.contains("already held by this task"));
     let beside = Duration::from_secs(30);
     let (first, second) = tokio::join!(
         book_or_busy(&mut one, 7, beside),
@@ -163,8 +155,7 @@ async fn a_call_that_polls_for_its_own_tasks_lock_is_reported() {
         book_patiently(other, room).await
     }
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let error = outer(&mut conn, &mut other, 7).await.unwrap_err();
-    assert!(matches!(error, Error::SelfDeadlock { .. }), "{error:?}");
+    assert_error!(outer(&mut conn, &mut other, 7).await, SelfDeadlock);
     db.until_quiet().await;
 }
 
@@ -185,6 +176,5 @@ async fn a_wait_for_the_tasks_own_other_connection_is_reported() {
     }
     let db = database().await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let error = outer(&mut conn, &mut other, 9).await.unwrap_err();
-    assert!(matches!(error, Error::SelfDeadlock { .. }), "{error:?}");
+    assert_error!(outer(&mut conn, &mut other, 9).await, SelfDeadlock);
 }

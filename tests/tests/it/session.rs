@@ -3,11 +3,11 @@
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, session};
-use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_tests::bookings::{committed, database, diesel_outcome, execute, insert, key_of};
 use advisory_tests::dropped_call::until_ended;
 use advisory_tests::futures::caught;
 use advisory_tests::held_keys::held;
-use advisory_tests::{Database, LockedKey, Proxy, debug_checks_are_on, pid_of};
+use advisory_tests::{Database, LockedKey, Proxy, assert_error, debug_checks_are_on, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -49,11 +49,7 @@ async fn leave<C: Connection>(
 async fn run(conn: &mut AsyncPgConnection, room: i64, sql: &str, is_ok: bool) -> QueryResult<()> {
     let swallowed = conn.batch_execute(sql).await;
     drop(swallowed);
-    if is_ok {
-        Ok(())
-    } else {
-        Err(DieselError::NotFound)
-    }
+    diesel_outcome(is_ok)
 }
 
 #[tokio::test]
@@ -94,11 +90,7 @@ async fn it_is_released_without_its_prepared_statement() {
         assert_eq!(held(&db).await, [], "{sql}");
     }
     let unlock = "SELECT pg_advisory_unlock_all()";
-    let lost = run(&mut conn, 7, unlock, true).await.unwrap_err();
-    assert!(
-        matches!(Error::find(&lost).as_deref(), Some(Error::LockLost { .. })),
-        "{lost:?}"
-    );
+    assert_error!(run(&mut conn, 7, unlock, true).await, LockLost);
     run(&mut conn, 7, nothing, true).await.unwrap();
 }
 
@@ -169,9 +161,8 @@ async fn a_try_that_another_statement_answers_has_taken_nothing() {
             let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
             proxy.prepare_instead("pg_try_advisory_lock", other);
             let request = request.clone().wait(Wait::Never);
-            let taken = session::acquire(&mut conn, request.clone()).await;
-            let error = taken.map(drop).unwrap_err();
-            assert!(matches!(error, Error::Database(_)), "{other}: {error:?}");
+            let taken = session::acquire(&mut conn, request.clone()).await.map(drop);
+            assert_error!(taken, Database, "{other}");
             assert_closed(&mut conn, other).await;
             // The same without another statement.
             let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();

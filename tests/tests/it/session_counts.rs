@@ -2,7 +2,7 @@
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Error, Request, Wait, session};
-use advisory_tests::bookings::{database, execute};
+use advisory_tests::bookings::{database, execute, outcome, run};
 use advisory_tests::held_keys::held;
 use std::time::Duration;
 
@@ -19,11 +19,7 @@ async fn a_dropped_call_inside_another_one_takes_that_with_it() {
                 .unwrap(),
         );
         execute(outer.conn(), "SELECT 1").await.unwrap_err();
-        let own = if is_ok {
-            Ok(())
-        } else {
-            Err(Error::Database(diesel::result::Error::NotFound))
-        };
+        let own = outcome(is_ok);
         match outer.finish(own).await.unwrap_err() {
             Error::LockLost { lock, .. } if is_ok => assert_eq!(lock, "7"),
             Error::Database(diesel::result::Error::NotFound) if !is_ok => {}
@@ -44,9 +40,7 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
         ("pg_advisory_lock_shared", "ShareLock"),
     ] {
         let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-        execute(&mut conn, &format!("SELECT {by_hand}(1)"))
-            .await
-            .unwrap();
+        run(&mut conn, &format!("SELECT {by_hand}(1)")).await;
         let theirs = session::acquire(&mut holder, 2).await.unwrap();
         let mut kept = db.locks().await;
         kept.sort_by_key(|lock| lock.key);
@@ -79,18 +73,14 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
         }
         // Counted once: one manual unlock releases it.
         let unlock = by_hand.replace("_lock", "_unlock");
-        execute(&mut conn, &format!("SELECT {unlock}(1)"))
-            .await
-            .unwrap();
+        run(&mut conn, &format!("SELECT {unlock}(1)")).await;
         theirs.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_no_locks().await;
     }
     // Held shared by hand and by another session: an exclusive request fails, and the shared lock
     // stays.
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    execute(&mut conn, "SELECT pg_advisory_lock_shared(1)")
-        .await
-        .unwrap();
+    run(&mut conn, "SELECT pg_advisory_lock_shared(1)").await;
     let theirs = session::acquire(&mut holder, Request::new(1).shared())
         .await
         .unwrap();

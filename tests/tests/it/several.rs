@@ -3,7 +3,7 @@
 
 use advisory_runtime::{Error, Key, LockKey, advisory_lock, lock_key, xact};
 use advisory_tests::bookings::{database, execute, insert};
-use advisory_tests::{Database, LockedKey, Proxy};
+use advisory_tests::{Database, LockedKey, Proxy, assert_error};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -37,103 +37,35 @@ struct Named<'a, N: advisory_runtime::KeyPart> {
     name: N,
 }
 
-#[advisory_lock(keys = ["account:<from>", "account:<to>"], name = "account")]
-async fn both(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    from: i64,
-    to: i64,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(keys = [AccountLock { id: from }, AccountLock { id: to }, "day:<day>"], with(day = from * 10))]
-async fn declared(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    from: i64,
-    to: i64,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(key = AccountLock { id })]
-async fn one_declared(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    id: i64,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(key = "account:<ids*>", name = "account")]
-async fn each(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    ids: &[i64],
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(keys = ids.iter().map(|id| AccountLock { id: *id }), max_keys = 3)]
-async fn each_declared(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    ids: &[i64],
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(keys = ["batch-job", "batch:<tenant>:<batch.ids*|trim>"], max_keys = 3)]
-async fn few(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    tenant: i64,
-    batch: &Batch,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
 struct Batch {
     ids: Vec<String>,
 }
 
-#[advisory_lock(key = 42_424_242)]
-async fn fixed(conn: &mut AsyncPgConnection, db: &Database) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
+/// Functions that return the keys that are locked in their body.
+macro_rules! locked {
+    ($($name:ident($($parameter:ident: $ty:ty),*) $arguments:tt)*) => { $(
+        locked!(@ $name [$($parameter: $ty),*] $arguments);
+    )* };
+    (@ $name:ident [$($parameters:tt)*] ($($arguments:tt)*)) => {
+        #[advisory_lock($($arguments)*)]
+        async fn $name(conn: &mut AsyncPgConnection, db: &Database, $($parameters)*) -> QueryResult<Vec<LockedKey>> {
+            _ = conn;
+            locked(db).await
+        }
+    };
 }
 
-#[advisory_lock(key = 9_000_000_000)]
-async fn large(conn: &mut AsyncPgConnection, db: &Database) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(key = (7, tenant_no))]
-async fn pair(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    tenant_no: i32,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
-}
-
-#[advisory_lock(key = "week:<week>", with(week = day / 7), derivation = "hashtext")]
-async fn computed(
-    conn: &mut AsyncPgConnection,
-    db: &Database,
-    day: i64,
-) -> QueryResult<Vec<LockedKey>> {
-    _ = conn;
-    locked(db).await
+locked! {
+    both(from: i64, to: i64) (keys = ["account:<from>", "account:<to>"], name = "account")
+    declared(from: i64, to: i64) (keys = [AccountLock { id: from }, AccountLock { id: to }, "day:<day>"], with(day = from * 10))
+    one_declared(id: i64) (key = AccountLock { id })
+    each(ids: &[i64]) (key = "account:<ids*>", name = "account")
+    each_declared(ids: &[i64]) (keys = ids.iter().map(|id| AccountLock { id: *id }), max_keys = 3)
+    few(tenant: i64, batch: &Batch) (keys = ["batch-job", "batch:<tenant>:<batch.ids*|trim>"], max_keys = 3)
+    fixed() (key = 42_424_242)
+    large() (key = 9_000_000_000)
+    pair(tenant_no: i32) (key = (7, tenant_no))
+    computed(day: i64) (key = "week:<week>", with(week = day / 7), derivation = "hashtext")
 }
 
 #[tokio::test]
@@ -143,10 +75,7 @@ async fn as_many_declared_locks_are_taken_as_there_are() {
     let two = sorted(vec![key("account:1"), key("account:2")]);
     assert_eq!(each_declared(conn, &db, &[2, 1, 2]).await.unwrap(), two);
     let none = each_declared(conn, &db, &[]).await.unwrap_err();
-    assert!(
-        matches!(Error::find(&none).as_deref(), Some(Error::NoKeys { .. })),
-        "{none}"
-    );
+    assert_error!(none, NoKeys, "{none}");
     let many = each_declared(conn, &db, &[1, 2, 3, 4]).await.unwrap_err();
     assert!(
         matches!(Error::find(&many).as_deref(), Some(Error::TooManyKeys { lock, keys: 4, max: 3, .. }) if lock == "account:<id>"),
@@ -248,45 +177,17 @@ async fn an_empty_slice_and_too_many_keys_are_errors_before_any_sql() {
     proxy.reset();
 
     let error = each(conn, &db, &[]).await.unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::NoKeys { slice: "ids", .. })
-        ),
-        "{error:?}"
-    );
+    assert_error!(error, NoKeys { slice: "ids", .. });
     assert_eq!(
         error.to_string(),
         "advisory lock `account:<ids*>`: `ids` is empty, so there is nothing to lock; return before the call"
     );
     let many: Vec<i64> = (0..65).collect();
-    let error = each(conn, &db, &many).await.unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::TooManyKeys {
-                keys: 65,
-                max: 64,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    assert_error!(each(conn, &db, &many).await, TooManyKeys { keys, max, .. } if [*keys, *max] == [65, 64]);
     let batch = Batch {
         ids: ["a", "b", "c"].map(str::to_owned).into(),
     };
-    let error = few(conn, &db, 3, &batch).await.unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::TooManyKeys {
-                keys: 4,
-                max: 3,
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    assert_error!(few(conn, &db, 3, &batch).await, TooManyKeys { keys, max, .. } if [*keys, *max] == [4, 3]);
     assert_eq!(proxy.round_trips(), 0, "{:#?}", proxy.queries());
 
     // Duplicates are one lock, so they are counted once.
@@ -303,11 +204,7 @@ async fn a_key_without_a_pattern_is_named_by_its_number() {
         drop(execute(conn, "SELECT 1 FROM no_such_table").await);
         Ok(())
     }
-    let error = swallow(&mut conn).await.unwrap_err();
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::RolledBack { lock, .. }) if lock == "(9, 8)"),
-        "{error:?}"
-    );
+    assert_error!(swallow(&mut conn).await, RolledBack { lock, .. } if lock == "(9, 8)");
     let held = xact::begin(&mut conn, AccountLock { id: 1 }).await.unwrap();
     assert_eq!(locked(&db).await.unwrap(), [key("account:1")]);
     held.finish(Ok::<_, Error>(())).await.unwrap();

@@ -2,11 +2,9 @@
 //! both scopes.
 
 use crate::calls::book;
-use advisory_runtime::{
-    Error, Isolation, Mode, Request, Wait, advisory_lock, blocking, session, xact,
-};
-use advisory_tests::bookings::execute;
-use advisory_tests::{Database, Standby, debug_checks_are_on, left_out, owns_server};
+use advisory_runtime::{Isolation, Mode, Request, Wait, advisory_lock, blocking, session, xact};
+use advisory_tests::bookings::run;
+use advisory_tests::{Database, Standby, assert_error, debug_checks_are_on, left_out, owns_server};
 use diesel::{Connection as _, PgConnection, QueryResult};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
@@ -54,26 +52,19 @@ async fn a_standby_is_refused_and_the_connection_stays_usable() {
             xact::begin(&mut conn, strict).await.map(drop),
             session::acquire(&mut conn, request.clone()).await.map(drop),
         ] {
-            let error = refused.unwrap_err();
-            assert!(
-                matches!(error, Error::Standby { .. }),
-                "{request:?}: {error:?}"
-            );
+            assert_error!(refused, Standby, "{request:?}");
         }
-        execute(&mut conn, "SELECT 1").await.unwrap();
+        run(&mut conn, "SELECT 1").await;
     }
     // `on_held` is for a lock that others hold, not for this.
     for error in [
         alone(&mut conn, 7).await.unwrap_err(),
         book(&mut conn, 7, "Ada").await.unwrap_err(),
     ] {
-        assert!(
-            matches!(Error::find(&error).as_deref(), Some(Error::Standby { .. })),
-            "{error:?}"
-        );
+        assert_error!(error, Standby);
     }
     let held = "SELECT CAST(CASE count(*) WHEN 0 THEN '0' ELSE 'held' END AS int) FROM pg_locks WHERE locktype = 'advisory'";
-    execute(&mut conn, held).await.unwrap();
+    run(&mut conn, held).await;
 }
 
 #[tokio::test]
@@ -91,11 +82,7 @@ async fn a_standby_is_refused_on_blocking_connections() {
             blocking::xact::begin(conn, request.clone()).map(drop),
             blocking::session::acquire(conn, request.clone()).map(drop),
         ] {
-            let error = refused.unwrap_err();
-            assert!(
-                matches!(error, Error::Standby { .. }),
-                "{request:?}: {error:?}"
-            );
+            assert_error!(refused, Standby, "{request:?}");
         }
     }
     // The result of `verify` is about the server: it names no lock.

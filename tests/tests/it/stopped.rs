@@ -5,14 +5,15 @@
 
 use crate::calls::book;
 use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
-use advisory_tests::bookings::{database, execute, key_of};
+use advisory_tests::bookings::{database, execute, key_of, run};
 use advisory_tests::player::{Player, ROLE, URL, say_held};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_error};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::env;
 use std::future::pending;
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 const MAX_HOLD: Duration = Duration::from_secs(1);
 /// The server's bound is 2 seconds; the rest is for a busy machine.
@@ -46,7 +47,7 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
         }
         "session in a transaction" => {
             let mut held = session::acquire(conn, request).await.unwrap();
-            execute(held.conn(), "BEGIN").await.unwrap();
+            run(held.conn(), "BEGIN").await;
             say_held();
             pending::<()>().await;
         }
@@ -54,12 +55,12 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
             let request = request.isolation(Isolation::Serializable);
             let mut held = xact::begin(conn, request).await.unwrap();
             say_held();
-            execute(held.conn(), LONG).await.unwrap();
+            run(held.conn(), LONG).await;
         }
         "session in a statement" => {
             let mut held = session::acquire(conn, request).await.unwrap();
             say_held();
-            execute(held.conn(), LONG).await.unwrap();
+            run(held.conn(), LONG).await;
         }
         "nested" => {
             let mut outer = xact::begin(conn, 99).await.unwrap();
@@ -77,7 +78,7 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
         "longer timeouts" => {
             let longer = "SELECT set_config(name, '1h', false) FROM pg_settings WHERE name IN \
                           ('idle_in_transaction_session_timeout', 'transaction_timeout')";
-            execute(conn, longer).await.unwrap();
+            run(conn, longer).await;
             let _held = xact::begin(conn, request).await.unwrap();
             say_held();
             pending::<()>().await;
@@ -85,12 +86,12 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
         "statement" => {
             let mut held = xact::begin(conn, request).await.unwrap();
             say_held();
-            execute(held.conn(), LONG).await.unwrap();
+            run(held.conn(), LONG).await;
         }
         "short statement" => {
             let mut held = xact::begin(conn, request).await.unwrap();
             say_held();
-            execute(held.conn(), SHORT).await.unwrap();
+            run(held.conn(), SHORT).await;
             pending::<()>().await;
         }
         _ => {
@@ -137,7 +138,7 @@ async fn major(db: &Database) -> i64 {
 }
 
 /// An idle process in this role is stopped, and another one gets the lock.
-async fn is_freed_when_stopped(role: &str) {
+async fn is_freed_when_stopped(role: &'static str) {
     let db = database().await;
     let mut player = player(&db, role);
     player.until_held().await;
@@ -147,39 +148,21 @@ async fn is_freed_when_stopped(role: &str) {
 }
 
 #[tokio::test]
-async fn a_stopped_process_loses_its_transaction_level_lock() {
-    is_freed_when_stopped("xact").await;
-}
-
-#[tokio::test]
-async fn a_stopped_process_loses_the_lock_of_its_locked_function() {
-    is_freed_when_stopped("attribute").await;
-}
-
-#[tokio::test]
-async fn a_stopped_process_loses_a_lock_at_a_stricter_level() {
-    is_freed_when_stopped("strict").await;
-}
-
-#[tokio::test]
-async fn a_stopped_process_loses_the_outer_transaction_of_max_hold() {
-    is_freed_when_stopped("nested").await;
-}
-
-#[tokio::test]
-async fn a_stopped_process_loses_its_session_level_lock() {
-    is_freed_when_stopped("session").await;
-}
-
-#[tokio::test]
-async fn a_stopped_process_loses_its_session_lock_in_a_transaction() {
-    is_freed_when_stopped("session in a transaction").await;
-}
-
-/// Setting a `transaction_timeout` does not shorten one that is running.
-#[tokio::test]
-async fn a_stopped_process_loses_its_lock_despite_longer_timeouts() {
-    is_freed_when_stopped("longer timeouts").await;
+async fn a_stopped_process_loses_its_lock() {
+    let mut roles = JoinSet::new();
+    for role in [
+        "xact",
+        "attribute",
+        "strict",
+        "nested",
+        "session",
+        "session in a transaction",
+        // Setting a `transaction_timeout` does not shorten one that is running.
+        "longer timeouts",
+    ] {
+        roles.spawn(is_freed_when_stopped(role));
+    }
+    roles.join_all().await;
 }
 
 /// Only `transaction_timeout` ends a running statement; before PostgreSQL 17 the server waits for
@@ -274,7 +257,7 @@ async fn a_client_whose_packets_are_dropped_loses_its_lock() {
         assert!(book(&mut db.connect().await, 7, "Grace").await.is_ok());
         proxy.resume_forwarding();
         let end = held.finish(Ok::<_, Error>(())).await;
-        assert!(matches!(end, Err(Error::HoldExceeded { .. })), "{end:?}");
+        assert_error!(end, HoldExceeded);
         let next = execute(&mut conn, "SELECT 1").await;
         assert!(next.is_err(), "the session is over");
     }

@@ -1,7 +1,7 @@
 //! A table of jobs with priorities.
 
 use advisory_runtime::claim::{self, Claim, Claimed, Error, State};
-use advisory_tests::Database;
+use advisory_tests::{Database, assert_matches};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -80,8 +80,5 @@ pub(crate) async fn row(conn: &mut AsyncPgConnection, id: i64) -> String {
 
 pub(crate) fn assert_lost(result: Result<(), Error>) {
     let error = result.unwrap_err();
-    assert!(
-        matches!(&error, Error::Lost { claim, .. } if claim.starts_with("sync_jobs (worker#")),
-        "{error:?}"
-    );
+    assert_matches!(&error, Error::Lost { claim, .. } if claim.starts_with("sync_jobs (worker#"));
 }

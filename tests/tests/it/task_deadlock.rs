@@ -3,7 +3,7 @@
 
 use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::bookings::{database, execute};
-use advisory_tests::debug_checks_are_on;
+use advisory_tests::{assert_matches, debug_checks_are_on};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
 use std::time::Duration;
@@ -227,36 +227,26 @@ async fn a_wait_with_a_limit_closes_no_cycle() {
             "{ends:?}"
         );
         for end in ends {
-            assert!(
-                matches!(end, Ok(()) | Err(Error::TimedOut { .. })),
-                "{end:?}"
-            );
+            assert_matches!(end, Ok(()) | Err(Error::TimedOut { .. }));
         }
     }
     // The limit of one side ends the other's wait too.
     let ends = crossed!(pool, by_bounded, by_xact, [1, 2]);
-    assert!(
-        matches!(ends, [Err(Error::TimedOut { .. }), Ok(())]),
-        "{ends:?}"
-    );
+    assert_matches!(ends, [Err(Error::TimedOut { .. }), Ok(())]);
     // Shared locks do not exclude each other.
     let ends = crossed!(pool, by_shared_only, by_shared_only, [1, 2]);
-    assert!(matches!(ends, [Ok(()), Ok(())]), "{ends:?}");
+    assert_matches!(ends, [Ok(()), Ok(())]);
     db.until_quiet().await;
 }
 
 #[tokio::test]
 async fn the_sessions_own_timeout_is_a_limit() {
     let db = database().await;
-    db.run("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET lock_timeout = ''100ms''', current_database()); END $$")
-        .await;
+    db.set("lock_timeout = '100ms'").await;
     let pool = db.deadpool(4);
     let ends = crossed!(pool, by_session, by_session, [1, 2]);
     for end in ends {
-        assert!(
-            matches!(end, Ok(()) | Err(Error::TimedOut { .. })),
-            "{end:?}"
-        );
+        assert_matches!(end, Ok(()) | Err(Error::TimedOut { .. }));
     }
     db.until_quiet().await;
 }

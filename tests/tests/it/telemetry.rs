@@ -1,6 +1,6 @@
 //! Telemetry of locks: spans, events, counters and histograms.
 
-use crate::observers::{Counted, Heard, each_alone, is_alone};
+use crate::observers::{each_alone, watch};
 use advisory_runtime::lease::{Error as LeaseError, Leases};
 use advisory_runtime::migrations::{KEY, Migrator, Step};
 use advisory_runtime::{Error, advisory_lease, advisory_lock, xact};
@@ -83,15 +83,11 @@ async fn each_watcher_sees_what_it_should() {
 /// Does nothing unless another test starts it, like those below.
 #[tokio::test]
 async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch() else { return };
     let db = database().await;
-    let heard = Heard::default();
-    let _guard = tracing::subscriber::set_default(heard.clone());
     calls(&db).await;
     watched_session(&mut db.connect().await, 1).await.unwrap();
-    for text in [
+    seen.heard.assert_has(&[
         "new advisory_lock pattern=\"watched:<room>\" scope=\"xact\" mode=\"exclusive\" db.system.name=\"postgresql\" \
          db.query.summary=\"SELECT pg_try_advisory_xact_lock\"",
         "new advisory_lock pattern=\"watched-session:<room>\" scope=\"session\"",
@@ -108,25 +104,15 @@ async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
         "contention: advisory lock `watched:<room>` is held",
         "record outcome=\"dropped\"",
         "WARN in 0 message=the call was dropped, and its lock is released",
-    ] {
-        assert!(
-            heard.has(text),
-            "{text}: {:#?}",
-            heard.lines.lock().unwrap()
-        );
-    }
+    ]);
     // Never a key.
-    assert!(!heard.has("watched:1"));
+    assert!(!seen.heard.has("watched:1"));
 }
 
 #[tokio::test]
 async fn a_run_of_migrations_tells_its_steps() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch() else { return };
     let db = database().await;
-    let heard = Heard::default();
-    let _guard = tracing::subscriber::set_default(heard.clone());
     let conn = db.connect().await;
     let holder = advisory_runtime::session::acquire_owned(conn, KEY).await;
     let holder = Mutex::new(Some(holder.unwrap()));
@@ -136,43 +122,44 @@ async fn a_run_of_migrations_tells_its_steps() {
         }
     });
     migrator.run(db.url()).await.unwrap();
-    for text in [
+    seen.heard.assert_has(&[
         "message=waiting for process ",
         "INFO in 0 message=the lock is held: 1 migration is pending pending=1 reverts=0",
         "INFO in 0 message=running `1` (1 of 1) migration=\"1\"",
         "INFO in 0 message=`1` done in",
-    ] {
-        assert!(
-            heard.has(text),
-            "{text}: {:#?}",
-            heard.lines.lock().unwrap()
-        );
-    }
+    ]);
 }
 
 #[tokio::test]
 async fn counters_and_histograms_go_by_pattern() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch() else { return };
     let db = database().await;
-    let counted = Counted::default();
-    let _guard = metrics::set_default_local_recorder(&counted);
     calls(&db).await;
     let labels = "watched:<room>/xact/exclusive";
     assert_eq!(
-        counted.count(&format!("advisory_acquired_total/{labels}")),
+        seen.counted
+            .count(&format!("advisory_acquired_total/{labels}")),
         4
     );
-    assert_eq!(counted.count(&format!("advisory_wait_seconds/{labels}")), 4);
-    assert_eq!(counted.count(&format!("advisory_hold_seconds/{labels}")), 4);
     assert_eq!(
-        counted.count(&format!("advisory_refused_total/{labels}/not_available")),
+        seen.counted
+            .count(&format!("advisory_wait_seconds/{labels}")),
+        4
+    );
+    assert_eq!(
+        seen.counted
+            .count(&format!("advisory_hold_seconds/{labels}")),
+        4
+    );
+    assert_eq!(
+        seen.counted
+            .count(&format!("advisory_refused_total/{labels}/not_available")),
         1
     );
     for outcome in ["done", "failed", "rolled_back", "dropped"] {
         assert_eq!(
-            counted.count(&format!("advisory_ended_total/{labels}/{outcome}")),
+            seen.counted
+                .count(&format!("advisory_ended_total/{labels}/{outcome}")),
             1
         );
     }
@@ -180,46 +167,31 @@ async fn counters_and_histograms_go_by_pattern() {
 
 #[tokio::test]
 async fn a_lease_is_followed_like_a_lock() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch() else { return };
     let db = leases::database().await;
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let _guard = tracing::subscriber::set_default(heard.clone());
-    let _counting = metrics::set_default_local_recorder(&counted);
     let leases = Leases::new(db.deadpool(1));
     leased(&leases, 5).await.unwrap();
-    assert!(!heard.has("record outcome=\"failed\""));
+    assert!(!seen.heard.has("record outcome=\"failed\""));
     let held = leases.acquire(leases::key("leased-watch:6")).await.unwrap();
     let failed = Err::<(), _>(LeaseError::Database(diesel::NotFound));
     held.finish(failed).await.unwrap_err();
-    for text in [
+    seen.heard.assert_has(&[
         "new advisory_lock pattern=\"leased-watch:<room>\" scope=\"lease\"",
         "INFO in 1 message=running",
         "record outcome=\"done\"",
         "record outcome=\"failed\"",
-    ] {
-        assert!(
-            heard.has(text),
-            "{text}: {:#?}",
-            heard.lines.lock().unwrap()
-        );
-    }
+    ]);
     assert_eq!(
-        counted.count("advisory_ended_total/leased-watch:<room>/lease/exclusive/done"),
+        seen.counted
+            .count("advisory_ended_total/leased-watch:<room>/lease/exclusive/done"),
         1
     );
 }
 
 #[tokio::test]
 async fn done_work_is_reported_as_done_and_without_a_warning() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch() else { return };
     let db = leases::database().await;
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let _guard = tracing::subscriber::set_default(heard.clone());
-    let _counting = metrics::set_default_local_recorder(&counted);
     let leases = Leases::new(db.deadpool(1));
     let keep = std::time::Duration::from_secs(3600);
     let done = leases
@@ -228,34 +200,43 @@ async fn done_work_is_reported_as_done_and_without_a_warning() {
     done.unwrap().finish(Ok::<_, LeaseError>(())).await.unwrap();
     let error = leased(&leases, 6).await.unwrap_err();
     assert!(LeaseError::find(&error).is_some_and(|found| found.is_done()));
-    assert!(heard.has("record outcome=\"already_done\""));
-    assert!(!heard.has("WARN"), "{:#?}", heard.lines.lock().unwrap());
+    assert!(seen.heard.has("record outcome=\"already_done\""));
+    assert!(
+        !seen.heard.has("WARN"),
+        "{:#?}",
+        seen.heard.lines.lock().unwrap()
+    );
     assert_eq!(
-        counted.count("advisory_refused_total/leased-watch:<room>/lease/exclusive/already_done"),
+        seen.counted
+            .count("advisory_refused_total/leased-watch:<room>/lease/exclusive/already_done"),
         1
     );
 }
 
 #[tokio::test]
 async fn a_lock_left_to_its_transaction_is_not_a_leak() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch() else { return };
     let db = database().await;
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let _guard = tracing::subscriber::set_default(heard.clone());
-    let _counting = metrics::set_default_local_recorder(&counted);
     let mut conn = db.connect().await;
     let locked = conn.transaction::<_, Error, _>(async |conn| xact::lock(conn, 7).await);
     locked.await.unwrap();
-    assert!(heard.has("record outcome=\"left\""));
-    assert!(!heard.has("WARN"), "{:#?}", heard.lines.lock().unwrap());
+    assert!(seen.heard.has("record outcome=\"left\""));
+    assert!(
+        !seen.heard.has("WARN"),
+        "{:#?}",
+        seen.heard.lines.lock().unwrap()
+    );
     let labels = "number/xact/exclusive";
     assert_eq!(
-        counted.count(&format!("advisory_acquired_total/{labels}")),
+        seen.counted
+            .count(&format!("advisory_acquired_total/{labels}")),
         1
     );
-    assert_eq!(counted.count(&format!("advisory_wait_seconds/{labels}")), 1);
-    let reported = counted.0.lock().unwrap();
+    assert_eq!(
+        seen.counted
+            .count(&format!("advisory_wait_seconds/{labels}")),
+        1
+    );
+    let reported = seen.counted.0.lock().unwrap();
     assert_eq!(reported.len(), 2, "{:?}", reported.keys());
 }

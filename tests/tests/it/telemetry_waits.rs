@@ -1,6 +1,6 @@
 //! Telemetry of a call that waits: when it is dropped, and when it polls.
 
-use crate::observers::{Counted, Heard, each_alone, is_alone};
+use crate::observers::{each_alone, watch, watch_warnings};
 use advisory_runtime::{Error, Key, advisory_lock, lock_key, xact};
 use advisory_tests::Database;
 use advisory_tests::bookings::{database, insert};
@@ -52,13 +52,8 @@ async fn each_watcher_sees_the_calls_that_wait() {
 /// Does nothing unless another test starts it, like those below.
 #[tokio::test]
 async fn a_waiter_that_is_dropped_was_turned_away() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch() else { return };
     let db = database().await;
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let _guard = tracing::subscriber::set_default(heard.clone());
-    let _counting = metrics::set_default_local_recorder(&counted);
     drops(&db).await;
     let labels = "awaited:<room>/xact/exclusive";
     // One was held, and only that one has ended.
@@ -68,22 +63,18 @@ async fn a_waiter_that_is_dropped_was_turned_away() {
         format!("advisory_ended_total/{labels}/dropped"),
         format!("advisory_refused_total/{labels}/dropped"),
     ] {
-        assert_eq!(counted.count(&name), 1, "{name}");
+        assert_eq!(seen.counted.count(&name), 1, "{name}");
     }
-    assert!(heard.has("the call was dropped while it waited"));
+    assert!(seen.heard.has("the call was dropped while it waited"));
 }
 
 #[tokio::test]
 async fn a_warning_names_its_pattern_where_no_span_is_wanted() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch_warnings() else { return };
     let db = database().await;
-    let heard = Heard::only_warnings();
-    let _guard = tracing::subscriber::set_default(heard.clone());
     drops(&db).await;
     for what in ["while it waited", "and its lock is released"] {
-        let lines = heard.lines.lock().unwrap();
+        let lines = seen.heard.lines.lock().unwrap();
         let warned = lines.iter().find(|line| line.contains(what));
         let warned = warned.unwrap_or_else(|| panic!("{what}: {lines:#?}"));
         assert!(warned.contains("pattern=\"awaited:<room>\""), "{warned}");
@@ -102,13 +93,8 @@ async fn polled(
 
 #[tokio::test]
 async fn a_call_that_polls_is_one_call_however_often_it_asks() {
-    if !is_alone() {
-        return;
-    }
+    let Some(seen) = watch() else { return };
     let db = database().await;
-    let (heard, counted) = (Heard::default(), Counted::default());
-    let _guard = tracing::subscriber::set_default(heard.clone());
-    let _counting = metrics::set_default_local_recorder(&counted);
     let pool = db.deadpool(1);
     let mut holder = db.connect().await;
     let room = 1;
@@ -143,7 +129,7 @@ async fn a_call_that_polls_is_one_call_however_often_it_asks() {
         format!("advisory_wait_seconds/{labels}"),
         format!("advisory_ended_total/{labels}/done"),
     ] {
-        assert_eq!(counted.count(&name), 1, "{name}");
+        assert_eq!(seen.counted.count(&name), 1, "{name}");
     }
-    assert!(!heard.has("the call was dropped"));
+    assert!(!seen.heard.has("the call was dropped"));
 }

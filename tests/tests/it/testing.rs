@@ -4,7 +4,7 @@ use crate::calls::book;
 use advisory_runtime::testing::Observer;
 use advisory_runtime::{Request, Wait, advisory_lock, lock_key, session};
 use advisory_tests::Database;
-use advisory_tests::bookings::{bookings, committed, database, execute, insert, key_of};
+use advisory_tests::bookings::{bookings, committed, database, execute, insert, key_of, run};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use std::panic::AssertUnwindSafe;
@@ -227,7 +227,7 @@ async fn a_call_that_fails_before_its_lock_shows_its_error() {
     let db = database().await;
     let (mut a, mut b) = (db.connect().await, db.connect().await);
     let mut observer = observer(&db).await;
-    execute(&mut a, "SET lock_timeout = '1ms'").await.unwrap();
+    run(&mut a, "SET lock_timeout = '1ms'").await;
     let held = session::acquire(&mut b, 9).await.unwrap();
     let told = panic_of(observer.assert_locked(7, both(&mut a, 8, 9))).await;
     assert!(told.contains("the call has returned `Err("), "{told}");

@@ -2,6 +2,7 @@
 
 use advisory_runtime::lease::{Error, InMemory, Leases, Request, Source, lead_until, sweep};
 use advisory_runtime::{Wait, advisory_lease};
+use advisory_tests::assert_matches;
 use advisory_tests::leases::FIRST;
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -93,7 +94,7 @@ async fn who_waits_gets_it_when_it_is_released_or_dropped_or_gives_up() {
     let key = || Request::text("k").ttl(Duration::from_secs(30));
     let held = leases.acquire(key()).await.unwrap();
     let waited = leases.acquire(key().wait(Duration::from_secs(5))).await;
-    assert!(matches!(waited, Err(Error::Held { .. })), "{waited:?}");
+    assert_matches!(waited, Err(Error::Held { .. }));
     let (second, ()) = tokio::join!(leases.acquire(key()), async {
         tokio::time::sleep_until(Instant::now() + Duration::from_secs(60)).await;
         drop(held);
@@ -115,7 +116,7 @@ async fn a_bounded_body_is_dropped_and_its_key_is_free() {
     let request = Request::text("k").max_hold(Duration::from_secs(90));
     let mut held = leases.acquire(request).await.unwrap();
     let error = held.run(pending::<()>()).await.unwrap_err();
-    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    assert_matches!(error, Error::HoldExceeded { .. });
     assert_eq!(leases.list().await.unwrap(), []);
 }
 

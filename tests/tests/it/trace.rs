@@ -3,9 +3,9 @@
 use crate::observers::{each_alone, is_alone};
 use advisory_runtime::monitor::{self, Names, TraceContext, show_trace};
 use advisory_runtime::{Error, Isolation, Key, LockKey, Request, Wait, session, xact};
-use advisory_tests::Database;
 use advisory_tests::bookings::{database, key_of};
 use advisory_tests::futures::dropped;
+use advisory_tests::{Database, assert_error};
 use diesel::sql_types::Text;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -116,7 +116,7 @@ async fn a_try_has_no_trace() {
         } else {
             xact::begin(&mut conn, request).await
         };
-        assert!(matches!(missed, Err(Error::NotAvailable { .. })));
+        assert_error!(missed, NotAvailable);
         let query = "SELECT query FROM pg_stat_activity WHERE query ~ '^/[*]advisory:room'";
         let tried = text(&mut other, query).await;
         assert!(

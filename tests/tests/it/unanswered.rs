@@ -3,7 +3,7 @@
 
 use crate::sync_job::database;
 use advisory_runtime::claim::{self, Claim, Claimed};
-use advisory_tests::pid_of;
+use advisory_tests::{assert_matches, pid_of};
 use diesel::prelude::*;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
@@ -54,7 +54,7 @@ async fn an_unanswered_session_ends_even_if_its_pool_keeps_it() {
         .await
         .unwrap();
     let kept = claim::renew_while(&pool, &job, pending::<()>()).await;
-    assert!(matches!(kept, Err(claim::Error::Lost { .. })), "{kept:?}");
+    assert_matches!(kept, Err(claim::Error::Lost { .. }));
     let session = format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}");
     db.until_empty(Duration::from_secs(15), "the session's end", &session)
         .await;

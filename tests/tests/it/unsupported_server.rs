@@ -1,9 +1,9 @@
 //! `verify` refuses a server that grants one lock to two sessions, as databases do that only speak
 //! PostgreSQL's protocol.
 
-use advisory_runtime::{Error, blocking, session};
+use advisory_runtime::{blocking, session};
 use advisory_tests::bookings::database;
-use advisory_tests::{Database, Proxy, pid_of};
+use advisory_tests::{Database, Proxy, assert_error, pid_of};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -20,13 +20,11 @@ async fn grant_all(db: &Database, types: &str) {
 }
 
 async fn is_refused(db: &Database) {
-    let error = session::verify(&db.deadpool(2)).await.unwrap_err();
-    assert!(matches!(error, Error::UnsupportedServer), "{error:?}");
+    assert_error!(session::verify(&db.deadpool(2)).await, UnsupportedServer);
     let url = db.url().to_owned();
     let verified =
         tokio::task::spawn_blocking(move || blocking::session::verify(&Database::r2d2_at(&url, 2)));
-    let error = verified.await.unwrap().unwrap_err();
-    assert!(matches!(error, Error::UnsupportedServer), "{error:?}");
+    assert_error!(verified.await.unwrap(), UnsupportedServer);
     db.until_no_locks().await;
 }
 
@@ -54,8 +52,7 @@ async fn a_lock_that_the_second_session_got_is_released() {
     let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
     let pool = Pool::builder(manager).max_size(2).build().unwrap();
     proxy.replace("NOT pg_catalog.pg_try_advisory_lock", "SELECT 1");
-    let error = session::verify(&pool).await.unwrap_err();
-    assert!(matches!(error, Error::UnsupportedServer), "{error:?}");
+    assert_error!(session::verify(&pool).await, UnsupportedServer);
     assert_eq!(db.locks().await, []);
 }
 
@@ -74,8 +71,7 @@ async fn a_statement_that_fails_is_reported_as_it_is() {
     let mut before = pids().await;
     for (text, are_kept) in [("pg_is_in_recovery", true), ("pg_try_advisory_lock", false)] {
         proxy.replace(text, "SELECT no_such_column");
-        let error = session::verify(&pool).await.unwrap_err();
-        assert!(matches!(error, Error::Database(_)), "{text}: {error:?}");
+        assert_error!(session::verify(&pool).await, Database, "{text}");
         let after = pids().await;
         let is_as_told = |pid| before.contains(pid) == are_kept;
         assert!(after.iter().all(is_as_told), "{text}");
@@ -86,8 +82,7 @@ async fn a_statement_that_fails_is_reported_as_it_is() {
         "WHEN NOT pg_catalog.pg_backend_pid",
         "SELECT CAST('advisory:pooled-session' AS int4)",
     );
-    let error = session::verify(&pool).await.unwrap_err();
-    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    assert_error!(session::verify(&pool).await, PooledSession);
     assert!(pids().await.iter().all(|pid| !before.contains(pid)));
 }
 
@@ -106,13 +101,11 @@ async fn node(group: i32) -> Database {
 #[tokio::test]
 async fn a_worker_node_of_citus_is_refused() {
     let db = node(1).await;
-    let error = session::verify(&db.deadpool(2)).await.unwrap_err();
-    assert!(matches!(error, Error::NotCoordinator), "{error:?}");
+    assert_error!(session::verify(&db.deadpool(2)).await, NotCoordinator);
     let url = db.url().to_owned();
     let verified =
         tokio::task::spawn_blocking(move || blocking::session::verify(&Database::r2d2_at(&url, 2)));
-    let error = verified.await.unwrap().unwrap_err();
-    assert!(matches!(error, Error::NotCoordinator), "{error:?}");
+    assert_error!(verified.await.unwrap(), NotCoordinator);
     db.until_no_locks().await;
 }
 

@@ -2,8 +2,8 @@
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
-use advisory_tests::bookings::{database, execute, finish, in_transaction};
-use advisory_tests::{Database, Proxy, pid_of};
+use advisory_tests::bookings::{database, execute, finish, in_transaction, run};
+use advisory_tests::{Database, Proxy, assert_error, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
 
@@ -18,18 +18,15 @@ async fn no_longer_short(conn: &mut AsyncPgConnection) {
 /// Ends a wait in every way, and checks its error.
 async fn every_end_of_a_wait_has_its_own_error(db: &Database, prepare: &str) {
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    execute(&mut conn, prepare).await.unwrap();
-    execute(&mut holder, prepare).await.unwrap();
+    run(&mut conn, prepare).await;
+    run(&mut holder, prepare).await;
     let held = xact::begin(&mut holder, 7).await.unwrap();
     for way in WAYS {
         for keys in [vec![7], vec![6, 7, 8]] {
             let request = Request::all(keys);
             let timed_out = request.clone().wait(Duration::from_millis(30));
             let error = wait_for(&mut conn, way, timed_out).await;
-            assert!(
-                matches!(error, Error::TimedOut { .. }),
-                "{way:?}: {error:?}"
-            );
+            assert_error!(error, TimedOut, "{way:?}");
             assert!(goes_on(&mut conn).await, "{way:?}");
             assert_eq!(db.locks().await.len(), 1, "{way:?}: the holder's");
             for wait in [
@@ -37,12 +34,9 @@ async fn every_end_of_a_wait_has_its_own_error(db: &Database, prepare: &str) {
                 Wait::Session,
                 Wait::For(Duration::from_secs(9)),
             ] {
-                execute(&mut conn, SHORT).await.unwrap();
+                run(&mut conn, SHORT).await;
                 let error = wait_for(&mut conn, way, request.clone().wait(wait)).await;
-                assert!(
-                    matches!(error, Error::Cancelled { .. }),
-                    "{way:?}: {error:?}"
-                );
+                assert_error!(error, Cancelled, "{way:?}");
                 assert_eq!(db.locks().await.len(), 1, "{way:?}: the holder's");
                 conn = after_cancelled(db, conn, way, prepare).await;
                 no_longer_short(&mut conn).await;
@@ -53,10 +47,7 @@ async fn every_end_of_a_wait_has_its_own_error(db: &Database, prepare: &str) {
                 db.until_waiting(7).await;
                 db.run(&format!("SELECT pg_cancel_backend({pid})")).await;
             });
-            assert!(
-                matches!(error, Error::Cancelled { .. }),
-                "{way:?}: {error:?}"
-            );
+            assert_error!(error, Cancelled, "{way:?}");
             assert_eq!(db.locks().await.len(), 1, "{way:?}: the holder's");
             conn = after_cancelled(db, conn, way, prepare).await;
         }
@@ -135,7 +126,7 @@ async fn after_cancelled(
         Way::Strict | Way::Session => {
             assert_closed(&mut conn, "a cancelled wait").await;
             conn = db.connect().await;
-            execute(&mut conn, prepare).await.unwrap();
+            run(&mut conn, prepare).await;
         }
     }
     conn
@@ -147,19 +138,16 @@ async fn session_deadlocks_leave_nothing(db: &Database, prepare: &str) {
     for wanted in [vec![2], vec![2, 3, 4]] {
         let (mut first, mut second) = (db.connect().await, db.connect().await);
         for conn in [&mut first, &mut second] {
-            execute(conn, prepare).await.unwrap();
+            run(conn, prepare).await;
         }
         // The second is never the victim: it checks for a deadlock only after an hour.
-        execute(&mut second, "SET deadlock_timeout = '1h'")
-            .await
-            .unwrap();
+        run(&mut second, "SET deadlock_timeout = '1h'").await;
         let mut one = session::acquire(&mut first, 1).await.unwrap();
         let mut two = session::acquire(&mut second, 2).await.unwrap();
         let victim = async {
             db.until_waiting(1).await;
-            let error = session::acquire(one.conn(), Request::all(wanted.clone())).await;
-            let error = error.map(drop).unwrap_err();
-            assert!(matches!(error, Error::Deadlock { .. }), "{error:?}");
+            let refused = session::acquire(one.conn(), Request::all(wanted.clone())).await;
+            assert_error!(refused.map(drop), Deadlock);
             assert!(goes_on(one.conn()).await);
             // Its own first lock, the other's, and the other's wait.
             assert_eq!(db.locks().await.len(), 3, "{:?}", db.locks().await);
@@ -212,8 +200,7 @@ async fn an_error_in_the_statement_ends_no_wait() {
     ] {
         proxy.replace("pg_advisory_xact_lock", "SELECT no_such_column");
         let error = xact::begin(&mut conn, Request::new(7).wait(wait)).await;
-        let error = error.map(drop).unwrap_err();
-        assert!(matches!(error, Error::Database(_)), "{wait:?}: {error:?}");
+        assert_error!(error, Database, "{wait:?}");
     }
 }
 
@@ -222,15 +209,15 @@ async fn an_error_in_the_statement_ends_no_wait() {
 async fn the_body_has_the_sessions_own_lock_timeout() {
     let db = database().await;
     let mut conn = db.connect().await;
-    execute(&mut conn, "SET lock_timeout = '9s'").await.unwrap();
+    run(&mut conn, "SET lock_timeout = '9s'").await;
     let is_own = "SELECT 1 / (current_setting('lock_timeout') = '9s')::int";
     for keys in [vec![7], vec![6, 7, 8]] {
         for wait in [Wait::For(Duration::from_secs(5)), Wait::Forever] {
             let request = Request::all(keys.clone()).wait(wait);
             let mut held = xact::begin(&mut conn, request.clone()).await.unwrap();
-            execute(held.conn(), is_own).await.unwrap();
+            run(held.conn(), is_own).await;
             xact::lock(held.conn(), request).await.unwrap();
-            execute(held.conn(), is_own).await.unwrap();
+            run(held.conn(), is_own).await;
             held.finish(Ok::<_, Error>(())).await.unwrap();
         }
     }
@@ -249,17 +236,15 @@ async fn a_lock_that_is_granted_in_spite_of_a_timeout_is_not_left() {
         let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
         proxy.replace("pg_advisory_lock(", granted);
         let request = Request::all(keys).wait(Duration::from_millis(30));
-        let error = session::acquire(&mut conn, request.clone()).await;
-        let error = error.map(drop).unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        let refused = session::acquire(&mut conn, request.clone()).await;
+        assert_error!(refused.map(drop), TimedOut);
         db.until_no_locks().await;
         assert_eq!(execute(&mut conn, "SELECT 1").await.is_ok(), is_usable);
         // At a stricter level the session has the keys before the transaction.
         let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
         proxy.replace("pg_advisory_lock(", granted);
         let request = request.isolation(Isolation::RepeatableRead);
-        let error = xact::begin(&mut conn, request).await.map(drop).unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        assert_error!(xact::begin(&mut conn, request).await, TimedOut);
         db.until_no_locks().await;
         assert!(execute(&mut conn, "SELECT 1").await.is_err());
     }

@@ -1,8 +1,8 @@
 //! Async Diesel: the time limit of a call for several keys.
 
-use advisory_runtime::{Error, Request, xact};
+use advisory_runtime::{Request, xact};
 use advisory_tests::bookings::{database, finish};
-use advisory_tests::{AdvisoryLock, LockedKey};
+use advisory_tests::{AdvisoryLock, LockedKey, assert_error};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -42,7 +42,6 @@ async fn the_budget_is_for_all_keys_together() {
         steps.tick().await;
     }
     finish(held_second).await;
-    let error = waiter.await.unwrap().unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert_error!(waiter.await.unwrap(), TimedOut);
     db.until_quiet().await;
 }

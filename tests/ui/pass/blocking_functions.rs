@@ -1,4 +1,5 @@
-//! Every shape of plain `fn`, with every argument, under the strictest lints: nothing of the expansion is the user's to allow.
+//! Shapes of plain `fn` that the combinations of arguments and parameters do not have, under strict lints: nothing of the expansion is
+//! the user's to allow.
 #![forbid(unsafe_code)]
 #![deny(warnings)]
 #![warn(let_underscore_drop, unused_qualifications)]
@@ -60,103 +61,14 @@ fn moves(conn: &mut PgConnection, room: i64, name: String) -> Result<String, App
     Ok(name)
 }
 
-#[advisory_lock(
-    key = "room:<room>",
-    name = "room",
-    mode = "shared",
-    isolation = "serializable",
-    nested = "refuse"
-)]
-fn generic<C: Connection>(conn: &mut C, room: i64) -> QueryResult<usize> {
-    insert(conn, room)
-}
-
-#[advisory_lock(key = "room:<rooms*>", name = "room", scope = "session", wait = "5s", on_held = Ok(0))]
-fn session(conn: &mut PgConnection, rooms: &[i64]) -> QueryResult<usize> {
-    Ok(rooms.len())
-}
-
-#[advisory_lock(key = "room:<room>", name = "room")]
-fn lent<'a>(
-    conn: &mut PgConnection,
-    room: i64,
-    guests: &'a mut Vec<i64>,
-) -> QueryResult<&'a mut [i64]> {
-    guests.push(room);
-    insert(conn, room)?;
-    Ok(&mut guests[..])
-}
-
-#[advisory_lock(key = "room:<room>", name = "room", wait = "never", on_held = Ok(""))]
-fn borrowed<'a>(conn: &mut PgConnection, room: i64, guest: &'a str) -> QueryResult<&'a str> {
-    insert(conn, room)?;
-    Ok(guest)
-}
-
-#[advisory_lock(key = "room:<room>", name = "room", wait = "never", on_held = Ok(None))]
-fn opaque(
-    conn: &mut impl Connection,
-    room: i64,
-    shift: impl Fn(i64) -> i64,
-) -> QueryResult<Option<impl Iterator<Item = usize>>> {
-    Ok(Some(std::iter::once(insert(conn, shift(room))?)))
-}
-
-#[advisory_lock(key = "room:<a>:<b>", name = "pair")]
-fn patterns<const N: usize, T>(
-    conn: &mut PgConnection,
-    (a, b): (i64, i64),
-    Wrapped([first, _]): Wrapped<[i64; 2]>,
-    all: [i64; N],
-    mut more: T,
-    other: T,
-) -> Result<Box<dyn std::fmt::Debug>, Box<dyn std::error::Error>>
-where
-    T: Into<i64> + Clone,
-{
-    more.clone_from(&other);
-    Ok(Box::new(insert(
-        conn,
-        a + b + first + more.into() + all[0],
-    )?))
-}
-
-#[advisory_lock(key = "room:<room>", name = "room")]
-fn recursive(conn: &mut PgConnection, room: i64) -> QueryResult<i64> {
-    if room == 0 {
-        return Ok(0);
-    }
-    Ok(1 + recursive(conn, room - 1)?)
-}
-
-struct Wrapped<T>(T);
-
 struct Rooms {
     pool: Pool<ConnectionManager<PgConnection>>,
-    conn: PgConnection,
     prefix: String,
-}
-
-trait Books {
-    fn book(&mut self, room: i64) -> QueryResult<Option<usize>>;
-}
-
-impl Books for Rooms {
-    #[advisory_lock(key = "room:<room>", name = "room", conn = self.conn, wait = "never", on_held = Ok(None))]
-    fn book(&mut self, room: i64) -> QueryResult<Option<usize>> {
-        let prefix = self.prefix.len();
-        insert(&mut self.conn, room).map(|rows| Some(rows + prefix))
-    }
 }
 
 impl Rooms {
     #[advisory_lock(key = "prefix:<self.prefix>:<room>", conn = self.pool.get()?, queue = 64, wait = "5s", on_held = Err(AppError::Busy))]
     fn pooled(&self, room: i64) -> Result<usize, AppError> {
-        Ok(insert(conn, room)?)
-    }
-
-    #[advisory_lock(key = "polled:<room>", conn = self.pool.get()?, queue = 64, wait = "5s", poll = "250ms", on_held = Err(AppError::Busy))]
-    fn polled(&self, room: i64) -> Result<usize, AppError> {
         Ok(insert(conn, room)?)
     }
 

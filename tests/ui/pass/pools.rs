@@ -87,16 +87,6 @@ impl Repository {
         diesel::sql_query("SELECT 1").execute(conn).await
     }
 
-    #[advisory_lock(key = "room:<room>", name = "room", pool = self.bb8)]
-    async fn with_the_locks_error(&self, room: i64) -> Result<(), LockError> {
-        conn.batch_execute("SELECT 1").await.map_err(|error| LockError(error.into()))
-    }
-
-    #[advisory_lock(key = "room:<room>", name = "room", pool = self.deadpool, err = |error| error.to_string())]
-    async fn with_err(&self, room: i64) -> Result<(), String> {
-        conn.batch_execute("SELECT 1").await.map_err(|error| error.to_string())
-    }
-
     #[advisory_lock(key = "room:<room>", name = "room", pool = self.deadpool)]
     async fn with_anyhow(&self, room: i64) -> anyhow::Result<()> {
         Ok(conn.batch_execute("SELECT 1").await?)
@@ -253,8 +243,6 @@ fn is_send<F: Future + Send>(future: F) {
 
 fn all_are_send(repository: &mut Repository, pool: &Bb8, shared: Arc<Primary>, databases: Arc<Databases>) {
     is_send(repository.with_diesels_error(1));
-    is_send(repository.with_the_locks_error(1));
-    is_send(repository.with_err(1));
     is_send(repository.with_anyhow(1));
     is_send(repository.from_a_value(1));
     is_send(repository.own(1));

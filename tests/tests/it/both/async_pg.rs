@@ -1,15 +1,25 @@
 //! The names of the shared tests on async Diesel, and those tests.
 
+#[path = "cancelled.rs"]
+mod cancelled;
 #[path = "commit.rs"]
 mod commit;
+#[path = "commit_cancelled.rs"]
+mod commit_cancelled;
+#[path = "commit_texts.rs"]
+mod commit_texts;
 #[path = "exclusion.rs"]
 mod exclusion;
+#[path = "foreign_transaction.rs"]
+mod foreign_transaction;
 #[path = "hold.rs"]
 mod hold;
 #[path = "interrupted.rs"]
 mod interrupted;
 #[path = "isolation.rs"]
 mod isolation;
+#[path = "lost_waits.rs"]
+mod lost_waits;
 #[path = "nesting.rs"]
 mod nesting;
 #[path = "polls.rs"]
@@ -22,9 +32,12 @@ mod session;
 mod session_bodies;
 #[path = "shared.rs"]
 mod shared;
+#[path = "test_transactions.rs"]
+mod test_transactions;
 #[path = "waits.rs"]
 mod waits;
 
+use super::BoxFuture;
 use advisory_runtime::{Error, Request, advisory_lock};
 use advisory_tests::Database;
 use diesel::QueryResult;
@@ -34,9 +47,9 @@ use diesel_async::{
 };
 
 pub(crate) use crate::calls::book;
-pub(crate) use advisory_tests::bookings::{bookings, execute, in_transaction, insert};
+pub(crate) use advisory_tests::bookings::{bookings, execute, in_transaction, insert, run};
 pub(crate) use advisory_tests::pid_of;
-pub(crate) use advisory_tests::settings::setting;
+pub(crate) use advisory_tests::settings::{setting, settings};
 
 pub(crate) const IS_BLOCKING: bool = false;
 
@@ -136,7 +149,17 @@ pub(crate) async fn begin_test_transaction(conn: &mut Conn) -> QueryResult<()> {
     conn.begin_test_transaction().await
 }
 
-/// Runs a call beside the test.
+functions!(insert, [async], [.await]);
+
+/// Runs steps in Diesel's `test_transaction`.
+pub(crate) async fn test_transaction(
+    conn: &mut Conn,
+    steps: fn(&mut Conn) -> BoxFuture<'_, QueryResult<()>>,
+) {
+    conn.test_transaction(async |conn| steps(conn).await).await;
+}
+
+/// Runs a call outside the test's task.
 pub(crate) fn spawn<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {

@@ -1,15 +1,25 @@
 //! The names of the shared tests on blocking Diesel, and those tests.
 
+#[path = "cancelled.rs"]
+mod cancelled;
 #[path = "commit.rs"]
 mod commit;
+#[path = "commit_cancelled.rs"]
+mod commit_cancelled;
+#[path = "commit_texts.rs"]
+mod commit_texts;
 #[path = "exclusion.rs"]
 mod exclusion;
+#[path = "foreign_transaction.rs"]
+mod foreign_transaction;
 #[path = "hold.rs"]
 mod hold;
 #[path = "interrupted.rs"]
 mod interrupted;
 #[path = "isolation.rs"]
 mod isolation;
+#[path = "lost_waits.rs"]
+mod lost_waits;
 #[path = "nesting.rs"]
 mod nesting;
 #[path = "polls.rs"]
@@ -22,9 +32,12 @@ mod session;
 mod session_bodies;
 #[path = "shared.rs"]
 mod shared;
+#[path = "test_transactions.rs"]
+mod test_transactions;
 #[path = "waits.rs"]
 mod waits;
 
+use super::BoxFuture;
 use crate::blocking_calls;
 use advisory_runtime::{Error, Request, advisory_lock};
 use advisory_tests::{Database, blocking};
@@ -72,6 +85,10 @@ pub(crate) async fn execute(conn: &mut Conn, sql: &str) -> QueryResult<usize> {
     blocking::execute(conn, sql)
 }
 
+pub(crate) async fn run(conn: &mut Conn, sql: &str) {
+    blocking::execute(conn, sql).unwrap();
+}
+
 pub(crate) async fn batch(conn: &mut Conn, sql: &str) -> QueryResult<()> {
     conn.batch_execute(sql)
 }
@@ -90,6 +107,10 @@ pub(crate) async fn book(conn: &mut Conn, room: i64, guest: &str) -> QueryResult
 
 pub(crate) async fn setting(conn: &mut Conn, name: &str) -> String {
     blocking::setting(conn, name)
+}
+
+pub(crate) async fn settings(conn: &mut Conn) -> String {
+    blocking::settings(conn)
 }
 
 pub(crate) async fn begin(
@@ -188,7 +209,17 @@ pub(crate) async fn begin_test_transaction(conn: &mut Conn) -> QueryResult<()> {
     conn.begin_test_transaction()
 }
 
-/// Runs a call beside the test.
+functions!(blocking::insert, [], []);
+
+/// Runs steps in Diesel's `test_transaction`.
+pub(crate) async fn test_transaction(
+    conn: &mut Conn,
+    steps: fn(&mut Conn) -> BoxFuture<'_, QueryResult<()>>,
+) {
+    conn.test_transaction(|conn| now(steps(conn)));
+}
+
+/// Runs a call outside the test's task.
 pub(crate) fn spawn<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {

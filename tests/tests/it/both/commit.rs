@@ -6,8 +6,8 @@ use super::{
     end_diesel, establish, execute, get, in_transaction, insert, locked, pid_of, pool,
 };
 use advisory_runtime::Error;
-use advisory_tests::bookings::{committed, database, key_of};
-use advisory_tests::{Proxy, debug_checks_are_on};
+use advisory_tests::bookings::{committed, database, diesel_outcome, key_of};
+use advisory_tests::{Proxy, assert_error, assert_matches, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
@@ -63,10 +63,7 @@ async fn the_functions_that_the_attribute_calls_do_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ignored_database_error_is_not_a_commit() {
     let (error, rows) = found("SELECT 1 FROM no_such_table").await;
-    assert!(
-        matches!(&error, Error::RolledBack { lock, .. } if lock == "room:<room>"),
-        "{error:?}"
-    );
+    assert_error!(error, RolledBack { lock, .. } if lock == "room:<room>");
     assert_eq!(rows, 0);
 }
 
@@ -77,10 +74,7 @@ async fn a_transaction_ended_by_hand_is_found_out() {
             continue;
         }
         let (error, rows) = found(sql).await;
-        assert!(
-            matches!(error, Error::TransactionEnded { .. }),
-            "{sql}: {error:?}"
-        );
+        assert_error!(error, TransactionEnded, "{sql}");
         assert_eq!(rows, rows_after, "{sql}: what the body committed stays");
     }
 }
@@ -101,7 +95,7 @@ async fn what_was_written_without_the_lock_is_rolled_back() {
         })
         .await,
     );
-    assert!(matches!(error, Error::TransactionEnded { .. }), "{error:?}");
+    assert_error!(error, TransactionEnded);
     assert_eq!(committed(&db, 7).await, 0);
     assert!(book(&mut conn, 8, "Grace").await.unwrap());
 }
@@ -117,7 +111,7 @@ async fn a_commit_through_diesel_is_found_out() {
         })
         .await,
     );
-    assert!(matches!(error, Error::TransactionEnded { .. }), "{error:?}");
+    assert_error!(error, TransactionEnded);
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 1);
     assert!(book(&mut conn, 8, "Grace").await.unwrap());
@@ -134,7 +128,7 @@ async fn a_transaction_left_open_through_diesel_is_not_committed() {
         })
         .await,
     );
-    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+    assert_error!(error, RolledBack);
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
     assert!(book(&mut conn, 8, "Grace").await.unwrap());
@@ -163,12 +157,9 @@ async fn a_deferred_constraint_is_reported_as_what_it_is() {
     let mut conn = connect(&db).await;
     let error = book_then(&mut conn, 7, "INSERT INTO booking VALUES (7, 'Grace')").await;
     let error = error.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            DieselError::DatabaseError(DatabaseErrorKind::UniqueViolation, _)
-        ),
-        "{error:?}"
+    assert_matches!(
+        error,
+        DieselError::DatabaseError(DatabaseErrorKind::UniqueViolation, _)
     );
     db.until_quiet().await;
     assert!(
@@ -197,7 +188,7 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
             "{error:?}"
         );
         let error = Error::from(error);
-        assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+        assert_error!(error, CommitUnknown);
         db.until_quiet().await;
         assert_eq!(
             committed(&db, 7).await,
@@ -210,15 +201,9 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
 /// Asserts that the next call reports the connection as broken.
 async fn assert_broken(conn: &mut Conn, after: &str) {
     let error = book(conn, 99, "Ada").await.unwrap_err();
-    assert!(
-        matches!(error, DieselError::QueryBuilderError(_)),
-        "{after}: {error:?}"
-    );
+    assert_matches!(error, DieselError::QueryBuilderError(_), "{after}");
     let error = Error::from(error);
-    assert!(
-        matches!(&error, Error::BrokenConnection { lock, .. } if lock == "room:<room>"),
-        "{after}: {error:?}"
-    );
+    assert_error!(error, BrokenConnection { lock, .. } if lock == "room:<room>", "{after}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,11 +214,7 @@ async fn a_connection_lost_in_the_body_is_unknown_or_the_bodys_error() {
         let end = locked(&mut conn, 7, async |conn| {
             let pid = pid_of(conn).await;
             db.terminate(pid).await;
-            if is_ok {
-                Ok(())
-            } else {
-                Err(DieselError::NotFound)
-            }
+            diesel_outcome(is_ok)
         });
         let error = Error::from(end.await.unwrap_err());
         match (is_ok, &error) {
@@ -254,8 +235,7 @@ async fn a_loss_that_the_body_has_seen_is_an_unknown_outcome() {
         ("COMMIT; SELECT pg_terminate_backend(pg_backend_pid())", 1),
     ] {
         let mut conn = connect(&db).await;
-        let error = lock_error(book_then(&mut conn, 7, statements).await);
-        assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+        assert_error!(book_then(&mut conn, 7, statements).await, CommitUnknown);
         assert_broken(&mut conn, statements).await;
         assert_eq!(committed(&db, 7).await, rows);
     }
@@ -288,10 +268,7 @@ async fn a_plain_sql_transaction_is_refused_and_not_committed() {
         drop(batch(&mut conn, begin).await);
         drop(insert(&mut conn, 7, "by hand").await);
         let error = lock_error(book(&mut conn, 8, "Ada").await);
-        assert!(
-            matches!(error, Error::ForeignTransaction { .. }),
-            "{begin}: {error:?}"
-        );
+        assert_error!(error, ForeignTransaction, "{begin}");
         // An async connection is closed if its transaction had failed before.
         let is_usable = IS_BLOCKING || !begin.contains("no_such_table");
         assert_eq!(execute(&mut conn, "COMMIT").await.is_ok(), is_usable);
@@ -312,10 +289,7 @@ async fn a_guard_does_not_commit_another_guards_transaction() {
     std::mem::swap(first.conn(), second.conn());
     for held in [first, second] {
         let result = end(held, Ok::<_, Error>(())).await;
-        assert!(
-            matches!(result, Err(Error::TransactionEnded { .. })),
-            "{result:?}"
-        );
+        assert_error!(result, TransactionEnded);
     }
     db.until_quiet().await;
 }
@@ -338,15 +312,9 @@ async fn a_guard_ends_with_an_error_that_is_made_of_diesels() {
     assert_eq!(end_diesel(held, Ok::<_, StoreError>(3)).await.unwrap(), 3);
     let held = begin(&mut conn, 7).await.unwrap();
     let own = end_diesel(held, Err::<(), _>(StoreError(DieselError::NotFound))).await;
-    assert!(matches!(own, Err(StoreError(DieselError::NotFound))));
+    assert_matches!(own, Err(StoreError(DieselError::NotFound)));
     let mut held = begin(&mut conn, 7).await.unwrap();
     batch(held.conn(), "COMMIT").await.unwrap();
     let StoreError(error) = end_diesel(held, Ok(())).await.unwrap_err();
-    assert!(
-        matches!(
-            Error::find(&error).as_deref(),
-            Some(Error::TransactionEnded { .. })
-        ),
-        "{error:?}"
-    );
+    assert_error!(error, TransactionEnded);
 }

@@ -2,6 +2,7 @@
 
 use super::{Conn, begin, book, connect, end, insert, locked, spawn};
 use advisory_runtime::Error;
+use advisory_tests::assert_matches;
 use advisory_tests::bookings::{committed, database, key_of};
 use diesel::result::Error as DieselError;
 
@@ -67,7 +68,7 @@ async fn an_error_is_the_bodys_own_and_rolls_back_and_frees_the_lock() {
     let db = database().await;
     let mut conn = connect(&db).await;
     let error = refuse(&mut conn).await.unwrap_err();
-    assert!(matches!(error, MyError::Refused), "{error:?}");
+    assert_matches!(error, MyError::Refused);
     assert_eq!(db.locks().await, []);
     assert_eq!(committed(&db, 7).await, 0);
     assert!(

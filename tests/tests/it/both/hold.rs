@@ -2,6 +2,7 @@
 
 use super::{acquire, begin, connect, end, insert, spawn};
 use advisory_runtime::{Error, Isolation, Request};
+use advisory_tests::assert_error;
 use advisory_tests::bookings::{committed, database, key_of};
 use advisory_tests::holds::{in_time, is_early};
 use std::time::{Duration, Instant};
@@ -23,8 +24,7 @@ async fn a_commit_that_comes_too_late_is_refused() {
         })
         .await;
         inserted.unwrap();
-        let error = end.unwrap_err();
-        assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+        assert_error!(end, HoldExceeded);
         assert_eq!(db.locks().await, []);
     }
     assert_eq!(committed(&db, 7).await, 0);
@@ -40,8 +40,7 @@ async fn a_commit_that_comes_too_late_is_refused() {
     })
     .await;
     inserted.unwrap();
-    let error = end.unwrap_err();
-    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    assert_error!(end, HoldExceeded);
     assert_eq!(committed(&db, 8).await, 1);
     db.until_quiet().await;
 }

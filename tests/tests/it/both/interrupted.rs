@@ -3,31 +3,21 @@
 
 use super::{
     Conn, acquire, batch, begin, begin_transaction, book, commit_transaction, connect, end,
-    establish, execute, insert,
+    establish, insert, run,
 };
 use advisory_runtime::{Error, Isolation, Request};
 use advisory_tests::bookings::{committed, database};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::statements::raise;
+use advisory_tests::{Database, Proxy, assert_error};
 use std::time::Duration;
 
 /// The whole message that asks whether a transaction has failed, with the zero that ends it.
 const PROBE: &str = "SELECT\0";
 
-/// Fails with this SQLSTATE and message.
-macro_rules! raise {
-    ($state:literal, $message:literal) => {
-        concat!(
-            "DO LANGUAGE plpgsql $$BEGIN RAISE EXCEPTION USING ERRCODE = '",
-            $state,
-            "', MESSAGE = '",
-            $message,
-            "'; END$$"
-        )
-    };
-}
+const BY_USER: &str = "57014|canceling statement due to user request";
 
 /// Books the room through a proxy that sends this message instead of the commit.
-async fn book_with(db: &Database, room: i64, commit: &'static str) -> (Proxy, Conn, Error) {
+async fn book_with(db: &Database, room: i64, commit: &str) -> (Proxy, Conn, Error) {
     let proxy = Proxy::start(db).await;
     let mut conn = establish(proxy.url()).await;
     proxy.replace(";COMMIT", commit);
@@ -42,21 +32,12 @@ async fn a_commit_is_unknown_if_the_question_about_it_is_cancelled() {
     let proxy = Proxy::start(&db).await;
     for cancels in 1..=4 {
         let mut conn = establish(proxy.url()).await;
-        proxy.replace(
-            ";COMMIT",
-            concat!(
-                "COMMIT;",
-                raise!("57014", "canceling statement due to user request")
-            ),
-        );
+        proxy.replace(";COMMIT", &format!("COMMIT;{}", raise(BY_USER)));
         for _ in 0..cancels {
             proxy.cancel(PROBE);
         }
         let error = Error::from(book(&mut conn, cancels, "Ada").await.unwrap_err());
-        assert!(
-            matches!(error, Error::CommitUnknown { .. }),
-            "{cancels}: {error:?}"
-        );
+        assert_error!(error, CommitUnknown, "{cancels}");
         assert_eq!(committed(&db, cancels).await, 1);
     }
     db.until_quiet().await;
@@ -72,11 +53,7 @@ async fn a_rollback_is_known_however_often_the_question_about_it_is_cancelled() 
         for _ in 0..cancels {
             proxy.cancel(PROBE);
         }
-        let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-        assert!(
-            matches!(error, Error::RolledBack { .. }),
-            "{cancels}: {error:?}"
-        );
+        assert_error!(book(&mut conn, 7, "Ada").await, RolledBack, "{cancels}");
         assert_eq!(committed(&db, 7).await, 0);
         assert!(book(&mut conn, 100 + cancels, "Ada").await.unwrap());
     }
@@ -87,23 +64,17 @@ async fn a_rollback_is_known_however_often_the_question_about_it_is_cancelled() 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_the_commit_that_does_not_say_rolled_back_is_unknown() {
     let db = database().await;
-    for (room, commit) in [
-        concat!("COMMIT;", raise!("XX000", "could not commit transaction")),
-        concat!("COMMIT;", raise!("08007", "transaction resolution unknown")),
-        concat!("COMMIT;", raise!("57P05", "terminating connection")),
-        concat!("COMMIT;", raise!("58030", "could not write a file")),
-        concat!("COMMIT;", raise!("40003", "result is ambiguous")),
-        concat!("COMMIT;", raise!("P0001", "something else")),
-    ]
-    .into_iter()
-    .zip(1..)
-    .map(|(commit, room)| (room, commit))
-    {
-        let (_proxy, mut conn, error) = book_with(&db, room, commit).await;
-        assert!(
-            matches!(error, Error::CommitUnknown { .. }),
-            "{commit}: {error:?}"
-        );
+    for (room, failure) in (1..).zip([
+        "XX000|could not commit transaction",
+        "08007|transaction resolution unknown",
+        "57P05|terminating connection",
+        "58030|could not write a file",
+        "40003|result is ambiguous",
+        "P0001|something else",
+    ]) {
+        let commit = format!("COMMIT;{}", raise(failure));
+        let (_proxy, mut conn, error) = book_with(&db, room, &commit).await;
+        assert_error!(error, CommitUnknown, "{commit}");
         assert_eq!(committed(&db, room).await, 1);
         assert!(book(&mut conn, 100 + room, "Ada").await.unwrap());
     }
@@ -113,65 +84,45 @@ async fn an_error_of_the_commit_that_does_not_say_rolled_back_is_unknown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_the_commit_that_says_rolled_back_is_the_databases() {
     let db = database().await;
-    for commit in [
-        concat!("ROLLBACK;", raise!("23505", "duplicate key")),
-        concat!("ROLLBACK;", raise!("23503", "foreign key")),
-        concat!("ROLLBACK;", raise!("23P01", "exclusion constraint")),
-        concat!("ROLLBACK;", raise!("40001", "could not serialize access")),
-        concat!("ROLLBACK;", raise!("40P01", "deadlock detected")),
+    for failure in [
+        "23505|duplicate key",
+        "23503|foreign key",
+        "23P01|exclusion constraint",
+        "40001|could not serialize access",
+        "40P01|deadlock detected",
     ] {
-        let (_proxy, mut conn, error) = book_with(&db, 7, commit).await;
-        assert!(matches!(error, Error::Database(_)), "{commit}: {error:?}");
+        let commit = format!("ROLLBACK;{}", raise(failure));
+        let (_proxy, mut conn, error) = book_with(&db, 7, &commit).await;
+        assert_error!(error, Database, "{commit}");
         assert!(book(&mut conn, 8, "Ada").await.is_ok());
     }
     assert_eq!(committed(&db, 7).await, 0);
     db.until_quiet().await;
 }
 
-/// A foreign server can have committed its part of the transaction, and its error looks like one of
-/// a deferred trigger.
+/// A foreign server can have committed its part of the transaction before a deferred trigger, or a
+/// conflict that the server looks for at the end.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deferred_triggers_error_says_rolled_back_unless_a_foreign_server_takes_part() {
-    let db = database().await;
-    db.run(
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
-         CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON booking DEFERRABLE INITIALLY DEFERRED
-         FOR EACH ROW EXECUTE FUNCTION refuse()",
-    )
-    .await;
-    let mut conn = connect(&db).await;
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::Database(_)), "{error:?}");
-    db.run(
-        "CREATE FOREIGN DATA WRAPPER elsewhere; CREATE SERVER other FOREIGN DATA WRAPPER elsewhere",
-    )
-    .await;
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
-    assert_eq!(committed(&db, 7).await, 0);
-    db.until_quiet().await;
-}
-
-/// The server looks for conflicts after foreign servers have committed their parts.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_conflict_at_the_commit_says_rolled_back_unless_a_foreign_server_takes_part() {
-    let db = database().await;
-    db.run(
-        "CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE serialization_failure; END $$;
-         CREATE CONSTRAINT TRIGGER conflict AFTER INSERT ON booking DEFERRABLE INITIALLY DEFERRED
-         FOR EACH ROW EXECUTE FUNCTION conflict()",
-    )
-    .await;
-    let mut conn = connect(&db).await;
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::Database(_)), "{error:?}");
-    db.run(
-        "CREATE FOREIGN DATA WRAPPER elsewhere; CREATE SERVER other FOREIGN DATA WRAPPER elsewhere",
-    )
-    .await;
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
-    db.until_quiet().await;
+async fn an_error_at_the_commit_says_rolled_back_unless_a_foreign_server_takes_part() {
+    for raised in ["EXCEPTION 'no'", "serialization_failure"] {
+        let db = database().await;
+        db.run(&format!(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE {raised}; END $$;
+             CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON booking DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION refuse()",
+        ))
+        .await;
+        let mut conn = connect(&db).await;
+        let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
+        assert_error!(error, Database, "{raised}");
+        db.run(
+            "CREATE FOREIGN DATA WRAPPER elsewhere; CREATE SERVER other FOREIGN DATA WRAPPER elsewhere",
+        )
+        .await;
+        assert_error!(book(&mut conn, 7, "Ada").await, CommitUnknown, "{raised}");
+        assert_eq!(committed(&db, 7).await, 0);
+        db.until_quiet().await;
+    }
 }
 
 /// The release of the savepoint is cancelled, and so is the rollback to it.
@@ -183,8 +134,7 @@ async fn a_nested_call_is_rolled_back_if_its_end_is_cancelled_twice() {
     begin_transaction(&mut conn).await.unwrap();
     proxy.cancel("RELEASE SAVEPOINT advisory_savepoint_1");
     proxy.cancel("ROLLBACK TO SAVEPOINT advisory_savepoint_1");
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+    assert_error!(book(&mut conn, 7, "Ada").await, RolledBack);
     insert(&mut conn, 8, "outer").await.unwrap();
     commit_transaction(&mut conn).await.unwrap();
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
@@ -199,16 +149,10 @@ async fn an_outer_transaction_goes_on_if_a_nested_wait_is_cancelled_twice() {
     let proxy = Proxy::start(&db).await;
     let mut conn = establish(proxy.url()).await;
     begin_transaction(&mut conn).await.unwrap();
-    proxy.replace(
-        "pg_advisory_xact_lock(",
-        concat!(
-            "SAVEPOINT advisory_savepoint_1;",
-            raise!("57014", "canceling statement due to user request")
-        ),
-    );
+    let refusal = format!("SAVEPOINT advisory_savepoint_1;{}", raise(BY_USER));
+    proxy.replace("pg_advisory_xact_lock(", &refusal);
     proxy.cancel("ROLLBACK TO SAVEPOINT advisory_savepoint_1");
-    let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-    assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
+    assert_error!(book(&mut conn, 7, "Ada").await, Cancelled);
     insert(&mut conn, 8, "outer").await.unwrap();
     commit_transaction(&mut conn).await.unwrap();
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
@@ -225,11 +169,7 @@ async fn a_wait_that_is_cancelled_repeatedly_is_cancelled_and_keeps_its_connecti
         for _ in 0..cancels {
             proxy.cancel(PROBE);
         }
-        let error = Error::from(book(&mut conn, 7, "Ada").await.unwrap_err());
-        assert!(
-            matches!(error, Error::Cancelled { .. }),
-            "{cancels}: {error:?}"
-        );
+        assert_error!(book(&mut conn, 7, "Ada").await, Cancelled, "{cancels}");
     }
     assert!(book(&mut conn, 7, "Ada").await.unwrap());
     db.until_quiet().await;
@@ -251,13 +191,13 @@ async fn refused(proxy: &Proxy, scope: Scope, wait: Duration, refusal: &str) -> 
     let conn = &mut conn;
     let request = Request::new(7).wait(wait);
     match scope {
-        Scope::Xact | Scope::Strict => proxy.replace("pg_advisory_xact_lock(", leaked(refusal)),
+        Scope::Xact | Scope::Strict => proxy.replace("pg_advisory_xact_lock(", refusal),
         Scope::Nested => {
             begin_transaction(conn).await.unwrap();
             let refusal = format!("SAVEPOINT advisory_savepoint_1;{refusal}");
-            proxy.replace("pg_advisory_xact_lock(", leaked(&refusal));
+            proxy.replace("pg_advisory_xact_lock(", &refusal);
         }
-        Scope::Session => proxy.replace("pg_advisory_lock(", leaked(refusal)),
+        Scope::Session => proxy.replace("pg_advisory_lock(", refusal),
     }
     let begun = match scope {
         Scope::Xact | Scope::Nested => begin(conn, request).await,
@@ -273,10 +213,6 @@ async fn refused(proxy: &Proxy, scope: Scope, wait: Duration, refusal: &str) -> 
     }
 }
 
-fn leaked(text: &str) -> &'static str {
-    text.to_owned().leak()
-}
-
 /// Each refusal comes at a time that is wrong by one of the two clocks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_time_out_is_told_by_the_servers_answer_whatever_the_clocks_say() {
@@ -288,47 +224,39 @@ async fn a_time_out_is_told_by_the_servers_answer_whatever_the_clocks_say() {
         Duration::from_secs(600),
     );
     for scope in [Scope::Xact, Scope::Strict, Scope::Nested, Scope::Session] {
-        for (wait, refusal, expected) in [
+        for (wait, slept, failure, expected) in [
             // This process's clock is slow, or the server's is fast.
             (
                 long,
-                raise!("55P03", "canceling statement due to lock timeout"),
+                "0",
+                "55P03|canceling statement due to lock timeout",
                 "TimedOut",
             ),
             // The other way round.
+            (short, "0.05", BY_USER, "Cancelled"),
             (
                 short,
-                concat!(
-                    "SELECT pg_sleep(0.05);",
-                    raise!("57014", "canceling statement due to user request")
-                ),
-                "Cancelled",
-            ),
-            (
-                short,
-                concat!(
-                    "SELECT pg_sleep(0.05);",
-                    raise!("57014", "canceling statement due to statement timeout")
-                ),
+                "0.05",
+                "57014|canceling statement due to statement timeout",
                 "Cancelled",
             ),
             // Where the text is not known, this process's clock may be slow by a tenth.
             (
                 second,
-                concat!(
-                    "SELECT pg_sleep(0.92);",
-                    raise!("55P03", "storniere Anfrage wegen Zeitüberschreitung")
-                ),
+                "0.92",
+                "55P03|storniere Anfrage wegen Zeitüberschreitung",
                 "TimedOut",
             ),
             (
                 long,
-                raise!("57014", "storniere Anfrage wegen Benutzeraufforderung"),
+                "0",
+                "57014|storniere Anfrage wegen Benutzeraufforderung",
                 "Cancelled",
             ),
             // A deadlock, also from an engine that sends no detail and no hint.
-            (long, raise!("40P01", "deadlock detected"), "Deadlock"),
+            (long, "0", "40P01|deadlock detected", "Deadlock"),
         ] {
+            let refusal = &format!("SELECT pg_sleep({slept});{}", raise(failure));
             let error = refused(&proxy, scope, wait, refusal).await;
             assert!(
                 format!("{error:?}").starts_with(expected),
@@ -337,6 +265,6 @@ async fn a_time_out_is_told_by_the_servers_answer_whatever_the_clocks_say() {
         }
     }
     let mut conn = connect(&db).await;
-    execute(&mut conn, "SELECT 1").await.unwrap();
+    run(&mut conn, "SELECT 1").await;
     db.until_quiet().await;
 }

@@ -1,11 +1,13 @@
 //! The stricter levels: the snapshot is younger than the lock.
 
-use super::{Conn, begin, bookings, connect, end, execute, insert, setting, spawn};
+use super::{Conn, begin, bookings, connect, end, execute, insert, run, setting, spawn};
 use advisory_runtime::{Error, Isolation, Request, Wait};
+use advisory_tests::assert_error;
 use advisory_tests::bookings::{
-    assert_few_serialization_failures, committed, database, is_serialization_failure,
+    LEVELS, assert_few_serialization_failures, committed, database, is_serialization_failure,
+    outcome,
 };
-use diesel::result::Error as DieselError;
+use advisory_tests::dropped_call::WAITS;
 use std::time::Duration;
 
 const STRICT: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializable];
@@ -27,14 +29,7 @@ async fn book_at(conn: &mut Conn, isolation: Isolation, room: i64) -> Result<boo
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_sees_what_the_holder_before_it_wrote_at_every_level() {
     let db = database().await;
-    for (room, isolation) in [
-        Isolation::ReadCommitted,
-        Isolation::RepeatableRead,
-        Isolation::Serializable,
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (room, isolation) in LEVELS.into_iter().enumerate() {
         let room = i64::try_from(room).unwrap();
         let (mut holder, mut conn) = (connect(&db).await, connect(&db).await);
         let mut held = begin(&mut holder, Request::new(room).isolation(isolation))
@@ -59,17 +54,13 @@ async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
     let mut conn = connect(&db).await;
     for default in ["read committed", "repeatable read", "serializable"] {
         let set = format!("SET default_transaction_isolation = '{default}'");
-        execute(&mut conn, &set).await.unwrap();
+        run(&mut conn, &set).await;
         for (isolation, name) in [
             (Isolation::ReadCommitted, "read committed"),
             (Isolation::RepeatableRead, "repeatable read"),
             (Isolation::Serializable, "serializable"),
         ] {
-            for wait in [
-                Wait::Session,
-                Wait::Never,
-                Wait::For(Duration::from_secs(5)),
-            ] {
+            for wait in WAITS {
                 let request = Request::all([3, 1]).isolation(isolation).wait(wait);
                 let mut held = begin(&mut conn, request).await.unwrap();
                 let level = setting(held.conn(), "transaction_isolation").await;
@@ -112,9 +103,7 @@ async fn a_refused_hand_over_leaves_no_session_level_lock() {
 async fn a_session_level_lock_of_the_callers_own_is_kept() {
     let db = database().await;
     let (mut holder, mut conn) = (connect(&db).await, connect(&db).await);
-    execute(&mut conn, "SELECT pg_advisory_lock(1)")
-        .await
-        .unwrap();
+    run(&mut conn, "SELECT pg_advisory_lock(1)").await;
     let held = begin(&mut holder, 2).await.unwrap();
     for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
         let request = Request::all([1, 2])
@@ -140,12 +129,12 @@ async fn a_level_inside_a_transaction_is_refused() {
         let error = begin(outer.conn(), Request::new(2).isolation(isolation))
             .await
             .unwrap_err();
-        assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+        assert_error!(error, InTransaction);
     }
     let error = begin(outer.conn(), Request::new(2).refuse_nested())
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+    assert_error!(error, InTransaction);
     end(outer, Ok::<_, Error>(())).await.unwrap();
 }
 
@@ -166,8 +155,7 @@ async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
             .unwrap();
         end(inner, Ok::<_, Error>(())).await.unwrap();
         for stale in [Request::new(3), Request::all([1, 3])] {
-            let error = begin(outer.conn(), stale).await.unwrap_err();
-            assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+            assert_error!(begin(outer.conn(), stale).await, StaleSnapshot);
         }
         insert(outer.conn(), 1, "after the refusals").await.unwrap();
         end(outer, Ok::<_, Error>(())).await.unwrap();
@@ -181,8 +169,7 @@ async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
     )
     .await
     .unwrap();
-    let error = begin(outer.conn(), 1).await.unwrap_err();
-    assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+    assert_error!(begin(outer.conn(), 1).await, StaleSnapshot);
     end(outer, Ok::<_, Error>(())).await.unwrap();
 }
 
@@ -191,11 +178,7 @@ async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
 async fn one_key_has_no_duplicates_and_few_failures_at_any_level() {
     const ROOMS: i64 = 150;
     let db = database().await;
-    for isolation in [
-        Isolation::ReadCommitted,
-        Isolation::RepeatableRead,
-        Isolation::Serializable,
-    ] {
+    for isolation in LEVELS {
         let mut clients = Vec::new();
         for _ in 0..8 {
             let mut conn = connect(&db).await;
@@ -297,11 +280,7 @@ async fn no_end_of_a_stricter_call_leaves_a_session_level_lock() {
                 let mut held = begin(&mut conn, request).await.unwrap();
                 assert_eq!(db.locks().await.len(), 1);
                 drop(execute(held.conn(), sql).await);
-                let result = if is_ok {
-                    Ok(())
-                } else {
-                    Err(Error::Database(DieselError::NotFound))
-                };
+                let result = outcome(is_ok);
                 let end = end(held, result).await;
                 assert_eq!(end.is_ok(), is_ok && sql == "SELECT 1", "{sql}: {end:?}");
                 assert_eq!(db.locks().await, [], "{sql}");

@@ -6,8 +6,8 @@ use super::{
     insert, locked, pid_of, pool, rollback_transaction, spawn,
 };
 use advisory_runtime::{Error, Isolation, Request, Wait};
-use advisory_tests::bookings::{committed, database, key_of};
-use advisory_tests::{Database, debug_checks_are_on};
+use advisory_tests::bookings::{committed, database, diesel_outcome, key_of};
+use advisory_tests::{Database, assert_error, assert_matches, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 
@@ -62,7 +62,7 @@ async fn an_error_releases_the_lock_and_keeps_the_outer_transaction() {
     in_transaction::<_, DieselError>(&mut conn, async |conn| {
         insert(conn, 1, "outer").await?;
         let error = fail(conn, 7).await.unwrap_err();
-        assert!(matches!(error, DieselError::NotFound), "{error:?}");
+        assert_matches!(error, DieselError::NotFound);
         assert_eq!(db.locks().await, [], "freed with the savepoint");
         insert(conn, 2, "outer").await
     })
@@ -126,8 +126,7 @@ async fn what_needs_to_be_outside_is_refused_inside() {
     ];
     in_transaction::<_, DieselError>(&mut conn, async |conn| {
         for request in &requests {
-            let error = begin(conn, request.clone()).await.map(drop).unwrap_err();
-            assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+            assert_error!(begin(conn, request.clone()).await, InTransaction);
         }
         insert(conn, 1, "outer").await
     })
@@ -149,8 +148,7 @@ async fn inside_repeatable_read_it_is_refused() {
         let mut conn = connect(&db).await;
         in_transaction::<_, DieselError>(&mut conn, async |conn| {
             execute(conn, &format!("SET TRANSACTION ISOLATION LEVEL {level}")).await?;
-            let error = Error::from(book(conn, 7, "Ada").await.unwrap_err());
-            assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+            assert_error!(book(conn, 7, "Ada").await, StaleSnapshot);
             insert(conn, 1, "outer").await
         })
         .await
@@ -179,8 +177,7 @@ async fn an_ignored_nested_error_is_found_and_keeps_the_outer_one() {
     let mut conn = connect(&db).await;
     in_transaction::<_, DieselError>(&mut conn, async |conn| {
         let statements = "INSERT INTO booking VALUES (7, 'nobody'); SELECT 1 FROM no_such_table";
-        let error = Error::from(run(conn, statements).await.unwrap_err());
-        assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+        assert_error!(run(conn, statements).await, RolledBack);
         assert_eq!(db.locks().await, []);
         insert(conn, 1, "outer").await
     })
@@ -197,11 +194,7 @@ async fn a_nested_commit_by_hand_poisons_the_outer_transaction() {
         let result = in_transaction::<(), DieselError>(&mut conn, async |conn| {
             let error = locked(conn, 99, async |conn| {
                 execute(conn, "COMMIT").await?;
-                if is_ok {
-                    Ok(())
-                } else {
-                    Err(DieselError::NotFound)
-                }
+                diesel_outcome(is_ok)
             });
             let error = Error::from(error.await.unwrap_err());
             let is_found = matches!(error, Error::TransactionEnded { .. });
@@ -239,7 +232,7 @@ async fn a_connection_lost_in_a_nested_body_poisons_the_outer_one() {
             Ok(())
         });
         let error: DieselError = lost.await.unwrap_err();
-        assert!(matches!(error, DieselError::DatabaseError(..)), "{error:?}");
+        assert_matches!(error, DieselError::DatabaseError(..));
         Ok(())
     });
     result.await.unwrap_err();
@@ -258,7 +251,7 @@ async fn a_failed_outer_transaction_is_left_for_diesel_to_roll_back() {
         Err(DieselError::NotFound)
     });
     let result = result.await;
-    assert!(matches!(result, Err(DieselError::NotFound)), "{result:?}");
+    assert_matches!(result, Err(DieselError::NotFound));
     drop(conn);
     // The connection is idle in its pool, so only the rollback can have released the lock.
     db.until_quiet().await;
@@ -278,7 +271,7 @@ async fn a_nested_body_cannot_end_its_savepoint_through_diesel() {
             rollback_transaction(conn).await
         });
         let error = rolled_back.await.unwrap_err();
-        assert!(matches!(error, DieselError::DatabaseError(..)), "{error:?}");
+        assert_matches!(error, DieselError::DatabaseError(..));
         assert_eq!(db.locks().await, []);
         insert(conn, 2, "outer").await
     })
@@ -301,8 +294,7 @@ async fn a_nested_body_that_lost_its_lock_half_way_is_found_out() {
             execute(conn, "ROLLBACK TO SAVEPOINT advisory_savepoint_1").await?;
             insert(conn, 3, "without the lock").await
         });
-        let error = Error::from(begun_again.await.unwrap_err());
-        assert!(matches!(error, Error::TransactionEnded { .. }), "{error:?}");
+        assert_error!(begun_again.await, TransactionEnded);
         insert(conn, 2, "outer").await
     })
     .await

@@ -1,7 +1,8 @@
 //! Calls that poll instead of waiting at the server: they are not waiters, and their waits end.
 
-use super::{Conn, acquire, begin, connect, end, execute, pid_of, spawn};
+use super::{Conn, acquire, begin, connect, end, pid_of, run, spawn};
 use advisory_runtime::{Error, Request, Wait};
+use advisory_tests::assert_error;
 use advisory_tests::bookings::database;
 use advisory_tests::polls::{HOUR, SHORT, until_alone, until_missed, ways};
 use std::time::Duration;
@@ -24,9 +25,7 @@ async fn a_polling_call_is_not_a_waiter_and_gets_the_free_lock() {
         for wait in [Wait::Session, Wait::Forever, Wait::For(HOUR)] {
             let mut conn = connect(&db).await;
             // Bounds waits at the server only.
-            execute(&mut conn, "SET lock_timeout = '1ms'")
-                .await
-                .unwrap();
+            run(&mut conn, "SET lock_timeout = '1ms'").await;
             let pid = pid_of(&mut conn).await;
             let held = begin(&mut holder, 7).await.unwrap();
             let request = request.clone().wait(wait).poll(SHORT);
@@ -51,19 +50,13 @@ async fn a_wait_that_is_over_times_out_with_a_usable_connection() {
         let error = take(&mut conn, scope, request.clone().wait(wait))
             .await
             .unwrap_err();
-        assert!(
-            matches!(error, Error::TimedOut { waited, source: None, .. } if waited >= wait),
-            "{scope}: {error:?}"
-        );
+        assert_error!(error, TimedOut { waited, source: None, .. } if *waited >= wait, "{scope}");
         assert!(error.is_busy());
         for wait in [Wait::Never, Wait::For(Duration::ZERO)] {
             let error = take(&mut conn, scope, request.clone().wait(wait))
                 .await
                 .unwrap_err();
-            assert!(
-                matches!(error, Error::NotAvailable { .. }),
-                "{scope}: {error:?}"
-            );
+            assert_error!(error, NotAvailable, "{scope}");
         }
         assert_eq!(db.locks().await.len(), 1, "{scope}: none but the holder's");
         take(&mut conn, scope, Request::new(9).poll(SHORT))

@@ -6,6 +6,7 @@ use super::{
 };
 use advisory_runtime::{Error, Isolation, Request, Wait};
 use advisory_tests::bookings::{committed, database};
+use advisory_tests::statements::raise;
 use advisory_tests::{Database, Proxy};
 use std::time::Duration;
 
@@ -40,82 +41,41 @@ impl Scope {
     }
 }
 
-/// A statement that fails with this SQLSTATE and message.
-macro_rules! raise {
-    ($state:literal, $message:literal $(, $option:literal)*) => {
-        concat!(
-            "DO LANGUAGE plpgsql $$BEGIN RAISE EXCEPTION USING ERRCODE = '", $state,
-            "', MESSAGE = '", $message, "'" $(, ", ", $option)*, "; END$$"
-        )
-    };
-}
-
 const HINT_OF_53200: &str = "You might need to increase max_locks_per_transaction.";
 
-/// Instead of the statement that asks for the lock, and the variant that says so.
-const REFUSALS: [(&str, &str); 12] = [
+const OUT_OF_MEMORY: &str =
+    "53200|out of shared memory|You might need to increase max_locks_per_transaction.";
+
+/// The variants, and what the server answers the statement that asks for the lock.
+const REFUSALS: [(&str, &[&str]); 4] = [
     (
-        raise!("57014", "canceling statement due to user request"),
         "Cancelled",
+        &[
+            "57014|canceling statement due to user request",
+            "57014|canceling statement due to statement timeout",
+            "57014|storniere Anfrage wegen Benutzeraufforderung",
+        ],
     ),
     (
-        raise!("57014", "canceling statement due to statement timeout"),
-        "Cancelled",
-    ),
-    (
-        raise!("57014", "storniere Anfrage wegen Benutzeraufforderung"),
-        "Cancelled",
-    ),
-    (
-        raise!(
-            "40P01",
-            "deadlock detected",
-            "HINT = 'See server log for query details.'",
-            "DETAIL = 'Process 1 waits for ShareLock on transaction 2'"
-        ),
         "Deadlock",
+        &[
+            "40P01|deadlock detected|See server log for query details.",
+            // Citus.
+            "40P01|canceling the transaction since it was involved in a distributed deadlock",
+        ],
     ),
+    ("LockTableFull", &[OUT_OF_MEMORY]),
     (
-        // Citus.
-        raise!(
-            "40P01",
-            "canceling the transaction since it was involved in a distributed deadlock"
-        ),
-        "Deadlock",
-    ),
-    (
-        raise!(
-            "42501",
-            "permission denied for function pg_advisory_xact_lock"
-        ),
         "Database",
+        &[
+            "42501|permission denied for function pg_advisory_xact_lock",
+            "42501|keine Berechtigung für Funktion pg_advisory_lock",
+            "53100|could not write to file \"base/1\"|Check free disk space.",
+            "XX000|cache lookup failed for function 2880",
+            "40001|could not serialize access",
+            "terminate",
+        ],
     ),
-    (
-        raise!("42501", "keine Berechtigung für Funktion pg_advisory_lock"),
-        "Database",
-    ),
-    (
-        raise!(
-            "53200",
-            "out of shared memory",
-            "HINT = 'You might need to increase max_locks_per_transaction.'"
-        ),
-        "LockTableFull",
-    ),
-    (
-        raise!(
-            "53100",
-            "could not write to file \"base/1\"",
-            "HINT = 'Check free disk space.'"
-        ),
-        "Database",
-    ),
-    (
-        raise!("XX000", "cache lookup failed for function 2880"),
-        "Database",
-    ),
-    (raise!("40001", "could not serialize access"), "Database"),
-    ("SELECT pg_terminate_backend(pg_backend_pid())", "Database"),
 ];
 
 /// The name of the variant.
@@ -142,6 +102,10 @@ async fn english(db: &Database) -> Conn {
     let mut conn = connect(db).await;
     batch(&mut conn, "SET lc_messages = 'C'").await.unwrap();
     conn
+}
+
+fn with_max_hold(request: Request) -> [Request; 2] {
+    [request.clone(), request.max_hold(LONG)]
 }
 
 /// Takes the lock; the guard is `None` where there is no body.
@@ -195,7 +159,9 @@ async fn each_refusal_of_a_wait_is_said_as_it_is() {
     let proxy = Proxy::start(&db).await;
     let mut wrong = Wrong::default();
     for scope in SCOPES {
-        for (refusal, expected) in REFUSALS {
+        for (expected, refusal) in REFUSALS.iter().flat_map(|(expected, refusals)| {
+            refusals.iter().map(move |refusal| (*expected, *refusal))
+        }) {
             for wait in [Wait::Session, Wait::For(LONG), Wait::Forever] {
                 let what = format!("{scope:?}, {wait:?}, {refusal}");
                 let mut conn = establish(proxy.url()).await;
@@ -204,12 +170,16 @@ async fn each_refusal_of_a_wait_is_said_as_it_is() {
                 if scope.is_inside() {
                     begin_transaction(conn).await.unwrap();
                 }
-                // The savepoint is the one that the message would have set.
-                let by = match scope {
-                    Nested | Middle => format!("SAVEPOINT advisory_savepoint_1;{refusal}").leak(),
-                    _ => refusal,
+                let is_lost = refusal == "terminate";
+                let mut by = match is_lost {
+                    true => "SELECT pg_terminate_backend(pg_backend_pid())".to_owned(),
+                    false => raise(refusal),
                 };
-                proxy.replace(scope.function(), by);
+                if scope.is_inside() {
+                    // The savepoint is the one that the message would have set.
+                    by.insert_str(0, "SAVEPOINT advisory_savepoint_1;");
+                }
+                proxy.replace(scope.function(), &by);
                 let error = call(conn, scope, Request::new(7).wait(wait))
                     .await
                     .unwrap_err();
@@ -233,7 +203,6 @@ async fn each_refusal_of_a_wait_is_said_as_it_is() {
                 }
                 // A transaction of Diesel's own goes on, and so does a connection that cannot hold
                 // the lock.
-                let is_lost = refusal.contains("terminate");
                 if matches!(scope, Xact | Nested | Middle) && !is_lost {
                     assert!(execute(conn, "SELECT 1").await.is_ok(), "{what}");
                 }
@@ -269,18 +238,14 @@ async fn a_missing_right_to_the_locks_function_is_said() {
                 _ => "pg_advisory_xact_lock",
             };
             for wait in waits {
-                for max_hold in [None, Some(LONG)] {
+                for request in with_max_hold(Request::new(7).wait(*wait)) {
                     let mut conn = english(&db).await;
                     without_right(&mut conn, &format!("{function}(bigint)")).await;
                     if scope.is_inside() {
                         begin_transaction(&mut conn).await.unwrap();
                     }
-                    let mut request = Request::new(7).wait(*wait);
-                    if let Some(max_hold) = max_hold {
-                        request = request.max_hold(max_hold);
-                    }
+                    let what = format!("{scope:?}, {request:?}");
                     let found = said(call(&mut conn, scope, request).await);
-                    let what = format!("{scope:?}, {wait:?}, {max_hold:?}");
                     let expected = format!("Database: permission denied for function {function}");
                     wrong.compare(&what, &found, &expected);
                 }
@@ -294,17 +259,14 @@ async fn a_missing_right_to_the_release_is_said_and_the_lock_is_released() {
     let db = database().await;
     let mut wrong = Wrong::default();
     for keys in [vec![7], vec![7, 8]] {
-        for max_hold in [None, Some(LONG)] {
+        for request in with_max_hold(Request::all(keys)) {
+            let what = format!("{request:?}");
             let mut conn = english(&db).await;
-            let mut request = Request::all(keys.clone());
-            if let Some(max_hold) = max_hold {
-                request = request.max_hold(max_hold);
-            }
             let mut held = acquire(&mut conn, request).await.unwrap();
             without_right(held.conn(), "pg_advisory_unlock(bigint)").await;
             let found = said(end(held, Ok(())).await);
             let expected = "Database: permission denied for function pg_advisory_unlock";
-            wrong.compare(&format!("{keys:?}, {max_hold:?}"), &found, expected);
+            wrong.compare(&what, &found, expected);
             assert!(execute(&mut conn, "SELECT 1").await.is_err());
             db.until_no_locks().await;
         }
@@ -315,40 +277,24 @@ async fn a_missing_right_to_the_release_is_said_and_the_lock_is_released() {
 /// transaction open.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_after_the_begin_of_a_try_is_said() {
-    const AFTER_BEGIN: [(&str, &str); 3] = [
-        (
-            concat!(
-                "BEGIN;",
-                raise!("42501", "permission denied for function set_config")
-            ),
-            "Database: permission denied for function set_config",
-        ),
-        (
-            concat!(
-                "BEGIN;",
-                raise!("57014", "canceling statement due to user request")
-            ),
-            "Database: canceling statement due to user request",
-        ),
-        (
-            concat!(
-                "BEGIN;",
-                raise!(
-                    "53200",
-                    "out of shared memory",
-                    "HINT = 'You might need to increase max_locks_per_transaction.'"
-                )
-            ),
-            "LockTableFull: out of shared memory",
-        ),
-    ];
     let db = database().await;
     let proxy = Proxy::start(&db).await;
     let mut wrong = Wrong::default();
-    for (refusal, expected) in AFTER_BEGIN {
+    for (refusal, expected) in [
+        (
+            "42501|permission denied for function set_config",
+            "Database: permission denied for function set_config",
+        ),
+        (
+            "57014|canceling statement due to user request",
+            "Database: canceling statement due to user request",
+        ),
+        (OUT_OF_MEMORY, "LockTableFull: out of shared memory"),
+    ] {
         let mut conn = establish(proxy.url()).await;
         batch(&mut conn, "SET lc_messages = 'C'").await.unwrap();
-        proxy.replace("BEGIN ISOLATION LEVEL READ COMMITTED", refusal);
+        let fails = format!("BEGIN;{}", raise(refusal));
+        proxy.replace("BEGIN ISOLATION LEVEL READ COMMITTED", &fails);
         let request = Request::new(7).wait(Wait::Never).max_hold(LONG);
         let found = said(call(&mut conn, Xact, request).await);
         wrong.compare(refusal, &found, expected);
@@ -364,16 +310,12 @@ async fn a_failed_transaction_begun_by_sql_is_foreign_and_its_connection_is_clos
     let mut wrong = Wrong::default();
     for scope in [Xact, Strict, Session] {
         for wait in [Wait::Session, Wait::For(LONG), Wait::Never] {
-            for max_hold in [None, Some(LONG)] {
+            for request in with_max_hold(Request::new(7).wait(wait)) {
                 let mut conn = english(&db).await;
                 batch(&mut conn, "BEGIN").await.unwrap();
                 batch(&mut conn, "SELECT no_such_column").await.unwrap_err();
-                let mut request = Request::new(7).wait(wait);
-                if let Some(max_hold) = max_hold {
-                    request = request.max_hold(max_hold);
-                }
+                let what = format!("{scope:?}, {request:?}");
                 let error = call(&mut conn, scope, request).await.unwrap_err();
-                let what = format!("{scope:?}, {wait:?}, {max_hold:?}");
                 wrong.compare(&what, &variant(&error), "ForeignTransaction");
                 let again = execute(&mut conn, "SELECT 1").await;
                 wrong.compare(&what, &format!("{}", again.is_err()), "true");
@@ -389,22 +331,15 @@ async fn a_failed_transaction_of_diesels_own_is_said() {
     let mut wrong = Wrong::default();
     for scope in [Nested, Middle] {
         for wait in [Wait::Session, Wait::For(LONG), Wait::Never] {
-            for max_hold in [None, Some(LONG)] {
+            for request in with_max_hold(Request::new(7).wait(wait)) {
                 let mut conn = english(&db).await;
                 begin_transaction(&mut conn).await.unwrap();
                 batch(&mut conn, "SELECT no_such_column").await.unwrap_err();
-                let mut request = Request::new(7).wait(wait);
-                if let Some(max_hold) = max_hold {
-                    request = request.max_hold(max_hold);
-                }
+                let what = format!("{scope:?}, {request:?}");
                 let found = said(call(&mut conn, scope, request).await);
                 let expected = "InFailedTransaction: current transaction is aborted, \
                     commands ignored until end of transaction block";
-                wrong.compare(
-                    &format!("{scope:?}, {wait:?}, {max_hold:?}"),
-                    &found,
-                    expected,
-                );
+                wrong.compare(&what, &found, expected);
             }
         }
     }

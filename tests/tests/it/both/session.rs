@@ -2,13 +2,13 @@
 //! refused.
 
 use super::{
-    Conn, acquire, batch, begin, begin_test_transaction, bookings, connect, end, execute,
-    in_transaction, insert, locked_in_session, pid_of,
+    Conn, acquire, batch, begin, begin_test_transaction, bookings, connect, end, in_transaction,
+    insert, locked_in_session, pid_of, run,
 };
 use advisory_runtime::{Error, Request, Wait};
-use advisory_tests::bookings::{committed, database};
+use advisory_tests::bookings::{committed, database, outcome};
 use advisory_tests::held_keys::held;
-use advisory_tests::{LockedKey, debug_checks_are_on};
+use advisory_tests::{LockedKey, assert_error, debug_checks_are_on};
 use diesel::result::Error as DieselError;
 use std::time::Duration;
 
@@ -21,11 +21,7 @@ async fn hold(conn: &mut Conn, statements: &[&str], is_ok: bool) -> Result<(), E
         for statement in statements {
             drop(batch(conn, statement).await);
         }
-        if is_ok {
-            Ok(())
-        } else {
-            Err(Error::Database(DieselError::NotFound))
-        }
+        outcome(is_ok)
     })
     .await
 }
@@ -61,18 +57,15 @@ async fn inside_an_open_transaction_it_is_refused() {
     in_transaction::<_, DieselError>(&mut conn, async |conn| {
         for wait in [Wait::Session, Wait::Never, Wait::Forever] {
             let refused = acquire(conn, Request::new(7).wait(wait)).await.map(drop);
-            let error = refused.unwrap_err();
-            assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+            assert_error!(refused, InTransaction);
         }
-        let error = hold(conn, &[BOOK], true).await.unwrap_err();
-        assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+        assert_error!(hold(conn, &[BOOK], true).await, InTransaction);
         insert(conn, 1, "after the refusals").await
     })
     .await
     .unwrap();
     let mut outer = begin(&mut conn, 1).await.unwrap();
-    let error = acquire(outer.conn(), 7).await.map(drop).unwrap_err();
-    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+    assert_error!(acquire(outer.conn(), 7).await, InTransaction);
     end(outer, Ok::<_, Error>(())).await.unwrap();
     // A transaction that Diesel does not know about is found in debug builds only.
     for begin in ["BEGIN", "BEGIN; INSERT INTO booking VALUES (2, 'plain')"] {
@@ -80,11 +73,7 @@ async fn inside_an_open_transaction_it_is_refused() {
             break;
         }
         batch(&mut conn, begin).await.unwrap();
-        let error = hold(&mut conn, &[BOOK], true).await.unwrap_err();
-        assert!(
-            matches!(error, Error::ForeignTransaction { .. }),
-            "{error:?}"
-        );
+        assert_error!(hold(&mut conn, &[BOOK], true).await, ForeignTransaction);
         batch(&mut conn, "ROLLBACK").await.unwrap();
     }
     for (room, rows) in [(1, 1), (2, 0), (7, 0)] {
@@ -129,18 +118,13 @@ async fn a_lock_lost_between_body_and_release_is_reported() {
         let pid = pid_of(&mut conn).await;
         let held = acquire(&mut conn, 7).await.unwrap();
         db.terminate(pid).await;
-        let result = if is_ok {
-            Ok(())
-        } else {
-            Err(Error::Database(DieselError::NotFound))
-        };
+        let result = outcome(is_ok);
         match end(held, result).await.unwrap_err() {
             Error::LockLost { .. } if is_ok => {}
             error if !is_ok && is_bodys(&error) => {}
             error => panic!("{is_ok}: {error:?}"),
         }
-        let next = acquire(&mut conn, 7).await.map(drop).unwrap_err();
-        assert!(matches!(next, Error::BrokenConnection { .. }), "{next:?}");
+        assert_error!(acquire(&mut conn, 7).await, BrokenConnection);
     }
     db.until_no_locks().await;
 }
@@ -154,11 +138,8 @@ async fn losing_one_of_several_is_enough_and_the_others_are_released() {
     assert_eq!(unlocked, 0, "another session's");
     end(held, Ok::<_, Error>(())).await.unwrap();
     let mut held = acquire(&mut conn, Request::all([1, 2, 3])).await.unwrap();
-    execute(held.conn(), "SELECT pg_advisory_unlock(2)")
-        .await
-        .unwrap();
-    let error = end(held, Ok::<_, Error>(())).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    run(held.conn(), "SELECT pg_advisory_unlock(2)").await;
+    assert_error!(end(held, Ok::<_, Error>(())).await, LockLost);
     assert_eq!(db.locks().await, []);
     db.until_quiet().await;
 }

@@ -6,9 +6,9 @@ use super::{
     spawn,
 };
 use advisory_runtime::{Error, Request};
-use advisory_tests::bookings::{committed, database};
+use advisory_tests::bookings::{committed, database, outcome};
 use advisory_tests::held_keys::held;
-use advisory_tests::{LockedKey, debug_checks_are_on};
+use advisory_tests::{LockedKey, assert_error, assert_matches, debug_checks_are_on};
 use diesel::result::Error as DieselError;
 
 /// Commits one of Diesel's transactions.
@@ -40,24 +40,14 @@ async fn a_transaction_left_open_is_rolled_back_before_the_release() {
             db.until_waiting(7).await;
             let open = format!("BEGIN; UPDATE booking SET guest = 'half done'{failure}");
             drop(batch(mine.conn(), &open).await);
-            let result = if is_ok {
-                Ok(())
-            } else {
-                Err(Error::Database(DieselError::NotFound))
-            };
+            let result = outcome(is_ok);
             let error = end(mine, result).await.unwrap_err();
             if !is_ok {
-                assert!(
-                    matches!(error, Error::Database(DieselError::NotFound)),
-                    "{error:?}"
-                );
+                assert_matches!(error, Error::Database(DieselError::NotFound));
             } else if is_foreign {
-                assert!(
-                    matches!(error, Error::ForeignTransaction { .. }),
-                    "{error:?}"
-                );
+                assert_error!(error, ForeignTransaction);
             } else {
-                assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+                assert_error!(error, RolledBack);
             }
             waiting.await.unwrap().unwrap();
             assert_eq!(
@@ -82,19 +72,12 @@ async fn a_diesel_transaction_left_open_is_rolled_back() {
         let mut mine = acquire(&mut conn, 7).await.unwrap();
         begin_transaction(mine.conn()).await.unwrap();
         insert(mine.conn(), 7, "half done").await.unwrap();
-        let result = if is_ok {
-            Ok(())
-        } else {
-            Err(Error::Database(DieselError::NotFound))
-        };
+        let result = outcome(is_ok);
         let error = end(mine, result).await.unwrap_err();
         if is_ok {
-            assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+            assert_error!(error, RolledBack);
         } else {
-            assert!(
-                matches!(error, Error::Database(DieselError::NotFound)),
-                "{error:?}"
-            );
+            assert_matches!(error, Error::Database(DieselError::NotFound));
         }
         assert_eq!(held(&db).await, []);
         next(&mut conn).await;

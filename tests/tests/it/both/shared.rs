@@ -3,6 +3,7 @@
 use super::{Conn, LockGuard, acquire, begin, connect, end, spawn};
 use advisory_runtime::{Error, Request, Wait};
 use advisory_tests::bookings::database;
+use advisory_tests::{assert_error, assert_matches};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Barrier;
 
@@ -53,25 +54,22 @@ async fn readers_hold_it_together_and_a_writer_alone() {
                 .iter()
                 .all(|lock| lock.mode == "ShareLock" && lock.granted)
         );
-        let error = scope
-            .take(third, writer().wait(Wait::Never))
-            .await
-            .unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_error!(
+            scope.take(third, writer().wait(Wait::Never)).await,
+            NotAvailable
+        );
         end(one, Ok::<_, Error>(())).await.unwrap();
-        let error = other
-            .take(third, writer().wait(Wait::Never))
-            .await
-            .unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_error!(
+            other.take(third, writer().wait(Wait::Never)).await,
+            NotAvailable
+        );
         end(two, Ok::<_, Error>(())).await.unwrap();
         let alone = scope.take(third, writer().wait(Wait::Never)).await.unwrap();
         for request in [reader(), writer()] {
-            let error = other
-                .take(first, request.wait(Wait::Never))
-                .await
-                .unwrap_err();
-            assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+            assert_error!(
+                other.take(first, request.wait(Wait::Never)).await,
+                NotAvailable
+            );
         }
         end(alone, Ok::<_, Error>(())).await.unwrap();
     }
@@ -99,11 +97,10 @@ async fn a_waiting_writer_delays_later_readers() {
             db.until_waiters(7, before + 1).await;
         }
         // Nor does a try overtake it.
-        let error = scope
-            .take(&mut late, reader().wait(Wait::Never))
-            .await
-            .unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_error!(
+            scope.take(&mut late, reader().wait(Wait::Never)).await,
+            NotAvailable
+        );
         end(held, Ok::<_, Error>(())).await.unwrap();
         for call in queue {
             call.await.unwrap().unwrap();
@@ -153,10 +150,7 @@ async fn two_upgrades_from_shared_to_exclusive_deadlock() {
             ends.push(upgrade.await.unwrap());
         }
         ends.sort_by_key(Result::is_ok);
-        assert!(
-            matches!(&*ends, [Err(Error::Deadlock { .. }), Ok(())]),
-            "{scope:?}: {ends:?}"
-        );
+        assert_matches!(&*ends, [Err(Error::Deadlock { .. }), Ok(())], "{scope:?}");
         db.until_no_locks().await;
     }
     db.until_quiet().await;

@@ -1,9 +1,10 @@
 //! The bounds of a wait, and what a call leaves unchanged.
 
-use super::{acquire, begin, connect, end, execute, setting, spawn};
+use super::{acquire, begin, connect, end, run, setting, spawn};
 use advisory_runtime::{Error, Isolation, Key, Request, Wait};
-use advisory_tests::LockedKey;
 use advisory_tests::bookings::database;
+use advisory_tests::dropped_call::WAITS;
+use advisory_tests::{LockedKey, assert_error};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -18,10 +19,9 @@ async fn a_refused_try_returns_at_once_with_a_usable_connection() {
         Request::new(7).shared().wait(Wait::Never),
     ] {
         let error = begin(&mut conn, request.clone()).await.unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_error!(error, NotAvailable);
         assert!(error.is_busy());
-        let error = acquire(&mut conn, request).await.unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_error!(acquire(&mut conn, request).await, NotAvailable);
         assert_eq!(db.locks().await.len(), 1);
     }
     end(held, Ok::<_, Error>(())).await.unwrap();
@@ -72,22 +72,16 @@ async fn a_refused_try_keeps_none_of_its_keys() {
 async fn a_spent_wait_times_out_and_keeps_the_sessions_timeouts() {
     let db = database().await;
     let (mut holder, mut conn) = (connect(&db).await, connect(&db).await);
-    execute(&mut conn, "SET lock_timeout = '7s'").await.unwrap();
-    execute(&mut conn, "SET statement_timeout = '9s'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET lock_timeout = '7s'").await;
+    run(&mut conn, "SET statement_timeout = '9s'").await;
     let wait = Duration::from_millis(50);
     let held = begin(&mut holder, 7).await.unwrap();
     for request in [Request::new(7), Request::all([6, 7])] {
         let error = begin(&mut conn, request.clone().wait(wait))
             .await
             .unwrap_err();
-        assert!(
-            matches!(error, Error::TimedOut { waited, .. } if waited >= wait),
-            "{error:?}"
-        );
-        let error = acquire(&mut conn, request.wait(wait)).await.unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        assert_error!(error, TimedOut { waited, .. } if *waited >= wait);
+        assert_error!(acquire(&mut conn, request.wait(wait)).await, TimedOut);
         assert_eq!(db.locks().await.len(), 1);
     }
     end(held, Ok::<_, Error>(())).await.unwrap();
@@ -119,12 +113,9 @@ async fn a_spent_wait_times_out_and_keeps_the_sessions_timeouts() {
 async fn for_ever_is_longer_than_the_sessions_own_time_out() {
     let db = database().await;
     let (mut holder, mut conn) = (connect(&db).await, connect(&db).await);
-    execute(&mut conn, "SET lock_timeout = '20ms'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET lock_timeout = '20ms'").await;
     let held = begin(&mut holder, 7).await.unwrap();
-    let error = begin(&mut conn, 7).await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert_error!(begin(&mut conn, 7).await, TimedOut);
     let waiter = spawn(async move {
         let held = begin(&mut conn, Request::new(7).wait(Wait::Forever)).await?;
         end(held, Ok::<_, Error>(())).await
@@ -145,7 +136,7 @@ async fn both_key_spaces_are_tried() {
     let held = begin(&mut holder, (7, -1)).await.unwrap();
     for never in [Request::new((7, -1)), Request::all([(7, -1), (7, -2)])] {
         let error = begin(&mut conn, never.wait(Wait::Never)).await.unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_error!(error, NotAvailable);
     }
     let other = begin(&mut conn, Request::new((-1, 7)).wait(Wait::Never))
         .await
@@ -164,11 +155,7 @@ async fn every_call_works_after_deallocate_all_and_discard_all() {
     let held = begin(&mut holder, 9).await.unwrap();
     let strict = |request: &Request| request.clone().isolation(Isolation::Serializable);
     for forget in ["DEALLOCATE ALL", "DISCARD ALL"] {
-        for wait in [
-            Wait::Session,
-            Wait::Never,
-            Wait::For(Duration::from_secs(9)),
-        ] {
+        for wait in WAITS {
             for request in [
                 Request::new(7),
                 Request::all([6, 7]).max_hold(Duration::from_secs(60)),
@@ -177,38 +164,26 @@ async fn every_call_works_after_deallocate_all_and_discard_all() {
                 // Once before, so that there is something to discard.
                 for is_first in [true, false] {
                     if !is_first {
-                        execute(&mut conn, forget).await.unwrap();
+                        run(&mut conn, forget).await;
                     }
-                    end(
-                        begin(&mut conn, request.clone()).await.unwrap(),
-                        Ok::<_, Error>(()),
-                    )
-                    .await
-                    .unwrap();
+                    let held = begin(&mut conn, request.clone()).await.unwrap();
+                    end(held, Ok::<_, Error>(())).await.unwrap();
                     if !is_first {
-                        execute(&mut conn, forget).await.unwrap();
+                        run(&mut conn, forget).await;
                     }
-                    end(
-                        begin(&mut conn, strict(&request)).await.unwrap(),
-                        Ok::<_, Error>(()),
-                    )
-                    .await
-                    .unwrap();
+                    let held = begin(&mut conn, strict(&request)).await.unwrap();
+                    end(held, Ok::<_, Error>(())).await.unwrap();
                     if !is_first {
-                        execute(&mut conn, forget).await.unwrap();
+                        run(&mut conn, forget).await;
                     }
                     let session = acquire(&mut conn, request.clone()).await.unwrap();
                     end(session, Ok::<_, Error>(())).await.unwrap();
                     let mut outer = begin(&mut conn, 8).await.unwrap();
                     if !is_first {
-                        execute(outer.conn(), "DEALLOCATE ALL").await.unwrap();
+                        run(outer.conn(), "DEALLOCATE ALL").await;
                     }
-                    end(
-                        begin(outer.conn(), request.clone()).await.unwrap(),
-                        Ok::<_, Error>(()),
-                    )
-                    .await
-                    .unwrap();
+                    let held = begin(outer.conn(), request.clone()).await.unwrap();
+                    end(held, Ok::<_, Error>(())).await.unwrap();
                     end(outer, Ok::<_, Error>(())).await.unwrap();
                 }
             }
@@ -217,14 +192,12 @@ async fn every_call_works_after_deallocate_all_and_discard_all() {
         for request in [Request::new(9), Request::all([5, 9])] {
             let request = request.wait(Wait::Never);
             for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
-                execute(&mut conn, forget).await.unwrap();
+                run(&mut conn, forget).await;
                 let missed = begin(&mut conn, request.clone().isolation(isolation)).await;
-                let error = missed.unwrap_err();
-                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+                assert_error!(missed, NotAvailable);
             }
-            execute(&mut conn, forget).await.unwrap();
-            let error = acquire(&mut conn, request).await.unwrap_err();
-            assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+            run(&mut conn, forget).await;
+            assert_error!(acquire(&mut conn, request).await, NotAvailable);
         }
         assert_eq!(db.locks().await.len(), 1);
     }

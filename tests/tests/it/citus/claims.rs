@@ -1,6 +1,6 @@
 //! Claims: of an ordinary table of the coordinator, and the refusals of the other kinds.
 
-use super::cluster::{Cluster, row};
+use super::cluster::{Cluster, cluster, row};
 use super::jobs::{create, freed, limited, ordinary, other};
 use advisory_runtime::claim::{Claim, Claimed, Error, Worker};
 use std::collections::BTreeMap;
@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_workers_run_each_job_of_an_ordinary_table_once() {
     const JOBS: u32 = 1_000;
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     create(&cluster, "citus_job", JOBS).await;
     let ran = Arc::new(Mutex::new(BTreeMap::new()));
     let workers = (0..3).map(|nth| {
@@ -58,9 +56,7 @@ async fn refusal<T: Claim + std::fmt::Debug + Send + Sync + 'static>(cluster: &C
 
 #[tokio::test]
 async fn a_worker_on_any_other_kind_of_table_ends_at_once() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     let table = "citus_other_job";
     for (kind, make) in [
         (
@@ -104,9 +100,7 @@ async fn a_worker_on_any_other_kind_of_table_ends_at_once() {
 /// Citus makes an ordinary table of it again.
 #[tokio::test]
 async fn a_job_table_without_its_foreign_key_is_claimed_again() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     create(&cluster, "citus_freed_job", 3).await;
     for statement in [
         "DROP TABLE IF EXISTS citus_owner; CREATE TABLE citus_owner (id int8 PRIMARY KEY)",
@@ -133,9 +127,7 @@ async fn a_job_table_without_its_foreign_key_is_claimed_again() {
 
 #[tokio::test]
 async fn the_triggers_of_a_queue_are_refused_where_rows_are_on_other_nodes() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     let table = "citus_trigger_job";
     create(&cluster, table, 1).await;
     for make in [

@@ -40,22 +40,22 @@ struct Line {
     line: String,
 }
 
-impl Cluster {
-    /// The cluster that the environment names; `None` if it names none.
-    pub(super) fn find() -> Option<Self> {
-        let urls = std::env::var(URLS).unwrap_or_default();
-        let mut nodes = urls.split(' ').map(|url| Node(url.to_owned()));
-        let (Some(coordinator), Some(one), Some(two)) = (nodes.next(), nodes.next(), nodes.next())
-        else {
-            left_out("citus", "no cluster is named: `scripts/citus` starts one");
-            return None;
-        };
-        Some(Self {
-            coordinator,
-            workers: [one, two],
-        })
-    }
+/// The cluster that the environment names; `None` if it names none.
+pub(super) fn cluster() -> Option<Cluster> {
+    let urls = std::env::var(URLS).unwrap_or_default();
+    let mut nodes = urls.split(' ').map(|url| Node(url.to_owned()));
+    let (Some(coordinator), Some(one), Some(two)) = (nodes.next(), nodes.next(), nodes.next())
+    else {
+        left_out("citus", "no cluster is named: `scripts/citus` starts one");
+        return None;
+    };
+    Some(Cluster {
+        coordinator,
+        workers: [one, two],
+    })
+}
 
+impl Cluster {
     pub(super) fn nodes(&self) -> [&Node; 3] {
         [&self.coordinator, &self.workers[0], &self.workers[1]]
     }

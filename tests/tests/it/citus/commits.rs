@@ -1,8 +1,9 @@
 //! Commits that reach several nodes.
 
-use super::cluster::{Cluster, INTERNAL, Node, execute, number, row};
+use super::cluster::{Cluster, INTERNAL, Node, cluster, execute, number, row};
 use super::jobs::{create, effect};
 use advisory_runtime::{Error, advisory_lock, claim};
+use advisory_tests::assert_error;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::process::Command;
@@ -83,9 +84,7 @@ async fn sum(pool: &Pool<AsyncPgConnection>, table: &str) -> Result<i64, Error> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_at_the_commit_is_unknown_and_can_be_a_commit() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     let table = "citus_unknown";
     let second = format!("id = {}", cluster.accounts(table).await);
     let pool = cluster.coordinator.pool(2);
@@ -105,7 +104,7 @@ async fn an_error_at_the_commit_is_unknown_and_can_be_a_commit() {
         ))
         .await;
     let before = add(&pool, table, &second, async {}).await.unwrap_err();
-    assert!(matches!(before, Error::CommitUnknown { .. }), "{before:?}");
+    assert_error!(before, CommitUnknown);
     assert_eq!(sum(&pool, table).await.unwrap(), 0);
     worker
         .run(&format!("DROP TRIGGER ends ON {table}_{shard}"))
@@ -118,7 +117,7 @@ async fn an_error_at_the_commit_is_unknown_and_can_be_a_commit() {
     });
     let after = after.unwrap_err();
     worker.hold_answers(false).await;
-    assert!(matches!(after, Error::CommitUnknown { .. }), "{after:?}");
+    assert_error!(after, CommitUnknown);
     assert_eq!(sum(&pool, table).await.unwrap(), 1);
     let [before, after] = [before, after].map(|error| error.database().unwrap().to_string());
     assert_eq!(before, after);
@@ -130,9 +129,7 @@ async fn an_error_at_the_commit_is_unknown_and_can_be_a_commit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_of_two_nodes_can_release_the_lock_before_its_write_is_visible() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     let table = "citus_late";
     cluster.accounts(table).await;
     let pool = cluster.coordinator.pool(3);
@@ -209,9 +206,7 @@ async fn complete_and_crash(cluster: &Cluster, is_two_phase: bool) -> (i64, i64)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claims_complete_is_atomic_with_one_workers_row_only_by_two_phase_commit() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     assert_eq!(complete_and_crash(&cluster, false).await, (1, 0));
     row(
         "`claim::complete` with rows of one worker, a crash between their commits",
@@ -244,9 +239,7 @@ async fn add_serializable<F: Future<Output = ()>>(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conflict_at_the_commit_can_leave_the_workers_row() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     let second = cluster.accounts("citus_serializable").await;
     cluster
         .run(
@@ -265,7 +258,7 @@ async fn a_conflict_at_the_commit_can_leave_the_workers_row() {
     assert_eq!(cluster.coordinator.number(written).await, 1);
     let balance = "SELECT sum(balance)::int8 AS number FROM citus_serializable";
     let balance = cluster.coordinator.number(balance).await;
-    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    assert_error!(error, CommitUnknown);
     assert_eq!(balance, 1);
     row(
         "`isolation = \"serializable\"`, a conflict (40001) at the commit",

@@ -1,7 +1,7 @@
 //! Jobs of a table that is distributed by tenant, without claims: each is done in one transaction,
 //! under its tenant's lock at the node of the rows.
 
-use super::cluster::{Cluster, Node, Number, execute, number, pause, row};
+use super::cluster::{Cluster, Node, Number, cluster, execute, number, pause, row};
 use advisory_runtime::{Error, advisory_lock};
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -143,7 +143,7 @@ fn shown(errors: &BTreeMap<String, u32>) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_workers_on_three_nodes_do_each_job_once() {
-    let Some(cluster) = Cluster::find().map(Arc::new) else {
+    let Some(cluster) = cluster().map(Arc::new) else {
         return;
     };
     let (rate, errors) = run(&cluster, async {}).await;
@@ -156,7 +156,7 @@ async fn three_workers_on_three_nodes_do_each_job_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_are_done_once_while_their_shards_move() {
-    let Some(cluster) = Cluster::find().map(Arc::new) else {
+    let Some(cluster) = cluster().map(Arc::new) else {
         return;
     };
     let count = Arc::new(AtomicU64::new(0));
@@ -194,7 +194,7 @@ async fn jobs_are_done_once_while_their_shards_move() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_are_done_once_while_a_worker_node_crashes() {
-    let Some(cluster) = Cluster::find().map(Arc::new) else {
+    let Some(cluster) = cluster().map(Arc::new) else {
         return;
     };
     let node = cluster.workers[0].clone();

@@ -1,6 +1,6 @@
 //! Leases: in an ordinary table of the coordinator, and the refusals of the other kinds.
 
-use super::cluster::{Cluster, row};
+use super::cluster::{Cluster, cluster, row};
 use advisory_runtime::lease::{Leases, Request, Table};
 use std::time::Duration;
 
@@ -36,9 +36,7 @@ async fn set_up(cluster: &Cluster, name: &str) -> Table {
 
 #[tokio::test]
 async fn an_ordinary_table_of_the_coordinator_grants_leases() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     let table = set_up(&cluster, "citus_lease").await;
     let leases = Leases::new(cluster.coordinator.pool(3)).table(table);
     let request = || Request::text("report").ttl(Duration::from_secs(60));
@@ -63,9 +61,7 @@ async fn an_ordinary_table_of_the_coordinator_grants_leases() {
 
 #[tokio::test]
 async fn any_other_kind_of_table_refuses_the_grant() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     for (kind, make) in KINDS {
         let table = set_up(&cluster, "citus_other_lease").await;
         cluster

@@ -1,8 +1,9 @@
 //! Locks at the node that has the rows: whom they exclude, and what moves, lost messages and ends
 //! do to them.
 
-use super::cluster::{Cluster, INTERNAL, Node, execute, number, pause, row};
+use super::cluster::{Cluster, INTERNAL, Node, cluster, execute, number, pause, row};
 use advisory_runtime::{Error, advisory_lock};
+use advisory_tests::assert_error;
 use diesel::result::Error as DieselError;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -152,9 +153,7 @@ where
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_of_all_nodes_exclude_each_other() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
     let errors = sixty(&cluster, |pool| async move { add(&pool, 1).await }).await;
@@ -176,9 +175,7 @@ async fn clients_of_all_nodes_exclude_each_other() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_without_rows_has_a_lock_and_each_wait_ends() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     let pools = cluster.nodes().map(|node| node.pool(2));
     for (holder, others) in [(0, [1, 2]), (1, [0, 2]), (2, [0, 1])] {
@@ -193,8 +190,7 @@ async fn a_tenant_without_rows_has_a_lock_and_each_wait_ends() {
                 .await
                 .unwrap();
                 assert!(!free.unwrap());
-                let waited = waited.unwrap_err();
-                assert!(matches!(waited, Error::TimedOut { .. }), "{waited:?}");
+                assert_error!(waited, TimedOut);
                 // Another tenant's is free.
                 let pool = pools[other].clone();
                 let other = tokio::spawn(async move { is_free(&pool, 1).await });
@@ -229,9 +225,7 @@ async fn a_tenant_without_rows_has_a_lock_and_each_wait_ends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_wait_leaves_nobody_at_the_node() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     let [port, _] = cluster.ports(1).await;
     let node = cluster.at(port);
@@ -258,9 +252,7 @@ async fn a_dropped_wait_leaves_nobody_at_the_node() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_savepoint_that_is_rolled_back_releases_the_lock() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     for node in cluster.nodes() {
         let mut conn = node.connect().await;
@@ -282,9 +274,7 @@ async fn a_savepoint_that_is_rolled_back_releases_the_lock() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadlock_with_a_row_is_found_through_two_nodes() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     let pool = cluster.workers[1].pool(2);
     let mut conn = cluster.workers[0].connect().await;
@@ -346,9 +336,7 @@ async fn balance(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<i64, Error> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_prepared_transaction_keeps_the_lock() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     let second = set_up(&cluster).await;
     let pool = cluster.coordinator.pool(3);
     let [port, _] = cluster.ports(second).await;
@@ -382,9 +370,7 @@ async fn a_prepared_transaction_keeps_the_lock() {
 /// What happens without the write that goes before the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_alone_does_not_keep_its_shard_from_moving() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     let take =
         "BEGIN; SELECT pg_advisory_xact_lock(7 + 0 * count(*)) FROM citus_balance WHERE id = 1";
@@ -405,9 +391,7 @@ async fn a_query_alone_does_not_keep_its_shard_from_moving() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_move_waits_for_the_holder_and_new_calls_for_the_move() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     for (mode, node) in ["block_writes", "force_logical"]
         .into_iter()
@@ -441,9 +425,7 @@ async fn a_move_waits_for_the_holder_and_new_calls_for_the_move() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_stay_exact_while_their_shard_moves() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     let cluster = Arc::new(cluster);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -487,9 +469,7 @@ async fn calls_stay_exact_while_their_shard_moves() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_split_waits_for_the_holder_and_calls_stay_exact() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     let cluster = Arc::new(cluster);
     let splitter = tokio::spawn({
@@ -549,9 +529,7 @@ async fn until_free(cluster: &Cluster, id: i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_whose_session_or_node_ends_commits_nothing_and_frees_the_lock() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     let [port, _] = cluster.ports(1).await;
     let node = cluster.at(port);
@@ -598,9 +576,7 @@ async fn write_while<F: Future<Output = ()>>(
 /// The copies of a reference table are on all nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reference_table_excludes_too_and_its_other_keys_as_well() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     cluster
         .run(
             "DROP TABLE IF EXISTS citus_balance; CREATE TABLE citus_balance (id int8 PRIMARY KEY, balance int8 NOT NULL); \
@@ -634,9 +610,7 @@ async fn a_reference_table_excludes_too_and_its_other_keys_as_well() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_lock_at_the_rows_costs() {
     const CALLS: u32 = 500;
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
     #[advisory_lock(key = "citus-cost:<id>", pool = pool)]
     async fn here(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
