@@ -36,6 +36,30 @@ pub(crate) enum Format {
     Json,
 }
 
+// The form and the destination of an answer.
+#[derive(Args)]
+pub(crate) struct Answer {
+    /// The output format
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+impl Answer {
+    /// Writes the text for a screen of this width, or the JSON.
+    pub(crate) fn write(
+        &self,
+        text: impl FnOnce(Option<usize>) -> String,
+        json: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        self.output.write(&match self.format {
+            Format::Text => text(self.output.width()),
+            Format::Json => json(),
+        })
+    }
+}
+
 // The destination of an answer.
 #[derive(Args)]
 pub(crate) struct Output {
@@ -65,8 +89,7 @@ pub(crate) const LEASE_TABLE: &str =
 
 /// Gives the lease table of `--lease-table`, or the default one.
 pub(crate) fn lease_table(name: Option<&String>) -> Result<Table, Failure> {
-    name.map_or(Ok(Table::new()), |name| Table::new().named(name))
-        .map_err(|error| Failure::Input(error.to_string()))
+    Ok(name.map_or(Ok(Table::new()), |name| Table::new().named(name))?)
 }
 
 /// Decides about colours before the command line is parsed, because its errors and its help have

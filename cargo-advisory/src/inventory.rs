@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use advisory_pattern::{ClaimRecord, Derivation, KeySpace, LockedKey, Record, decode_key};
 
 use crate::artifact::{self, Records};
-use crate::failure::Failure;
-use crate::screen::plural;
+use crate::failure::{Failure, bail};
+use crate::screen::{joined, plural};
 
 /// The lock sites and the claims of one or more artifacts, by crate and place.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,19 +31,12 @@ impl Inventory {
 
     /// Adds the records of another inventory.
     pub(crate) fn and(self, other: Self) -> Self {
-        let mut records = self.into_records();
-        records.add(other.into_records());
-        Self::of(records)
+        Self::of(Records {
+            sites: [self.sites, other.sites].concat(),
+            claims: [self.claims, other.claims].concat(),
+        })
     }
 
-    fn into_records(self) -> Records {
-        Records {
-            sites: self.sites,
-            claims: self.claims,
-        }
-    }
-
-    /// Reads artifacts.
     pub(crate) fn read(files: &[PathBuf]) -> Result<Self, Failure> {
         let mut records = Records::default();
         for file in files {
@@ -59,10 +52,10 @@ impl Inventory {
         for file in files {
             let found = artifact::read(file)?;
             if found.is_empty() {
-                return Err(Failure::Input(format!(
+                bail!(
                     "`{}` has no lock sites: name the program that takes the locks, or leave `--artifact` out",
                     file.display()
-                )));
+                );
             }
             records.add(found);
         }
@@ -75,11 +68,8 @@ impl Inventory {
         for site in &self.sites {
             *crates.entry((&site.krate, &site.version)).or_default() += 1;
         }
-        let counts: Vec<String> = crates
-            .iter()
-            .map(|((name, version), sites)| format!("{name} {version} ({sites})"))
-            .collect();
-        let sites = plural(self.sites.len(), "lock site");
+        let counts = crates.iter();
+        let counts = counts.map(|((name, version), sites)| format!("{name} {version} ({sites})"));
         let claims = match self.claims.len() {
             0 if self.sites.is_empty() => {
                 " (a crate that the source never names is not linked)".to_owned()
@@ -90,35 +80,22 @@ impl Inventory {
         if self.sites.is_empty() {
             return format!("no lock sites{claims}");
         }
-        let crates = plural(crates.len(), "crate");
-        format!("{sites} in {crates}: {}{claims}", counts.join(", "))
+        let (sites, count) = (
+            plural(self.sites.len(), "lock site"),
+            plural(crates.len(), "crate"),
+        );
+        format!("{sites} in {count}: {}{claims}", joined(counts, ", "))
     }
 }
 
 fn place(site: &Record) -> impl Ord + '_ {
-    let Record {
-        krate,
-        version,
-        file,
-        line,
-        module,
-        function,
-        ..
-    } = site;
-    (krate, version, file, line, module, function)
+    let start = (&site.krate, &site.version, &site.file, site.line);
+    (start, &site.module, &site.function)
 }
 
 fn claim_place(claim: &ClaimRecord) -> impl Ord + '_ {
-    let ClaimRecord {
-        krate,
-        version,
-        file,
-        line,
-        module,
-        row,
-        ..
-    } = claim;
-    (krate, version, file, line, module, row)
+    let start = (&claim.krate, &claim.version, &claim.file, claim.line);
+    (start, &claim.module, &claim.row)
 }
 
 /// One key of a site.
@@ -163,10 +140,10 @@ impl Key<'_> {
         match self.known.as_ref()? {
             LockedKey::IntInt(first, second) => Some([*first, *second]),
             known @ LockedKey::IntPattern(first, _) => {
-                let pair = self
+                let second = self
                     .derivation
                     .and_then(|derivation| known.pair(derivation));
-                Some([Some(*first), pair.map(|(_, second)| second)])
+                Some([Some(*first), second.map(|(_, second)| second)])
             }
             LockedKey::BigInt(_) | LockedKey::Pattern(_) => None,
         }
@@ -241,7 +218,7 @@ fn line_of(file: &str, line: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use advisory_pattern::Record;
+    use advisory_pattern::{Derivation, Record};
 
     use super::{keys, path};
 
@@ -259,13 +236,10 @@ mod tests {
 
     #[test]
     fn a_declared_lock_has_a_number_only_where_it_is_no_lease() {
-        let (lock, call, lease) = (
-            record("none", "pattern close"),
-            record("xact", "?"),
-            record("lease", "?"),
-        );
+        let [lock, call, lease] = [("none", "pattern close"), ("xact", "?"), ("lease", "?")]
+            .map(|(scope, key)| record(scope, key));
         let number = |site| keys(&lock).remove(0).in_scope_of(&keys(site)[0]).number();
-        let derived = advisory_pattern::Derivation::Sha256.key("close");
+        let derived = Derivation::Sha256.key("close");
         assert_eq!([number(&call), number(&lease)], [Some(derived), None]);
     }
 

@@ -49,10 +49,8 @@ impl NameSources {
         let sites = self.inventory()?.sites;
         let locks = sites.iter().filter(|site| site.scope != "lease");
         let most = locks.map(|site| {
-            let keys = site
-                .written
-                .iter()
-                .map(|key| if key.contains("*>") { MANY } else { 1 });
+            let keys = site.written.iter();
+            let keys = keys.map(|key| if key.contains("*>") { MANY } else { 1 });
             (keys.sum(), site.function.clone())
         });
         Ok(most.max())

@@ -3,15 +3,16 @@
 //! Styles are always written; `anstream` removes them in a pipe, in a file, with `NO_COLOR`, or as
 //! `--color` says.
 
+use std::fmt::{Display, Write as _};
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 #[cfg(unix)]
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 
 pub(crate) const PLAIN: Style = Style::new();
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -65,6 +66,26 @@ pub(crate) fn plural(count: usize, what: &str) -> String {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
     }
+}
+
+/// The items, with a separator between them.
+pub(crate) fn joined(items: impl IntoIterator<Item = impl Display>, separator: &str) -> String {
+    let mut text = String::new();
+    for (nth, item) in items.into_iter().enumerate() {
+        let separator = if nth > 0 { separator } else { "" };
+        // Writing to a `String` cannot fail.
+        let _ = write!(text, "{separator}{item}");
+    }
+    text
+}
+
+/// `` `booking`, `room` ``: names from outside of this program.
+pub(crate) fn in_backticks(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let names = names.into_iter();
+    joined(
+        names.map(|name| format!("`{}`", one_line(name.as_ref()))),
+        ", ",
+    )
 }
 
 /// Writes to the file, and creates its folder, or to the standard output.
@@ -122,14 +143,14 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 /// `cargo advisory dump | head`.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     let mut output = anstream::stdout();
-    // Behind the last line break there can be what clears the rest of a terminal.
+    // After the last line break there can be what clears the rest of a terminal.
     match output
         .write_all(text.as_bytes())
         .and_then(|()| output.flush())
     {
         Ok(()) => Ok(true),
         Err(error) if is_gone(&error) => Ok(false),
-        Err(error) => Err(Failure::Input(format!("standard output: {error}"))),
+        Err(error) => bail!("standard output: {error}"),
     }
 }
 
@@ -149,10 +170,8 @@ pub(crate) fn is_closed() -> bool {
     let output = io::stdout();
     let mut watched = [PollFd::new(&output, PollFlags::empty())];
     let changed = poll(&mut watched, Some(&Timespec::default()));
-    changed.is_ok()
-        && watched[0]
-            .revents()
-            .intersects(PollFlags::ERR | PollFlags::HUP)
+    let events = PollFlags::ERR | PollFlags::HUP;
+    changed.is_ok() && watched[0].revents().intersects(events)
 }
 
 /// Elsewhere only a write notices it.

@@ -113,11 +113,7 @@ impl FromArgMatches for Selection {
 #[derive(Args)]
 pub(crate) struct Artifacts {
     /// Reads a program, library or archive instead of building
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = FLAGS.map(|flag| flag.0).into_iter().chain([REST])
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with_all = FLAGS.map(|flag| flag.0).into_iter().chain([REST]))]
     artifact: Vec<PathBuf>,
     #[command(flatten)]
     selection: Selection,
@@ -139,10 +135,8 @@ impl Artifacts {
 
     /// The manifest that the selection names, if it names one.
     pub(crate) fn manifest_path(&self) -> Option<&str> {
-        let flags = self.selection.0.iter();
-        flags
-            .rev()
-            .find_map(|flag| flag.strip_prefix("--manifest-path="))
+        let mut flags = self.selection.0.iter().rev();
+        flags.find_map(|flag| flag.strip_prefix("--manifest-path="))
     }
 
     /// Like [`inventory`](Self::inventory), for an answer that depends on the lock sites: each
@@ -167,7 +161,7 @@ mod tests {
             (&["x", "-q"][..], None, true),
             (&["x", "--manifest-path", "a"], Some("a"), false),
             (
-                &["x", "--manifest-path=a", "--lib", "--manifest-path=b"],
+                &["x", "--manifest-path=a", "--manifest-path=b"],
                 Some("b"),
                 false,
             ),

@@ -20,17 +20,14 @@ pub(crate) fn between(
     other: &Inventory,
     from: &Path,
 ) -> Result<Vec<Finding>, Failure> {
-    findings(
-        site_collisions_between(&inventory.sites, &other.sites),
-        Some(from),
-    )
+    let pairs = site_collisions_between(&inventory.sites, &other.sites);
+    findings(pairs, Some(from))
 }
 
 fn findings(
     collisions: Result<Vec<SiteCollision<'_>>, RecordError>,
     from: Option<&Path>,
 ) -> Result<Vec<Finding>, Failure> {
-    let collisions = collisions.map_err(|error| Failure::Input(error.to_string()))?;
     let finding = |pair: &SiteCollision<'_>| Finding {
         kind: "collision",
         message: pair.headline.clone(),
@@ -38,12 +35,13 @@ fn findings(
             Place::site(pair.here, None, ""),
             Place::site(pair.there, from, "is the other lock"),
         ],
-        notes: std::iter::once(pair.collision.to_string())
+        notes: [pair.collision.to_string()]
+            .into_iter()
             .chain(more(pair))
             .collect(),
         help: pair.advice.text.clone(),
     };
-    Ok(collisions.iter().map(finding).collect())
+    Ok(collisions?.iter().map(finding).collect())
 }
 
 /// The other sites of the two keys.

@@ -2,7 +2,7 @@
 
 use tokio_postgres::{Client, SimpleQueryRow};
 
-use crate::database::rows;
+use crate::database::{cell, rows};
 use crate::failure::Failure;
 use crate::guard::literal;
 use crate::screen::one_line;
@@ -29,17 +29,15 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Asks a node of Citus.
     pub(super) async fn ask(client: &Client) -> Result<Self, Failure> {
         let group = rows(client, GROUP).await?;
-        let group = group.first().and_then(|row| row.get(0));
         let triggers = rows(client, TRIGGERS).await?;
         let name = |row: &SimpleQueryRow| {
             let text = |at: usize| one_line(row.get(at).unwrap_or_default());
             format!("`{}` of `{}`", text(0), text(1))
         };
         Ok(Self {
-            is_worker: group.is_some_and(|group| group != "0"),
+            is_worker: cell(&group, 0).is_some_and(|group| group != "0"),
             triggers: triggers.iter().map(name).collect(),
         })
     }
@@ -61,16 +59,12 @@ pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Manage
         literal(name)
     );
     let found = rows(client, &kind_question(&table)).await?;
-    let Some(row) = found.first() else {
+    let Some(kind) = cell(&found, 0) else {
         return Ok(None);
     };
     let keys = rows(client, &foreign_keys_question(&table)).await?;
     let keys = keys.iter().filter_map(|row| row.get(0)).map(str::to_owned);
-    Ok(Some(Managed::of(
-        name,
-        row.get(0).unwrap_or_default(),
-        keys.collect(),
-    )))
+    Ok(Some(Managed::of(name, kind, keys.collect())))
 }
 
 impl Managed {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::facts::Facts;
 use super::{Finding, Level};
-use crate::database::{connect, rows, with_timeout};
+use crate::database::{Connection, Queries, cell, rows};
 use crate::failure::Failure;
 use crate::screen::one_line;
 
@@ -177,18 +177,18 @@ pub(super) enum Found {
 
 /// Asks the server what it is. Fails only if the database cannot be reached.
 pub(super) async fn find(address: &str) -> Result<Found, Failure> {
-    let (client, connection) = connect(address).await?;
-    let connection = tokio::spawn(async move { drop(connection.await) });
-    let asked = match rows(&client, SIGNS).await {
+    let queries = Queries::open(address).await?;
+    let asked = match rows(&queries.client, SIGNS).await {
         Ok(found) => Ok(found),
-        Err(failure) => rows(&client, FEWER_SIGNS).await.map_err(|_| failure),
+        Err(failure) => rows(&queries.client, FEWER_SIGNS)
+            .await
+            .map_err(|_| failure),
     };
-    drop(client);
-    drop(with_timeout(connection).await);
+    queries.close().await;
     Ok(match asked {
         Ok(found) => {
-            let text = |at: usize| found.first().and_then(|row| row.get(at));
-            recognize(text(0).unwrap_or_default(), text(1).unwrap_or_default())
+            let text = |at: usize| cell(&found, at).unwrap_or_default();
+            recognize(text(0), text(1))
         }
         Err(failure) => Found::Unknown(failure.to_string()),
     })
@@ -199,13 +199,11 @@ fn recognize(version: &str, signs: &str) -> Found {
         Sign::Version(part) => version.contains(part),
         Sign::Object(object) => signs.split(',').any(|sign| sign == object),
     });
-    match engine {
-        Some(engine) => Found::Engine {
-            engine,
-            version: one_line(version),
-        },
-        None => Found::PostgreSql,
-    }
+    let version = one_line(version);
+    engine.map_or(Found::PostgreSql, |engine| Found::Engine {
+        engine,
+        version,
+    })
 }
 
 impl Engine {
@@ -226,7 +224,7 @@ impl Found {
             Self::PostgreSql => {
                 let message =
                     "PostgreSQL, by all signs: a lock excludes all sessions of its database";
-                return Finding::new(NAME, Level::Fine, message);
+                return Finding::fine(NAME, message);
             }
             Self::Unknown(why) => {
                 return Finding::new(NAME, Level::Unknown, format!("cannot be determined: {why}"));
@@ -257,11 +255,8 @@ impl Found {
                 );
             }
         }
-        let finding = Finding::new(NAME, level, message);
-        engine
-            .fix
-            .iter()
-            .fold(finding, |finding, fix| finding.fix(*fix))
+        let fixes = engine.fix.iter().map(|fix| (*fix).to_owned());
+        Finding::new(NAME, level, message).fixes(fixes)
     }
 
     /// Adds what the server is to a failure that this may explain.

@@ -91,12 +91,8 @@ mod tests {
             (6, Some(2), Age::Older),
         ] {
             let [at_least, bound] = [at_least, 5].map(Duration::from_secs);
-            let at_most = at_most.map(Duration::from_secs);
-            assert_eq!(
-                compared(at_least, at_most, bound),
-                age,
-                "{at_least:?} {at_most:?}"
-            );
+            let found = compared(at_least, at_most.map(Duration::from_secs), bound);
+            assert_eq!(found, age, "{at_least:?} {at_most:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Snapshot;
 use super::cells::hex;
 use super::renewal;
-use crate::json::{pretty, visible};
+use crate::json::pretty;
 
 /// The schema that this command writes.
 const VERSION: u64 = 1;
@@ -24,7 +24,7 @@ pub(crate) fn write(snapshot: &Snapshot) -> String {
 
 /// Writes a snapshot on one line, for `--watch`.
 pub(crate) fn line(snapshot: &Snapshot) -> String {
-    visible(&format!("{}\n", value(snapshot)))
+    crate::json::line(&value(snapshot))
 }
 
 fn value(snapshot: &Snapshot) -> Value {
@@ -94,10 +94,13 @@ fn holder(holder: &Holder) -> Value {
     let (pid, prepared) = match &holder.id {
         HolderId::Prepared {
             gid, owner, age, ..
-        } => (
-            None,
-            Some(json!({ "gid": gid, "owner": owner, "age_ms": millis(*age) })),
-        ),
+        } => {
+            let age = millis(*age);
+            (
+                None,
+                Some(json!({ "gid": gid, "owner": owner, "age_ms": age })),
+            )
+        }
         HolderId::Backend(pid) => (Some(*pid), None),
         _ => (None, None),
     };

@@ -23,11 +23,8 @@ impl Reader {
             return;
         }
         // A statement can have a line that starts as an object.
-        let json = line
-            .starts_with('{')
-            .then(|| json_log::record(line))
-            .flatten();
-        if let Some(record) = json {
+        let object = Some(line).filter(|line| line.starts_with('{'));
+        if let Some(record) = object.and_then(json_log::record) {
             self.flush().into_iter().for_each(&mut *take);
             take(record);
             return;

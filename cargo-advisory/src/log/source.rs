@@ -8,7 +8,7 @@ use std::thread;
 
 use super::reader::Reader;
 use super::record::Record;
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 
 /// The number of bytes that are read at once.
 const PIECE: usize = 1 << 16;
@@ -45,8 +45,7 @@ pub(super) fn open(files: &[PathBuf], follows: bool) -> Result<Vec<Source>, Fail
     };
     if files.is_empty() {
         if io::stdin().is_terminal() {
-            let why = "no log: name its file, or pipe it in";
-            return Err(Failure::Input(why.to_owned()));
+            bail!("no log: name its file, or pipe it in");
         }
         return Ok(vec![stdin()]);
     }

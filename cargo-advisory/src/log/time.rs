@@ -84,10 +84,8 @@ mod tests {
             assert_eq!(found.text, time);
             let midnight = Time::find("2026-11-22 00:00:00").unwrap();
             let seconds = (7 * 60 + 6) * 60 + 19;
-            assert_eq!(
-                found.since(&midnight),
-                SignedDuration::from_millis(seconds * 1_000 + millis)
-            );
+            let since = SignedDuration::from_millis(seconds * 1_000 + millis);
+            assert_eq!(found.since(&midnight), since);
         }
         for text in [
             "",

@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use super::event::LockId;
-use super::incident::Incident;
-use super::waits::{Deadlock, Waits, ordered};
-use crate::json::{VERSION, pretty, visible};
+use super::waits::{Deadlock, Incident, Waits, ordered};
+use crate::json::{VERSION, pretty};
 use crate::locks::{key_json, millis, name_json};
 
 /// Writes the waits as one JSON object.
@@ -81,18 +80,13 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
         locks.iter().map(|lock| lock_json(waits, *lock)).collect()
     };
     let value = match incident {
-        Incident::Waiting {
-            pid,
-            lock,
-            waited,
-            holders,
-        } => json!({
-            "version": VERSION, "event": "waiting", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
-            "waited_ms": millis(*waited), "holders": holders,
+        Incident::Waiting(wait) => json!({
+            "version": VERSION, "event": "waiting", "time": time, "pid": wait.pid, "who": waits.who(wait.pid), "locks": locks(&[wait.lock]),
+            "waited_ms": millis(wait.waited), "holders": wait.holders,
         }),
-        Incident::Acquired { pid, lock, waited } => json!({
-            "version": VERSION, "event": "acquired", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
-            "waited_ms": millis(*waited),
+        Incident::Acquired(wait) => json!({
+            "version": VERSION, "event": "acquired", "time": time, "pid": wait.pid, "who": waits.who(wait.pid), "locks": locks(&[wait.lock]),
+            "waited_ms": millis(wait.waited),
         }),
         Incident::Cancelled {
             pid,
@@ -111,5 +105,5 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             value
         }
     };
-    visible(&format!("{value}\n"))
+    crate::json::line(&value)
 }

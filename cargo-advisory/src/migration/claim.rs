@@ -4,9 +4,10 @@
 use clap::Args;
 
 use crate::cli::Output;
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 use crate::guard::literal;
 use crate::job_table::{ClaimColumns, JobTable, quoted};
+use crate::screen::joined;
 use crate::selection::Artifacts;
 
 /// The types of the columns that can be added.
@@ -57,25 +58,23 @@ impl Arguments {
         let sql = tables
             .iter()
             .map(|table| if self.down { down(table) } else { up(table) });
-        self.output.write(&sql.collect::<Vec<String>>().join("\n"))
+        self.output.write(&joined(sql, "\n"))
     }
 
     fn tables(&self) -> Result<Vec<JobTable>, Failure> {
-        match &self.table {
-            Some(table) if !self.artifacts.are_named() => Ok(vec![self.columns.on(table)?]),
-            table => {
-                if let Some(option) = self.columns.given() {
-                    let instead = match table {
-                        Some(_) => "leave it out, or `--artifact`",
-                        None => "name the table, `--table mail`",
-                    };
-                    return Err(Failure::Input(format!(
-                        "`{option}` does not apply to the claims of a program, which has its columns: {instead}"
-                    )));
-                }
-                JobTable::of_inventory(&self.artifacts.inventory()?.claims, table.as_deref())
-            }
+        if let (Some(table), false) = (&self.table, self.artifacts.are_named()) {
+            return Ok(vec![self.columns.on(table)?]);
         }
+        if let Some(option) = self.columns.given() {
+            let instead = match &self.table {
+                Some(_) => "leave it out, or `--artifact`",
+                None => "name the table, `--table mail`",
+            };
+            bail!(
+                "`{option}` does not apply to the claims of a program, which has its columns: {instead}"
+            );
+        }
+        JobTable::of_inventory(&self.artifacts.inventory()?.claims, self.table.as_deref())
     }
 }
 
@@ -85,16 +84,13 @@ fn up(table: &JobTable) -> String {
     let columns = columns(table).map(|(column, sql_type)| {
         format!("    ADD COLUMN IF NOT EXISTS {} {sql_type}", quoted(column))
     });
-    let columns: Vec<String> = columns.collect();
     let indexes = indexes(table).into_iter().map(|(index, definition)| {
-        format!(
-            "CREATE INDEX IF NOT EXISTS {} ON {name} {definition};\n",
-            quoted(&index)
-        )
+        let index = quoted(&index);
+        format!("CREATE INDEX IF NOT EXISTS {index} ON {name} {definition};\n")
     });
     format!(
         "ALTER TABLE {name}\n{};\n{}{}",
-        columns.join(",\n"),
+        joined(columns, ",\n"),
         indexes.collect::<String>(),
         create_triggers(table)
     )
@@ -113,7 +109,7 @@ fn down(table: &JobTable) -> String {
          DROP TRIGGER IF EXISTS advisory_claim_released ON {name};\n\
          DROP TRIGGER IF EXISTS advisory_claim_deleted ON {name};\n{}ALTER TABLE {name}\n{};\n",
         indexes.collect::<String>(),
-        columns.collect::<Vec<String>>().join(",\n")
+        joined(columns, ",\n")
     )
 }
 
@@ -128,12 +124,10 @@ fn columns(table: &JobTable) -> impl Iterator<Item = (&str, &'static str)> {
 pub(crate) fn indexes(table: &JobTable) -> Vec<(String, String)> {
     let pending = table.pending();
     let claim = &table.claim;
-    let order: Vec<String> = claim
-        .claim_order()
-        .into_iter()
-        .map(|(column, direction)| format!("{} {direction}", quoted(column)).trim().to_owned())
-        .collect();
-    let order = order.join(", ");
+    let order = claim.claim_order().into_iter();
+    let order = order
+        .map(|(column, direction)| format!("{} {direction}", quoted(column)).trim().to_owned());
+    let order = joined(order, ", ");
     let mut definitions = Vec::new();
     // Else the primary key is enough.
     if !claim.order.is_empty() || table.column("run_at").is_some() || !pending.is_empty() {
@@ -179,13 +173,16 @@ fn create_triggers(table: &JobTable) -> String {
     let literal = literal(&name);
     let by = quoted(table.column("locked_by").unwrap_or("locked_by"));
     let has_limit = table.column("per").is_some();
-    let open = if has_limit {
-        String::new()
-    } else {
-        let pending = table.pending().into_iter();
-        let pending = pending.map(|condition| format!("\n        AND NEW.{condition}"));
-        pending.collect::<Vec<_>>().concat()
-    };
+    let mut open = String::new();
+    if !has_limit {
+        open = joined(
+            table
+                .pending()
+                .iter()
+                .map(|it| format!("\n        AND NEW.{it}")),
+            "",
+        );
+    }
     let deleted = if has_limit {
         format!(
             "CREATE OR REPLACE TRIGGER advisory_claim_deleted AFTER DELETE ON {name}\n    \

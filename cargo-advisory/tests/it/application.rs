@@ -6,7 +6,7 @@
 
 use lets_server as _;
 
-use crate::programs::{Said, advisory, file};
+use crate::programs::{Said, advisory, assert_has, file};
 
 const DOCUMENT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -30,7 +30,7 @@ fn its_locks_do_not_collide_and_its_document_matches_dump() {
     let said = own(&["check", "--registry", DOCUMENT]);
     assert_eq!(said.code, Some(0), "{}", said.out);
     let counts = "91 lock sites in 6 crates: lets-admin 2.4.0 (15), lets-bookings 2.4.0 (32)";
-    assert!(said.out.contains(counts), "{}", said.out);
+    assert_has(&said.out, counts);
     // Exactly, although `check` ignores changed line numbers.
     let committed = std::fs::read_to_string(DOCUMENT).unwrap();
     let written = own(&["dump", "--format", "markdown"]).out;
@@ -70,8 +70,8 @@ fn an_unintended_key_change_since_the_last_release_is_reported() {
     assert_eq!(said.code, Some(1));
     let change = "the key of advisory lock `lets_domain::locks::VoucherLock` has changed from `voucher:<code>` by sha256 to \
                   `voucher:<code|trim|lower>` by sha256";
-    assert!(said.out.contains(change), "{}", said.out);
-    assert!(said.out.contains("error: 1 finding"), "{}", said.out);
+    assert_has(&said.out, change);
+    assert_has(&said.out, "error: 1 finding");
     let meant = ["check", "--against", BEFORE, "--allow-key-change"];
     let said = own(&[&meant[..], &["lets_domain::locks::VoucherLock"]].concat());
     assert_eq!(said.code, Some(0), "{}", said.out);

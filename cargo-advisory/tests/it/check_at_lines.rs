@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use advisory_pattern::Record;
 use serde_json::Value;
 
-use crate::programs::{Said, advisory_in, program_of, scratch, site};
+use crate::programs::{Said, advisory_in, assert_has, assert_starts, program_of, scratch, site};
 
 /// A repository whose workspace, of two crates, is in a folder of it.
 fn repository(name: &str) -> PathBuf {
@@ -82,7 +82,7 @@ fn sarif_has_both_places_below_the_repositorys_root() {
     let there = &result["relatedLocations"][0];
     assert_eq!(place(there), ("server/crates/ledger/src/lib.rs", 5));
     let text = there["message"]["text"].as_str().unwrap();
-    assert!(text.contains("is the other lock"), "{text}");
+    assert_has(&text, "is the other lock");
 }
 
 #[test]
@@ -168,9 +168,9 @@ fn github_gets_a_command_for_each_finding() {
     let lines: Vec<&str> = said.out.lines().collect();
     assert_eq!(lines.len(), 2, "{said:?}");
     let start = "::error file=server/crates/shop/src/end of day.rs,line=7,title=cargo advisory%3A collision::";
-    assert!(lines[0].starts_with(start), "{said:?}");
-    assert!(lines[0].contains("%0Ahelp: "), "{said:?}");
-    assert!(lines[1].starts_with("1 finding; 2 lock sites"), "{said:?}");
+    assert_starts(&lines[0], start);
+    assert_has(&lines[0], "%0Ahelp: ");
+    assert_starts(&lines[1], "1 finding; 2 lock sites");
 }
 
 /// A line break in a text would end the command, and the rest of the text could be another one.
@@ -186,8 +186,8 @@ fn a_text_of_the_program_is_no_command_of_its_own() {
     let commands: Vec<_> = said.out.lines().filter(|l| l.starts_with("::")).collect();
     assert_eq!(commands.len(), 1, "{said:?}");
     let start = "::error file=server/a%2Cb%3Ac%25.md,line=1,title=cargo advisory%3A drift::";
-    assert!(commands[0].starts_with(start), "{said:?}");
-    assert!(commands[0].contains("%0A- 100%25"), "{said:?}");
+    assert_starts(&commands[0], start);
+    assert_has(&commands[0], "%0A- 100%25");
     assert!(!said.out.contains('\r'), "{said:?}");
 }
 
@@ -212,5 +212,5 @@ fn more_findings_than_github_shows_are_said() {
     let commands = said.out.lines().filter(|line| line.starts_with("::error "));
     assert!(commands.count() > 10);
     let last = said.out.lines().last().unwrap();
-    assert!(last.starts_with("GitHub shows 10 errors"), "{last}");
+    assert_starts(&last, "GitHub shows 10 errors");
 }

@@ -3,9 +3,10 @@
 use advisory_pattern::ClaimRecord;
 use advisory_tests::Database;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
-use crate::programs::{Said, file, run};
+use crate::programs::{
+    Said, assert_has, assert_has_all, assert_lacks, assert_starts, file, run, run_at, words,
+};
 
 /// A queue with rows in every state.
 async fn queue(table: &str) -> Database {
@@ -29,17 +30,7 @@ async fn queue(table: &str) -> Database {
 }
 
 async fn claim(db: &Database, words: &[&str]) -> Said {
-    let url = db.url().to_owned();
-    let words: Vec<String> = ["claim"]
-        .iter()
-        .chain(words)
-        .map(|word| (*word).to_owned())
-        .collect();
-    let said = spawn_blocking(move || {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        run(&words, &[("DATABASE_URL", &url)])
-    });
-    said.await.unwrap()
+    run_at(db.url(), &[&["claim"], words].concat()).await
 }
 
 async fn list(db: &Database, words: &[&str]) -> Value {
@@ -103,26 +94,19 @@ run them again:
     assert_eq!(settled(&said.out), expected);
     let said = claim(
         &db,
-        &[
-            "list",
-            "--table",
-            "mail",
-            "--state",
-            "failed",
-            "--where",
-            "kind=mail",
-        ],
+        &words("list --table mail --state failed --where kind=mail"),
     )
     .await;
     let errors = "2     failed     2d02h ago  1h00m ago  connection refused (os error 111)";
-    assert!(said.out.contains(errors), "{}", said.out);
-    for row in [
-        "8    failed  2d02h ago  5         connection",
-        "9    failed  1h00m ago  5",
-    ] {
-        assert!(said.out.contains(row), "{row}: {}", said.out);
-    }
-    assert!(!said.out.contains("no such number"), "{}", said.out);
+    assert_has(&said.out, errors);
+    assert_has_all(
+        &said.out,
+        &[
+            "8    failed  2d02h ago  5         connection",
+            "9    failed  1h00m ago  5",
+        ],
+    );
+    assert_lacks(&said.out, "no such number");
     let queue = list(&db, &["--table", "mail", "--state", "expired"]).await;
     assert_eq!(queue["rows"][0]["key"], "6");
     assert_eq!(queue["rows"][0]["worker"], "w2");
@@ -133,7 +117,7 @@ run them again:
         "no such number [2J",
         "claim retry --table mail 10\n",
     ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
+        assert_has(&said.out, part);
     }
     let said = claim(&db, &["show", "99", "--table", "mail"]).await;
     assert_eq!(
@@ -174,11 +158,7 @@ async fn rows_are_run_again_ended_and_freed_only_if_they_are_in_the_right_state(
         )
     );
     let said = change(&["cancel", "1", "4"]).await;
-    assert!(
-        said.err.contains("a worker that runs one of them loses it"),
-        "{}",
-        said.err
-    );
+    assert_has(&said.err, "a worker that runs one of them loses it");
     assert_eq!(said.code, Some(0), "{said:?}");
     let cancelled = "SELECT count(*) FROM shop.mail WHERE id IN (1, 4) AND failed_at IS NOT NULL AND locked_by IS NULL \
                      AND locked_until IS NULL AND error_message LIKE 'cancelled by %'";
@@ -200,7 +180,7 @@ async fn rows_are_run_again_ended_and_freed_only_if_they_are_in_the_right_state(
         .await;
     let said = change(&["cancel", "2"]).await;
     assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.err.contains("nothing was changed: "), "{}", said.err);
+    assert_has(&said.err, "nothing was changed: ");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,16 +199,7 @@ async fn rows_that_ended_long_ago_are_deleted_and_no_others() {
     );
     let said = claim(
         &db,
-        &[
-            "prune",
-            "--table",
-            "mail",
-            "--older-than",
-            "2d",
-            "--state",
-            "failed",
-            "--yes",
-        ],
+        &words("prune --table mail --older-than 2d --state failed --yes"),
     )
     .await;
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -271,15 +242,7 @@ async fn nothing_is_changed_without_an_answer_or_with_wrong_words() {
             "invalid input syntax for type bigint",
         ),
         (
-            &[
-                "prune",
-                "--older-than",
-                "1h",
-                "--state",
-                "running",
-                "--table",
-                "mail",
-            ],
+            &words("prune --older-than 1h --state running --table mail"),
             "write `done` or `failed`",
         ),
         (
@@ -293,7 +256,7 @@ async fn nothing_is_changed_without_an_answer_or_with_wrong_words() {
             (Some(2), ""),
             "{words:?}: {said:?}"
         );
-        assert!(said.err.contains(why), "{why}: {}", said.err);
+        assert_has(&said.err, why);
     }
     assert_eq!(states(&db, "mail").await, before);
 }
@@ -338,12 +301,10 @@ async fn the_columns_are_those_of_the_programs_claim() {
     let said = claim(&db, &[&["release", "b,1", "--yes"], &words[..]].concat()).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     let said = claim(&db, &[&["show", "b,1"], &words[..]].concat()).await;
-    assert!(said.out.starts_with("b,1: available"), "{}", said.out);
+    assert_starts(&said.out, "b,1: available");
     let said = claim(&db, &[&["show", "b"], &words[..]].concat()).await;
-    assert!(
-        said.err
-            .contains("write its columns `house,id` with commas between them"),
-        "{}",
-        said.err
+    assert_has(
+        &said.err,
+        "write its columns `house,id` with commas between them",
     );
 }

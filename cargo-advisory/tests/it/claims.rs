@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use crate::json_members::agrees;
 use crate::live_view::{does, holder, json, locks, locks_at};
-use crate::programs::{Said, advisory, booking_service, file};
+use crate::programs::{
+    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, file, url_as,
+};
 
 fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
     let columns = columns.iter();
@@ -50,9 +52,7 @@ fn dump_has_each_derived_claim_with_its_columns() {
     let row = row.unwrap_or_else(|| panic!("{dumped}"));
     let columns = "  locked_until, claimed_by (locked_by), sent_at (completed_at), failed_at, due (run_at), attempts, \
                    house (per, at most 1)  ";
-    for part in [columns, "  5m  ", LETTER, "src/letters.rs:33"] {
-        assert!(row.contains(part), "{part}: {row}");
-    }
+    assert_has_all(&row, &[columns, "  5m  ", LETTER, "src/letters.rs:33"]);
     assert!(dumped.ends_with("; 1 claim\n"), "{dumped}");
     let value: Value = serde_json::from_str(&own(&["dump", "--format", "json"]).out).unwrap();
     let claim = &value["claims"][0];
@@ -124,9 +124,9 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
     ] {
         let said = check(name, &text);
         assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.out.contains(&says), "{says}: {}", said.out);
+        assert_has(&said.out, &says);
         if name == "changed" {
-            assert!(said.out.contains("= + `ttl`: \"5m\""), "{}", said.out);
+            assert_has(&said.out, "= + `ttl`: \"5m\"");
         }
     }
 }
@@ -246,9 +246,10 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
     for (nth, (now, what, happens)) in changes.iter().enumerate() {
         let said = check(&format!("change-{nth}"), now);
         assert_eq!(said.code, Some(1), "{what}: {said:?}");
-        for part in [*what, happens, "`--allow-key-change post::Mail`"] {
-            assert!(said.out.contains(part), "{part}: {}", said.out);
-        }
+        assert_has_all(
+            &said.out,
+            &[*what, happens, "`--allow-key-change post::Mail`"],
+        );
     }
     let none = ClaimRecord {
         ttl: Some("9m".to_owned()),
@@ -279,7 +280,7 @@ fn an_inventory_without_claims_does_not_mention_them() {
     let program = booking_service();
     for format in ["text", "markdown"] {
         let said = advisory(&["dump", "--format", format, "--artifact", &program]);
-        assert!(!said.out.to_lowercase().contains("claim"), "{}", said.out);
+        assert_lacks(&said.out.to_lowercase(), "claim");
     }
 }
 
@@ -307,13 +308,14 @@ async fn an_inventorys_claims_are_shown_without_being_named() {
         let has = |line: &str| row.iter().all(|part| line.contains(part));
         assert!(said.out.lines().any(has), "{row:?}: {}", said.out);
     }
-    for hint in [
-        "\nexpired: not renewed in time, so its worker is dead",
-        "takes the row again",
-        "\nrunning: the row is free when its work ends",
-    ] {
-        assert!(said.out.contains(hint), "{hint}: {}", said.out);
-    }
+    assert_has_all(
+        &said.out,
+        &[
+            "\nexpired: not renewed in time, so its worker is dead",
+            "takes the row again",
+            "\nrunning: the row is free when its work ends",
+        ],
+    );
     // The same from a dumped inventory, and each row once if the table is named too.
     let dumped = advisory(&["dump", "--format", "json", "--artifact", &artifact]).out;
     let inventory = file("claims-live.json", dumped);
@@ -327,7 +329,7 @@ async fn an_inventorys_claims_are_shown_without_being_named() {
     }
     let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
     assert_eq!(older.code, Some(1), "{older:?}");
-    assert!(!older.out.contains("one#u"), "{older:?}");
+    assert_lacks(&older.out, "one#u");
 }
 
 /// A time without a zone is in UTC, whatever zone the session has; a holder can be a UUID.
@@ -376,33 +378,33 @@ async fn the_table_of_a_claim_is_found_in_its_schema() {
     let said = locks(&db, &words).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     let why = "claims on `jobs` are not shown: this database has no table of that name with their columns";
-    assert!(said.out.contains(why), "{}", said.out);
+    assert_has(&said.out, why);
     // An alert does not take silence for an answer.
     let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
     assert_eq!(older.code, Some(2), "{older:?}");
-    assert!(older.err.contains(why), "{older:?}");
+    assert_has(&older.err, why);
     assert_eq!(json(&db, &words).await["unfound_claims"][0], "jobs");
     jobs(&db, "shop.jobs").await;
     let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
     assert_eq!(older.code, Some(1), "{older:?}");
     let said = locks(&db, &words).await;
-    assert!(said.out.contains("\nshop.jobs "), "{}", said.out);
+    assert_has(&said.out, "\nshop.jobs ");
     jobs(&db, "other.jobs").await;
     let said = locks(&db, &words).await;
     let why = "several schemas have that table; `--claims SCHEMA.jobs` shows them";
-    assert!(said.out.contains(why), "{}", said.out);
+    assert_has(&said.out, why);
     let said = locks(&db, &["--artifact", &artifact, "--claims", "other.jobs"]).await;
-    assert!(said.out.contains("\nother.jobs "), "{}", said.out);
-    assert!(!said.out.contains("several schemas"), "{}", said.out);
+    assert_has(&said.out, "\nother.jobs ");
+    assert_lacks(&said.out, "several schemas");
     // What the search path finds is the program's.
     db.run("DROP TABLE public.jobs").await;
     jobs(&db, "public.jobs").await;
     let said = locks(&db, &words).await;
-    assert!(said.out.contains("\npublic.jobs "), "{}", said.out);
-    assert!(!said.out.contains("other.jobs"), "{}", said.out);
+    assert_has(&said.out, "\npublic.jobs ");
+    assert_lacks(&said.out, "other.jobs");
     let others = "claims on `public.jobs` are those that the search path finds: \
                   2 other schemas have that table, and `--claims SCHEMA.jobs` shows theirs";
-    assert!(said.out.contains(others), "{}", said.out);
+    assert_has(&said.out, others);
 }
 
 /// A schema's name can have a dot.
@@ -413,7 +415,7 @@ async fn a_schema_with_a_dot_is_one_name() {
     jobs(&db, "\"a.b\".jobs").await;
     let artifact = program("claims-dot.rmeta", &claim("jobs", &DEFAULT));
     let said = locks(&db, &["--artifact", &artifact]).await;
-    assert!(said.out.contains("\na.b.jobs "), "{said:?}");
+    assert_has(&said.out, "\na.b.jobs ");
 }
 
 /// Of two types of row with one table each row is shown once, and of two tables with one name each
@@ -463,17 +465,17 @@ async fn a_locked_table_of_claims_hides_no_locks() {
     ] {
         let said = locks(&db, words).await;
         assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.out.contains("migration ("), "{said:?}");
-        assert!(said.out.contains("1 lock, 0 waiters"), "{said:?}");
+        assert_has(&said.out, "migration (");
+        assert_has(&said.out, "1 lock, 0 waiters");
         let why = "cannot read the claims on `public.jobs`: ";
-        assert!(said.err.contains(why), "{said:?}");
-        assert!(said.err.contains("due to lock timeout"), "{said:?}");
+        assert_has(&said.err, why);
+        assert_has(&said.err, "due to lock timeout");
     }
     let ended = locks(&db, &["terminate", &pid, "--yes", "--artifact", &artifact]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let said = locks(&db, &["--artifact", &artifact]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("dead#u"), "{said:?}");
+    assert_has(&said.out, "dead#u");
 }
 
 /// As for leases: the rest is shown, and an alert does not take silence for an answer.
@@ -483,17 +485,12 @@ async fn claims_that_cannot_be_read_are_a_failure() {
     jobs(&db, "jobs").await;
     db.run("DROP ROLE IF EXISTS claims_reader; CREATE ROLE claims_reader LOGIN")
         .await;
-    let (scheme, address) = db.url().split_once("://").unwrap();
-    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
-    let url = format!("{scheme}://claims_reader@{address}");
+    let url = url_as(&db, "claims_reader");
     let artifact = program("claims-unread.rmeta", &claim("jobs", &DEFAULT));
     let said = locks_at(&url, &["--artifact", &artifact]).await;
     assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(
-        said.out.contains("no advisory locks in database"),
-        "{said:?}"
-    );
+    assert_has(&said.out, "no advisory locks in database");
     let why = "cannot read the claims on `public.jobs`: ";
-    assert!(said.err.contains(why), "{said:?}");
+    assert_has(&said.err, why);
     db.run("DROP ROLE claims_reader").await;
 }

@@ -3,29 +3,30 @@
 use std::fs;
 use std::path::Path;
 
-use crate::programs::{Said, advisory, file, run, scratch};
+use crate::programs::{Said, advisory, assert_has, assert_has_all, file, run, scratch};
 
 #[test]
 fn help_names_every_subcommand_and_exit_code() {
     let said = advisory(&["--help"]);
     assert_eq!(said.code, Some(0));
-    for word in [
-        "cargo advisory [OPTIONS] <COMMAND>",
-        "dump",
-        "check",
-        "build",
-        "key",
-        "locks",
-        "log",
-        "doctor",
-        "graph",
-        "migration",
-        "completions",
-        "manual",
-        "Exit codes",
-    ] {
-        assert!(said.out.contains(word), "{word}: {}", said.out);
-    }
+    assert_has_all(
+        &said.out,
+        &[
+            "cargo advisory [OPTIONS] <COMMAND>",
+            "dump",
+            "check",
+            "build",
+            "key",
+            "locks",
+            "log",
+            "doctor",
+            "graph",
+            "migration",
+            "completions",
+            "manual",
+            "Exit codes",
+        ],
+    );
 }
 
 #[test]
@@ -43,14 +44,14 @@ fn the_readme_has_the_exit_codes_of_the_help() {
 fn a_typo_is_wrong_use_and_gets_a_suggestion() {
     let said = advisory(&["dmp"]);
     assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("'dump'"), "{}", said.err);
+    assert_has(&said.err, "'dump'");
 }
 
 #[test]
 fn an_artifact_and_a_selection_exclude_each_other() {
     let said = advisory(&["dump", "--artifact", "shop", "--package", "shop"]);
     assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("cannot be used with"), "{}", said.err);
+    assert_has(&said.err, "cannot be used with");
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn a_flag_and_then_cargos_variable_decide_about_colours() {
     }
     let said = advisory(&["key", "booking:42", "--color=sometimes"]);
     assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("auto, always, never"), "{}", said.err);
+    assert_has(&said.err, "auto, always, never");
     // The key of a command line that asks for it, and not a flag.
     let said = advisory(&["key", "--", "--color=always"]);
     assert!(!said.out.contains('\u{1b}'), "{}", said.out);
@@ -105,7 +106,7 @@ fn output_goes_to_the_file() {
     ] {
         let said = advisory(&[words, &["-o", &to]].concat());
         assert_eq!(said.out, "", "{said:?}");
-        assert!(fs::read_to_string(to).unwrap().contains(part), "{words:?}");
+        assert_has(&fs::read_to_string(to).unwrap(), part);
     }
 }
 
@@ -114,9 +115,7 @@ fn every_shell_gets_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let said = advisory(&["completions", shell]);
         assert_eq!(said.code, Some(0));
-        for word in ["cargo-advisory", "allow-key-change"] {
-            assert!(said.out.contains(word), "{shell}: {word}");
-        }
+        assert_has_all(&said.out, &["cargo-advisory", "allow-key-change"]);
     }
 }
 
@@ -126,8 +125,8 @@ fn a_failed_build_is_reported_by_cargo() {
     crate::programs::built();
     let said = advisory(&["dump", "--package", "no-such-package"]);
     assert_eq!(said.code, Some(101));
-    assert!(said.err.contains("no-such-package"), "{}", said.err);
-    assert!(said.err.contains("`cargo build` failed"), "{}", said.err);
+    assert_has(&said.err, "no-such-package");
+    assert_has(&said.err, "`cargo build` failed");
     let cargos = |said: &Said| {
         said.err
             .split("`cargo build`")
@@ -146,7 +145,7 @@ fn a_build_that_names_nothing_is_not_in_order() {
     let words = ["check", "--package=ledger", "--", "--help"];
     let said = advisory(&words);
     assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.err.contains("error: `cargo build`"), "{}", said.err);
+    assert_has(&said.err, "error: `cargo build`");
 }
 
 #[test]
@@ -156,7 +155,7 @@ fn every_subcommand_has_a_manual_page() {
     assert_eq!(said.code, Some(0), "{}", said.err);
     let page = |name: &str| fs::read_to_string(Path::new(&folder).join(name)).expect(name);
     let all = page("cargo-advisory.1");
-    assert!(all.contains("Exit codes:"), "{all}");
+    assert_has(&all, "Exit codes:");
     let help = advisory(&["help"]).out;
     let (_, listed) = help.split_once("Commands:\n").unwrap();
     let (listed, _) = listed.split_once("\n\n").unwrap();
@@ -164,9 +163,9 @@ fn every_subcommand_has_a_manual_page() {
     for line in listed.lines() {
         let name = line.split_whitespace().next().unwrap();
         if name != "help" && line.starts_with("  ") && !line.starts_with("   ") {
-            assert!(all.contains(&format!("advisory\\-{name}")), "{name}: {all}");
+            assert_has(&all, &format!("advisory\\-{name}"));
             let text = page(&format!("cargo-advisory-{name}.1"));
-            assert!(text.contains(&format!("cargo advisory {name}")), "{text}");
+            assert_has(&text, &format!("cargo advisory {name}"));
             pages += 1;
         }
     }
@@ -178,5 +177,5 @@ fn manual_pages_need_a_folder_that_can_be_written() {
     let file = file("manual-file", "not a folder");
     let said = advisory(&["manual", &file]);
     assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("cannot write the pages"), "{}", said.err);
+    assert_has(&said.err, "cannot write the pages");
 }

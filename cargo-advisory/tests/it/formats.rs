@@ -5,7 +5,7 @@ use object::write::{Object, pe};
 use object::{Architecture, BinaryFormat, Endianness, SectionKind};
 use proptest::prelude::*;
 
-use crate::programs::{advisory, file};
+use crate::programs::{advisory, assert_has, assert_has_all, assert_starts, file};
 
 /// Two records in a linker's layout: with padding between them.
 fn records(version: &str) -> Vec<u8> {
@@ -145,13 +145,14 @@ fn archive(members: &[&[u8]]) -> Vec<u8> {
 fn holds_both(name: &str, program: &[u8]) {
     let said = advisory(&["dump", "--artifact", &file(name, program)]);
     assert_eq!(said.code, Some(0), "{name}: {said:?}");
-    for part in [
-        "ported::first",
-        "ported::second",
-        "2 lock sites in 1 crate: ported 0.1.0 (2)",
-    ] {
-        assert!(said.out.contains(part), "{name}: {}", said.out);
-    }
+    assert_has_all(
+        &said.out,
+        &[
+            "ported::first",
+            "ported::second",
+            "2 lock sites in 1 crate: ported 0.1.0 (2)",
+        ],
+    );
 }
 
 #[test]
@@ -204,7 +205,7 @@ fn two_versions_of_a_crate_are_one_lock_and_two_crates_are_not() {
         copied.replace("crate=ported", "crate=copied").as_bytes(),
     );
     let said = advisory(&["check", "--artifact", &old, "--artifact", &copied]);
-    assert!(said.out.contains("error: 2 findings"), "{said:?}");
+    assert_has(&said.out, "error: 2 findings");
 }
 
 #[test]
@@ -224,12 +225,8 @@ fn an_unknown_record_is_refused_with_the_files_name() {
     ] {
         let said = advisory(&["dump", "--artifact", path]);
         assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(
-            said.err.starts_with(&format!("error: `{path}`: ")),
-            "{}",
-            said.err
-        );
-        assert!(said.err.contains(why), "{}", said.err);
+        assert_starts(&said.err, &format!("error: `{path}`: "));
+        assert_has(&said.err, why);
     }
 }
 

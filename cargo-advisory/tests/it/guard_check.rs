@@ -7,7 +7,7 @@ use crate::guards::{BLOCKS, GUARD, check, guard};
 use advisory_tests::Database;
 use serde_json::Value;
 
-use crate::programs::{advisory, file, inventory};
+use crate::programs::{advisory, assert_has, file, inventory};
 
 /// The one finding's note.
 async fn note(db: &Database) -> String {
@@ -45,7 +45,7 @@ async fn a_table_that_is_not_there_or_has_no_trigger_is_a_finding() {
         "= help: run the migration that `cargo advisory migration require --lock 'room-night' --table blocks` prints",
     ];
     for line in lines {
-        assert!(said.out.contains(line), "{}", said.out);
+        assert_has(&said.out, line);
     }
 }
 
@@ -105,8 +105,8 @@ fn guarded_tables_are_in_every_format_of_the_inventory() {
         "the document names tables that the program does not"
     );
     let document = include_str!("../../../tests/harbour-lets/LOCKS.md");
-    assert!(
-        document.contains("Declared; held where it is used, guards `blocks` |"),
-        "{document}"
+    assert_has(
+        &document,
+        "Declared; held where it is used, guards `blocks` |",
     );
 }

@@ -6,7 +6,7 @@ use std::slice::from_ref;
 use advisory_pattern::Record;
 use serde_json::Value;
 
-use crate::programs::{Said, advisory, file};
+use crate::programs::{Said, advisory, assert_has, assert_has_all, file};
 
 /// A lease whose key is a pattern, or a number.
 fn lease(function: &str, line: u32, written: &str, key: &str) -> Record {
@@ -148,13 +148,14 @@ fn leases_collide_with_leases_and_not_with_advisory_locks() {
     "md5".clone_into(&mut other[6].derivation);
     let said = check("leases-collide.rmeta", &other);
     assert_eq!(said.code, Some(1));
-    for part in [
-        "error: lease keys can collide: `invoice:<id>` and `invoice:<month>`",
-        "both can render \"invoice:",
-        "1 finding;",
-    ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
-    }
+    assert_has_all(
+        &said.out,
+        &[
+            "error: lease keys can collide: `invoice:<id>` and `invoice:<month>`",
+            "both can render \"invoice:",
+            "1 finding;",
+        ],
+    );
 }
 
 #[test]
@@ -165,13 +166,14 @@ fn one_name_for_a_lease_and_an_advisory_lock_is_a_finding() {
     }
     let said = check("leases-name.rmeta", &sites);
     assert_eq!(said.code, Some(1));
-    for part in [
-        "advisory lock `invoice` is two locks",
-        "`invoice` names a lease and an advisory lock",
-        "write `#[advisory_lease]` at both or at neither",
-    ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
-    }
+    assert_has_all(
+        &said.out,
+        &[
+            "advisory lock `invoice` is two locks",
+            "`invoice` names a lease and an advisory lock",
+            "write `#[advisory_lease]` at both or at neither",
+        ],
+    );
 }
 
 /// The findings if these were the sites before.
@@ -217,7 +219,7 @@ fn changing_a_lock_to_a_lease_or_back_changes_its_key() {
         ] {
             let said = against(&name, from_ref(now), from_ref(before));
             assert_eq!(said.code, Some(1), "{key}: {said:?}");
-            assert!(said.out.contains(&message), "{message}: {}", said.out);
+            assert_has(&said.out, &message);
         }
     }
     // Changes between the scopes of advisory locks change no key.

@@ -6,7 +6,7 @@ use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
 
 use crate::live_view::{does, holder, json, locks};
-use crate::programs::{Said, program_of, site};
+use crate::programs::{Said, assert_has, program_of, run_at, site};
 
 /// A database with the lease table.
 async fn database() -> Database {
@@ -29,7 +29,7 @@ fn assert_error(said: &Said, why: &str) {
         said.err.starts_with(begins) && said.err.contains(why),
         "{said:?}"
     );
-    assert!(said.out.contains("1 lock"), "the locks are shown: {said:?}");
+    assert_has(&said.out, "1 lock");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,16 +64,9 @@ async fn a_locked_lease_table_does_not_hide_the_locks() {
         assert_error(&locks(&db, words).await, "lock timeout");
     }
     for words in [&["list"][..], &["release", "report:1", "--yes"]] {
-        let words = [&["lease"], words].concat();
-        let url = db.url().to_owned();
-        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        let said = tokio::task::spawn_blocking(move || {
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            crate::programs::run(&words, &[("DATABASE_URL", &url)])
-        });
-        let said = said.await.unwrap();
+        let said = run_at(db.url(), &[&["lease"], words].concat()).await;
         assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains("lock timeout"), "{said:?}");
+        assert_has(&said.err, "lock timeout");
     }
     drop(held);
 }
@@ -138,7 +131,7 @@ async fn a_large_table_of_leases_is_counted_and_not_read() {
             .iter()
             .all(|line| line.starts_with("send:<id> "))
     );
-    assert!(said.out.contains("report:<month> "), "{}", said.out);
+    assert_has(&said.out, "report:<month> ");
     assert!(lines.len() < 12, "{}", said.out);
 
     let value = json(&db, &[]).await;

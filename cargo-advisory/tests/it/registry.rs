@@ -2,7 +2,9 @@
 
 use advisory_pattern::Record;
 
-use crate::programs::{Said, advisory, booking_service, file, inventory, program_of, site};
+use crate::programs::{
+    Said, advisory, assert_has, assert_has_all, booking_service, file, inventory, program_of, site,
+};
 
 const DOCUMENT: &str = include_str!("booking-service.md");
 
@@ -32,14 +34,15 @@ fn an_outdated_row_is_shown_with_its_replacement() {
     let old = DOCUMENT.replace("<tenant_id>:balance:", "<tenant_id>:payment:");
     let said = registry("registry-old.md", &old);
     assert_eq!(said.code, Some(1));
-    for part in [
-        "registry-old.md:20",
-        "= - | `<tenant_id>:payment:<booking_id>`",
-        "= + | `<tenant_id>:balance:<booking_id>`",
-        "cargo advisory dump --format markdown -o ",
-    ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
-    }
+    assert_has_all(
+        &said.out,
+        &[
+            "registry-old.md:20",
+            "= - | `<tenant_id>:payment:<booking_id>`",
+            "= + | `<tenant_id>:balance:<booking_id>`",
+            "cargo advisory dump --format markdown -o ",
+        ],
+    );
 }
 
 /// The pattern has the same text, but other keys.
@@ -49,9 +52,7 @@ fn the_type_of_a_value_is_part_of_the_document() {
     assert_ne!(markdown, DOCUMENT);
     let said = registry("registry-type.md", &markdown);
     assert_eq!(said.code, Some(1));
-    for part in ["date (date) |", "date (text) |"] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
-    }
+    assert_has_all(&said.out, &["date (date) |", "date (text) |"]);
     let json = inventory().replacen("<date: text>", "<date: date>", 1);
     assert_ne!(json, inventory());
     let said = registry("registry-type.json", &json);
@@ -62,7 +63,7 @@ fn the_type_of_a_value_is_part_of_the_document() {
         "<date: date>",
         "= + `keys`: [{",
     ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
+        assert_has(&said.out, part);
     }
 }
 
@@ -71,18 +72,13 @@ fn a_site_is_missing_on_either_side() {
     let old = inventory().replace("\"pay_balance\"", "\"settle\"");
     let said = registry("registry-old.json", &old);
     assert_eq!(said.code, Some(1));
-    assert!(
-        said.out
-            .contains("lacks the lock site booking_service::booking_repository::pay_balance"),
-        "{}",
-        said.out
+    assert_has(
+        &said.out,
+        "lacks the lock site booking_service::booking_repository::pay_balance",
     );
-    assert!(
-        said.out.contains(
-            "the program lacks the lock site booking_service::booking_repository::settle"
-        ),
-        "{}",
-        said.out
+    assert_has(
+        &said.out,
+        "the program lacks the lock site booking_service::booking_repository::settle",
     );
 }
 
@@ -118,8 +114,8 @@ fn one_of_two_equal_sites_is_missing_on_either_side() {
     ] {
         let said = check(program, registry);
         assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.out.contains(message), "{}", said.out);
-        assert!(said.out.contains("error: 1 finding;"), "{}", said.out);
+        assert_has(&said.out, message);
+        assert_has(&said.out, "error: 1 finding;");
     }
     assert_eq!(check(&two, &of_two).code, Some(0));
 }

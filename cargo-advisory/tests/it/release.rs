@@ -3,7 +3,10 @@
 use advisory_pattern::{Permits, Record};
 use serde_json::Value;
 
-use crate::programs::{Said, advisory, booking_service, file, inventory, program_of, site};
+use crate::programs::{
+    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, file, inventory,
+    program_of, site,
+};
 use crate::records::declared;
 
 fn against(name: &str, previous: &str, more: &[&str]) -> Said {
@@ -39,14 +42,14 @@ fn another_type_of_a_value_is_shown_by_its_shape() {
     let said = against("against-type.json", &previous, &[]);
     assert_eq!(said.code, Some(1));
     let changed = "has changed from `<tenant_id: text>:<date: date>` by fnv1a32 to `<tenant_id: text>:<date: text>` by fnv1a32";
-    assert!(said.out.contains(changed), "{}", said.out);
+    assert_has(&said.out, changed);
 }
 
 #[test]
 fn another_derivation_is_another_key() {
     let previous = inventory().replace("fnv1a32", "sha256");
     let said = against("against-derivation.json", &previous, &[]);
-    assert!(said.out.contains("error: 2 findings"), "{}", said.out);
+    assert_has(&said.out, "error: 2 findings");
 }
 
 #[test]
@@ -56,11 +59,7 @@ fn a_lock_is_known_by_its_name_also_where_its_function_moved() {
         .replace("clean_up", "sweep");
     let said = against("against-name.json", &previous, &[]);
     assert_eq!(said.code, Some(1));
-    assert!(
-        said.out.contains("`idempotency-cleanup` has changed"),
-        "{}",
-        said.out
-    );
+    assert_has(&said.out, "`idempotency-cleanup` has changed");
 }
 
 #[test]
@@ -130,8 +129,8 @@ fn changed(said: &Said, identity: &str, was: &str, is: &str) {
     let message = format!(
         "the key of advisory lock `{identity}` has changed from `{was}` by sha256 to `{is}`"
     );
-    assert!(said.out.contains(&message), "{}", said.out);
-    assert!(said.out.contains("error: 1 finding;"), "{}", said.out);
+    assert_has(&said.out, &message);
+    assert_has(&said.out, "error: 1 finding;");
 }
 
 /// Without a name, nothing but its place in the program connects the two.
@@ -167,14 +166,15 @@ fn a_function_that_is_renamed_together_with_its_key_is_found() {
         );
         assert_eq!(said.code, Some(code), "{name}: {said:?}");
         if code == 1 {
-            for part in [
-                "advisory lock `bookings::book` with the key `slot:<room: int>:<day: date>` by sha256 is gone",
-                "`bookings::reserve` with the key `place:<r: int>:<d: date>` by sha256 is new",
-                "do not exclude each other",
-                "`--allow-key-change bookings::reserve`",
-            ] {
-                assert!(said.out.contains(part), "{part}: {}", said.out);
-            }
+            assert_has_all(
+                &said.out,
+                &[
+                    "advisory lock `bookings::book` with the key `slot:<room: int>:<day: date>` by sha256 is gone",
+                    "`bookings::reserve` with the key `place:<r: int>:<d: date>` by sha256 is new",
+                    "do not exclude each other",
+                    "`--allow-key-change bookings::reserve`",
+                ],
+            );
         }
     }
     // It can also be an addition.
@@ -203,25 +203,22 @@ fn the_type_of_a_field_is_said_to_be_unknown() {
         at("slot:<slot.at>", "text"),
         0,
     );
-    assert!(
-        out.contains("a change of the type of `<slot.at>` in `bookings::book` would not be found"),
-        "{out}"
+    assert_has(
+        &out,
+        "a change of the type of `<slot.at>` in `bookings::book` would not be found",
     );
-    assert!(
-        out.contains("write its shape, such as `<slot.at: timestamp>`"),
-        "{out}"
-    );
+    assert_has(&out, "write its shape, such as `<slot.at: timestamp>`");
     let [was, is] = [
         at("slot:<slot.at: date>", "date"),
         at("slot:<slot.at: timestamp>", "timestamp"),
     ];
     let out = becomes("field-shape", was.clone(), is, 1);
-    assert!(
-        out.contains("from `slot:<slot.at: date>` by sha256 to `slot:<slot.at: timestamp>`"),
-        "{out}"
+    assert_has(
+        &out,
+        "from `slot:<slot.at: date>` by sha256 to `slot:<slot.at: timestamp>`",
     );
     let out = becomes("field-known", was.clone(), was, 0);
-    assert!(!out.contains("would not be found"), "{out}");
+    assert_lacks(&out, "would not be found");
 }
 
 #[test]
@@ -360,7 +357,7 @@ fn values_that_changed_places_in_with_are_found() {
     let out = becomes("with", with("a.id", "b.id"), with("b . id", "a . id"), 1);
     let message =
         "from `pay:<a.id: int>:<b.id: int>` by sha256 to `pay:<b.id: int>:<a.id: int>` by sha256";
-    assert!(out.contains(message), "{out}");
+    assert_has(&out, message);
     becomes("with-same", with("a.id", "b.id"), with("a . id", "b.id"), 0);
     becomes(
         "with-renamed",
@@ -440,7 +437,7 @@ fn one_key_of_several_that_is_dropped_is_found() {
     );
     let message = "the key of advisory lock `bookings::pay` has changed from `account:<from: int>` by sha256, `account:<to: int>` \
                    by sha256 to `account:<from: int>` by sha256";
-    assert!(out.contains(message), "{out}");
+    assert_has(&out, message);
     let slice = function("pay", "account:<ids*: int>");
     becomes("slice", both.clone(), slice.clone(), 0);
     becomes("no-slice", slice.clone(), both.clone(), 0);
@@ -568,14 +565,11 @@ fn what_decides_the_number_or_who_shares_it_is_compared() {
     );
     let out = becomes("decides-keep", lease(Some("24h")), lease(None), 1);
     let message = "the `keep` of advisory lock `bookings::book` has changed from `24h` to none";
-    assert!(out.contains(message), "{out}");
+    assert_has(&out, message);
     for (name, new, message) in other {
         let out = becomes(&format!("decides-{name}"), book(), new, 1);
-        assert!(out.contains(message), "{out}");
-        assert!(
-            out.contains("bookings: src/lib.rs:7 (fn `bookings::book`)"),
-            "{out}"
-        );
+        assert_has(&out, message);
+        assert_has(&out, "bookings: src/lib.rs:7 (fn `bookings::book`)");
     }
     // Readers and a writer of one name.
     let shared = || Record {
