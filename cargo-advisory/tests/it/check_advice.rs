@@ -6,7 +6,7 @@ use advisory_tests::Database;
 use serde_json::Value;
 
 use crate::guards::{BLOCKS, GUARD, check};
-use crate::programs::{advisory, assert_has, assert_starts, program_of, run_at, site};
+use crate::programs::{assert_has, assert_starts, program_of, run_at, site};
 
 /// The advice on the guarded table, whose lock has the key `night:<room>:<night>`.
 async fn advice(db: &Database, words: &[&str]) -> Option<(String, Vec<String>)> {

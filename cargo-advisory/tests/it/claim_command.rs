@@ -5,7 +5,7 @@ use advisory_tests::Database;
 use serde_json::Value;
 
 use crate::programs::{
-    Said, assert_has, assert_has_all, assert_lacks, assert_starts, file, run, run_at, words,
+    Said, assert_has, assert_has_all, assert_lacks, assert_starts, file, run_at, words,
 };
 
 /// A queue with rows in every state.

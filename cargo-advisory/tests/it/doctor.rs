@@ -7,7 +7,7 @@ use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Bouncer, Database, left_out, pid_of};
 
 use crate::live_view::holder;
-use crate::programs::{assert_has, assert_has_all, assert_starts, run, run_at, url_as};
+use crate::programs::{assert_has, assert_has_all, assert_starts, run_at, url_as};
 
 const PAGE: &str = include_str!("../../../advisory-runtime/docs/doctor.md");
 

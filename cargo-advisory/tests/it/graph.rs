@@ -49,7 +49,7 @@ fn a_record_can_not_steer_the_terminal() {
     let from = file("order-hostile", edges);
     let said = advisory(&["graph", "--from", &from]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    for steers in ['\u{202e}', '\u{2066}'] {
+    for steers in ["\u{202e}", "\u{2066}"] {
         assert_lacks(&said.out, steers);
         assert_lacks(&said.err, steers);
     }

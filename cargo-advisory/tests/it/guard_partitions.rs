@@ -9,7 +9,7 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
 
 use crate::guards::{REFUSED, guard, require};
-use crate::programs::{Said, advisory, assert_starts, program_of, run_at, site};
+use crate::programs::{Said, assert_starts, program_of, run_at, site};
 
 const FIXED: [&str; 6] = [
     "--key",

@@ -1,7 +1,7 @@
 //! Triggers that refuse writes without the lock: `cargo advisory migration require`, and the check
 //! of a table.
 
-use crate::programs::{Said, advisory, run_at};
+use crate::programs::{Said, run_at};
 use advisory_tests::Database;
 
 /// The start of the refusal.

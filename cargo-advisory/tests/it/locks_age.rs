@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::live_view::{does, holder, json, locks, locks_at};
-use crate::programs::{Said, assert_has, assert_starts, program_of, run, run_at, site, url_as};
+use crate::programs::{Said, assert_has, assert_starts, program_of, run_at, site, url_as};
 
 const GENEROUS: Duration = Duration::from_secs(60);
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::diagnosis::{findings, level, message};
 use crate::live_view::{does, holder as holds, json, locks, locks_at};
 use crate::programs::{
-    Said, assert_has, assert_has_all, assert_lacks, assert_lacks_all, assert_starts, run, run_at,
+    Said, assert_has, assert_has_all, assert_lacks, assert_lacks_all, assert_starts, run_at,
 };
 
 /// Leaves a session-level lock on a pooler's session, and returns the process id of its backend.

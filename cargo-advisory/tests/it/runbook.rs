@@ -10,7 +10,7 @@ use diesel::{QueryableByName, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
 use crate::live_view::{does, holder, waiter};
-use crate::programs::{Said, assert_has, assert_lacks, booking_service, run, run_at};
+use crate::programs::{Said, assert_has, assert_lacks, booking_service, run_at};
 
 const PAGE: &str = include_str!("../../../docs/stuck-locks.md");
 
