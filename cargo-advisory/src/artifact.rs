@@ -37,7 +37,6 @@ enum ReadError {
     Record(RecordError),
     /// The file breaks the rules of its format.
     Damaged(object::Error),
-    /// The file is not a program.
     NotAProgram,
 }
 

@@ -18,7 +18,7 @@ use crate::database::{self, DatabaseUrl, Queries};
 use crate::failure::{Failure, bail};
 use crate::job_table::{ClaimColumns, JobTable};
 use crate::names::NameSources;
-use crate::screen::joined;
+use crate::text::joined;
 use change::{Change, Kind, Prune};
 use resolved::Resolved;
 

@@ -13,7 +13,6 @@ use clap::{Args, ValueEnum, ValueHint};
 use crate::failure::Failure;
 use crate::screen;
 
-/// The program's name; cargo calls it as two words.
 pub(crate) const NAME: &str = "cargo-advisory";
 
 /// The end of the help of each subcommand that finds something.
@@ -87,7 +86,6 @@ impl Output {
 pub(crate) const LEASE_TABLE: &str =
     "The lease table [default: public.advisory_lease, if it exists]";
 
-/// Gives the lease table of `--lease-table`, or the default one.
 pub(crate) fn lease_table(name: Option<&String>) -> Result<Table, Failure> {
     Ok(name.map_or(Ok(Table::new()), |name| Table::new().named(name))?)
 }

@@ -12,7 +12,6 @@ use crate::screen::BOLD;
 
 const GAP: usize = 2;
 
-/// The columns of a table.
 pub(crate) struct Columns<const N: usize> {
     pub(crate) heads: [&'static str; N],
     pub(crate) styles: [Style; N],

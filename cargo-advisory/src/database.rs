@@ -19,7 +19,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::failure::Failure;
-use crate::screen::{self, ERROR, controls_terminal};
+use crate::screen::{self, ERROR};
+use crate::text::controls_terminal;
 
 /// A connection to the database. No failure shows the whole address, which may contain a password.
 pub(crate) trait Connection: Sized {
@@ -171,7 +172,6 @@ pub(crate) fn cell(rows: &[SimpleQueryRow], at: usize) -> Option<&str> {
     rows.first()?.get(at)
 }
 
-/// The rows of a query, each as `of` reads it.
 pub(crate) async fn query_as<T>(
     client: &Client,
     query: &str,

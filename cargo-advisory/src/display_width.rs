@@ -5,7 +5,6 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::screen::KEY;
 
-/// The number of cells that a text takes.
 pub(crate) fn of(text: &str) -> usize {
     clusters(text).map(|(_, width)| width).sum()
 }

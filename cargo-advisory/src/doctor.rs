@@ -34,7 +34,6 @@ use crate::job_table::JobTable;
 use crate::names::NameSources;
 use facts::Facts;
 
-/// How long a session may be idle in a transaction that holds a lock.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// What one setting, or one state of the server, means for locks.
@@ -47,7 +46,6 @@ struct Finding {
     fix: Vec<String>,
 }
 
-/// Worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     /// Locks fail, or stay.
@@ -191,10 +189,8 @@ impl Arguments {
     }
 }
 
-/// What the examination depends on.
 struct Options<'o> {
     table: &'o Table,
-    /// The job tables of the program's claims, if it is named.
     jobs: Option<&'o [JobTable]>,
     /// The call of the program that can take the most locks.
     most_keys: Option<&'o (u64, String)>,

@@ -4,9 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
-use crate::screen::one_line;
+use crate::text::one_line;
 
-/// Stops the command. A mistake that a check finds is not a failure: see `finding`.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Wrong use or unreadable input.
@@ -15,7 +14,6 @@ pub(crate) enum Failure {
     Cargo(u8),
 }
 
-/// Returns [`Failure::Input`] with this message.
 macro_rules! bail {
     ($($message:tt)+) => {
         return Err(crate::failure::Failure::Input(format!($($message)+)))
@@ -24,12 +22,10 @@ macro_rules! bail {
 pub(crate) use bail;
 
 impl Failure {
-    /// Says what is wrong with a file.
     pub(crate) fn file(path: &Path, why: impl fmt::Display) -> Self {
         Self::Input(format!("`{}`: {why}", path.display()))
     }
 
-    /// Says that a file cannot be read.
     pub(crate) fn unread(path: &Path, error: impl fmt::Display) -> Self {
         Self::Input(format!("cannot read `{}`: {error}", path.display()))
     }
@@ -58,7 +54,6 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error with its causes, each once.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

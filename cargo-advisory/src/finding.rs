@@ -12,13 +12,12 @@ use serde_json::{Value, json};
 
 use crate::inventory::{claim_line, claim_path, file_line, path};
 use crate::json;
-use crate::screen::{BOLD, ERROR, FRAME, KEY, plural, printable};
+use crate::screen::{BOLD, ERROR, FRAME, KEY};
 use crate::source_root::{Located, SourceLine, SourceRoot};
+use crate::text::{plural, printable};
 
-/// The kind of a finding that is not a mistake.
 pub(crate) const ADVICE: &str = "advice";
 
-/// One mistake, or advice.
 pub(crate) struct Finding {
     /// `collision`, `drift`, `key-change`, `claim-change`, `guard` or `advice`.
     pub(crate) kind: &'static str,
@@ -48,7 +47,6 @@ impl Finding {
     }
 }
 
-/// The place of a mistake.
 pub(crate) struct Place {
     pub(crate) text: String,
     site: Option<Value>,
@@ -104,7 +102,6 @@ impl Place {
         }
     }
 
-    /// A line of a document.
     pub(crate) fn line(file: &Path, line: usize) -> Self {
         Self {
             text: format!("{}:{line}", file.display()),
@@ -118,13 +115,11 @@ impl Place {
     }
 }
 
-/// Writes all findings as JSON.
 pub(crate) fn json(findings: &[Finding]) -> String {
     let findings: Vec<Value> = findings.iter().map(to_json).collect();
     json::pretty(&json!({ "version": json::VERSION, "findings": findings }))
 }
 
-/// Writes all findings for a terminal; `summary` describes what was checked.
 pub(crate) fn text(findings: &[Finding], summary: &str) -> String {
     let mut text = String::new();
     for finding in findings {
@@ -136,17 +131,14 @@ pub(crate) fn text(findings: &[Finding], summary: &str) -> String {
         (ERROR, "error")
     };
     let (count, summary) = (count(findings), printable(summary));
-    // Writing to a `String` cannot fail.
     let _ = writeln!(text, "{style}{verdict}{style:#}: {count}; {summary}");
     text
 }
 
-/// Returns whether only advice was found.
 pub(crate) fn is_ok(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.kind == ADVICE)
 }
 
-/// `2 findings`, without advice.
 fn count(findings: &[Finding]) -> String {
     let mistakes = findings.iter().filter(|found| found.kind != ADVICE);
     match mistakes.count() {

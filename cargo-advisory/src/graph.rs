@@ -11,7 +11,8 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::{CODES, Output};
 use crate::failure::{Failure, bail};
-use crate::screen::{ERROR, note, printable};
+use crate::screen::{ERROR, note};
+use crate::text::printable;
 
 /// The environment variable that names the file to which a program records.
 const ORDER_FILE: &str = "ADVISORY_LOCK_ORDER";
@@ -114,7 +115,6 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>, Failure> {
     Ok(first.into_values().collect())
 }
 
-/// The meaning of each cycle.
 pub(crate) fn messages(edges: &[Edge], cycles: &[Vec<usize>]) -> Vec<String> {
     let of_cycle = |cycle: &Vec<usize>| {
         let cycle: Vec<&Edge> = cycle.iter().filter_map(|at| edges.get(*at)).collect();
@@ -146,7 +146,6 @@ pub(crate) struct Arrow {
     pub(crate) to: usize,
     /// The places at which each lock was asked for.
     pub(crate) label: String,
-    /// Part of a cycle.
     pub(crate) is_red: bool,
 }
 

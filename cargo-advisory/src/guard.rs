@@ -14,27 +14,22 @@ use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_ke
 
 use crate::database::identifier;
 use crate::key_values;
-use crate::screen::{controls_terminal, in_backticks};
+use crate::text::{controls_terminal, in_backticks};
 
 /// Starts the first line of a trigger's function, which has the pattern and the derivation of its
 /// lock.
 const MARK: &str = "-- advisory guard 1: ";
-/// Delimits the function's source.
 const QUOTE: &str = "$advisory$";
-/// Starts the line with the lock's name.
 const LOCK_MARK: &str = "-- lock: ";
 /// Starts a line for each placeholder with a column of another name.
 const COLUMN_MARK: &str = "-- column: ";
 
-/// A lock, the table that it guards, and the columns of the lock's placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
-    /// The lock's name, for messages.
     lock: String,
     key: LockedKey,
     derivation: Derivation,
     table: Table,
-    /// The SQL expression of each placeholder that is not the column of its name.
     columns: BTreeMap<String, String>,
 }
 
@@ -146,7 +141,6 @@ impl Guard {
             self.lock
         );
         for (name, expression) in &self.columns {
-            // Writing to a `String` cannot fail.
             let _ = writeln!(marks, "{COLUMN_MARK}{name}={expression}");
         }
         marks
@@ -258,7 +252,6 @@ impl Table {
         })
     }
 
-    /// The table's name in SQL.
     pub(crate) fn sql(&self) -> String {
         self.within(&self.name)
     }
@@ -324,7 +317,6 @@ mod tests {
         }
     }
 
-    /// The bits of `pg_trigger.tgtype`.
     #[test]
     fn only_a_trigger_that_sees_the_rows_refuses_their_writes() {
         let (row, before, instead) = (1, 2, 64);

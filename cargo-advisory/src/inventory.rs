@@ -8,9 +8,8 @@ use advisory_pattern::{ClaimRecord, Derivation, KeySpace, LockedKey, Record, dec
 
 use crate::artifact::{self, Records};
 use crate::failure::{Failure, bail};
-use crate::screen::{joined, plural};
+use crate::text::{joined, plural};
 
-/// The lock sites and the claims of one or more artifacts, by crate and place.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inventory {
     pub(crate) sites: Vec<Record>,
@@ -18,7 +17,6 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// Sorts records, and removes duplicates from several artifacts.
     pub(crate) fn of(records: Records) -> Self {
         let sites: BTreeSet<Record> = records.sites.into_iter().collect();
         let mut sites: Vec<Record> = sites.into_iter().collect();
@@ -29,7 +27,6 @@ impl Inventory {
         Self { sites, claims }
     }
 
-    /// Adds the records of another inventory.
     pub(crate) fn and(self, other: Self) -> Self {
         Self::of(Records {
             sites: [self.sites, other.sites].concat(),
@@ -98,7 +95,6 @@ fn claim_place(claim: &ClaimRecord) -> impl Ord + '_ {
     (start, &claim.module, &claim.row)
 }
 
-/// One key of a site.
 pub(crate) struct Key<'a> {
     /// As written: a pattern or an expression.
     pub(crate) written: &'a str,
@@ -149,7 +145,6 @@ impl Key<'_> {
         }
     }
 
-    /// Returns whether every call has the same key.
     pub(crate) fn is_fixed(&self) -> bool {
         let known = self.known.as_ref();
         known.is_some_and(|known| known.derived().is_none_or(|it| it.constant().is_some()))
@@ -180,7 +175,6 @@ pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
     .collect()
 }
 
-/// Returns whether the site's keys are rows in the table of leases.
 pub(crate) fn is_lease(site: &Record) -> bool {
     site.key_space() == Ok(KeySpace::Lease)
 }
@@ -203,7 +197,6 @@ pub(crate) fn file_line(site: &Record) -> String {
     line_of(&site.file, site.line)
 }
 
-/// The file and the line of a claim.
 pub(crate) fn claim_line(claim: &ClaimRecord) -> String {
     line_of(&claim.file, claim.line)
 }

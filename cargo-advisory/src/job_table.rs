@@ -5,12 +5,10 @@ use advisory_pattern::ClaimRecord;
 use clap::Args;
 
 use crate::failure::{Failure, bail};
-use crate::screen::{in_backticks, one_line};
+use crate::text::{in_backticks, one_line};
 
-/// A table, and a claim of its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobTable {
-    /// The schema's name, if it is known.
     pub(crate) schema: Option<String>,
     pub(crate) name: String,
     pub(crate) claim: ClaimRecord,
@@ -46,7 +44,6 @@ pub(crate) struct ClaimColumns {
     per: Option<String>,
 }
 
-/// The heading of these options in the help.
 const COLUMNS: &str = "Columns, without an inventory";
 
 impl ClaimColumns {
@@ -75,7 +72,6 @@ impl ClaimColumns {
         Some(format!("--{}", name.replace('_', "-")))
     }
 
-    /// The claim of a table with these columns.
     pub(crate) fn on(&self, table: &str) -> Result<JobTable, Failure> {
         let mut claim = ClaimRecord {
             key: names(self.key.as_deref().unwrap_or("id")),
@@ -170,7 +166,6 @@ impl JobTable {
             && self.claim.key == other.claim.key
     }
 
-    /// The table's name in SQL.
     pub(crate) fn quoted(&self) -> String {
         self.qualified(&self.name)
     }

@@ -13,24 +13,20 @@ use serde_json::{Map, Value, json};
 use crate::artifact::Records;
 use crate::failure::Failure;
 use crate::inventory::{Inventory, Key, is_lease, keys};
-use crate::screen::controls_terminal;
+use crate::text::controls_terminal;
 
-/// The schema that this command writes.
 pub(crate) const VERSION: u64 = 1;
 
-/// Writes the inventory, with each member on a line and a newline at the end.
 pub(crate) fn write(inventory: &Inventory) -> String {
     let sites: Vec<Value> = inventory.sites.iter().map(site).collect();
     let claims: Vec<Value> = inventory.claims.iter().map(claim).collect();
     pretty(&json!({ "version": VERSION, "sites": sites, "claims": claims }))
 }
 
-/// Writes a value in the form of the command's answers.
 pub(crate) fn pretty(value: &Value) -> String {
     visible(&format!("{value:#}\n"))
 }
 
-/// Writes a value on one line.
 pub(crate) fn line(value: &Value) -> String {
     visible(&format!("{value}\n"))
 }
@@ -42,7 +38,6 @@ fn visible(text: &str) -> String {
     for letter in text.chars() {
         if letter != '\n' && controls_terminal(letter) {
             for unit in letter.encode_utf16(&mut [0; 2]) {
-                // Writing to a `String` cannot fail.
                 let _ = write!(visible, "\\u{unit:04x}");
             }
         } else {
@@ -59,7 +54,6 @@ fn pairs_value(pairs: &[(String, String)], [first, second]: [&str; 2]) -> Value 
         .collect()
 }
 
-/// One site, with the members in the order in which people read them.
 pub(crate) fn site(site: &Record) -> Value {
     let keys = keys(site);
     let first = keys.first();
@@ -99,7 +93,6 @@ pub(crate) fn site(site: &Record) -> Value {
     })
 }
 
-/// One claim.
 pub(crate) fn claim(claim: &ClaimRecord) -> Value {
     json!({
         "table": claim.table,
@@ -141,7 +134,6 @@ fn key(key: &Key<'_>) -> Value {
     })
 }
 
-/// Reads a file with what [`write()`] writes.
 pub(crate) fn read_file(path: &Path) -> Result<Inventory, Failure> {
     let text = fs::read_to_string(path).map_err(|error| Failure::unread(path, error))?;
     read(path, &text)

@@ -18,7 +18,8 @@ use crate::cli::Answer;
 use crate::database::DatabaseUrl;
 use crate::failure::Failure;
 use crate::locks::hex;
-use crate::screen::{BOLD, DIM, KEY, joined};
+use crate::screen::{BOLD, DIM, KEY};
+use crate::text::joined;
 
 /// Prints the numbers of a key and the SQL that finds its holder; finds the key of a number
 ///
@@ -87,7 +88,6 @@ impl Arguments {
     }
 }
 
-/// A number that a key can become.
 struct Number {
     /// The derivation's name; `number` for the key itself, if it is one.
     way: &'static str,
@@ -138,7 +138,6 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
     );
     for Number { way, key } in &numbers {
         let ((high, low, _), number) = (halves(*key), key.to_string());
-        // Writing to a `String` cannot fail.
         let _ = writeln!(
             table,
             "{way:16}  {KEY}{number:>20}{KEY:#}  {high:>10}  {low:>10}"

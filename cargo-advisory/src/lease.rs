@@ -19,9 +19,9 @@ use crate::locks::{
     DONE, OVERDUE, confirm, hex, lease_cells, lease_json, lease_label, unknown_renewals,
 };
 use crate::names::NameSources;
-use crate::screen::{BOLD, KEY, PLAIN, note, one_line, shell_word};
+use crate::screen::{BOLD, KEY, PLAIN, note};
+use crate::text::{one_line, shell_word};
 
-/// The maximum number of held leases, and of done keys, that are listed.
 const MOST: u32 = 1_000;
 /// The number of bytes of a hash that are shown: two keys of a table hardly ever share them.
 const HASH: usize = 6;
@@ -141,7 +141,6 @@ fn text(summary: &LeaseSummary, table: &Table, width: Option<usize>) -> String {
     let held: u64 = summary.counts.iter().map(|count| count.held).sum();
     let done: u64 = summary.counts.iter().map(|count| count.done).sum();
     if let Some(overdue) = summary.leases.iter().find(|lease| is_overdue(lease)) {
-        // Writing to a `String` cannot fail.
         let _ = writeln!(
             text,
             "{OVERDUE}: not renewed in time, so the holder is dead, stopped, or cannot reach the server. To free the key:\n    \
@@ -290,13 +289,11 @@ async fn free(session: &mut Session, table: &Table, row: &Row) -> Result<bool, F
     }
 }
 
-/// The lease, its holder and its times.
 fn description(lease: &Lease) -> String {
     let row = &lease.row;
     let [_, holder, state, token, age, renewed, left] = lease_cells(lease);
     let label = one_line(&lease_label(lease));
     let mut text = format!("{BOLD}{label}{BOLD:#}  {}\n", hash(lease));
-    // Writing to a `String` cannot fail.
     let _ = if row.is_done {
         writeln!(text, "  {state} by {holder}, with token {token}")
     } else {

@@ -206,7 +206,6 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
     Err(Failure::Input(unknown.join("\n")))
 }
 
-/// The subjects of a list, and their names.
 struct View<'a> {
     names: Names,
     /// The claims of the inventory.
@@ -344,7 +343,6 @@ impl View<'_> {
     }
 }
 
-/// Returns whether a text contains the other, in upper or lower case.
 fn matches(text: &str, part: &str) -> bool {
     text.to_lowercase().contains(&part.to_lowercase())
 }
@@ -380,10 +378,8 @@ const RETRIES: u32 = 20;
 /// The time between two of them.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The interval of `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The shortest `--interval`.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The output of one refresh: on a terminal it replaces the previous one, cut to the terminal's
@@ -416,7 +412,6 @@ fn frame(picture: &str, every: Duration) -> String {
         text.push_str("\u{1b}[K\n");
     }
     if kept < all.len() {
-        // A `String` takes everything.
         let _ = writeln!(
             text,
             "{DIM}… and more: `--filter` narrows it{DIM:#}\u{1b}[K"

@@ -34,7 +34,6 @@ use crate::{database, screen};
 use source::Source;
 use waits::Waits;
 
-/// The interval at which `--follow` checks for new lines.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Sums up the waits for each advisory lock, and the deadlocks, in a server's log
@@ -166,7 +165,7 @@ mod tests {
     use super::time::Time;
     use super::waits::Waits;
     use super::{report, waits_json};
-    use crate::screen::controls_terminal;
+    use crate::text::controls_terminal;
 
     const TIME: &str = "2026-11-22 07:06:19.026 UTC";
 

@@ -11,8 +11,8 @@ use advisory_pattern::{LockedKey, Part, Permits, Record};
 
 use crate::declared_locks::DeclaredLocks;
 use crate::inventory::{Inventory, Key, claim_line, claim_path, file_line, keys, path};
-use crate::screen::joined;
 use crate::table;
+use crate::text::joined;
 
 /// Writes the document, with the odds of a collision among `key_count` keys.
 pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
@@ -121,7 +121,6 @@ fn order(site: &Record, key: &Key<'_>) -> (String, bool, String) {
 }
 
 fn section(text: &mut String, title: &str, lead: &str) {
-    // Writing to a `String` cannot fail.
     let _ = write!(text, "\n## {title}\n\n{lead}\n\n");
 }
 

@@ -72,7 +72,6 @@ impl Arguments {
     }
 }
 
-/// The table of leases.
 fn lease(name: Option<&String>, is_down: bool) -> Result<String, Failure> {
     let table = cli::lease_table(name)?;
     Ok(match (name, is_down) {

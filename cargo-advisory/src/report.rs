@@ -20,17 +20,15 @@ use crate::cli::Output;
 use crate::failure::Failure;
 use crate::finding::{self, Finding};
 use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
-use crate::screen::joined;
 use crate::selection::Artifacts;
+use crate::text::joined;
 use crate::{graph, json, table};
 use html::{code, escaped};
 
 /// The page's style: readable on a phone and in the dark.
 const STYLE: &str = include_str!("report/style.css");
 
-/// The changes since a release.
 struct Changes {
-    /// The release's inventory, as it was named.
     file: String,
     /// The problems while both releases run.
     keys: Vec<Finding>,
@@ -178,7 +176,6 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 fn section(text: &mut String, id: &str, title: &str) {
-    // Writing to a `String` cannot fail.
     let _ = writeln!(text, "<section id=\"{id}\">\n<h2>{}</h2>", escaped(title));
 }
 
@@ -253,7 +250,6 @@ impl Lock<'_> {
             .map_or("", |site| component(site))
     }
 
-    /// The place of its card on the page.
     fn id(&self) -> String {
         format!("lock-{}", html::id(&self.title))
     }
@@ -363,7 +359,6 @@ fn fact(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "<div><dt>{name}</dt><dd>{value}</dd></div>");
 }
 
-/// The tables with rows that workers claim.
 fn claims(text: &mut String, inventory: &Inventory) {
     if inventory.claims.is_empty() {
         return;

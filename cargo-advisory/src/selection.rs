@@ -48,11 +48,9 @@ const FLAGS: [(&str, &str, &str, &str); 25] = [
 /// More flags, after `--`.
 const REST: &str = "rest";
 
-/// The flags for `cargo build`, as given.
 pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
-    /// Builds, and gives the files.
     pub(crate) fn build(&self) -> Result<Vec<PathBuf>, Failure> {
         cargo::build(&self.0)
     }
@@ -120,7 +118,6 @@ pub(crate) struct Artifacts {
 }
 
 impl Artifacts {
-    /// Reads the artifacts that are named, or else builds and reads those of the selection.
     pub(crate) fn inventory(&self) -> Result<Inventory, Failure> {
         if self.artifact.is_empty() {
             return Inventory::read(&self.selection.build()?);
@@ -128,12 +125,10 @@ impl Artifacts {
         Inventory::read(&self.artifact)
     }
 
-    /// Returns whether artifacts are named, so that nothing is built.
     pub(crate) fn are_named(&self) -> bool {
         !self.artifact.is_empty()
     }
 
-    /// The manifest that the selection names, if it names one.
     pub(crate) fn manifest_path(&self) -> Option<&str> {
         let mut flags = self.selection.0.iter().rev();
         flags.find_map(|flag| flag.strip_prefix("--manifest-path="))

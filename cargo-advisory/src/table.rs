@@ -8,7 +8,8 @@ use advisory_pattern::{ClaimRecord, LockedKey};
 
 use crate::columns::Columns;
 use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
-use crate::screen::{DIM, KEY, PLAIN, joined, printable};
+use crate::screen::{DIM, KEY, PLAIN};
+use crate::text::{joined, printable};
 
 const KEYS: Columns<6> = Columns {
     heads: ["KEY", "NAME", "DERIVATION", "SCOPE", "FUNCTION", "PLACE"],
@@ -23,7 +24,6 @@ const CLAIMS: Columns<5> = Columns {
 /// A column is at least as wide as this, because less is unreadable.
 const NARROWEST: usize = 20;
 
-/// Writes the table, and below it which crates have lock sites.
 pub(crate) fn write(inventory: &Inventory, width: Option<usize>) -> String {
     let mut text = table(
         &KEYS,
@@ -50,7 +50,6 @@ pub(crate) fn write(inventory: &Inventory, width: Option<usize>) -> String {
             )
         },
     ));
-    // Writing to a `String` cannot fail.
     let _ = writeln!(text, "{}", printable(&inventory.summary()));
     text
 }
@@ -184,7 +183,7 @@ mod tests {
             let text = write(&inventory(site.clone()), width);
             let text = anstream::adapter::strip_str(&text).to_string();
             let text = text.replace('\n', "");
-            assert!(!text.contains(crate::screen::controls_terminal), "{text:?}");
+            assert!(!text.contains(crate::text::controls_terminal), "{text:?}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::finding::{ADVICE, Finding, Place};
 use crate::guard::{Guard, Table};
 use crate::inventory::{Inventory, keys};
-use crate::screen::{joined, one_line};
+use crate::text::{joined, one_line};
 
 /// The valid indexes of a table without a condition: name, primary, unique, exclusion, the columns
 /// of their keys, whether a write is checked at once, and whether two rows that have NULL in a
@@ -31,10 +31,8 @@ const COLUMNS: &str = "SELECT a.attname::pg_catalog.text, c.relkind = 'p', NOT a
      JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
      JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid WHERE c.oid = $1 ORDER BY a.attnum";
 
-/// The time limit of the search for two rows with one key.
 const WAIT: &str = "SET LOCAL statement_timeout = '3s'";
 
-/// An index, with its columns as `plain` writes them.
 struct Index {
     name: String,
     kind: IndexKind,
@@ -45,7 +43,6 @@ struct Index {
     omits_nulls: bool,
 }
 
-/// The rule of an index about its columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IndexKind {
     Plain,
@@ -54,7 +51,6 @@ enum IndexKind {
     Exclusion,
 }
 
-/// A column of a table.
 struct Column {
     name: String,
     can_be_null: bool,
@@ -84,13 +80,10 @@ pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<F
     Ok(found)
 }
 
-/// A lock, and what it guards.
 struct Guarded<'g> {
     site: &'g Record,
     lock: &'g str,
-    /// The table's name in SQL.
     table: &'g str,
-    /// The columns or expressions of the lock's key, as SQL.
     columns: Vec<String>,
     known: Vec<Column>,
     is_partitioned: bool,
@@ -151,12 +144,10 @@ async fn of_table(
 }
 
 impl Guarded<'_> {
-    /// The columns without what the server writes in its own way.
     fn plain(&self) -> BTreeSet<String> {
         self.columns.iter().map(|column| plain(column)).collect()
     }
 
-    /// ` CONCURRENTLY`, where that is possible.
     const fn concurrently(&self) -> &'static str {
         if self.is_partitioned {
             ""

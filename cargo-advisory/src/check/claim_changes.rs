@@ -6,7 +6,7 @@ use advisory_pattern::ClaimRecord;
 
 use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, claim_path};
-use crate::screen::joined;
+use crate::text::joined;
 
 /// The columns of a claim, and what happens while two releases use different ones.
 const COLUMNS: [(&str, &str); 7] = [

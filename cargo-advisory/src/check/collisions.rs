@@ -7,14 +7,12 @@ use advisory_pattern::{RecordError, SiteCollision, site_collisions, site_collisi
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::inventory::Inventory;
-use crate::screen::plural;
+use crate::text::plural;
 
-/// Compares every two sites of the program.
 pub(crate) fn within(inventory: &Inventory) -> Result<Vec<Finding>, Failure> {
     findings(site_collisions(&inventory.sites), None)
 }
 
-/// Compares every site of the program with those of another service.
 pub(crate) fn between(
     inventory: &Inventory,
     other: &Inventory,
@@ -44,7 +42,6 @@ fn findings(
     Ok(collisions?.iter().map(finding).collect())
 }
 
-/// The other sites of the two keys.
 fn more(pair: &SiteCollision<'_>) -> Option<String> {
     let sites = plural(pair.more, "more site");
     (pair.more > 0).then(|| {

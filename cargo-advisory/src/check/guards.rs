@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::guard::{Guard, Table, key_text};
 use crate::inventory::{Inventory, keys, path};
-use crate::screen::{joined, one_line, plural};
+use crate::text::{joined, one_line, plural};
 
 /// The table, its partitions and its inheritance children: a write can name each of them.
 const FAMILY: &str = "WITH RECURSIVE family (oid) AS (SELECT pg_catalog.to_regclass($1)::pg_catalog.oid \
@@ -33,7 +33,6 @@ const TRIGGERS: &str = "SELECT t.tgname::pg_catalog.text, p.prosrc, t.tgtype, \
 /// The maximum number of tables below a guarded one that a finding names.
 const MOST_NAMED: usize = 3;
 
-/// One of the tables that a write to a guarded table can name.
 pub(super) struct Relation {
     pub(super) oid: u32,
     pub(super) name: String,
@@ -41,7 +40,6 @@ pub(super) struct Relation {
     pub(super) is_foreign: bool,
 }
 
-/// A trigger as the database has it.
 pub(super) struct Trigger {
     name: String,
     pub(super) source: String,
@@ -49,7 +47,6 @@ pub(super) struct Trigger {
     fires_always: bool,
 }
 
-/// Compares every table that a lock guards with the database.
 pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     // A lock that several functions take is reported once.

@@ -15,7 +15,7 @@ use crate::declared_locks::DeclaredLocks;
 use crate::finding::{ADVICE, Finding, Place};
 use crate::inventory::{Inventory, Key, keys, path};
 use crate::key_values;
-use crate::screen::joined;
+use crate::text::joined;
 
 /// A lock site with its keys, of which declared locks have their patterns.
 struct Site<'a> {
@@ -42,7 +42,6 @@ struct SiteKey<'a> {
 struct ComparableKey {
     /// For comparison as an advisory lock.
     number: String,
-    /// For comparison as a lease.
     text: String,
 }
 
@@ -350,7 +349,6 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Returns whether nothing that is compared was written otherwise.
     fn is_written_as(&self, new: &Self) -> bool {
         let mut keys = self.keys.iter().zip(&new.keys);
         self.difference(new).is_none()
@@ -359,7 +357,7 @@ impl<'a> Site<'a> {
             && keys.all(|(old, new)| old.values == new.values)
     }
 
-    /// The difference of the new release's site; `None` if it takes all the keys of this one.
+    /// `None` if the new site takes all the keys of this one.
     fn difference(&self, new: &Self) -> Option<Difference> {
         if !self.is_taken_by(new) {
             return Some(Difference::Key);
@@ -380,7 +378,6 @@ impl<'a> Site<'a> {
         self.record.permits.as_ref().unwrap_or(&Permits::ONE)
     }
 
-    /// The function and its mode; `None` in an inventory without modes.
     fn function_mode(&self) -> Option<(String, &'a str)> {
         let mode = self.record.mode.as_str();
         (!mode.is_empty()).then(|| (path(self.record), mode))
@@ -429,7 +426,6 @@ impl<'a> Site<'a> {
         !are_rearranged && (!expressions.is_empty() || has_room)
     }
 
-    /// The shapes of the values in all keys, in their order.
     fn shapes(&self) -> Vec<Option<Shape>> {
         let keys = self.keys.iter().filter_map(|key| key.key.known.as_ref());
         let texts: Vec<_> = keys.map(LockedKey::text).collect();
@@ -437,7 +433,6 @@ impl<'a> Site<'a> {
         placeholders.map(|placeholder| placeholder.shape).collect()
     }
 
-    /// The keys as they are written, and those of declared locks as these are.
     fn written(&self) -> String {
         self.described(|key| key.key.written.to_owned())
     }
@@ -450,7 +445,6 @@ impl<'a> Site<'a> {
         })
     }
 
-    /// The keys with what each value is taken from.
     fn valued(&self) -> String {
         self.described(|key| match (&key.key.known, &key.values) {
             (Some(known), Some(values)) if key.key.is_derived() => {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, claim_path, path};
-use crate::screen::printable;
+use crate::text::printable;
 use crate::{json, markdown};
 
 /// Compares the document with what `dump` would write. The text shows whether it is JSON or
@@ -33,7 +33,6 @@ pub(crate) fn compare(
     Ok(compare_lines(&wanted, &text, file).into_iter().collect())
 }
 
-/// Compares the sites of two inventories.
 pub(crate) fn compare_sites(
     inventory: &Inventory,
     committed: &Inventory,
@@ -68,7 +67,6 @@ fn compare_claims(inventory: &Inventory, committed: &Inventory, file: &Path) -> 
     kind.compare(&inventory.claims, &committed.claims, file)
 }
 
-/// Lock sites, or claims.
 struct Kind<R> {
     name: &'static str,
     path: fn(&R) -> String,
@@ -126,7 +124,6 @@ impl<R: Ord> Kind<R> {
     }
 }
 
-/// The members that differ, with both values.
 fn changes(old: &Value, new: &Value) -> Vec<String> {
     let members = new.as_object().into_iter().flatten();
     let changed = members.filter(|(member, value)| {
@@ -141,7 +138,6 @@ fn changes(old: &Value, new: &Value) -> Vec<String> {
     lines.collect()
 }
 
-/// One finding for the whole document, with the lines that differ.
 /// One finding for the whole document, with the lines that differ.
 fn compare_lines(wanted: &str, text: &str, file: &Path) -> Option<Finding> {
     let normalized = |line: &str| without_line_number(line.trim_end());

@@ -13,9 +13,9 @@ use super::state::{Rows, State};
 use crate::duration;
 use crate::failure::{Failure, bail};
 use crate::locks::confirm;
-use crate::screen::{self, joined, one_line};
+use crate::screen::{self};
+use crate::text::{joined, one_line};
 
-/// The number of rows that one transaction deletes, so that none is long.
 const BATCH: usize = 1_000;
 
 /// The change to rows that have not been completed.
@@ -104,7 +104,6 @@ impl Kind {
         }
     }
 
-    /// The values that are written into a row.
     fn assignments(self, table: &Resolved, rows: &mut Rows) -> Result<String, Failure> {
         let mut set = Vec::new();
         let mut write = |argument: &str, value: &str| {
@@ -139,7 +138,6 @@ impl Kind {
 }
 
 impl Change {
-    /// Returns `false` if no row was changed.
     pub(super) async fn run(
         &self,
         client: &Client,
@@ -189,7 +187,6 @@ impl Change {
 }
 
 impl Prune {
-    /// Returns `false` if no row was deleted.
     pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool, Failure> {
         let (name, label) = (self.state.name(), &table.label);
         if self.state.is_pending() {

@@ -18,16 +18,13 @@ use crate::duration::{self, short};
 use crate::failure::Failure;
 use crate::job_table::JobTable;
 use crate::json::{VERSION, pretty};
-use crate::screen::{self, BOLD, DIM, ERROR, KEY, PLAIN, joined, one_line, plural, shell_word};
+use crate::screen::{self, BOLD, DIM, ERROR, KEY, PLAIN};
+use crate::text::{joined, one_line, plural, shell_word};
 
-/// The maximum number of rows of a state that are listed one by one.
 const MOST: usize = 100;
-/// The maximum number of errors that are shown, and the length of each.
 const ERRORS: usize = 10;
 const LONGEST_ERROR: usize = 200;
-/// The maximum number of workers that are named for each state.
 const WORKERS: usize = 3;
-/// The interval of `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest `--interval`: counting must not be all that the server does.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
@@ -69,7 +66,6 @@ pub(super) struct Arguments {
     interval: Option<Duration>,
 }
 
-/// The rows of one state that one worker has.
 struct Count {
     state: String,
     worker: Option<String>,
@@ -79,7 +75,6 @@ struct Count {
     most: Option<i64>,
 }
 
-/// The rows with one error.
 struct ErrorCount {
     state: String,
     error: String,
@@ -97,7 +92,6 @@ struct Row {
     error: Option<String>,
 }
 
-/// The rows of a table in one state.
 #[derive(Default)]
 struct Summary {
     rows: i64,
@@ -106,7 +100,6 @@ struct Summary {
     workers: Vec<(String, i64)>,
 }
 
-/// A table, with its rows by state.
 #[derive(Default)]
 struct Queue {
     name: String,
@@ -119,7 +112,6 @@ struct Queue {
 }
 
 impl Arguments {
-    /// The interval of a view.
     pub(super) fn every(&self) -> Option<Duration> {
         let every = self.interval.unwrap_or(INTERVAL).max(SHORTEST_INTERVAL);
         self.watch.then_some(every)
@@ -149,7 +141,6 @@ impl Arguments {
         })
     }
 
-    /// Reads all tables, and writes what is printed.
     async fn read(&self, client: &Client, tables: &[JobTable]) -> Result<String, Failure> {
         let mut queues = Vec::new();
         for table in tables {
@@ -335,7 +326,6 @@ impl Queue {
             text.push_str(&COUNTS.draw_or_lines(&rows, width));
         }
         for why in &self.unread {
-            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "{ERROR}not known{ERROR:#}: {why}");
         }
         if let Some(rows) = &self.rows {

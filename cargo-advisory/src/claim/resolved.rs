@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 use super::jobs::read;
 use crate::failure::{Failure, bail};
 use crate::job_table::{JobTable, quoted};
-use crate::screen::{joined, one_line};
+use crate::text::{joined, one_line};
 
 /// The tables of this name, with their columns; those that the search path finds come first.
 const COLUMNS: &str = "\
@@ -23,12 +23,10 @@ WHERE c.relname OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.name) AND ($2 OPERA
   AND c.relkind IN ('r', 'p', 'v', 'f') AND a.attnum OPERATOR(pg_catalog.>) CAST(0 AS pg_catalog.int2) AND NOT a.attisdropped
 ORDER BY is_visible DESC, schema, a.attnum";
 
-/// A table of jobs, found in the database.
 pub(super) struct Resolved {
     pub(super) table: JobTable,
     /// The table's name, with its schema where the search path does not find it.
     pub(super) label: String,
-    /// The types of all its columns.
     types: BTreeMap<String, String>,
     /// The columns of the key, each with its type.
     pub(super) key: Vec<(String, String)>,
@@ -126,12 +124,10 @@ impl Resolved {
         Ok(())
     }
 
-    /// The column of an argument, in SQL.
     pub(super) fn column(&self, argument: &str) -> Option<String> {
         self.table.column(argument).map(quoted)
     }
 
-    /// The type of a column.
     pub(super) fn type_of(&self, column: &str) -> Option<&str> {
         self.types.get(column).map(String::as_str)
     }

@@ -14,7 +14,8 @@ use crate::cli::Answer;
 use crate::display_width::cut;
 use crate::failure::{Failure, bail};
 use crate::json::{VERSION, pretty};
-use crate::screen::{BOLD, DIM, KEY, one_line, shell_word};
+use crate::screen::{BOLD, DIM, KEY};
+use crate::text::{one_line, shell_word};
 
 /// The length of a value that is shown; `--format json` has all of it.
 const LONGEST: usize = 500;
@@ -36,7 +37,6 @@ struct Found {
 }
 
 impl Arguments {
-    /// Returns `false` if there is no such row.
     pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool, Failure> {
         let mut rows = Rows::default();
         rows.with_keys(table, std::slice::from_ref(&self.row))?;
@@ -99,7 +99,6 @@ impl Arguments {
                 other => other.to_string(),
             };
             let (name, value) = (one_line(name), cut(&one_line(&value), LONGEST));
-            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "    {DIM}{name:width$}{DIM:#}  {value}");
         }
         let act = match state {

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::resolved::Resolved;
 use crate::failure::{Failure, bail};
 use crate::job_table::quoted;
-use crate::screen::{joined, one_line};
+use crate::text::{joined, one_line};
 
 /// The state of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -27,7 +27,6 @@ pub(super) enum State {
 }
 
 impl State {
-    /// The states of a row that has not ended.
     pub(super) const PENDING: &[Self] = &[
         Self::Available,
         Self::Scheduled,
@@ -50,7 +49,6 @@ impl State {
         Self::from_str(name, false).ok()
     }
 
-    /// Returns whether the row has not ended.
     pub(super) const fn is_pending(self) -> bool {
         !matches!(self, Self::Failed | Self::Done)
     }
@@ -67,10 +65,8 @@ impl State {
 }
 
 impl Resolved {
-    /// The state of a row, as text.
     pub(super) fn state(&self) -> String {
         let mut cases = String::new();
-        // Writing to a `String` cannot fail.
         for state in [State::Done, State::Failed] {
             if let Some(column) = self.column(state.time()) {
                 let _ = write!(cases, " WHEN {column} IS NOT NULL THEN '{}'", state.name());
@@ -196,13 +192,11 @@ impl Rows {
         Ok(())
     }
 
-    /// Adds a text, and gives its number.
     pub(super) fn bind(&mut self, value: &str) -> usize {
         self.binds.push(value.to_owned());
         self.binds.len()
     }
 
-    /// The condition.
     pub(super) fn sql(&self) -> String {
         if self.conditions.is_empty() {
             return "true".to_owned();

@@ -23,13 +23,11 @@ pub(crate) struct DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// Gives the URL, or the one of the environment.
     pub(crate) fn find(&self) -> Result<String, Failure> {
         find(self.database_url.as_ref())
     }
 }
 
-/// Finds the database's address.
 pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
     // A script may set the variable to an empty text.
     let is_one = |url: &String| !url.trim().is_empty();

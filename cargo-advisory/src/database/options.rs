@@ -8,13 +8,11 @@ use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
 use super::tls::Tls;
-use crate::screen::joined;
+use crate::text::joined;
 
-/// The options of an address that tokio-postgres does not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) tls: Tls,
-    /// Settings of the session, as `options=-c name=value` has them.
     settings: Vec<(&'static str, String)>,
     keepalives_retries: Option<u32>,
     server: Option<TargetSessionAttrs>,
@@ -22,11 +20,9 @@ pub(super) struct Options {
     pub(super) refusal: Option<String>,
 }
 
-/// The use of an option.
 enum Use {
     /// It has no effect on a program that opens one connection, or says what is so anyway.
     Ignored,
-    /// A setting of the session.
     Setting(&'static str),
     /// It has to be written otherwise.
     Refused(&'static str),
@@ -49,7 +45,6 @@ const WITHOUT_EFFECT: &str = "\
     statement-cache-capacity statement_cache_capacity";
 
 impl Options {
-    /// Takes over an option; returns whether tokio-postgres must not see it.
     pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
         if self.tls.set(name, value) {
             return true;
@@ -76,7 +71,6 @@ impl Options {
         true
     }
 
-    /// Says that an option, of a name that is known, cannot be honoured.
     fn refuse(&mut self, name: &str, write: &str) {
         let why = format!("`{name}` in the database URL is not supported: {write}");
         self.refusal.get_or_insert(why);

@@ -20,7 +20,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{Connection, address};
 use crate::failure::{Failure, bail, chain};
-use crate::screen::one_line;
+use crate::text::one_line;
 
 /// The time limit for the server's answers, and for connecting unless the address has a
 /// `connect_timeout`.
@@ -68,7 +68,6 @@ impl Session {
     }
 }
 
-/// A connection for statements that Diesel has no part in.
 pub(crate) struct Queries {
     pub(crate) client: Client,
     /// An error of the connection reaches the queries too.

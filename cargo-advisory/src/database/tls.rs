@@ -20,9 +20,8 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::failure::{Failure, bail};
-use crate::screen::one_line;
+use crate::text::one_line;
 
-/// The TLS settings of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) mode: Option<String>,

@@ -12,7 +12,7 @@ use crate::database::{cell, identifier, rows};
 use crate::duration::short;
 use crate::failure::Failure;
 use crate::guard::literal;
-use crate::screen::{one_line, plural};
+use crate::text::{one_line, plural};
 
 /// The columns of the migration's table, in order of their names.
 const COLUMNS: &str =

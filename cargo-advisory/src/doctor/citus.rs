@@ -5,7 +5,7 @@ use tokio_postgres::{Client, SimpleQueryRow};
 use crate::database::{cell, rows};
 use crate::failure::Failure;
 use crate::guard::literal;
-use crate::screen::one_line;
+use crate::text::one_line;
 
 /// The group of a node. The coordinator's is 0.
 const GROUP: &str = "SELECT groupid FROM pg_catalog.pg_dist_local_group";
@@ -19,10 +19,8 @@ const TRIGGERS: &str = "SELECT t.tgname, CAST(CAST(t.tgrelid AS pg_catalog.regcl
      AND (p.partmethod OPERATOR(pg_catalog.<>) 'n' OR p.repmodel OPERATOR(pg_catalog.=) 't' \
      OR p.colocationid OPERATOR(pg_catalog.<>) 0) ORDER BY 2, 1 LIMIT 5";
 
-/// What Citus says of the node that answers.
 #[derive(Default)]
 pub(super) struct Node {
-    /// Whether it is not the coordinator.
     pub(super) is_worker: bool,
     /// Triggers that do not do here what they are for.
     pub(super) triggers: Vec<String>,

@@ -10,7 +10,7 @@ use super::facts::Facts;
 use super::{Finding, Level};
 use crate::database::{Connection, Queries, cell, rows};
 use crate::failure::Failure;
-use crate::screen::one_line;
+use crate::text::one_line;
 
 const NAME: &str = "engine";
 
@@ -29,9 +29,7 @@ const FEWER_SIGNS: &str = "SELECT pg_catalog.version(), (SELECT pg_catalog.conca
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
      WHERE n.nspname OPERATOR(pg_catalog.=) 'sys' AND c.relname OPERATOR(pg_catalog.=) 'iam_pg_role_mappings')";
 
-/// By what an engine is known.
 enum Sign {
-    /// A part of the version's text.
     Version(&'static str),
     /// `extension citus`
     Object(&'static str),
@@ -163,7 +161,6 @@ const ENGINES: [Engine; 12] = [
 /// The first of its releases with advisory locks, apart from previews.
 const YUGABYTE: u32 = 2025;
 
-/// What the server says that it is.
 pub(super) enum Found {
     /// None of [`ENGINES`].
     PostgreSql,
@@ -175,7 +172,7 @@ pub(super) enum Found {
     Unknown(String),
 }
 
-/// Asks the server what it is. Fails only if the database cannot be reached.
+/// Fails only if the database cannot be reached.
 pub(super) async fn find(address: &str) -> Result<Found, Failure> {
     let queries = Queries::open(address).await?;
     let asked = match rows(&queries.client, SIGNS).await {
@@ -247,7 +244,6 @@ impl Found {
             }
             if !node.triggers.is_empty() {
                 let triggers = node.triggers.join(", ");
-                // Writing to a `String` cannot fail.
                 let _ = write!(
                     message,
                     "; these triggers run on the nodes that have the rows, where they notify no session of the coordinator and do not see \

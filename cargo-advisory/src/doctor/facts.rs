@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 use super::citus::Node;
 use crate::database::{cell, rows};
 use crate::failure::Failure;
-use crate::screen::one_line;
+use crate::text::one_line;
 
 /// `pg_settings` has each setting as it is for this session: in the base unit, and with what the
 /// role and the database set.
@@ -24,7 +24,6 @@ const SERVER: &str = "SELECT pg_catalog.current_database(), CURRENT_USER, pg_cat
      pg_catalog.pg_has_role(CAST('pg_read_all_stats' AS pg_catalog.name), CAST('USAGE' AS pg_catalog.text)), \
      pg_catalog.current_setting('advisory.pooler', true), pg_catalog.to_regclass('pg_catalog.pg_dist_local_group') IS NOT NULL";
 
-/// What every judgement may need.
 #[derive(Default)]
 pub(super) struct Facts {
     pub(super) database: String,

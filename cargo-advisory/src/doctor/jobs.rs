@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::guard::literal;
 use crate::job_table::{JobTable, quoted};
 use crate::migration::claim::indexes;
-use crate::screen::{in_backticks, joined, one_line};
+use crate::text::{in_backticks, joined, one_line};
 
 /// The tables that look like queues: with the columns that a claim has, whatever they are for.
 const LIKELY: &str = "SELECT CAST(CAST(c.oid AS pg_catalog.regclass) AS pg_catalog.text) FROM pg_catalog.pg_class AS c \
@@ -35,7 +35,6 @@ pub(super) async fn unseen(client: &Client, is_known: bool) -> Result<Option<Str
         .then(|| format!("{names}, which may be job tables: name the program, `--artifact FILE`")))
 }
 
-/// A column as the server has it.
 struct Column {
     name: String,
     sql_type: String,
@@ -208,7 +207,6 @@ fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
     }
 }
 
-/// The parts of a condition.
 fn parts(condition: &str) -> impl Iterator<Item = &str> {
     condition.split(" AND ").filter(|part| !part.is_empty())
 }
@@ -290,7 +288,6 @@ pub(super) async fn time_zone(
     ))
 }
 
-/// The columns of a table; none if it is not there.
 async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>, Failure> {
     let question = format!(
         "SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), \

@@ -25,16 +25,13 @@ const SESSION: &str = "SELECT pg_catalog.pg_backend_pid(), a.backend_start OPERA
      pg_catalog.to_timestamp(CAST('{}' AS pg_catalog.float8)), pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) \
      FROM pg_catalog.pg_stat_activity AS a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
-/// What is between this command and the server.
 pub(super) enum Pooler {
-    /// No sign of one.
     None,
     Session,
     Transaction,
     Statement,
     /// Two sessions get one exclusive lock.
     LocksKeepNobodyOut,
-    /// It cannot be determined, and why.
     Unknown(String),
 }
 

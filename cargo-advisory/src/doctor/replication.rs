@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 use super::{Finding, Level};
 use crate::database::rows;
 use crate::failure::Failure;
-use crate::screen::{joined, one_line, plural};
+use crate::text::{joined, one_line, plural};
 
 /// The tables that enabled subscriptions write, and whether this database publishes them too: those
 /// first.
@@ -19,7 +19,6 @@ const SUBSCRIBED: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname
      JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
      WHERE s.subenabled AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() ORDER BY 2 DESC, 1";
 
-/// The maximum number of tables that a message names.
 const NAMED: usize = 3;
 
 pub(super) async fn judge(client: &Client) -> Result<Finding, Failure> {

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::facts::Facts;
 use super::{Finding, Level};
 use crate::json::{VERSION, pretty};
-use crate::screen::{BOLD, DIM, ERROR, FRAME, KEY, plural};
+use crate::screen::{BOLD, DIM, ERROR, FRAME, KEY};
+use crate::text::plural;
 
 /// The guide's page, which has a heading for each finding.
 const PAGE: &str = concat!(
@@ -28,7 +29,6 @@ impl Level {
     }
 }
 
-/// Writes them for people, worst first.
 pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
     let mut text = format!(
         "{BOLD}PostgreSQL {}, database `{}`, as role `{}`{BOLD:#}\n\n",
@@ -42,7 +42,6 @@ pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
             Level::Fine => KEY,
         };
         let (level, name, message) = (finding.level.name(), finding.name, &finding.message);
-        // Writing to a `String` cannot fail.
         let _ = writeln!(
             text,
             "{style}{level:8}{style:#} {BOLD}{name}{BOLD:#}  {message}"
@@ -69,7 +68,6 @@ pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
     text
 }
 
-/// Writes them for a probe.
 pub(super) fn json(facts: &Facts, findings: &[Finding]) -> String {
     let findings = findings.iter().map(|finding| {
         json!({

@@ -9,7 +9,6 @@ use super::{Finding, Level};
 use crate::database::{cell, identifier, rows};
 use crate::failure::Failure;
 
-/// Compares the sequence with the tokens in the table.
 pub(super) async fn judge(
     client: &Client,
     facts: &Facts,

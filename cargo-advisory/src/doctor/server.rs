@@ -6,7 +6,7 @@ use super::facts::Facts;
 use super::{Finding, Level, alter_system};
 use crate::database::{cell, rows};
 use crate::failure::Failure;
-use crate::screen::{joined, one_line};
+use crate::text::{joined, one_line};
 
 /// Distinct locks in the shared table: those on the fast path and the predicate locks are
 /// elsewhere.

@@ -11,7 +11,7 @@ use crate::database::rows;
 use crate::duration::short;
 use crate::failure::Failure;
 use crate::guard::literal;
-use crate::screen::one_line;
+use crate::text::one_line;
 
 /// A snapshot of this age is normal.
 const LONGEST: Duration = Duration::from_secs(5 * 60);

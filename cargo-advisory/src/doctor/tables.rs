@@ -9,7 +9,7 @@ use crate::database::{cell, identifier, rows};
 use crate::failure::Failure;
 use crate::guard::literal;
 use crate::job_table::JobTable;
-use crate::screen::in_backticks;
+use crate::text::in_backticks;
 
 /// The tables that there are, with what is known of each.
 pub(super) struct Tables {

@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 use super::{ADVICE, Finding};
 use crate::cli::NAME;
 use crate::json;
-use crate::screen::{joined, printable};
 use crate::source_root::{Located, SourceRoot};
+use crate::text::{joined, printable};
 
-/// A rule for each kind of finding: its name, and what a finding of it means.
 const RULES: [(&str, &str); 6] = [
     ("collision", "Two different locks have one possible key"),
     (
@@ -53,7 +52,6 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'-');
 
-/// Writes one run of the tool.
 pub(crate) fn write(findings: &[Finding], root: &SourceRoot) -> String {
     let rules: Vec<Value> = RULES
         .iter()

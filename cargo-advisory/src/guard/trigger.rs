@@ -7,12 +7,11 @@ use advisory_pattern::Derivation;
 use super::key_sql::KeySql;
 use super::{Guard, literal};
 use crate::database::identifier;
-use crate::screen::{joined, one_line};
+use crate::text::{joined, one_line};
 
 /// PostgreSQL truncates longer names.
 const LONGEST_NAME: usize = 63;
 
-/// Starts the names of the triggers and functions.
 const PREFIX: &str = "advisory_require";
 
 impl Guard {
@@ -41,7 +40,6 @@ impl Guard {
         } else {
             ("AFTER INSERT OR UPDATE OR DELETE", "ROW")
         };
-        // Writing to a `String` cannot fail.
         let _ = write!(
             text,
             "-- Runs with the writer's rights, and needs none: every role may read `pg_lock_status`. It calls nothing outside of pg_catalog.\n\
@@ -121,7 +119,7 @@ impl Guard {
         )
     }
 
-    /// The migration's `down.sql`: the triggers of all tables that run the function depend on it.
+    /// The triggers of all tables that run the function depend on it.
     pub(crate) fn down(&self) -> String {
         let function = self.table.within(&self.function_name());
         format!("DROP FUNCTION {function}() CASCADE;\n")

@@ -18,19 +18,17 @@ use crate::database::{self, DatabaseUrl};
 use crate::failure::{Failure, bail};
 use crate::json::VERSION;
 use crate::locks::hex;
-use crate::screen::{self, BOLD, DIM, KEY, one_line};
+use crate::screen::{self, BOLD, DIM, KEY};
+use crate::text::one_line;
 
-/// The maximum number of texts that are shown for a number.
 const SHOWN: usize = 10;
 /// The shortest start of a lease's hash, in digits.
 const SHORTEST_HASH: usize = 8;
 /// A number with so many digits can be the start of a hash too: `lease list` shows as many.
 const SHOWN_HASH: usize = 12;
 
-/// The start of a query.
 const QUERIES: [&str; 4] = ["select", "with", "values", "table"];
 
-/// The number that is searched for.
 enum Wanted {
     Key(Key),
     /// The start of a lease's hash, in hexadecimal digits.
@@ -105,7 +103,6 @@ impl Wanted {
     }
 }
 
-/// The derivation of a text's number.
 struct Origin {
     derivation: &'static str,
     /// The first one is the lock's own number.
@@ -167,7 +164,6 @@ fn answer(number: &str, found: &[(String, Origin)], tried: usize, has_steps: boo
             1 => origin.derivation.to_owned(),
             permit => format!("{}, permit {permit}", origin.derivation),
         };
-        // Writing to a `String` cannot fail.
         let _ = writeln!(
             answer,
             "{BOLD}{number}{BOLD:#} is {KEY}{text}{KEY:#}  {DIM}{way}{DIM:#}"

@@ -10,12 +10,11 @@ use jiff::{SignedDuration, Timestamp, ToSpan};
 use super::value::{date_text, date_time_text, time_text};
 use crate::duration;
 use crate::failure::{Failure, bail};
-use crate::screen::one_line;
+use crate::text::one_line;
 
 /// More texts than this are not tried.
 pub(super) const MOST: usize = 50_000_000;
 
-/// The values from one to another, both included, as keys have them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) kind: Kind,

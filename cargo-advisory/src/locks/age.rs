@@ -6,7 +6,6 @@ use std::time::Duration;
 use advisory_runtime::Key;
 use advisory_runtime::monitor::{Activity, Holder, HolderId, Lock, Locks};
 
-/// The age of a lock, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Age {
     /// It is younger than the bound, or nobody holds it.
@@ -58,7 +57,6 @@ fn transaction_age(locks: &Locks, holder: &Holder) -> Option<Duration> {
 /// transaction.
 pub(crate) type HolderOf = (Key, Result<i32, String>);
 
-/// The holders of all locks.
 pub(crate) fn holders(locks: &Locks) -> BTreeSet<HolderOf> {
     locks.locks.iter().flat_map(holders_of).collect()
 }

@@ -14,11 +14,10 @@ use super::cells::{UNTRACKED, has_transaction, who};
 use crate::display_width::{cut, wrapped};
 use crate::duration::short;
 use crate::guard::literal;
-use crate::screen::{BOLD, DIM, KEY, joined, one_line};
+use crate::screen::{BOLD, DIM, KEY};
+use crate::text::{joined, one_line};
 
-/// The maximum number of causes that are shown.
 const MOST: usize = 5;
-/// The width of a statement where the screen has none.
 const WIDTH: usize = 100;
 
 /// The end of a chain of waits: the cause.
@@ -152,7 +151,6 @@ fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
 /// Writes the causes, each with what it does, the command that ends it, and what that does.
 pub(super) fn text(snapshot: &Snapshot, width: Option<usize>) -> String {
     let causes = find(snapshot);
-    // Writing to a `String` cannot fail.
     let mut text = String::new();
     for (root, held_up) in causes.iter().take(MOST) {
         match root {

@@ -12,7 +12,7 @@ use super::renewal;
 use super::tree::{self, Content};
 use crate::display_width::cut;
 use crate::duration::short;
-use crate::screen::one_line;
+use crate::text::one_line;
 
 pub(super) const LONGEST_QUERY: usize = 60;
 
@@ -137,7 +137,6 @@ fn backend(cells: &mut [String; 7], locks: &Locks, pid: i32) {
     }
 }
 
-/// The text for a session in [`State::Disabled`].
 pub(super) const UNTRACKED: &str = "what it does is not known: `track_activities` is off";
 
 /// Returns whether a session has a transaction open; `None` if this role does not see it, or if the

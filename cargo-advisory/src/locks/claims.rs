@@ -8,12 +8,10 @@ use diesel_async::AsyncPgConnection;
 
 use crate::database::{Session, with_timeout};
 use crate::failure::Failure;
-use crate::screen::{one_line, plural};
+use crate::text::{one_line, plural};
 
-/// The claimed rows, and what is not known of others.
 #[derive(Default)]
 pub(super) struct Claims {
-    /// The rows, each with its table.
     pub(super) rows: Vec<(String, ClaimedRow)>,
     /// Why a table could not be read.
     pub(super) unread: Option<Failure>,

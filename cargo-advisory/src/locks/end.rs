@@ -11,7 +11,8 @@ use super::lock_name::label;
 use crate::database::{Session, identifier, with_timeout};
 use crate::duration::short;
 use crate::failure::{Failure, bail};
-use crate::screen::{self, BOLD, joined, one_line, plural};
+use crate::screen::{self, BOLD};
+use crate::text::{joined, one_line, plural};
 
 /// The maximum number of the session's locks without a waiter that are listed.
 const ALONE: usize = 3;
@@ -97,10 +98,8 @@ fn may_run(activity: &Activity) -> bool {
     }
 }
 
-/// The session, what it holds, and who waits for that.
 fn description(locks: &Locks, backend: &Backend) -> String {
     let pid = backend.pid;
-    // Writing to a `String` cannot fail.
     let mut text = format!("{BOLD}{pid}{BOLD:#}  {}\n", who(backend));
     let _ = match &backend.activity {
         Activity::Visible {
@@ -158,7 +157,6 @@ fn description(locks: &Locks, backend: &Backend) -> String {
     text
 }
 
-/// Its locks, their waiters, and the lock for which it waits itself.
 fn describe_locks(text: &mut String, locks: &Locks, pid: i32) {
     let mut alone = 0;
     for lock in &locks.locks {
@@ -187,7 +185,6 @@ fn describe_locks(text: &mut String, locks: &Locks, pid: i32) {
     }
 }
 
-/// The effect of the signal.
 fn consequences(activity: &Activity, action: &Action) -> String {
     let rolled_back = match has_transaction(activity) {
         Some(true) => "its transaction is rolled back",

@@ -3,9 +3,8 @@
 use advisory_runtime::Key;
 use advisory_runtime::monitor::{Certainty, Name};
 
-use crate::screen::{joined, one_line};
+use crate::text::{joined, one_line};
 
-/// A lock's name and its number, which is what other tools show.
 pub(crate) fn label(key: Key, known: &[Name]) -> String {
     let names = names(known);
     match key {

@@ -12,9 +12,7 @@ use advisory_runtime::monitor::{Holder, HolderId, Lock, Locks, Scope, Try, Waite
 
 use super::lock_name::names;
 
-/// One line of the tree.
 pub(crate) struct Line<'l> {
-    /// The branches that are drawn before it.
     pub(crate) branch: String,
     pub(crate) content: Content<'l>,
 }

@@ -16,7 +16,8 @@ use crate::columns::Columns;
 use crate::database::identifier;
 use crate::display_width::{self, cut, wrapped};
 use crate::duration::short;
-use crate::screen::{BOLD, DIM, KEY, PLAIN, joined, one_line, plural, shell_word};
+use crate::screen::{BOLD, DIM, KEY, PLAIN};
+use crate::text::{joined, one_line, plural, shell_word};
 
 const LOCKS: Columns<7> = Columns {
     heads: [
@@ -49,7 +50,6 @@ const CLAIMS: Columns<5> = Columns {
     styles: [KEY, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: NARROWEST,
 };
-/// The cells of a lease, by their columns.
 const HOLDER: usize = 1;
 const TOKEN: usize = 3;
 const NARROWEST: usize = 11;
@@ -83,7 +83,6 @@ pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<us
     text
 }
 
-/// Sentences below the tables.
 fn notes(notes: impl IntoIterator<Item = String>, width: Option<usize>) -> String {
     let notes = notes.into_iter().map(|note| note + "\n");
     wrapped(&notes.collect::<String>(), width)
@@ -256,7 +255,6 @@ fn narrowed<const N: usize>(
     fits(&rows).then_some(rows)
 }
 
-/// The rows with the cells of one column cut.
 fn shortened<const N: usize>(rows: &[[String; N]], column: usize, most: usize) -> Vec<[String; N]> {
     let mut rows = rows.to_vec();
     for row in &mut rows {
@@ -341,7 +339,6 @@ fn totals(snapshot: &Snapshot) -> String {
     text
 }
 
-/// The number of locks of unknown age, and the reason.
 pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     let bound = bound_text(snapshot.older_than?);
     let locks = &snapshot.locks;
@@ -482,7 +479,6 @@ fn key_hint(snapshot: &Snapshot) -> Option<String> {
     has_number.then(|| format!("{}; `--artifact` names fixed numbers", find_hint()))
 }
 
-/// How the key of a number is found.
 pub(crate) fn find_hint() -> String {
     format!(
         "a number's key:\n    {KEY}cargo advisory key --find NUMBER --pattern PATTERN --values FILE{KEY:#}\n\

@@ -59,7 +59,6 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Returns whether the next line continues a value.
     pub(super) const fn is_inside(&self) -> bool {
         self.is_quoted
     }

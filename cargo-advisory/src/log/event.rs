@@ -35,7 +35,6 @@ pub(super) struct Wait {
     pub(super) holders: Vec<i32>,
 }
 
-/// One session of a deadlock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DeadlockWait {
     pub(super) pid: i32,
@@ -47,7 +46,6 @@ pub(super) struct DeadlockWait {
     pub(super) statement: String,
 }
 
-/// The event of a record; `None` if it is not about an advisory lock.
 pub(super) fn of(record: &Record) -> Option<Event> {
     if let Some(event) = wait(record) {
         return Some(event);

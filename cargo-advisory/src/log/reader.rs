@@ -32,7 +32,6 @@ impl Reader {
         self.stderr.line(line).into_iter().for_each(take);
     }
 
-    /// Returns the record that could have been continued by another line.
     pub(super) fn flush(&mut self) -> Option<Record> {
         self.stderr.flush()
     }

@@ -11,7 +11,8 @@ use crate::columns::Columns;
 use crate::display_width::wrapped;
 use crate::duration::short;
 use crate::locks::{find_hint, label};
-use crate::screen::{BOLD, DIM, KEY, PLAIN, joined, one_line, plural};
+use crate::screen::{BOLD, DIM, KEY, PLAIN};
+use crate::text::{joined, one_line, plural};
 
 const COLUMNS: Columns<8> = Columns {
     heads: [
@@ -31,7 +32,6 @@ const COLUMNS: Columns<8> = Columns {
 /// The maximum number of holders in a row.
 const HOLDERS: usize = 3;
 
-/// Writes the table. The lock with the longest total wait comes first.
 pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
     let mut text = language_note(waits).map_or_else(String::new, |said| format!("{said}\n\n"));
     let rows = ordered(waits)
@@ -66,7 +66,6 @@ pub(super) fn language_note(waits: &Waits) -> Option<String> {
     ))
 }
 
-/// The text of a time; empty without one.
 fn at(time: Option<&Time>) -> String {
     time.map_or_else(String::new, |time| one_line(&time.text))
 }
@@ -141,7 +140,6 @@ fn deadlock_text(waits: &Waits, deadlock: &Deadlock) -> String {
         let is_victim = deadlock.victim == Some(wait.pid);
         let ended = if is_victim { ", and was aborted" } else { "" };
         let (who, by) = (process(waits, wait.pid), process(waits, wait.blocked_by));
-        // Writing to a `String` cannot fail.
         let _ = writeln!(
             text,
             "    {who} waited for {KEY}{target}{KEY:#}, held by {by}{ended}"

@@ -4,12 +4,9 @@ use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use jiff::fmt::strtime::BrokenDownTime;
 
-/// The time of a record: `2026-11-22 07:06:19.026 UTC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Time {
-    /// As written in the log.
     pub(super) text: String,
-    /// Without the time zone.
     clock: DateTime,
 }
 

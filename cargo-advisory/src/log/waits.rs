@@ -21,14 +21,12 @@ pub(super) enum Incident {
         waited: Option<Duration>,
         reason: String,
     },
-    /// The last of `Waits::deadlocks`.
     Deadlock,
 }
 
 /// The waits for advisory locks in a log.
 pub(super) struct Waits {
     names: Names,
-    /// The records that were read.
     pub(super) records: usize,
     pub(super) first: Option<Time>,
     pub(super) last: Option<Time>,
@@ -100,7 +98,6 @@ impl Waits {
         self.open.len()
     }
 
-    /// The name of a process, if the log has it.
     pub(super) fn who(&self, pid: i32) -> Option<&str> {
         self.processes.get(&pid).map(String::as_str)
     }
@@ -291,7 +288,6 @@ impl Waits {
     }
 }
 
-/// The locks, with the longest total wait first.
 pub(super) fn ordered(waits: &Waits) -> Vec<(&LockId, &LockWaits)> {
     let mut locks: Vec<(&LockId, &LockWaits)> = waits.locks.iter().collect();
     locks.sort_by_key(|(_, of_it)| std::cmp::Reverse((of_it.total, of_it.waits)));

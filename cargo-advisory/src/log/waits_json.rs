@@ -7,7 +7,6 @@ use super::waits::{Deadlock, Incident, Waits, ordered};
 use crate::json::{VERSION, pretty};
 use crate::locks::{key_json, millis, name_json};
 
-/// Writes the waits as one JSON object.
 pub(super) fn write(waits: &Waits) -> String {
     let locks = ordered(waits).into_iter().map(|(lock, of_it)| {
         let mut value = key_json(lock.key);
@@ -73,7 +72,6 @@ fn extend(value: &mut Value, more: Value) {
     }
 }
 
-/// Writes an incident as a JSON object on one line.
 pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
     let time = waits.last.as_ref().map(|time| &time.text);
     let locks = |locks: &[LockId]| -> Vec<Value> {

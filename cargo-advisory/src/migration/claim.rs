@@ -7,8 +7,8 @@ use crate::cli::Output;
 use crate::failure::{Failure, bail};
 use crate::guard::literal;
 use crate::job_table::{ClaimColumns, JobTable, quoted};
-use crate::screen::joined;
 use crate::selection::Artifacts;
+use crate::text::joined;
 
 /// The types of the columns that can be added.
 const TYPES: [(&str, &str); 7] = [
@@ -21,7 +21,6 @@ const TYPES: [(&str, &str); 7] = [
     ("error_message", "text"),
 ];
 
-/// The longest name that PostgreSQL keeps, in bytes.
 const LONGEST_NAME: usize = 63;
 
 /// The channel on which idle workers listen.
@@ -78,7 +77,6 @@ impl Arguments {
     }
 }
 
-/// Adds columns, indexes and triggers.
 fn up(table: &JobTable) -> String {
     let name = table.quoted();
     let columns = columns(table).map(|(column, sql_type)| {
@@ -96,7 +94,7 @@ fn up(table: &JobTable) -> String {
     )
 }
 
-/// Drops them. The function that notifies stays, because other tables may use it.
+/// The function that notifies stays, because other tables may use it.
 fn down(table: &JobTable) -> String {
     let name = table.quoted();
     let indexes = indexes(table).into_iter();

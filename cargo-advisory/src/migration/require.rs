@@ -12,8 +12,8 @@ use crate::failure::{Failure, bail};
 use crate::guard::{Guard, Table, is_same};
 use crate::inventory::{Inventory, is_lease, keys, path};
 use crate::json;
-use crate::screen::joined;
 use crate::selection::Artifacts;
+use crate::text::joined;
 
 /// A trigger that refuses writes to a table without the lock
 ///

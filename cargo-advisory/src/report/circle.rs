@@ -8,7 +8,7 @@ use advisory_pattern::order::End;
 use super::html::escaped;
 use crate::display_width::cut;
 use crate::graph::{Arrow, Graph};
-use crate::screen::joined;
+use crate::text::joined;
 
 pub(super) const BOX: (usize, usize) = (220, 34);
 /// The maximum number of letters of a name in its box.
@@ -92,7 +92,6 @@ pub(super) fn draw_box(text: &mut String, end: &End, [x, y, name_x, name_y]: [St
          <text x=\"{name_x}\" y=\"{name_y}\">{name}</text></g>"
     );
 }
-/// A small number.
 fn size(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
