@@ -55,8 +55,7 @@ fn a_pattern_that_was_changed_is_drift_wherever_it_is_taken() {
     let committed = std::fs::read_to_string(DOCUMENT).unwrap();
     let old = committed.replace("`voucher:<code\\|trim\\|lower>`", "`voucher:<code>`");
     let document = file("application-old.md", old);
-    let said = own(&["check", "--registry", &document]);
-    assert_eq!(said.code, Some(1));
+    let said = own(&["check", "--registry", &document]).exits(1);
     for function in ["locks::VoucherLock", "vouchers::redeem", "vouchers::sell"] {
         let lines = said.out.lines().filter(|line| line.contains(function));
         let signs: Vec<_> = lines.filter_map(|line| line.trim().get(..3)).collect();
@@ -66,8 +65,7 @@ fn a_pattern_that_was_changed_is_drift_wherever_it_is_taken() {
 
 #[test]
 fn an_unintended_key_change_since_the_last_release_is_reported() {
-    let said = own(&["check", "--against", BEFORE]);
-    assert_eq!(said.code, Some(1));
+    let said = own(&["check", "--against", BEFORE]).exits(1);
     let change = "the key of advisory lock `lets_domain::locks::VoucherLock` has changed from `voucher:<code>` by sha256 to \
                   `voucher:<code|trim|lower>` by sha256";
     assert_has(&said.out, change);

@@ -157,8 +157,7 @@ fn an_inventory_can_not_steer_the_terminal() {
     let (program, path) = (booking_service(), file("hostile.json", hostile));
     let words = ["check", "--artifact", &program, "--with", &path];
     // With the command's own colours, which would be removed together with the others.
-    let said = run(&words, &[("CLICOLOR_FORCE", "1")]);
-    assert_eq!(said.code, Some(1));
+    let said = run(&words, &[("CLICOLOR_FORCE", "1")]).exits(1);
     let json = run(&[&words[..], &["--format", "json"]].concat(), &[]);
     for steers in [
         "\u{1b}[2J",

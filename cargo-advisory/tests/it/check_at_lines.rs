@@ -50,8 +50,7 @@ fn check(workspace: &Path, program: &str, more: &[&str]) -> Said {
 }
 
 fn sarif(workspace: &Path, program: &str, more: &[&str]) -> Value {
-    let said = check(workspace, program, &[&["--format", "sarif"], more].concat());
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = check(workspace, program, &[&["--format", "sarif"], more].concat()).exits(1);
     serde_json::from_str(&said.out).unwrap()
 }
 
@@ -137,7 +136,7 @@ fn a_line_of_an_earlier_release_is_not_one_of_this_tree() {
         ..number("shop", "src/lib.rs", 400)
     };
     let old = program_of("sarif-released-old.rmeta", &[old]);
-    let dumped = advisory_in(
+    advisory_in(
         &workspace,
         &[
             "dump",
@@ -148,8 +147,8 @@ fn a_line_of_an_earlier_release_is_not_one_of_this_tree() {
             "--artifact",
             &old,
         ],
-    );
-    assert_eq!(dumped.code, Some(0), "{dumped:?}");
+    )
+    .exits(0);
     let log = sarif(&workspace, &program, &["--against", "released.json"]);
     let result = &log["runs"][0]["results"][0];
     assert_eq!(result["ruleId"], "key-change");
@@ -163,8 +162,7 @@ fn a_line_of_an_earlier_release_is_not_one_of_this_tree() {
 fn github_gets_a_command_for_each_finding() {
     let workspace = repository("github-commands");
     let program = program_of("github-commands.rmeta", &colliding(7));
-    let said = check(&workspace, &program, &["--format", "github"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = check(&workspace, &program, &["--format", "github"]).exits(1);
     let lines: Vec<&str> = said.out.lines().collect();
     assert_eq!(lines.len(), 2, "{said:?}");
     let start = "::error file=server/crates/shop/src/end of day.rs,line=7,title=cargo advisory%3A collision::";
@@ -181,8 +179,7 @@ fn a_text_of_the_program_is_no_command_of_its_own() {
     fs::write(workspace.join("a,b:c%.md"), document).unwrap();
     let program = program_of("github-escapes.rmeta", &[number("shop", "src/lib.rs", 5)]);
     let words = ["--registry", "a,b:c%.md", "--format", "github"];
-    let said = check(&workspace, &program, &words);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = check(&workspace, &program, &words).exits(1);
     let commands: Vec<_> = said.out.lines().filter(|l| l.starts_with("::")).collect();
     assert_eq!(commands.len(), 1, "{said:?}");
     let start = "::error file=server/a%2Cb%3Ac%25.md,line=1,title=cargo advisory%3A drift::";

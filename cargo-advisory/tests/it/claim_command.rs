@@ -148,7 +148,7 @@ async fn rows_are_run_again_ended_and_freed_only_if_they_are_in_the_right_state(
                  AND run_at > now() - interval '1 minute'";
     assert_eq!(db.count(fresh).await, 2);
     // One that waits for its backoff, and one that is done.
-    assert_eq!(change(&["retry", "3"]).await.code, Some(0));
+    change(&["retry", "3"]).await.exits(0);
     let said = change(&["retry", "20"]).await;
     assert_eq!(
         (said.code, &*said.out),
@@ -164,22 +164,22 @@ async fn rows_are_run_again_ended_and_freed_only_if_they_are_in_the_right_state(
                      AND locked_until IS NULL AND error_message LIKE 'cancelled by %'";
     assert_eq!(db.count(cancelled).await, 2);
     // Only the row whose worker is gone.
-    assert_eq!(change(&["release", "--all"]).await.code, Some(0));
+    change(&["release", "--all"]).await.exits(0);
     let now = states(&db, "shop.mail").await;
     assert_eq!(
         (count(&now, "running"), count(&now, "expired")),
         (2, 0),
         "{now:?}"
     );
-    assert_eq!(change(&["release", "5"]).await.code, Some(0));
+    change(&["release", "5"]).await.exits(0);
     assert_eq!(count(&states(&db, "shop.mail").await, "running"), 1);
-    let said = change(&["cancel", "--all", "--where", "kind=sms"]).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    change(&["cancel", "--all", "--where", "kind=sms"])
+        .await
+        .exits(1);
     // The server says why, and nothing is changed.
     db.run("ALTER TABLE shop.mail ADD CHECK (failed_at IS NULL OR kind <> 'mail') NOT VALID")
         .await;
-    let said = change(&["cancel", "2"]).await;
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let said = change(&["cancel", "2"]).await.exits(2);
     assert_has(&said.err, "nothing was changed: ");
 }
 
@@ -197,19 +197,19 @@ async fn rows_that_ended_long_ago_are_deleted_and_no_others() {
         (Some(0), "2500 done rows of `mail`: deleted\n"),
         "{said:?}"
     );
-    let said = claim(
+    claim(
         &db,
         &words("prune --table mail --older-than 2d --state failed --yes"),
     )
-    .await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    .await
+    .exits(0);
     assert_eq!(db.count("SELECT count(*) FROM mail").await, 39);
-    let said = claim(
+    claim(
         &db,
         &["prune", "--table", "mail", "--older-than", "2d", "--yes"],
     )
-    .await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    .await
+    .exits(1);
 }
 
 /// What reads changes nothing, and what changes asks first.
@@ -298,8 +298,9 @@ async fn the_columns_are_those_of_the_programs_claim() {
         .map(|state| state["state"].as_str().unwrap())
         .collect();
     assert_eq!(states, ["available", "scheduled", "expired"], "{queue:#}");
-    let said = claim(&db, &[&["release", "b,1", "--yes"], &words[..]].concat()).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    claim(&db, &[&["release", "b,1", "--yes"], &words[..]].concat())
+        .await
+        .exits(0);
     let said = claim(&db, &[&["show", "b,1"], &words[..]].concat()).await;
     assert_starts(&said.out, "b,1: available");
     let said = claim(&db, &[&["show", "b"], &words[..]].concat()).await;

@@ -88,8 +88,7 @@ fn a_librarys_metadata_has_each_claim_once() {
     let written = |path: &PathBuf| path.metadata().unwrap().modified().unwrap();
     let newest = libraries.max_by_key(written).unwrap();
     let newest = newest.to_str().unwrap();
-    let said = advisory(&["dump", "--format", "json", "--artifact", newest]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = advisory(&["dump", "--format", "json", "--artifact", newest]).exits(0);
     let library: Value = serde_json::from_str(&said.out).unwrap();
     let own: Value = serde_json::from_str(&own(&["dump", "--format", "json"]).out).unwrap();
     assert_eq!(library["claims"], own["claims"]);
@@ -104,7 +103,7 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
     };
     let mut moved: Value = serde_json::from_str(&dumped).unwrap();
     moved["claims"][0]["line"] = 99.into();
-    assert_eq!(check("moved", &moved.to_string()).code, Some(0));
+    check("moved", &moved.to_string()).exits(0);
     // What an earlier release wrote.
     let mut earlier = moved;
     earlier.as_object_mut().unwrap().remove("claims");
@@ -122,8 +121,7 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
             "the program lacks the claim lets_workers::letters::Card".to_owned(),
         ),
     ] {
-        let said = check(name, &text);
-        assert_eq!(said.code, Some(1), "{said:?}");
+        let said = check(name, &text).exits(1);
         assert_has(&said.out, &says);
         if name == "changed" {
             assert_has(&said.out, "= + `ttl`: \"5m\"");
@@ -260,7 +258,7 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
         line: 9,
         ..column("error_message", "why")
     };
-    assert_eq!(check("change-none", &none).code, Some(0));
+    check("change-none", &none).exits(0);
     let allowed = program("claim-allowed.rmeta", &column("locked_by", "by"));
     let released = crate::programs::scratch("claim-change-none.json");
     let words = [
@@ -272,7 +270,7 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
         "--allow-key-change",
         "post::Mail",
     ];
-    assert_eq!(advisory(&words).code, Some(0));
+    advisory(&words).exits(0);
 }
 
 #[test]
@@ -327,8 +325,9 @@ async fn an_inventorys_claims_are_shown_without_being_named() {
         let rows = value["claims"].as_array().unwrap();
         assert_eq!(rows.len(), 2, "{words:?}: {rows:?}");
     }
-    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
-    assert_eq!(older.code, Some(1), "{older:?}");
+    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"])
+        .await
+        .exits(1);
     assert_lacks(&older.out, "one#u");
 }
 
@@ -375,18 +374,19 @@ async fn the_table_of_a_claim_is_found_in_its_schema() {
         .await;
     let artifact = program("claims-schema.rmeta", &claim("jobs", &DEFAULT));
     let words = ["--artifact", &artifact];
-    let said = locks(&db, &words).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = locks(&db, &words).await.exits(0);
     let why = "claims on `jobs` are not shown: this database has no table of that name with their columns";
     assert_has(&said.out, why);
     // An alert does not take silence for an answer.
-    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
-    assert_eq!(older.code, Some(2), "{older:?}");
+    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"])
+        .await
+        .exits(2);
     assert_has(&older.err, why);
     assert_eq!(json(&db, &words).await["unfound_claims"][0], "jobs");
     jobs(&db, "shop.jobs").await;
-    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
-    assert_eq!(older.code, Some(1), "{older:?}");
+    locks(&db, &["--artifact", &artifact, "--older-than", "30m"])
+        .await
+        .exits(1);
     let said = locks(&db, &words).await;
     assert_has(&said.out, "\nshop.jobs ");
     jobs(&db, "other.jobs").await;
@@ -463,18 +463,17 @@ async fn a_locked_table_of_claims_hides_no_locks() {
         &["--artifact", &*artifact][..],
         &["--claims", "public.jobs"],
     ] {
-        let said = locks(&db, words).await;
-        assert_eq!(said.code, Some(2), "{said:?}");
+        let said = locks(&db, words).await.exits(2);
         assert_has(&said.out, "migration (");
         assert_has(&said.out, "1 lock, 0 waiters");
         let why = "cannot read the claims on `public.jobs`: ";
         assert_has(&said.err, why);
         assert_has(&said.err, "due to lock timeout");
     }
-    let ended = locks(&db, &["terminate", &pid, "--yes", "--artifact", &artifact]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let said = locks(&db, &["--artifact", &artifact]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    locks(&db, &["terminate", &pid, "--yes", "--artifact", &artifact])
+        .await
+        .exits(0);
+    let said = locks(&db, &["--artifact", &artifact]).await.exits(0);
     assert_has(&said.out, "dead#u");
 }
 
@@ -487,8 +486,7 @@ async fn claims_that_cannot_be_read_are_a_failure() {
         .await;
     let url = url_as(&db, "claims_reader");
     let artifact = program("claims-unread.rmeta", &claim("jobs", &DEFAULT));
-    let said = locks_at(&url, &["--artifact", &artifact]).await;
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let said = locks_at(&url, &["--artifact", &artifact]).await.exits(2);
     assert_has(&said.out, "no advisory locks in database");
     let why = "cannot read the claims on `public.jobs`: ";
     assert_has(&said.err, why);

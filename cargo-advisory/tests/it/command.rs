@@ -7,8 +7,7 @@ use crate::programs::{Said, advisory, assert_has, assert_has_all, file, run, scr
 
 #[test]
 fn help_names_every_subcommand_and_exit_code() {
-    let said = advisory(&["--help"]);
-    assert_eq!(said.code, Some(0));
+    let said = advisory(&["--help"]).exits(0);
     assert_has_all(
         &said.out,
         &[
@@ -42,15 +41,13 @@ fn the_readme_has_the_exit_codes_of_the_help() {
 
 #[test]
 fn a_typo_is_wrong_use_and_gets_a_suggestion() {
-    let said = advisory(&["dmp"]);
-    assert_eq!(said.code, Some(2));
+    let said = advisory(&["dmp"]).exits(2);
     assert_has(&said.err, "'dump'");
 }
 
 #[test]
 fn an_artifact_and_a_selection_exclude_each_other() {
-    let said = advisory(&["dump", "--artifact", "shop", "--package", "shop"]);
-    assert_eq!(said.code, Some(2));
+    let said = advisory(&["dump", "--artifact", "shop", "--package", "shop"]).exits(2);
     assert_has(&said.err, "cannot be used with");
 }
 
@@ -83,8 +80,7 @@ fn a_flag_and_then_cargos_variable_decide_about_colours() {
             assert_eq!(shown.contains('\u{1b}'), is_colored, "{flag:?} {words:?}");
         }
     }
-    let said = advisory(&["key", "booking:42", "--color=sometimes"]);
-    assert_eq!(said.code, Some(2));
+    let said = advisory(&["key", "booking:42", "--color=sometimes"]).exits(2);
     assert_has(&said.err, "auto, always, never");
     // The key of a command line that asks for it, and not a flag.
     let said = advisory(&["key", "--", "--color=always"]);
@@ -113,8 +109,7 @@ fn output_goes_to_the_file() {
 #[test]
 fn every_shell_gets_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let said = advisory(&["completions", shell]);
-        assert_eq!(said.code, Some(0));
+        let said = advisory(&["completions", shell]).exits(0);
         assert_has_all(&said.out, &["cargo-advisory", "allow-key-change"]);
     }
 }
@@ -123,8 +118,7 @@ fn every_shell_gets_completions() {
 fn a_failed_build_is_reported_by_cargo() {
     // Not at the same time as another test writes the fixtures' lock file.
     crate::programs::built();
-    let said = advisory(&["dump", "--package", "no-such-package"]);
-    assert_eq!(said.code, Some(101));
+    let said = advisory(&["dump", "--package", "no-such-package"]).exits(101);
     assert_has(&said.err, "no-such-package");
     assert_has(&said.err, "`cargo build` failed");
     let cargos = |said: &Said| {
@@ -143,8 +137,7 @@ fn a_failed_build_is_reported_by_cargo() {
 fn a_build_that_names_nothing_is_not_in_order() {
     crate::programs::built();
     let words = ["check", "--package=ledger", "--", "--help"];
-    let said = advisory(&words);
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let said = advisory(&words).exits(2);
     assert_has(&said.err, "error: `cargo build`");
 }
 
@@ -175,7 +168,6 @@ fn every_subcommand_has_a_manual_page() {
 #[test]
 fn manual_pages_need_a_folder_that_can_be_written() {
     let file = file("manual-file", "not a folder");
-    let said = advisory(&["manual", &file]);
-    assert_eq!(said.code, Some(2));
+    let said = advisory(&["manual", &file]).exits(2);
     assert_has(&said.err, "cannot write the pages");
 }

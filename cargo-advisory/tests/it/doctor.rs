@@ -82,7 +82,7 @@ async fn the_statements_advised_for_a_role_fix_its_settings() {
         }
     }
     // For CI, advice is a failure. Without the flag it is not, which `findings` has checked.
-    assert_eq!(doctor(&url, &["--strict"]).await.code, Some(1));
+    doctor(&url, &["--strict"]).await.exits(1);
     let names = before.iter().filter(|found| found["level"] != "fine");
     let names: Vec<&str> = names.map(|found| found["name"].as_str().unwrap()).collect();
     let allowing = async |names: &[&str]| {
@@ -92,8 +92,7 @@ async fn the_statements_advised_for_a_role_fix_its_settings() {
     };
     assert_eq!(allowing(&names).await.code, Some(0), "{names:?}");
     assert_eq!(allowing(&names[1..]).await.code, Some(1), "{names:?}");
-    let wrong = allowing(&["liveview"]).await;
-    assert_eq!(wrong.code, Some(2));
+    let wrong = allowing(&["liveview"]).await.exits(2);
     assert_has(&wrong.err, "there is no finding of that name");
     for name in advised {
         assert_eq!(level(&before, name), "advice", "{name}");
@@ -319,7 +318,7 @@ async fn an_idle_holder_is_a_problem_and_the_shown_command_ends_it() {
     let command = found(&seen, "idle_sessions")["fix"][0].as_str().unwrap();
     assert_eq!(command, format!("cargo advisory locks terminate {pid}"));
     let words = ["locks", "terminate", &pid.to_string(), "--yes"];
-    assert_eq!(run_at(db.url(), &words).await.code, Some(0));
+    run_at(db.url(), &words).await.exits(0);
     let prepare = "BEGIN; SELECT pg_advisory_xact_lock(6); PREPARE TRANSACTION E'it\\\\''s'";
     drop(holder(&db, "two-phase", prepare).await);
     let prepared = findings(db.url(), &now).await;

@@ -16,8 +16,7 @@ fn transfer(line: u32) -> Record {
 
 fn dump(name: &str, sites: &[Record]) -> String {
     let program = program_of(name, sites);
-    let said = advisory(&["dump", "--format", "markdown", "--artifact", &program]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = advisory(&["dump", "--format", "markdown", "--artifact", &program]).exits(0);
     said.out
 }
 
@@ -89,8 +88,7 @@ fn moving_a_function_within_its_file_is_not_a_drift() {
         dump("document-before.rmeta", &sites(5, 20)),
     );
     let program = program_of("document-moved.rmeta", &sites(50, 20));
-    let said = advisory(&["check", "--artifact", &program, "--registry", &document]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    advisory(&["check", "--artifact", &program, "--registry", &document]).exits(0);
 }
 
 #[test]
@@ -124,8 +122,7 @@ fn both_formats_show_the_wait_and_the_permits_of_a_site() {
             .replace("\"permits\": 3", &format!("\"permits\": {permits}"));
         let inventory = file("polled.json", text);
         let check = ["check", "--artifact", &program, "--against", &inventory];
-        let checked = advisory(&check);
-        assert_eq!(checked.code, Some(code), "{checked:?}");
+        let checked = advisory(&check).exits(code);
         assert_has(&checked.err, told);
     }
 }

@@ -10,8 +10,7 @@ use crate::programs::{
 
 #[test]
 fn the_table_is_plain_and_whole_when_piped() {
-    let said = advisory(&["dump", "--artifact", &booking_service()]);
-    assert_eq!(said.code, Some(0));
+    let said = advisory(&["dump", "--artifact", &booking_service()]).exits(0);
     assert_eq!(said.out, include_str!("booking-service.txt"));
     assert_eq!(said.err, "");
 }
@@ -24,8 +23,8 @@ fn the_document_has_all_that_the_one_kept_by_hand_had() {
         "markdown",
         "--artifact",
         &booking_service(),
-    ]);
-    assert_eq!(said.code, Some(0));
+    ])
+    .exits(0);
     assert_eq!(said.out, include_str!("booking-service.md"));
 }
 

@@ -143,8 +143,7 @@ fn archive(members: &[&[u8]]) -> Vec<u8> {
 }
 
 fn holds_both(name: &str, program: &[u8]) {
-    let said = advisory(&["dump", "--artifact", &file(name, program)]);
-    assert_eq!(said.code, Some(0), "{name}: {said:?}");
+    let said = advisory(&["dump", "--artifact", &file(name, program)]).exits(0);
     assert_has_all(
         &said.out,
         &[
@@ -197,8 +196,7 @@ fn two_versions_of_a_crate_are_one_lock_and_two_crates_are_not() {
     };
     let old = program("version-old.o", &records("0.1.0"));
     let new = program("version-new.o", &records("0.2.0"));
-    let said = advisory(&["check", "--artifact", &old, "--artifact", &new]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    advisory(&["check", "--artifact", &old, "--artifact", &new]).exits(0);
     let copied = String::from_utf8(records("0.1.0")).unwrap();
     let copied = program(
         "copied.o",
@@ -223,8 +221,7 @@ fn an_unknown_record_is_refused_with_the_files_name() {
         (&derivation, "`crc32`"),
         (&key, "`colour 1`"),
     ] {
-        let said = advisory(&["dump", "--artifact", path]);
-        assert_eq!(said.code, Some(2), "{said:?}");
+        let said = advisory(&["dump", "--artifact", path]).exits(2);
         assert_starts(&said.err, &format!("error: `{path}`: "));
         assert_has(&said.err, why);
     }

@@ -213,8 +213,9 @@ async fn the_lock_is_found_in_the_program_by_its_name_or_type() {
         assert_eq!(lines.next(), Some("-- column: room=room_id"));
         assert_has(&found.out, "advisory lock 'room-night' ");
     }
-    let missing = require(&[&words[..], &["--lock", "room-nights"]].concat()).await;
-    assert_eq!(missing.code, Some(2));
+    let missing = require(&[&words[..], &["--lock", "room-nights"]].concat())
+        .await
+        .exits(2);
     let hint = "no lock site has the name `room-nights`; did you mean `room-night`?";
     assert_has(&missing.err, hint);
 }

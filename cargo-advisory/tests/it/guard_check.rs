@@ -11,8 +11,7 @@ use crate::programs::{advisory, assert_has, file, inventory};
 
 /// The one finding's note.
 async fn note(db: &Database) -> String {
-    let said = check(db, &["--format", "json"]).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = check(db, &["--format", "json"]).await.exits(1);
     let value: Value = serde_json::from_str(&said.out).unwrap();
     let findings = value["findings"].as_array().unwrap();
     let findings: Vec<&Value> = findings
@@ -29,8 +28,7 @@ async fn note(db: &Database) -> String {
 async fn a_table_with_the_committed_trigger_is_in_order() {
     let db = Database::create().await;
     db.run(&format!("{BLOCKS};{GUARD}")).await;
-    let said = check(&db, &[]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    check(&db, &[]).await.exits(0);
 }
 
 #[tokio::test]

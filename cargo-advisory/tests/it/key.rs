@@ -4,8 +4,7 @@ use crate::programs::{advisory, assert_has};
 
 #[test]
 fn a_key_is_shown_with_each_derivation_and_its_holder_query() {
-    let said = advisory(&["key", "booking:42"]);
-    assert_eq!(said.code, Some(0));
+    let said = advisory(&["key", "booking:42"]).exits(0);
     assert_eq!(said.out, include_str!("key.txt"));
 }
 

@@ -57,11 +57,9 @@ fn a_number_is_found_among_a_days_candidates() {
             "`monitor::show(Shown::Key)`",
         ],
     );
-    let said = find("5".to_owned(), "<tenant>:<date>");
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = find("5".to_owned(), "<tenant>:<date>").exits(1);
     assert_starts(&said.out, "none of ");
-    let said = find("5".to_owned(), "<tenant>:<room>");
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let said = find("5".to_owned(), "<tenant>:<room>").exits(2);
     assert_has(&said.err, "write `--values room=FILE`");
 }
 
@@ -140,8 +138,7 @@ fn a_shape_that_cannot_be_searched_says_why() {
         assert_has(&said.err, why);
         assert_eq!(said.err.lines().count(), 1, "{}", said.err);
     }
-    let said = find("<id: int>", &mixed);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = find("<id: int>", &mixed).exits(1);
     assert_has(
         &said.err,
         "1 of the values for `<id>` are not of the shape int",
@@ -167,8 +164,7 @@ fn a_placeholder_is_rendered_at_each_of_its_places() {
         for (number, code) in [(Derivation::Sha256.key(text), 0), (5, 1)] {
             let number = format!("--find={number}");
             let words = ["key", &number, "--pattern", pattern, "--values", &name];
-            let said = advisory(&words);
-            assert_eq!(said.code, Some(code), "{said:?}");
+            let said = advisory(&words).exits(code);
             let line = format!(" is {text}  sha256\n");
             assert_eq!(said.out.contains(&line), code == 0, "{said:?}");
         }
@@ -216,11 +212,10 @@ fn the_number_of_a_permit_is_found() {
         let find = format!("--find={}", advisory_pattern::permit_key(&key, 3));
         let words = ["key", &find, "--pattern", pattern, "--values", "1..9"];
         for (permits, code) in [("2", 1), ("3", 0)] {
-            let said = advisory(&[&words[..], &["--permits", permits]].concat());
-            assert_eq!(said.code, Some(code), "{said:?}");
+            let said = advisory(&[&words[..], &["--permits", permits]].concat()).exits(code);
             assert_eq!(said.out.ends_with(end), code == 0, "{said:?}");
         }
-        assert_eq!(advisory(&words).code, Some(1));
+        advisory(&words).exits(1);
         let said = advisory(&[&words[..], &["--permits", "3", "--format", "json"]].concat());
         let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(value["found"][0]["permit"], 3, "{value}");

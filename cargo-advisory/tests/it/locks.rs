@@ -103,15 +103,12 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
 async fn only_what_is_older_is_shown_and_found() {
     let db = Database::create().await;
     let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
-    let said = locks(&db, &["--older-than", "1h"]).await;
-    assert_eq!(said.code, Some(0));
+    let said = locks(&db, &["--older-than", "1h"]).await.exits(0);
     let none = "no advisory locks older than 1h00m in database `";
     assert_starts(&said.out, none);
-    let said = locks(&db, &["--older-than", "0s"]).await;
-    assert_eq!(said.code, Some(1));
+    let said = locks(&db, &["--older-than", "0s"]).await.exits(1);
     assert_has(&said.out, "1 lock older than 0s, 0 waiters");
-    let said = locks(&db, &["--older-than", "soon"]).await;
-    assert_eq!(said.code, Some(2));
+    let said = locks(&db, &["--older-than", "soon"]).await.exits(2);
     assert_has(&said.err, "write `30s`");
     drop(held);
 }

@@ -17,8 +17,7 @@ async fn a_role_without_pg_monitor_learns_what_is_hidden() {
     let take = "/*advisory:nightly:<day>*/;SELECT pg_catalog.pg_advisory_lock(5)";
     let held = holder(&db, "job", take).await;
     let url = url_as(&db, &name);
-    let said = locks_at(&url, &[]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = locks_at(&url, &[]).await.exits(0);
     assert!(
         said.out.contains("job (") && said.out.contains("hidden"),
         "{}",

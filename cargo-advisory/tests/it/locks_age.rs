@@ -86,8 +86,7 @@ async fn a_session_level_lock_of_a_busy_session_is_not_called_young() {
              AND state_change > clock_timestamp() - interval '2 s'";
         db.until_empty(GENEROUS, "a silent session", recent).await;
         let other = Busy::start(&db, 6, sql).await;
-        let said = locks(&db, &["--older-than", "2s"]).await;
-        assert_eq!(said.code, Some(1), "{said:?}");
+        let said = locks(&db, &["--older-than", "2s"]).await.exits(1);
         let counted = "1 lock older than 2s, 1 lock of unknown age, 0 waiters";
         assert_has(&said.out, counted);
         assert_starts(&said.err, "it is not known whether a lock is older");
@@ -286,8 +285,7 @@ async fn a_lease_of_unknown_renewal_is_not_called_young() {
             "UPDATE public.advisory_lease SET acquired_at = clock_timestamp() - interval '1 day'",
         )
         .await;
-        let said = older("45s").await;
-        assert_eq!(said.code, Some(2), "{said:?}");
+        let said = older("45s").await.exits(2);
         assert_has(&said.err, why);
         assert_has(&said.out, "; 1 lease of unknown renewal");
         assert_has(&said.out, "report:<month>");
@@ -304,8 +302,7 @@ async fn a_lease_of_unknown_renewal_is_not_called_young() {
     db.run("UPDATE public.advisory_lease SET acquired_at = clock_timestamp() - interval '1 day'")
         .await;
     let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
-    let said = locks(&db, &["--older-than", "0s"]).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    locks(&db, &["--older-than", "0s"]).await.exits(1);
     drop(held);
 }
 

@@ -53,8 +53,9 @@ async fn a_cause_has_its_command_and_the_command_ends_it() {
         );
         let command = format!("cargo advisory locks {word} {pid}");
         assert!(shown.lines().any(|line| line.trim() == command), "{shown}");
-        let ended = locks(&db, &[word, &pid.to_string(), "--yes"]).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        locks(&db, &[word, &pid.to_string(), "--yes"])
+            .await
+            .exits(0);
         drop(waiting.await.unwrap());
     }
 }
@@ -82,8 +83,9 @@ async fn a_running_statement_is_cancelled_first() {
         ],
     );
     assert_has(&shown, &format!("cargo advisory locks cancel {pid}\n"));
-    let ended = locks(&db, &["cancel", &pid.to_string(), "--yes"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    locks(&db, &["cancel", &pid.to_string(), "--yes"])
+        .await
+        .exits(0);
     let mut job = running.await.unwrap();
     does(&mut job, "ROLLBACK").await;
     drop(waiting.await.unwrap());
@@ -109,8 +111,9 @@ async fn a_cancel_is_not_said_to_release_a_session_lock() {
     let shown = cause(&locks(&db, &[]).await.out, &format!("{pid}  job ("));
     let effect = "has to roll back, which releases a transaction-level lock. If the lock stays, `terminate` releases it";
     assert_has(&shown, effect);
-    let ended = locks(&db, &["cancel", &pid.to_string(), "--yes"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    locks(&db, &["cancel", &pid.to_string(), "--yes"])
+        .await
+        .exits(0);
     let mut job = running.await.unwrap();
     assert_eq!(db.locks().await.len(), 2, "the lock stays");
     does(&mut job, "SELECT pg_advisory_unlock(5)").await;

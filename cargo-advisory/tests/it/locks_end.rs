@@ -36,12 +36,10 @@ async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
     assert_lacks_all(&asked.err, &["holds 24", "waits for its"]);
     assert_eq!(db.locks().await.len(), 6, "nothing was ended");
 
-    let idle = locks(&db, &["cancel", &held_by, "--yes"]).await;
-    assert_eq!(idle.code, Some(1));
+    let idle = locks(&db, &["cancel", &held_by, "--yes"]).await.exits(1);
     assert_has(&idle.err, "nothing to cancel");
 
-    let done = locks(&db, &["terminate", &held_by, "--yes"]).await;
-    assert_eq!(done.code, Some(0), "{done:?}");
+    let done = locks(&db, &["terminate", &held_by, "--yes"]).await.exits(0);
     assert_has(&done.err, "has ended, and its locks are released");
     let mut web = waiting.await.unwrap();
     assert_eq!(pid_of(&mut web).await, awaits);
@@ -78,8 +76,9 @@ async fn a_waiters_statement_is_cancelled_and_its_session_stays() {
     let db = Database::create().await;
     let held = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
     let (pid, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
-    let said = locks(&db, &["cancel", "-y", &pid.to_string()]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = locks(&db, &["cancel", "-y", &pid.to_string()])
+        .await
+        .exits(0);
     assert_has(&said.err, "has waited for 5 for ");
     assert_has(&said.err, "was cancelled");
     assert_lacks(&said.err, "waits for a ");
@@ -94,8 +93,7 @@ async fn who_has_no_advisory_lock_is_left_alone() {
     let mut bystander = holder(&db, "web", "BEGIN").await;
     let pid = pid_of(&mut bystander).await.to_string();
     for words in [["terminate", &pid, "--yes"], ["cancel", &pid, "--yes"]] {
-        let said = locks(&db, &words).await;
-        assert_eq!(said.code, Some(1), "{said:?}");
+        let said = locks(&db, &words).await.exits(1);
         assert_has(&said.err, "Nothing was done.");
     }
     bystander.batch_execute("SELECT 1").await.unwrap();
@@ -114,13 +112,11 @@ async fn a_role_without_the_right_learns_which_role_has_it() {
     let pid = pid_of(&mut job).await.to_string();
     let url = url_as(&db, &role);
     let words = ["terminate", &pid, "--yes", "--database-url", &url];
-    let said = locks(&db, &words).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = locks(&db, &words).await.exits(1);
     let hidden = format!("its activity is hidden from role `{role}`: GRANT pg_monitor TO ");
     assert_has(&said.err, &hidden);
     db.run(&format!("GRANT pg_monitor TO {role}")).await;
-    let said = locks(&db, &words).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = locks(&db, &words).await.exits(1);
     assert_has(&said.err, "Only a superuser may");
     job.batch_execute("SELECT 1").await.unwrap();
     // A session whose role is not a superuser.
@@ -132,8 +128,7 @@ async fn a_role_without_the_right_learns_which_role_has_it() {
         .unwrap();
     let pid = pid_of(&mut job).await.to_string();
     let words = ["terminate", &pid, "--yes", "--database-url", &url];
-    let said = locks(&db, &words).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = locks(&db, &words).await.exits(1);
     let refused = format!(
         "Role `{role}` may not signal {pid}: use the role of that session, or GRANT pg_signal_backend TO "
     );

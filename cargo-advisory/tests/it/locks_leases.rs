@@ -36,7 +36,7 @@ fn assert_error(said: &Said, why: &str) {
 async fn leases_that_cannot_be_read_are_an_error() {
     let db = database().await;
     let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
-    assert_eq!(locks(&db, &[]).await.code, Some(0));
+    locks(&db, &[]).await.exits(0);
     db.run("ALTER TABLE public.advisory_lease RENAME holder TO keeper")
         .await;
     for words in [&[][..], &["--older-than", "0s"], &["--filter", "job"]] {
@@ -64,8 +64,9 @@ async fn a_locked_lease_table_does_not_hide_the_locks() {
         assert_error(&locks(&db, words).await, "lock timeout");
     }
     for words in [&["list"][..], &["release", "report:1", "--yes"]] {
-        let said = run_at(db.url(), &[&["lease"], words].concat()).await;
-        assert_eq!(said.code, Some(2), "{said:?}");
+        let said = run_at(db.url(), &[&["lease"], words].concat())
+            .await
+            .exits(2);
         assert_has(&said.err, "lock timeout");
     }
     drop(held);

@@ -77,8 +77,7 @@ async fn a_thousand_locks_are_counted_sorted_by_waits_and_filtered() {
         ),
         ("nobody", "no advisory locks with `nobody` in"),
     ] {
-        let said = locks(&db, &["--filter", filter]).await;
-        assert_eq!(said.code, Some(0));
+        let said = locks(&db, &["--filter", filter]).await.exits(0);
         assert_has(&said.out, count);
     }
     if Command::new("script").arg("--version").output().is_err() {

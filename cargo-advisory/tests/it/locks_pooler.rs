@@ -249,8 +249,9 @@ async fn a_stranded_lock_is_a_finding_whose_command_frees_it() {
     assert_eq!(level(&own, "stranded_locks"), "fine");
     // Through the pooler it can be, as the program has the pooler's role and address; it is not to
     // be ended unseen.
-    let ended = locks(&db, &["terminate", &pid.to_string(), "--yes"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    locks(&db, &["terminate", &pid.to_string(), "--yes"])
+        .await
+        .exits(0);
     db.until_no_locks().await;
     let mut direct = holds(&db, "leader", "SELECT pg_advisory_lock(8)").await;
     let leader = pid_of(&mut direct).await;

@@ -11,8 +11,9 @@ use crate::programs::{assert_has, assert_starts, file};
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_that_add_up_to_more_than_time_are_summed_up() {
     let longest = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 10000000000000000000000.000 ms\n";
-    let said = log(&[&file("endless.log", longest.repeat(3))]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = log(&[&file("endless.log", longest.repeat(3))])
+        .await
+        .exits(0);
     assert_has(&said.out, "\n42    3 ");
 }
 
@@ -23,8 +24,7 @@ async fn the_standard_input_is_a_log_and_a_program_is_not() {
                 2026-11-22 07:06:19.026 UTC [3] DETAIL:  Processes holding the lock: 1, 2. Wait queue: 3.\n\
                 2026-11-22 07:06:19.026 UTC [3] STATEMENT:  SELECT pg_advisory_lock_shared(42)";
     let path = file("one-wait.log", text);
-    let of_file = log(&[&path]).await;
-    assert_eq!(of_file.code, Some(0));
+    let of_file = log(&[&path]).await.exits(0);
     assert_has(&of_file.out, "\n42    1 ");
     assert_has(
         &of_file.out,
@@ -48,8 +48,8 @@ async fn the_standard_input_is_a_log_and_a_program_is_not() {
         "quiet.log",
         "2026-11-22 07:06:19.026 UTC [3] LOG:  checkpoint starting: time\n",
     )])
-    .await;
-    assert_eq!(quiet.code, Some(0));
+    .await
+    .exits(0);
     assert_starts(&quiet.out, "no waits for advisory locks in 1 message, ");
     assert_has(&quiet.out, "`log_lock_waits`");
 }
@@ -130,8 +130,7 @@ async fn a_log_steers_no_terminal() {
     .unwrap();
     let path = file("nasty.log", text);
     for words in [&[][..], &["--format", "json"]] {
-        let said = log(&[&[&*path], words].concat()).await;
-        assert_eq!(said.code, Some(0));
+        let said = log(&[&[&*path], words].concat()).await.exits(0);
         let steers = |c: &char| *c != '\n' && (c.is_control() || *c == '\u{202e}');
         assert_eq!(said.out.chars().find(steers), None, "{}", said.out);
         assert_has(&said.out, "owned");

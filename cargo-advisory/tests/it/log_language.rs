@@ -50,8 +50,7 @@ async fn a_log_in_another_language_says_so() {
         "{prefix}LOG:  process 18366 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1689.402 ms\n"
     );
     let both = format!("{english}{prefix}FEHLER:  storniere Anfrage\n");
-    let said = log(&[&file("log-language-both.log", both)]).await;
-    assert_eq!(said.code, Some(0));
+    let said = log(&[&file("log-language-both.log", both)]).await.exits(0);
     assert!(
         said.out.starts_with(SAYS) && said.out.contains("1 wait for 1 lock"),
         "{}",
@@ -149,8 +148,7 @@ async fn a_database_has_its_name_instead_of_its_number() {
     assert_has(&bare.out, &format!("42 in database {number} "));
     let (_, name) = db.url().rsplit_once('/').unwrap();
     let name = name.split('?').next().unwrap();
-    let named = log(&[&path, "--database-url", db.url()]).await;
-    assert_eq!(named.code, Some(0), "{named:?}");
+    let named = log(&[&path, "--database-url", db.url()]).await.exits(0);
     assert_has(&named.out, &format!("42 in {name} "));
     assert_has(&named.out, "42 in database 7 ");
 }

@@ -57,7 +57,7 @@ fn a_pattern_without_a_file_is_refused_as_the_output() {
     assert!(!std::path::Path::new(&scratch("no-migrations")).exists());
     // A file can have such a name.
     let named = crate::programs::file("which[1].sql", "");
-    assert_eq!(migration(&["keys", "-o", &named]).code, Some(0));
+    migration(&["keys", "-o", &named]).exits(0);
 }
 
 /// In an empty database, each migration creates the objects that it names, and its `down.sql`

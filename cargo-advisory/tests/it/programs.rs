@@ -17,6 +17,14 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
+impl Said {
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+}
+
 /// Read-locked by tests that use cargo's artifacts, and write-locked by those that rebuild a part
 /// of them with other features, so that cargo replaces the program.
 static BUILDS: RwLock<()> = RwLock::new(());

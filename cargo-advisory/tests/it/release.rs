@@ -17,17 +17,13 @@ fn against(name: &str, previous: &str, more: &[&str]) -> Said {
 
 #[test]
 fn the_same_keys_are_not_a_change() {
-    assert_eq!(
-        against("against-same.json", &inventory(), &[]).code,
-        Some(0)
-    );
+    against("against-same.json", &inventory(), &[]).exits(0);
 }
 
 #[test]
 fn a_changed_key_is_a_finding_that_shows_both() {
     let previous = inventory().replace(":balance:", ":payment:");
-    let said = against("against-changed.json", &previous, &[]);
-    assert_eq!(said.code, Some(1));
+    let said = against("against-changed.json", &previous, &[]).exits(1);
     let file = crate::programs::scratch("against-changed.json");
     assert_eq!(
         said.out.replace(&file, "previous.json"),
@@ -39,8 +35,7 @@ fn a_changed_key_is_a_finding_that_shows_both() {
 #[test]
 fn another_type_of_a_value_is_shown_by_its_shape() {
     let previous = inventory().replacen("<date: text>", "<date: date>", 1);
-    let said = against("against-type.json", &previous, &[]);
-    assert_eq!(said.code, Some(1));
+    let said = against("against-type.json", &previous, &[]).exits(1);
     let changed = "has changed from `<tenant_id: text>:<date: date>` by fnv1a32 to `<tenant_id: text>:<date: text>` by fnv1a32";
     assert_has(&said.out, changed);
 }
@@ -57,8 +52,7 @@ fn a_lock_is_known_by_its_name_also_where_its_function_moved() {
     let previous = inventory()
         .replace("42424242", "42424243")
         .replace("clean_up", "sweep");
-    let said = against("against-name.json", &previous, &[]);
-    assert_eq!(said.code, Some(1));
+    let said = against("against-name.json", &previous, &[]).exits(1);
     assert_has(&said.out, "`idempotency-cleanup` has changed");
 }
 
@@ -70,8 +64,7 @@ fn a_declared_change_is_not_reported() {
         "booking_service::idempotency::clean_up",
     ] {
         let allowed = ["--allow-key-change", name];
-        let said = against("against-allowed.json", &previous, &allowed);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        against("against-allowed.json", &previous, &allowed).exits(0);
     }
 }
 
@@ -80,10 +73,7 @@ fn renamed_placeholders_and_removed_functions_are_not_a_change() {
     let previous = inventory()
         .replace("<date", "<day")
         .replace("\"pay_balance\"", "\"gone\"");
-    assert_eq!(
-        against("against-renamed.json", &previous, &[]).code,
-        Some(0)
-    );
+    against("against-renamed.json", &previous, &[]).exits(0);
 }
 
 #[test]
@@ -95,8 +85,7 @@ fn methods_with_one_path_are_distinguished_by_their_keys() {
     twin["keys"][0]["shaped"] = "other:<id: text>".into();
     sites.push(twin);
     // The key of a removed method is gone with it; the remaining one has its own.
-    let said = against("against-removed.json", &previous.to_string(), &[]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    against("against-removed.json", &previous.to_string(), &[]).exits(0);
 }
 
 /// `check` of a program with the sites `new`, against one with the sites `old`.
@@ -163,8 +152,8 @@ fn a_function_that_is_renamed_together_with_its_key_is_found() {
             &format!("against-both-{name}"),
             &[old(), other.clone()],
             &[new, other.clone()],
-        );
-        assert_eq!(said.code, Some(code), "{name}: {said:?}");
+        )
+        .exits(code);
         if code == 1 {
             assert_has_all(
                 &said.out,
@@ -178,12 +167,12 @@ fn a_function_that_is_renamed_together_with_its_key_is_found() {
         }
     }
     // It can also be an addition.
-    let said = between(
+    between(
         "against-both-added",
         &[old()],
         &[old(), function("reserve", "place:<r: int>:<d: date>")],
-    );
-    assert_eq!(said.code, Some(0), "{said:?}");
+    )
+    .exits(0);
 }
 
 #[test]
@@ -269,22 +258,19 @@ fn declaring_the_lock_of_a_pattern_is_not_a_change() {
         lock("SlotLock", "slot:<slot: int>"),
         expression("book", "SlotLock { slot }"),
     ];
-    let said = between("against-declared-now", &old, &new);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    between("against-declared-now", &old, &new).exits(0);
 }
 
 #[test]
 fn a_key_that_becomes_an_expression_is_compared_by_scope_only() {
     let old = [function("book", "slot:<id: int>")];
     let new = [expression("book", "slot.key()")];
-    let said = between("against-expression", &old, &new);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    between("against-expression", &old, &new).exits(0);
     let new = new.map(|site| Record {
         scope: "lease".into(),
         ..site
     });
-    let said = between("against-expression-lease", &old, &new);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    between("against-expression-lease", &old, &new).exits(1);
 }
 
 #[test]
@@ -299,12 +285,12 @@ fn a_key_next_to_an_unchanged_expression_is_compared() {
             &[&encoded, "?"],
         )]
     };
-    let said = between(
+    between(
         "against-beside",
         &keys("slot:<id: int>"),
         &keys("place:<id: int>"),
-    );
-    assert_eq!(said.code, Some(1), "{said:?}");
+    )
+    .exits(1);
 }
 
 fn keys(name: &str, keys: &[&str]) -> Record {
@@ -316,8 +302,7 @@ fn keys(name: &str, keys: &[&str]) -> Record {
 /// `check` of the one site `new` against the one site `old`.
 #[track_caller]
 fn becomes(name: &str, old: Record, new: Record, code: i32) -> String {
-    let said = between(&format!("against-{name}"), &[old], &[new]);
-    assert_eq!(said.code, Some(code), "{said:?}");
+    let said = between(&format!("against-{name}"), &[old], &[new]).exits(code);
     said.out
 }
 
@@ -382,8 +367,7 @@ fn methods_of_one_path_are_told_apart_by_their_values() {
     };
     let old = [at(1, one), at(2, other), at(3, swapped)];
     let new = [at(1, other), at(2, swapped), at(3, one)];
-    let said = between("against-methods", &old, &new);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    between("against-methods", &old, &new).exits(0);
 }
 
 #[test]
@@ -421,8 +405,7 @@ fn values_that_changed_places_in_an_expression_are_found() {
     ] {
         let old = [declared.clone(), function("book", "slot:<r: int>:<s: int>")];
         let new = [declared.clone(), expression("book", written)];
-        let said = between(&format!("against-to-declared-{name}"), &old, &new);
-        assert_eq!(said.code, Some(code), "{said:?}");
+        between(&format!("against-to-declared-{name}"), &old, &new).exits(code);
     }
 }
 
@@ -577,15 +560,14 @@ fn what_decides_the_number_or_who_shares_it_is_compared() {
         ..named("slot", function("read", "slot:<id: text>"))
     };
     let both = [named("slot", book()), shared()];
-    let said = between("against-modes", &both, &both);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let said = between(
+    between("against-modes", &both, &both).exits(0);
+    between(
         "against-moved-mode",
         &both,
         &[
             named("slot", book()),
             named("slot", function("read", "slot:<id: text>")),
         ],
-    );
-    assert_eq!(said.code, Some(1), "{said:?}");
+    )
+    .exits(1);
 }

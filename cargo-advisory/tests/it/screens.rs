@@ -76,8 +76,7 @@ fn each_screen_is_as_the_gallery_shows_it() {
 #[test]
 fn a_password_with_an_at_sign_is_not_shown() {
     let address = "postgres://app:se@cret@127.0.0.1:1/shop";
-    let said = run(&["locks", "--database-url", address], &[]);
-    assert_eq!(said.code, Some(2));
+    let said = run(&["locks", "--database-url", address], &[]).exits(2);
     assert_starts(&said.err, "error: cannot connect to the database: ");
     assert_lacks(&said.err, "cret");
 }

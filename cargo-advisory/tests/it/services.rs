@@ -10,14 +10,13 @@ fn with(name: &str, other: &str) -> crate::programs::Said {
 #[test]
 fn a_crate_that_both_services_use_does_not_collide() {
     let elsewhere = inventory().replace("\"line\": 11", "\"line\": 99");
-    assert_eq!(with("with-same.json", &elsewhere).code, Some(0));
+    with("with-same.json", &elsewhere).exits(0);
 }
 
 #[test]
 fn a_collision_with_another_service_names_its_inventory() {
     let other = inventory().replace("\"booking-service\"", "\"invoices\"");
-    let said = with("with-other.json", &other);
-    assert_eq!(said.code, Some(1));
+    let said = with("with-other.json", &other).exits(1);
     assert_has(&said.out, "with-other.json` is the other lock");
     // The number has a name on both sides, so it is shared on purpose; the two patterns have none.
     assert_has(&said.out, "error: 2 findings");
