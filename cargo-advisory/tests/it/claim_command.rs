@@ -34,8 +34,9 @@ async fn claim(db: &Database, words: &[&str]) -> Said {
 }
 
 async fn list(db: &Database, words: &[&str]) -> Value {
-    let said = claim(db, &[&["list", "--format", "json"], words].concat()).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    let said = claim(db, &[&["list", "--format", "json"], words].concat())
+        .await
+        .fine();
     let value: Value = serde_json::from_str(&said.out).unwrap();
     value["queues"][0].clone()
 }
@@ -64,8 +65,7 @@ fn count(states: &[(String, i64)], state: &str) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_list_says_who_does_what_since_when_and_what_fails() {
     let db = queue("mail").await;
-    let said = claim(&db, &["list", "--table", "mail"]).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    let said = claim(&db, &["list", "--table", "mail"]).await.fine();
     let expected = "\
 mail
 STATE      ROWS  OLDEST     ATTEMPTS  BY
@@ -119,13 +119,12 @@ run them again:
     ] {
         assert_has(&said.out, part);
     }
-    let said = claim(&db, &["show", "99", "--table", "mail"]).await;
+    let said = claim(&db, &["show", "99", "--table", "mail"])
+        .await
+        .exits(1);
     assert_eq!(
-        (said.code, &*said.out),
-        (
-            Some(1),
-            "`mail` has no row `99`: it was deleted, or never there\n"
-        )
+        said.out,
+        "`mail` has no row `99`: it was deleted, or never there\n"
     );
 }
 
@@ -134,12 +133,8 @@ async fn rows_are_run_again_ended_and_freed_only_if_they_are_in_the_right_state(
     let db = queue("shop.mail").await;
     let table = ["--table", "shop.mail", "--yes"];
     let change = async |words: &[&str]| claim(&db, &[words, &table].concat()).await;
-    let said = change(&["retry", "--error", "refused"]).await;
-    assert_eq!(
-        (said.code, &*said.err),
-        (Some(0), "2 failed rows of `shop.mail`\n"),
-        "{said:?}"
-    );
+    let said = change(&["retry", "--error", "refused"]).await.exits(0);
+    assert_eq!(said.err, "2 failed rows of `shop.mail`\n");
     assert_eq!(
         said.out,
         "2 failed rows of `shop.mail`: can be claimed again\n"
@@ -149,13 +144,10 @@ async fn rows_are_run_again_ended_and_freed_only_if_they_are_in_the_right_state(
     assert_eq!(db.count(fresh).await, 2);
     // One that waits for its backoff, and one that is done.
     change(&["retry", "3"]).await.exits(0);
-    let said = change(&["retry", "20"]).await;
+    let said = change(&["retry", "20"]).await.exits(1);
     assert_eq!(
-        (said.code, &*said.out),
-        (
-            Some(1),
-            "`shop.mail` has no such row that is failed or scheduled: nothing was changed\n"
-        )
+        said.out,
+        "`shop.mail` has no such row that is failed or scheduled: nothing was changed\n"
     );
     let said = change(&["cancel", "1", "4"]).await;
     assert_has(&said.err, "a worker that runs one of them loses it");
@@ -191,12 +183,9 @@ async fn rows_that_ended_long_ago_are_deleted_and_no_others() {
         &db,
         &["prune", "--table", "mail", "--older-than", "2d", "--yes"],
     )
-    .await;
-    assert_eq!(
-        (said.code, &*said.out),
-        (Some(0), "2500 done rows of `mail`: deleted\n"),
-        "{said:?}"
-    );
+    .await
+    .exits(0);
+    assert_eq!(said.out, "2500 done rows of `mail`: deleted\n");
     claim(
         &db,
         &words("prune --table mail --older-than 2d --state failed --yes"),
@@ -250,12 +239,8 @@ async fn nothing_is_changed_without_an_answer_or_with_wrong_words() {
             "so none can be cancelled",
         ),
     ] {
-        let said = claim(&db, words).await;
-        assert_eq!(
-            (said.code, &*said.out),
-            (Some(2), ""),
-            "{words:?}: {said:?}"
-        );
+        let said = claim(&db, words).await.exits(2);
+        assert_eq!(said.out, "");
         assert_has(&said.err, why);
     }
     assert_eq!(states(&db, "mail").await, before);

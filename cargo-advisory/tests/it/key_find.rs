@@ -133,8 +133,8 @@ fn a_shape_that_cannot_be_searched_says_why() {
             "no values for `<a>`: write `--values a=FILE` or `a=SELECT …`",
         ),
     ] {
-        let said = find(pattern, values);
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+        let said = find(pattern, values).exits(2);
+        assert_eq!(said.out, "");
         assert_has(&said.err, why);
         assert_eq!(said.err.lines().count(), 1, "{}", said.err);
     }

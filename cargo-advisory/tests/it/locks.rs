@@ -32,8 +32,7 @@ async fn locks_are_shown_by_name_with_their_waiters_below() {
     let artifact = booking_service();
     let dumped = file("names.json", inventory());
     for names in [["--artifact", &artifact], ["--inventory", &dumped]] {
-        let said = locks(&db, &names).await;
-        assert_eq!((said.code, &*said.err), (Some(0), ""));
+        let said = locks(&db, &names).await.fine();
         let lines: Vec<&str> = said.out.lines().collect();
         assert_starts(&lines[0], "LOCK ");
         assert_starts(
@@ -162,8 +161,10 @@ async fn what_holds_up_a_holder_is_shown_and_a_circle_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_takes_no_lock_names_none() {
     let db = Database::create().await;
-    let said = locks(&db, &["--artifact", env!("CARGO_BIN_EXE_cargo-advisory")]).await;
-    assert_eq!((said.code, &*said.out), (Some(2), ""));
+    let said = locks(&db, &["--artifact", env!("CARGO_BIN_EXE_cargo-advisory")])
+        .await
+        .exits(2);
+    assert_eq!(said.out, "");
     assert!(
         said.err.contains("has no lock sites") && said.err.contains("leave `--artifact` out"),
         "{}",

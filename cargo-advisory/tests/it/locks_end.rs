@@ -17,8 +17,8 @@ async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
     let held_by = pid_of(&mut job).await.to_string();
     let (awaits, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
 
-    let asked = locks(&db, &["terminate", &held_by]).await;
-    assert_eq!((asked.code, &*asked.out), (Some(2), ""));
+    let asked = locks(&db, &["terminate", &held_by]).await.exits(2);
+    assert_eq!(asked.out, "");
     assert_has_all(
         &asked.err,
         &[
@@ -198,8 +198,8 @@ async fn flags_of_the_list_are_refused() {
         let mut words = vec![flag];
         words.extend(value);
         words.extend(["cancel", "4711", "--yes"]);
-        let said = locks(&db, &words).await;
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{flag}");
+        let said = locks(&db, &words).await.exits(2);
+        assert_eq!(said.out, "");
         let why = format!("`{flag}` does not apply to `cancel`: leave it out");
         assert_has(&said.err, &why);
     }

@@ -144,8 +144,8 @@ async fn an_exhausted_pooler_is_named_at_once() {
     does(&mut conn, "BEGIN; SELECT pg_advisory_xact_lock(7)").await;
     for words in [&["locks"][..], &["doctor"], &["lease", "list"]] {
         let since = Instant::now();
-        let said = run_at(&pooled, words).await;
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+        let said = run_at(&pooled, words).await.exits(2);
+        assert_eq!(said.out, "");
         assert_has_all(
             &said.err,
             &[

@@ -85,8 +85,8 @@ fn serve(config: Option<Arc<ServerConfig>>) -> u16 {
 
 /// The output of the command for an address.
 fn refused(url: &str) -> String {
-    let said = run(&["locks"], &[("DATABASE_URL", url)]);
-    assert_eq!((said.code, &*said.out), (Some(2), ""), "{url}");
+    let said = run(&["locks"], &[("DATABASE_URL", url)]).exits(2);
+    assert_eq!(said.out, "");
     assert_lacks(&said.err, "secret");
     said.err
 }

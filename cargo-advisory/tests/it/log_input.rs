@@ -41,8 +41,10 @@ async fn the_standard_input_is_a_log_and_a_program_is_not() {
         let said = piped.wait_with_output().unwrap();
         assert_eq!(String::from_utf8(said.stdout).unwrap(), of_file.out);
     }
-    let nothing = log(&[&file("no.log", "a line of something else\n")]).await;
-    assert_eq!((nothing.code, &*nothing.out), (Some(2), ""));
+    let nothing = log(&[&file("no.log", "a line of something else\n")])
+        .await
+        .exits(2);
+    assert_eq!(nothing.out, "");
     assert_has(&nothing.err, "no message of a PostgreSQL server");
     let quiet = log(&[&file(
         "quiet.log",

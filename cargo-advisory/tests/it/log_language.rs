@@ -39,8 +39,8 @@ async fn a_log_in_another_language_says_so() {
             format!("{prefix}{tag}{message}\n"),
         );
         for words in [&[path.as_str()][..], &[&path, "--format", "json"]] {
-            let said = log(words).await;
-            assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+            let said = log(words).await.exits(2);
+            assert_eq!(said.out, "");
             assert_starts(&said.err, &format!("error: {SAYS}"));
             assert_has(&said.err, "ALTER SYSTEM SET lc_messages = 'C'");
         }
@@ -85,8 +85,9 @@ async fn each_format_says_its_language() {
         .into_iter()
         .enumerate()
     {
-        let said = log(&[&file(&format!("log-language-debug-{at}.log"), text)]).await;
-        assert_eq!((said.code, &*said.err), (Some(0), ""), "{at}: {said:?}");
+        let said = log(&[&file(&format!("log-language-debug-{at}.log"), text)])
+            .await
+            .fine();
         let nothing = "no waits for advisory locks in 1 message";
         assert_starts(&said.out, nothing);
     }
@@ -94,8 +95,10 @@ async fn each_format_says_its_language() {
         .into_iter()
         .enumerate()
     {
-        let said = log(&[&file(&format!("log-language-of-{at}.log"), text)]).await;
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{at}: {said:?}");
+        let said = log(&[&file(&format!("log-language-of-{at}.log"), text)])
+            .await
+            .exits(2);
+        assert_eq!(said.out, "");
         let says = format!("error: {SAYS}FEHLER`");
         assert_starts(&said.err, &says);
     }

@@ -9,8 +9,7 @@ fn migration(words: &[&str]) -> Said {
 }
 
 async fn printed(words: &[&str]) -> String {
-    let said = run_at("", &[&["migration"], words].concat()).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""), "{words:?}");
+    let said = run_at("", &[&["migration"], words].concat()).await.fine();
     said.out
 }
 
@@ -38,8 +37,8 @@ fn what_is_printed_is_the_crates_migration() {
     ] {
         assert!(migration(words).out == file, "{words:?}");
         let path = scratch("migration.sql");
-        let said = migration(&[words, &["-o", &path]].concat());
-        assert_eq!((said.code, &*said.out), (Some(0), ""));
+        let said = migration(&[words, &["-o", &path]].concat()).exits(0);
+        assert_eq!(said.out, "");
         assert!(std::fs::read_to_string(&path).unwrap() == file, "{words:?}");
     }
 }
@@ -49,8 +48,8 @@ fn what_is_printed_is_the_crates_migration() {
 fn a_pattern_without_a_file_is_refused_as_the_output() {
     let pattern = scratch("no-migrations/*_advisory_lease/up.sql");
     for words in [&["migration", "lease"][..], &["key", "booking:42"]] {
-        let said = advisory(&[words, &["-o", &pattern]].concat());
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+        let said = advisory(&[words, &["-o", &pattern]].concat()).exits(2);
+        assert_eq!(said.out, "");
         assert_eq!(said.err.lines().count(), 1, "{}", said.err);
         assert_has(&said.err, "this pattern matches no file");
     }

@@ -23,6 +23,12 @@ impl Said {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
+
+    #[track_caller]
+    pub(crate) fn fine(self) -> Self {
+        assert_eq!((self.code, &*self.err), (Some(0), ""), "{self:?}");
+        self
+    }
 }
 
 /// Read-locked by tests that use cargo's artifacts, and write-locked by those that rebuild a part
