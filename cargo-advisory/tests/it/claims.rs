@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::json_members::agrees;
 use crate::live_view::{does, holder, json, locks, locks_at};
 use crate::programs::{
-    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, file, url_as,
+    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, file, url_as, words,
 };
 
-fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
+pub(crate) fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
     let columns = columns.iter();
     ClaimRecord {
         table: table.to_owned(),
@@ -132,108 +132,28 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
 /// Each field of a claim, and whether old and new workers can run side by side after a change of
 /// it.
 #[test]
-#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn a_claim_that_changes_for_a_running_fleet_is_found() {
+    let columns = "locked_until locked_by completed_at failed_at error_message=error run_at attempts per=tenant";
+    let columns = words(columns).into_iter();
+    let columns = columns.map(|name| name.split_once('=').unwrap_or((name, name)));
     let before = ClaimRecord {
         limit: Some("1".to_owned()),
         max_attempts: Some("5".to_owned()),
         ttl: Some("1m".to_owned()),
         key: vec!["id".to_owned()],
-        ..claim(
-            "mail",
-            &[
-                ("locked_until", "locked_until"),
-                ("locked_by", "locked_by"),
-                ("completed_at", "completed_at"),
-                ("failed_at", "failed_at"),
-                ("error_message", "error"),
-                ("run_at", "run_at"),
-                ("attempts", "attempts"),
-                ("per", "tenant"),
-            ],
-        )
+        ..claim("mail", &columns.collect::<Vec<_>>())
     };
-    let column = |argument: &str, name: &str| {
+    let with = |change: &dyn Fn(&mut ClaimRecord)| {
         let mut claim = before.clone();
-        claim.columns.retain(|(known, _)| known != argument);
-        claim.columns.push((argument.to_owned(), name.to_owned()));
+        change(&mut claim);
         claim
     };
-    let mut deletes = before.clone();
-    deletes
-        .columns
-        .retain(|(argument, _)| argument != "completed_at");
-    deletes.deletes = vec!["completed_at".to_owned()];
-    let order = ClaimRecord {
-        order: vec![
-            ("priority".to_owned(), "DESC".to_owned()),
-            ("id".to_owned(), String::new()),
-        ],
-        ..before.clone()
+    let column = |argument: &str, name: &str| {
+        with(&|claim| {
+            claim.columns.retain(|(known, _)| known != argument);
+            claim.columns.push((argument.to_owned(), name.to_owned()));
+        })
     };
-    let changes = [
-        (
-            ClaimRecord {
-                table: "post".to_owned(),
-                ..before.clone()
-            },
-            "its table has changed from `mail` to `post`",
-            "own table only",
-        ),
-        (
-            column("locked_until", "until"),
-            "its `locked_until` has changed from `locked_until` to `until`",
-            "claims rows that the other's workers are running",
-        ),
-        (
-            column("locked_by", "by"),
-            "its `locked_by`",
-            "can still end it",
-        ),
-        (
-            column("completed_at", "done"),
-            "its `completed_at`",
-            "runs the rows again that the other has completed",
-        ),
-        (
-            deletes,
-            "its `completed_at` has changed from `completed_at` to the deletion of the row",
-            "runs the rows again",
-        ),
-        (
-            column("failed_at", "gone"),
-            "its `failed_at`",
-            "has given up",
-        ),
-        (
-            column("run_at", "due"),
-            "its `run_at`",
-            "has scheduled for later",
-        ),
-        (
-            column("attempts", "tries"),
-            "its `attempts`",
-            "twice as often",
-        ),
-        (
-            column("per", "house"),
-            "its `per` has changed from `tenant` to `house`",
-            "its own column",
-        ),
-        (
-            ClaimRecord {
-                limit: Some("3".to_owned()),
-                ..before.clone()
-            },
-            "its `limit` has changed from `1` to `3`",
-            "as the larger number allows",
-        ),
-        (
-            order,
-            "its order has changed from `run_at, id` to `priority DESC, id`",
-            "`cargo advisory migration claim`",
-        ),
-    ];
     let check = |name: &str, now: &ClaimRecord| {
         let old = program(&format!("claim-{name}-old.rmeta"), &before);
         let dump = advisory(&["dump", "--format", "json", "--artifact", &old]);
@@ -241,14 +161,42 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
         let new = program(&format!("claim-{name}-new.rmeta"), now);
         advisory(&["check", "--artifact", &new, "--against", &released])
     };
-    for (nth, (now, what, happens)) in changes.iter().enumerate() {
-        let said = check(&format!("change-{nth}"), now);
-        assert_eq!(said.code, Some(1), "{what}: {said:?}");
-        assert_has_all(
-            &said.out,
-            &[*what, happens, "`--allow-key-change post::Mail`"],
+    let differs = |now: &ClaimRecord, what: &str, happens: &str| {
+        let said = check("change", now).exits(1);
+        let allow = "`--allow-key-change post::Mail`";
+        assert_has_all(&said.out, &[what, happens, allow]);
+    };
+    for line in CHANGED_COLUMNS.lines() {
+        let [argument, name, what, happens] = line.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        differs(
+            &column(argument, name),
+            &format!("its `{argument}`{what}"),
+            happens,
         );
     }
+    let deletes = with(&|it| {
+        it.columns
+            .retain(|(argument, _)| argument != "completed_at");
+        it.deletes = vec!["completed_at".to_owned()];
+    });
+    let what = "its `completed_at` has changed from `completed_at` to the deletion of the row";
+    differs(&deletes, what, "runs the rows again");
+    let what = "its table has changed from `mail` to `post`";
+    differs(
+        &with(&|it| it.table = "post".to_owned()),
+        what,
+        "own table only",
+    );
+    let limit = with(&|it| it.limit = Some("3".to_owned()));
+    let what = "its `limit` has changed from `1` to `3`";
+    differs(&limit, what, "as the larger number allows");
+    let order = [("priority", "DESC"), ("id", "")];
+    let order = order.map(|(column, direction)| (column.to_owned(), direction.to_owned()));
+    let what = "its order has changed from `run_at, id` to `priority DESC, id`";
+    let migration = "`cargo advisory migration claim`";
+    differs(&with(&|it| it.order = order.to_vec()), what, migration);
     let none = ClaimRecord {
         ttl: Some("9m".to_owned()),
         renew: Some("1m".to_owned()),
@@ -261,17 +209,20 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
     check("change-none", &none).exits(0);
     let allowed = program("claim-allowed.rmeta", &column("locked_by", "by"));
     let released = crate::programs::scratch("claim-change-none.json");
-    let words = [
-        "check",
-        "--artifact",
-        &allowed,
-        "--against",
-        &released,
-        "--allow-key-change",
-        "post::Mail",
-    ];
-    advisory(&words).exits(0);
+    let line =
+        format!("check --artifact {allowed} --against {released} --allow-key-change post::Mail");
+    advisory(&words(&line)).exits(0);
 }
+
+/// The argument, its new column, and what is said of it.
+const CHANGED_COLUMNS: &str = "\
+locked_until | until |  has changed from `locked_until` to `until` | claims rows that the other's workers are running
+locked_by | by |  | can still end it
+completed_at | done |  | runs the rows again that the other has completed
+failed_at | gone |  | has given up
+run_at | due |  | has scheduled for later
+attempts | tries |  | twice as often
+per | house |  has changed from `tenant` to `house` | its own column";
 
 #[test]
 fn an_inventory_without_claims_does_not_mention_them() {
