@@ -1,5 +1,4 @@
 //! The lock sites and claims in a file.
-//!
 //! Nothing is run: the records are flat bytes in a separate section. The file can contain anything.
 
 use std::path::Path;
@@ -12,14 +11,10 @@ use object::{File, FileKind, Object, ObjectSection};
 
 use crate::failure::Failure;
 
-/// The records' section in ELF, in Mach-O (after its segment) and in PE or COFF.
 const SECTIONS: [&str; 3] = [".advisory", "__advisory", ".advsry"];
 
-/// The first bytes of files with a program's code but without known sections: Rust's metadata,
-/// LLVM's bitcode, WebAssembly.
 const COMPILED: [&[u8]; 3] = [b"rust", b"BC\xC0\xDE", b"\0asm"];
 
-/// The records of one or more files.
 #[derive(Default)]
 pub(crate) struct Records {
     pub(crate) sites: Vec<Record>,
@@ -37,13 +32,11 @@ impl Records {
     }
 }
 
-/// Why a file's records cannot be read.
 enum ReadError {
     /// Bytes that start like a record are not one.
     Record(RecordError),
     /// The file breaks the rules of its format.
     Damaged(object::Error),
-    /// The file is not a program.
     NotAProgram,
 }
 
@@ -71,13 +64,11 @@ impl From<object::Error> for ReadError {
     }
 }
 
-/// Reads the file's records.
 pub(crate) fn read(path: &Path) -> Result<Records, Failure> {
     let bytes = fs::read(path).map_err(|error| Failure::unread(path, error))?;
     records(&bytes).map_err(|error| Failure::file(path, error))
 }
 
-/// Reads the records of a file's bytes, and checks that this version understands them.
 fn records(bytes: &[u8]) -> Result<Records, ReadError> {
     let mut found = Records::default();
     let is_complete = match sections(bytes, 0, &mut found) {
@@ -148,7 +139,6 @@ fn slices(bytes: &[u8], arches: &[impl FatArch], found: &mut Records) -> Result<
     Ok(is_complete)
 }
 
-/// Reads the records anywhere in the bytes.
 fn scan(bytes: &[u8], found: &mut Records) -> Result<(), RecordError> {
     found.sites.extend(Record::find_all(bytes)?);
     found.claims.extend(ClaimRecord::find_all(bytes)?);
@@ -167,7 +157,6 @@ mod tests {
         format!("{}/tests/corpus/{name}", env!("CARGO_MANIFEST_DIR"))
     }
 
-    /// Each record that is read can be written, and is then read unchanged.
     fn are_kept(bytes: &[u8]) {
         let Ok(found) = records(bytes) else { return };
         let inventory = Inventory::of(found);

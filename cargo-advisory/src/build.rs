@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::check::collisions;
-use crate::cli::{CODES, Format, Output};
+use crate::cli::{Answer, CODES, Format};
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::selection::Selection;
@@ -17,11 +17,8 @@ use crate::{finding, json, screen};
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
-    /// The output format
-    #[arg(long, default_value = "text")]
-    format: Format,
     #[command(flatten)]
-    output: Output,
+    answer: Answer,
     #[command(flatten)]
     selection: Selection,
 }
@@ -36,21 +33,17 @@ impl Arguments {
         }
         let inventory = Inventory::read(&files)?;
         let findings = collisions::within(&inventory)?;
-        let text = match self.format {
-            Format::Text => finding::text(&findings, &inventory.summary()),
-            Format::Json => finding::json(&findings),
-        };
-        if self.format == Format::Json || self.output.is_file() {
-            self.output.write(&text)?;
+        let text = || finding::text(&findings, &inventory.summary());
+        if self.answer.format == Format::Json || self.answer.output.is_file() {
+            self.answer.write(|_| text(), || finding::json(&findings))?;
         } else if !self.selection.is_quiet() || !findings.is_empty() {
             // Standard error, to which cargo writes its own messages.
-            screen::note(&text);
+            screen::note(&text());
         }
         Ok(findings.is_empty())
     }
 }
 
-/// Returns whether the file is a final artifact; intermediate ones are in `deps`.
 fn is_final(file: &Path) -> bool {
     file.parent().and_then(Path::file_name) != Some("deps".as_ref())
 }

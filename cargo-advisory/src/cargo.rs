@@ -4,13 +4,14 @@
 //! directories.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anstream::ColorChoice;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 
 /// Builds, with cargo's messages on the standard error, and gives the artifacts that can contain
 /// lock sites.
@@ -29,49 +30,36 @@ pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>, Failure> {
         .output()
         .map_err(|error| Failure::Input(format!("cannot run cargo: {error}")))?;
     if !output.status.success() {
-        let code = output
-            .status
-            .code()
-            .and_then(|code| u8::try_from(code).ok());
-        return Err(Failure::Cargo(code.unwrap_or(101)));
+        let code = output.status.code().map(u8::try_from);
+        return Err(Failure::Cargo(code.and_then(Result::ok).unwrap_or(101)));
     }
     let messages = output.stdout.split(|byte| *byte == b'\n');
+    let messages = messages.filter_map(|line| serde_json::from_slice(line).ok());
     let mut files: Vec<PathBuf> = messages
-        .filter_map(|line| serde_json::from_slice(line).ok())
         .flat_map(|message: Value| artifacts(&message))
         .collect();
     files.sort();
     files.dedup();
     if files.is_empty() {
-        let why = "`cargo build` makes no program or library for this selection";
-        return Err(Failure::Input(why.to_owned()));
+        bail!("`cargo build` makes no program or library for this selection");
     }
     Ok(files)
 }
 
 fn artifacts(message: &Value) -> Vec<PathBuf> {
-    let kinds = message["target"]["kind"].as_array();
+    let mut kinds = message["target"]["kind"].as_array().into_iter().flatten();
     // These run during the build, and are not part of the program.
-    let is_tool = kinds
-        .into_iter()
-        .flatten()
-        .any(|kind| kind == "proc-macro" || kind == "custom-build");
+    let is_tool = kinds.any(|kind| kind == "proc-macro" || kind == "custom-build");
     if message["reason"] != "compiler-artifact" || is_tool {
         return Vec::new();
     }
     let files = message["filenames"].as_array().into_iter().flatten();
     let files = files.chain(Some(&message["executable"]));
+    // Metadata, debug information and import libraries contain no more lock sites than their
+    // artifact.
+    let others = ["rmeta", "d", "pdb", "dwp", "dSYM", "exp"].map(OsStr::new);
+    let files = files.filter_map(Value::as_str).map(PathBuf::from);
     files
-        .filter_map(Value::as_str)
-        .map(PathBuf::from)
-        // Metadata, debug information and import libraries contain no more lock sites than their
-        // artifact.
-        .filter(|file| {
-            let extension = file.extension().and_then(|extension| extension.to_str());
-            !matches!(
-                extension,
-                Some("rmeta" | "d" | "pdb" | "dwp" | "dSYM" | "exp")
-            )
-        })
+        .filter(|file| file.extension().is_none_or(|it| !others.contains(&it)))
         .collect()
 }

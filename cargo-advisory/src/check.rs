@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::{CODES, Output};
+use crate::database::{self, Queries};
 use crate::failure::Failure;
 use crate::finding::{github, sarif};
 use crate::selection::Artifacts;
@@ -87,8 +88,11 @@ impl Arguments {
             findings.extend(registry::compare(&inventory, file, self.keys)?);
         }
         if let Some(address) = &self.database_url {
-            findings.extend(guards::find(&inventory, address)?);
-            findings.extend(advice::find(&inventory, address)?);
+            findings.extend(database::with(address, async |queries: &mut Queries| {
+                let mut found = guards::find(&inventory, &queries.client).await?;
+                found.extend(advice::find(&inventory, &queries.client).await?);
+                Ok(found)
+            })?);
         }
         let source_root = || SourceRoot::find(self.artifacts.manifest_path());
         let text = match self.format {

@@ -1,8 +1,7 @@
 //! The queue of a program: its rows by state, one row, and what to do with rows that failed or
 //! hang: `cargo advisory claim`.
-//!
-//! `jobs` is the connection, `resolved` finds the tables in the database, `state` has what decides
-//! about a row, `list` and `show` read, and `change` writes.
+//! `jobs` reads and writes rows, `resolved` finds the tables in the database, `state` has what
+//! decides about a row, `list` and `show` read, and `change` writes.
 
 mod change;
 mod jobs;
@@ -12,14 +11,15 @@ mod show;
 mod state;
 
 use clap::{Args, Subcommand};
+use tokio_postgres::Client;
 
 use crate::cli::CODES;
-use crate::database::{self, DatabaseUrl};
-use crate::failure::Failure;
+use crate::database::{self, DatabaseUrl, Queries};
+use crate::failure::{Failure, bail};
 use crate::job_table::{ClaimColumns, JobTable};
 use crate::names::NameSources;
+use crate::text::joined;
 use change::{Change, Kind, Prune};
-use jobs::Jobs;
 use resolved::Resolved;
 
 /// Shows the rows that workers claim, by state, and runs, cancels, frees or deletes them
@@ -66,69 +66,61 @@ impl Arguments {
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let tables = self.tables()?;
         let address = self.database_url.find()?;
-        database::block_on(async {
-            if let Action::List(list) = &self.action
-                && let Some(every) = list.every()
-            {
-                return list.watch(&address, &tables, every).await;
-            }
-            let jobs = Jobs::open(&address).await?;
-            let done = self.act(&jobs, &tables).await;
-            jobs.close().await;
-            done
+        if let Action::List(list) = &self.action
+            && let Some(every) = list.every()
+        {
+            return list.watch(&address, &tables, every);
+        }
+        database::with(&address, async |queries: &mut Queries| {
+            self.act(&queries.client, &tables).await
         })
     }
 
-    async fn act(&self, jobs: &Jobs, tables: &[JobTable]) -> Result<bool, Failure> {
+    async fn act(&self, client: &Client, tables: &[JobTable]) -> Result<bool, Failure> {
         if let Action::List(list) = &self.action {
-            let text = list.read(jobs, tables).await?;
-            return list.write(&text);
+            return list.run(client, tables).await;
         }
-        let table = Resolved::find(jobs, only(tables)?).await?;
+        let table = Resolved::find(client, only(tables)?).await?;
         match &self.action {
             Action::List(_) => Ok(true),
-            Action::Show(show) => show.run(jobs, &table).await,
-            Action::Retry(change) => change.run(jobs, &table, Kind::Retry).await,
-            Action::Cancel(change) => change.run(jobs, &table, Kind::Cancel).await,
-            Action::Release(change) => change.run(jobs, &table, Kind::Release).await,
-            Action::Prune(prune) => prune.run(jobs, &table).await,
+            Action::Show(show) => show.run(client, &table).await,
+            Action::Retry(change) => change.run(client, &table, Kind::Retry).await,
+            Action::Cancel(change) => change.run(client, &table, Kind::Cancel).await,
+            Action::Release(change) => change.run(client, &table, Kind::Release).await,
+            Action::Prune(prune) => prune.run(client, &table).await,
         }
     }
 
     /// The tables of the inventory's claims, or the one that is named.
     fn tables(&self) -> Result<Vec<JobTable>, Failure> {
-        let has_inventory = self.names.are_named();
-        match &self.table {
-            Some(table) if !has_inventory => Ok(vec![self.columns.on(table)?]),
-            None if !has_inventory => Err(Failure::Input(
-                "no table: write `--table mail`, or name the program, `--artifact target/release/shop`".to_owned(),
-            )),
-            table => {
-                if let Some(option) = self.columns.given() {
-                    return Err(Failure::Input(format!(
-                        "`{option}` does not apply to the claims of a program, which has its columns: leave it out"
-                    )));
-                }
-                let (_, claims) = self.names.read_all()?;
-                JobTable::of_inventory(&claims, table.as_deref())
-            }
+        if !self.names.are_named() {
+            let Some(table) = &self.table else {
+                bail!(
+                    "no table: write `--table mail`, or name the program, `--artifact target/release/shop`"
+                );
+            };
+            return Ok(vec![self.columns.on(table)?]);
         }
+        if let Some(option) = self.columns.given() {
+            bail!(
+                "`{option}` does not apply to the claims of a program, which has its columns: leave it out"
+            );
+        }
+        let (_, claims) = self.names.read_all()?;
+        JobTable::of_inventory(&claims, self.table.as_deref())
     }
 }
 
 /// The only table: what changes rows is about one.
 fn only(tables: &[JobTable]) -> Result<&JobTable, Failure> {
-    match tables {
-        [table] => Ok(table),
-        several => {
-            let names: Vec<String> = several
-                .iter()
-                .map(|table| format!("`--table {}`", table.label()))
-                .collect();
-            Err(Failure::Input(format!(
-                "the program claims several tables: write {}",
-                names.join(" or ")
-            )))
-        }
+    if let [table] = tables {
+        return Ok(table);
     }
+    let names = tables
+        .iter()
+        .map(|table| format!("`--table {}`", table.label()));
+    bail!(
+        "the program claims several tables: write {}",
+        joined(names, " or ")
+    )
 }

@@ -13,7 +13,6 @@ use clap::{Args, ValueEnum, ValueHint};
 use crate::failure::Failure;
 use crate::screen;
 
-/// The program's name; cargo calls it as two words.
 pub(crate) const NAME: &str = "cargo-advisory";
 
 /// The end of the help of each subcommand that finds something.
@@ -34,6 +33,30 @@ pub(crate) enum Format {
     #[default]
     Text,
     Json,
+}
+
+// The form and the destination of an answer.
+#[derive(Args)]
+pub(crate) struct Answer {
+    /// The output format
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+impl Answer {
+    /// Writes the text for a screen of this width, or the JSON.
+    pub(crate) fn write(
+        &self,
+        text: impl FnOnce(Option<usize>) -> String,
+        json: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        self.output.write(&match self.format {
+            Format::Text => text(self.output.width()),
+            Format::Json => json(),
+        })
+    }
 }
 
 // The destination of an answer.
@@ -63,10 +86,8 @@ impl Output {
 pub(crate) const LEASE_TABLE: &str =
     "The lease table [default: public.advisory_lease, if it exists]";
 
-/// Gives the lease table of `--lease-table`, or the default one.
 pub(crate) fn lease_table(name: Option<&String>) -> Result<Table, Failure> {
-    name.map_or(Ok(Table::new()), |name| Table::new().named(name))
-        .map_err(|error| Failure::Input(error.to_string()))
+    Ok(name.map_or(Ok(Table::new()), |name| Table::new().named(name))?)
 }
 
 /// Decides about colours before the command line is parsed, because its errors and its help have

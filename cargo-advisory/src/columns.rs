@@ -12,7 +12,6 @@ use crate::screen::BOLD;
 
 const GAP: usize = 2;
 
-/// The columns of a table.
 pub(crate) struct Columns<const N: usize> {
     pub(crate) heads: [&'static str; N],
     pub(crate) styles: [Style; N],
@@ -31,6 +30,22 @@ impl<const N: usize> Columns<N> {
             line(&mut text, row, widths, self.styles);
         }
         Some(text)
+    }
+
+    /// Like [`draw`](Self::draw), but ignores the width if the terminal is too narrow.
+    pub(crate) fn draw_whole(&self, rows: &[[String; N]], width: Option<usize>) -> String {
+        let drawn = self.draw(rows, width).or_else(|| self.draw(rows, None));
+        drawn.unwrap_or_default()
+    }
+
+    /// Like [`draw`](Self::draw), but each row is one line if the terminal is too narrow.
+    pub(crate) fn draw_or_lines(&self, rows: &[[String; N]], width: Option<usize>) -> String {
+        self.draw(rows, width).unwrap_or_else(|| {
+            let lines = rows
+                .iter()
+                .map(|row| format!("{}\n", row.join(" ").trim_end()));
+            lines.collect()
+        })
     }
 
     /// The width of the table without a limit.
@@ -76,11 +91,8 @@ fn line<const N: usize>(
     widths: [usize; N],
     styles: [Style; N],
 ) {
-    let cells: Vec<Vec<String>> = row
-        .iter()
-        .zip(widths)
-        .map(|(cell, width)| wrap(cell, width))
-        .collect();
+    let cells = row.iter().zip(widths);
+    let cells: Vec<Vec<String>> = cells.map(|(cell, width)| wrap(cell, width)).collect();
     let height = cells.iter().map(Vec::len).max().unwrap_or(0);
     for at in 0..height {
         let mut padding = 0;

@@ -7,18 +7,84 @@ mod session;
 mod tls;
 
 pub(crate) use address::{DatabaseUrl, find};
-pub(crate) use session::{Session, chain, connect, with_timeout};
+pub(crate) use session::{Queries, Session, with_timeout};
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::interval;
-use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::failure::Failure;
-use crate::screen::{self, controls_terminal, one_line};
+use crate::screen::{self, ERROR};
+use crate::text::controls_terminal;
+
+/// A connection to the database. No failure shows the whole address, which may contain a password.
+pub(crate) trait Connection: Sized {
+    async fn open(address: &str) -> Result<Self, Failure>;
+
+    /// Ends it, after what was sent has been answered.
+    async fn close(self);
+}
+
+/// Connects, runs the work, and disconnects.
+pub(crate) fn with<C: Connection, T>(
+    address: &str,
+    work: impl AsyncFnOnce(&mut C) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    block_on(async {
+        let mut connection = C::open(address).await?;
+        let done = work(&mut connection).await;
+        connection.close().await;
+        done
+    })
+}
+
+/// Prints what `read` gives at each interval, until Ctrl-C, or until the output is closed. A failure
+/// after the first connection is shown and retried: a server that fails over comes back.
+pub(crate) fn watch<C: Connection>(
+    address: &str,
+    every: Duration,
+    read: impl AsyncFn(&mut C) -> Result<String, Failure>,
+) -> Result<bool, Failure> {
+    block_on(async {
+        let mut connection = Some(C::open(address).await?);
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ended = pin!(ended());
+        let shown = loop {
+            let refreshed = async {
+                ticks.tick().await;
+                if connection.is_none() {
+                    connection = Some(C::open(address).await?);
+                }
+                match &mut connection {
+                    Some(connection) => read(connection).await,
+                    None => Ok(String::new()),
+                }
+            };
+            match unless(ended.as_mut(), refreshed).await {
+                None => break Ok(true),
+                Some(Ok(text)) => match screen::print(&text) {
+                    Ok(true) => {}
+                    Ok(false) => break Ok(true),
+                    failed => break failed,
+                },
+                Some(Err(failure)) => {
+                    connection = None;
+                    screen::note(&format!("{ERROR}error{ERROR:#}: {failure}\n"));
+                }
+            }
+        };
+        if let Some(connection) = connection {
+            connection.close().await;
+        }
+        shown
+    })
+}
 
 /// Runs a future that uses a database, on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -56,11 +122,6 @@ pub(crate) async fn unless<T>(
     .await
 }
 
-/// The server's message with its causes, made safe for a terminal.
-pub(crate) fn failure(error: &dyn std::error::Error) -> Failure {
-    Failure::Input(one_line(&chain(error)))
-}
-
 /// A name as an SQL identifier, quoted if necessary, in which nothing controls a terminal.
 pub(crate) fn identifier(name: &str) -> String {
     let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
@@ -87,24 +148,36 @@ const RESERVED: &str = "\
 
 /// Connects, gives the rows of a query that has nothing to bind, and disconnects.
 pub(crate) fn query(address: &str, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
-    block_on(async {
-        let (client, connection) = connect(address).await?;
-        // An error of the connection reaches the query too.
-        let connection = tokio::spawn(async move { drop(connection.await) });
-        let rows = rows(&client, query).await;
-        drop(client);
-        drop(connection.await);
-        rows
+    with(address, async |queries: &mut Queries| {
+        rows(&queries.client, query).await
     })
 }
 
 /// The rows of a query that has nothing to bind.
 pub(crate) async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
-    let answer = with_timeout(client.simple_query(query)).await?;
-    let answer = answer.map_err(|error| failure(&error))?;
+    Ok(only_rows(with_timeout(client.simple_query(query)).await??))
+}
+
+/// The rows in an answer.
+pub(crate) fn only_rows(answer: Vec<SimpleQueryMessage>) -> Vec<SimpleQueryRow> {
     let rows = answer.into_iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
     });
-    Ok(rows.collect())
+    rows.collect()
+}
+
+/// A cell of the first row.
+pub(crate) fn cell(rows: &[SimpleQueryRow], at: usize) -> Option<&str> {
+    rows.first()?.get(at)
+}
+
+pub(crate) async fn query_as<T>(
+    client: &Client,
+    query: &str,
+    binds: &[&(dyn ToSql + Sync)],
+    of: impl FnMut(&Row) -> Result<T, tokio_postgres::Error>,
+) -> Result<Vec<T>, Failure> {
+    let rows = with_timeout(client.query(query, binds)).await??;
+    Ok(rows.iter().map(of).collect::<Result<_, _>>()?)
 }

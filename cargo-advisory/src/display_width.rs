@@ -5,7 +5,6 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::screen::KEY;
 
-/// The number of cells that a text takes.
 pub(crate) fn of(text: &str) -> usize {
     clusters(text).map(|(_, width)| width).sum()
 }
@@ -72,15 +71,10 @@ pub(crate) fn wrapped(text: &str, width: Option<usize>) -> String {
                 all.push('\n');
                 used = 0;
             }
-            if used == 0 {
-                all.push_str(&" ".repeat(indent));
-                used = indent;
-            } else {
-                all.push(' ');
-                used += 1;
-            }
+            let before = if used == 0 { indent } else { 1 };
+            all.push_str(&" ".repeat(before));
             all.push_str(word);
-            used += of_word;
+            used += before + of_word;
         }
         all.push('\n');
     }

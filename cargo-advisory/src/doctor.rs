@@ -3,7 +3,7 @@
 //!
 //! `facts` and `citus` ask the server, `engine`, `timeouts`, `server`, `replication`, `pooler`,
 //! `access`, `sequence`, `tables`, `jobs` and `snapshots` judge, and `report` writes it. Everything
-//! is asked in the simple protocol, so that it works behind every pooler.
+//! is asked in the simple protocol, so that it works through every pooler.
 
 mod access;
 mod citus;
@@ -26,15 +26,14 @@ use advisory_runtime::lease::Table;
 use clap::Args;
 use tokio_postgres::Client;
 
-use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
-use crate::database::{self, DatabaseUrl, connect, identifier};
+use crate::cli::{self, Answer, CODES, LEASE_TABLE};
+use crate::database::{Connection, DatabaseUrl, Queries, block_on, identifier};
 use crate::duration;
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 use crate::job_table::JobTable;
 use crate::names::NameSources;
 use facts::Facts;
 
-/// How long a session may be idle in a transaction that holds a lock.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// What one setting, or one state of the server, means for locks.
@@ -47,7 +46,6 @@ struct Finding {
     fix: Vec<String>,
 }
 
-/// Worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     /// Locks fail, or stay.
@@ -69,8 +67,17 @@ impl Finding {
         }
     }
 
+    fn fine(name: &'static str, message: impl Into<String>) -> Self {
+        Self::new(name, Level::Fine, message)
+    }
+
     fn fix(mut self, statement: impl Into<String>) -> Self {
         self.fix.push(statement.into());
+        self
+    }
+
+    fn fixes(mut self, statements: impl IntoIterator<Item = String>) -> Self {
+        self.fix.extend(statements);
         self
     }
 }
@@ -107,11 +114,8 @@ pub(crate) struct Arguments {
     /// queries
     #[arg(long, value_name = "NAME", requires = "strict")]
     allow: Vec<String>,
-    /// The output format
-    #[arg(long, default_value = "text")]
-    format: Format,
     #[command(flatten)]
-    output: Output,
+    answer: Answer,
     #[command(flatten)]
     names: NameSources,
 }
@@ -123,7 +127,7 @@ impl Arguments {
         let table = cli::lease_table(self.lease_table.as_ref())?;
         let jobs = self.job_tables()?;
         let most_keys = self.names.most_keys()?;
-        let (facts, mut findings) = database::block_on(async {
+        let (facts, mut findings) = block_on(async {
             let engine = engine::find(&address).await?;
             // An engine can lack what the other findings ask for.
             let program = (jobs.as_deref(), most_keys.as_ref());
@@ -135,9 +139,7 @@ impl Arguments {
         findings.sort_by_key(|finding| finding.level);
         let has = |name: &&String| findings.iter().any(|found| found.name == *name);
         if let Some(unknown) = self.allow.iter().find(|name| !has(name)) {
-            return Err(Failure::Input(format!(
-                "`--allow {unknown}`: there is no finding of that name"
-            )));
+            bail!("`--allow {unknown}`: there is no finding of that name");
         }
         let is_allowed = |name: &str| self.allow.iter().any(|allowed| allowed == name);
         let is_in_order = findings.iter().all(|found| match found.level {
@@ -145,11 +147,11 @@ impl Arguments {
             Level::Advice | Level::Unknown => !self.strict || is_allowed(found.name),
             Level::Fine => true,
         });
-        let text = match self.format {
-            Format::Text => report::text(&facts, &findings),
-            Format::Json => report::json(&facts, &findings),
-        };
-        self.output.write(&text)?;
+        let (text, json) = (
+            |_| report::text(&facts, &findings),
+            || report::json(&facts, &findings),
+        );
+        self.answer.write(text, json)?;
         Ok(is_in_order)
     }
 
@@ -172,9 +174,7 @@ impl Arguments {
         (jobs, most_keys): (Option<&[JobTable]>, Option<&(u64, String)>),
     ) -> Result<(Facts, Vec<Finding>), Failure> {
         let (pooler, seen) = pooler::find(address).await?;
-        let (client, connection) = connect(address).await?;
-        // An error of the connection reaches the queries too.
-        let connection = tokio::spawn(async move { drop(connection.await) });
+        let queries = Queries::open(address).await?;
         let options = Options {
             table,
             jobs,
@@ -183,18 +183,14 @@ impl Arguments {
             idle: self.older_than.unwrap_or(IDLE),
             seen: pooler.shares_sessions().then_some(&seen),
         };
-        let examined = examine(&client, &options).await;
-        connection.abort();
-        let (facts, mut findings) = examined?;
+        let (facts, mut findings) = examine(&queries.client, &options).await?;
         findings.push(pooler::judge(&facts, &pooler));
         Ok((facts, findings))
     }
 }
 
-/// What the examination depends on.
 struct Options<'o> {
     table: &'o Table,
-    /// The job tables of the program's claims, if it is named.
     jobs: Option<&'o [JobTable]>,
     /// The call of the program that can take the most locks.
     most_keys: Option<&'o (u64, String)>,
@@ -230,10 +226,13 @@ async fn examine(client: &Client, options: &Options<'_>) -> Result<(Facts, Vec<F
 
 /// `ALTER ROLE app SET lock_timeout = '30s';`
 fn alter_role(facts: &Facts, setting: &str, value: &str) -> String {
-    format!(
-        "ALTER ROLE {} SET {setting} = {value};",
-        identifier(&facts.role)
-    )
+    let role = identifier(&facts.role);
+    format!("ALTER ROLE {role} SET {setting} = {value};")
+}
+
+/// For a role that does not see what other roles' sessions do.
+fn grant_monitor(facts: &Facts) -> String {
+    format!("GRANT pg_monitor TO {};", identifier(&facts.role))
 }
 
 /// For what only the whole server has, or only a superuser sets.

@@ -1,8 +1,11 @@
 //! Failures of the command, and their exit codes.
 
+use std::error::Error;
 use std::fmt;
+use std::path::Path;
 
-/// Stops the command. A mistake that a check finds is not a failure: see `finding`.
+use crate::text::one_line;
+
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Wrong use or unreadable input.
@@ -11,14 +14,19 @@ pub(crate) enum Failure {
     Cargo(u8),
 }
 
+macro_rules! bail {
+    ($($message:tt)+) => {
+        return Err(crate::failure::Failure::Input(format!($($message)+)))
+    };
+}
+pub(crate) use bail;
+
 impl Failure {
-    /// Says what is wrong with a file.
-    pub(crate) fn file(path: &std::path::Path, why: impl fmt::Display) -> Self {
+    pub(crate) fn file(path: &Path, why: impl fmt::Display) -> Self {
         Self::Input(format!("`{}`: {why}", path.display()))
     }
 
-    /// Says that a file cannot be read.
-    pub(crate) fn unread(path: &std::path::Path, error: impl fmt::Display) -> Self {
+    pub(crate) fn unread(path: &Path, error: impl fmt::Display) -> Self {
         Self::Input(format!("cannot read `{}`: {error}", path.display()))
     }
 
@@ -30,6 +38,13 @@ impl Failure {
     }
 }
 
+/// The error with its causes, made safe for a terminal.
+impl<E: Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Input(one_line(&chain(&error)))
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -37,4 +52,17 @@ impl fmt::Display for Failure {
             Self::Cargo(_) => f.write_str("`cargo build` failed"),
         }
     }
+}
+
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
 }

@@ -12,13 +12,12 @@ use serde_json::{Value, json};
 
 use crate::inventory::{claim_line, claim_path, file_line, path};
 use crate::json;
-use crate::screen::{BOLD, ERROR, FRAME, KEY, plural, printable};
+use crate::screen::{BOLD, ERROR, FRAME, KEY};
 use crate::source_root::{Located, SourceLine, SourceRoot};
+use crate::text::{plural, printable};
 
-/// The kind of a finding that is not a mistake.
 pub(crate) const ADVICE: &str = "advice";
 
-/// One mistake, or advice.
 pub(crate) struct Finding {
     /// `collision`, `drift`, `key-change`, `claim-change`, `guard` or `advice`.
     pub(crate) kind: &'static str,
@@ -42,14 +41,12 @@ impl Finding {
     /// The line to show it at: that of the first place below the root, else the manifest's first,
     /// because a code host shows nothing without a line. With it, the index of the place.
     fn first_line(&self, root: &SourceRoot) -> (Located, Option<usize>) {
-        let places = self.places.iter().enumerate();
-        let mut located =
-            places.filter_map(|(at, place)| Some((root.locate(&place.line)?, Some(at))));
-        located.next().unwrap_or_else(|| (root.manifest(), None))
+        let mut places = self.places.iter().enumerate();
+        let located = places.find_map(|(at, place)| Some((root.locate(&place.line)?, Some(at))));
+        located.unwrap_or_else(|| (root.manifest(), None))
     }
 }
 
-/// The place of a mistake.
 pub(crate) struct Place {
     pub(crate) text: String,
     site: Option<Value>,
@@ -66,42 +63,45 @@ impl Place {
             "macro" => String::new(),
             kind => format!("{kind} "),
         };
-        let at = match file_line(site) {
-            at if at.is_empty() => site.krate.clone(),
-            at => format!("{}: {at}", site.krate),
-        };
-        let mut text = format!("{at} ({kind}`{}`)", path(site));
-        if let Some(from) = from {
-            let _ = write!(text, " in `{}`", from.display());
-        }
+        let line = SourceLine::of_record(&site.krate, &site.file, site.line, from);
+        let mut place = Self::of(
+            (&site.krate, file_line(site)),
+            &kind,
+            path(site),
+            from,
+            line,
+        );
+        place.site = Some(json::site(site));
         if !role.is_empty() {
-            let _ = write!(text, " {role}");
+            place.text = format!("{} {role}", place.text);
         }
-        Self {
-            text,
-            site: Some(json::site(site)),
-            path: path(site),
-            line: SourceLine::of_record(&site.krate, &site.file, site.line, from),
-        }
+        place
     }
 
     /// A claim; `from` is the file of its inventory, if it is not the program's.
     pub(crate) fn claim(claim: &ClaimRecord, from: Option<&Path>) -> Self {
-        let at = match claim_line(claim) {
-            at if at.is_empty() => claim.krate.clone(),
-            at => format!("{}: {at}", claim.krate),
-        };
         let line = SourceLine::of_record(&claim.krate, &claim.file, claim.line, from);
+        let at = (&*claim.krate, claim_line(claim));
+        Self::of(at, "struct ", claim_path(claim), from, line)
+    }
+
+    fn of(
+        (krate, at): (&str, String),
+        kind: &str,
+        path: String,
+        from: Option<&Path>,
+        line: SourceLine,
+    ) -> Self {
+        let at = if at.is_empty() { at } else { format!(": {at}") };
         let from = from.map_or_else(String::new, |from| format!(" in `{}`", from.display()));
         Self {
-            text: format!("{at} (struct `{}`){from}", claim_path(claim)),
+            text: format!("{krate}{at} ({kind}`{path}`){from}"),
             site: None,
-            path: claim_path(claim),
+            path,
             line,
         }
     }
 
-    /// A line of a document.
     pub(crate) fn line(file: &Path, line: usize) -> Self {
         Self {
             text: format!("{}:{line}", file.display()),
@@ -115,36 +115,30 @@ impl Place {
     }
 }
 
-/// Writes all findings as JSON.
 pub(crate) fn json(findings: &[Finding]) -> String {
     let findings: Vec<Value> = findings.iter().map(to_json).collect();
     json::pretty(&json!({ "version": json::VERSION, "findings": findings }))
 }
 
-/// Writes all findings for a terminal; `summary` describes what was checked.
 pub(crate) fn text(findings: &[Finding], summary: &str) -> String {
     let mut text = String::new();
     for finding in findings {
         write_text(&mut text, finding);
     }
-    let style = if is_ok(findings) { KEY } else { ERROR };
-    let verdict = if is_ok(findings) { "ok" } else { "error" };
-    let count = count(findings);
-    // Writing to a `String` cannot fail.
-    let _ = writeln!(
-        text,
-        "{style}{verdict}{style:#}: {count}; {}",
-        printable(summary)
-    );
+    let (style, verdict) = if is_ok(findings) {
+        (KEY, "ok")
+    } else {
+        (ERROR, "error")
+    };
+    let (count, summary) = (count(findings), printable(summary));
+    let _ = writeln!(text, "{style}{verdict}{style:#}: {count}; {summary}");
     text
 }
 
-/// Returns whether only advice was found.
 pub(crate) fn is_ok(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.kind == ADVICE)
 }
 
-/// `2 findings`, without advice.
 fn count(findings: &[Finding]) -> String {
     let mistakes = findings.iter().filter(|found| found.kind != ADVICE);
     match mistakes.count() {
@@ -155,27 +149,23 @@ fn count(findings: &[Finding]) -> String {
 }
 
 fn write_text(text: &mut String, finding: &Finding) {
-    let message = printable(&finding.message);
-    let _ = if finding.kind == ADVICE {
-        writeln!(text, "{FRAME}advice{FRAME:#}{BOLD}: {message}{BOLD:#}")
-    } else {
-        writeln!(text, "{ERROR}error{ERROR:#}{BOLD}: {message}{BOLD:#}")
+    let (style, word) = match finding.kind {
+        ADVICE => (FRAME, "advice"),
+        _ => (ERROR, "error"),
     };
+    let (message, help) = (printable(&finding.message), printable(&finding.help));
+    let _ = writeln!(text, "{style}{word}{style:#}{BOLD}: {message}{BOLD:#}");
     for place in &finding.places {
         let _ = writeln!(text, "  {FRAME}-->{FRAME:#} {}", printable(&place.text));
     }
     for note in &finding.notes {
         let _ = writeln!(text, "   {FRAME}={FRAME:#} {}", printable(note));
     }
-    let _ = writeln!(
-        text,
-        "   {FRAME}={FRAME:#} {BOLD}help{BOLD:#}: {}\n",
-        printable(&finding.help)
-    );
+    let _ = writeln!(text, "   {FRAME}={FRAME:#} {BOLD}help{BOLD:#}: {help}\n");
 }
 
 fn to_json(finding: &Finding) -> Value {
-    let places: Vec<&str> = finding.places.iter().map(|at| at.text.as_str()).collect();
+    let places: Vec<&String> = finding.places.iter().map(|at| &at.text).collect();
     let sites: Vec<&Value> = finding
         .places
         .iter()

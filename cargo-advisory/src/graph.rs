@@ -10,9 +10,9 @@ use advisory_pattern::order::{Edge, End, LockNames, cycles, message};
 use clap::{Args, ValueEnum};
 
 use crate::cli::{CODES, Output};
-use crate::failure::Failure;
-use crate::screen;
+use crate::failure::{Failure, bail};
 use crate::screen::{ERROR, note};
+use crate::text::printable;
 
 /// The environment variable that names the file to which a program records.
 const ORDER_FILE: &str = "ADVISORY_LOCK_ORDER";
@@ -57,10 +57,10 @@ impl Arguments {
             files.extend(named.map(PathBuf::from));
         }
         if files.is_empty() {
-            return Err(Failure::Input(format!(
+            bail!(
                 "no record: run `{ORDER_FILE}=\"$PWD/target/lock-order\" cargo test`, then `cargo advisory graph --from \
                  target/lock-order`"
-            )));
+            );
         }
         let edges = read(&files)?;
         if edges.is_empty() {
@@ -72,10 +72,9 @@ impl Arguments {
             Format::Dot => graph.draw_dot(),
             Format::Mermaid => graph.draw_mermaid(),
         };
-        self.output.write(&screen::printable(&drawn))?;
+        self.output.write(&printable(&drawn))?;
         for message in messages(&edges, &cycles) {
-            let message = screen::printable(&message);
-            note(&format!("{ERROR}error{ERROR:#}: {message}\n"));
+            note(&format!("{ERROR}error{ERROR:#}: {}\n", printable(&message)));
         }
         Ok(cycles.is_empty())
     }
@@ -86,24 +85,23 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>, Failure> {
     let mut edges = Vec::new();
     for file in files {
         let text = fs::read_to_string(file).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => {
-                let why = format!(
+            ErrorKind::NotFound => Failure::file(
+                file,
+                format_args!(
                     "there is no such record: `{ORDER_FILE}=\"$PWD/target/lock-order\" cargo test` writes it, if a test of a debug \
                      build takes a lock that it can wait for"
-                );
-                Failure::file(file, why)
-            }
+                ),
+            ),
             _ => Failure::unread(file, error),
         })?;
         for (at, line) in text.lines().enumerate() {
-            let Some(edge) = Edge::decode(line) else {
-                let at = at + 1;
+            let at = at + 1;
+            edges.push(Edge::decode(line).ok_or_else(|| {
                 let why = format!(
                     "line {at} is not a recorded edge: name the file that `{ORDER_FILE}` named"
                 );
-                return Err(Failure::file(file, why));
-            };
-            edges.push(edge);
+                Failure::file(file, why)
+            })?);
         }
     }
     let names = LockNames::of(&edges);
@@ -117,7 +115,6 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>, Failure> {
     Ok(first.into_values().collect())
 }
 
-/// The meaning of each cycle.
 pub(crate) fn messages(edges: &[Edge], cycles: &[Vec<usize>]) -> Vec<String> {
     let of_cycle = |cycle: &Vec<usize>| {
         let cycle: Vec<&Edge> = cycle.iter().filter_map(|at| edges.get(*at)).collect();
@@ -149,7 +146,6 @@ pub(crate) struct Arrow {
     pub(crate) to: usize,
     /// The places at which each lock was asked for.
     pub(crate) label: String,
-    /// Part of a cycle.
     pub(crate) is_red: bool,
 }
 
@@ -196,11 +192,8 @@ impl<'e> Graph<'e> {
             format!("  n{number} [label={}{shape}];\n", quoted(&end.lock))
         }));
         drawn.extend(self.arrows.iter().map(|arrow| {
-            let red = if arrow.is_red {
-                ", color=red, fontcolor=red, penwidth=2"
-            } else {
-                ""
-            };
+            let red = ", color=red, fontcolor=red, penwidth=2";
+            let red = if arrow.is_red { red } else { "" };
             let Arrow { from, to, .. } = arrow;
             let label = quoted(&arrow.label);
             format!("  n{from} -> n{to} [label={label}{red}];\n")

@@ -14,27 +14,22 @@ use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_ke
 
 use crate::database::identifier;
 use crate::key_values;
-use crate::screen::controls_terminal;
+use crate::text::{controls_terminal, in_backticks};
 
 /// Starts the first line of a trigger's function, which has the pattern and the derivation of its
 /// lock.
 const MARK: &str = "-- advisory guard 1: ";
-/// Delimits the function's source.
 const QUOTE: &str = "$advisory$";
-/// Starts the line with the lock's name.
 const LOCK_MARK: &str = "-- lock: ";
 /// Starts a line for each placeholder with a column of another name.
 const COLUMN_MARK: &str = "-- column: ";
 
-/// A lock, the table that it guards, and the columns of the lock's placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
-    /// The lock's name, for messages.
     lock: String,
     key: LockedKey,
     derivation: Derivation,
     table: Table,
-    /// The SQL expression of each placeholder that is not the column of its name.
     columns: BTreeMap<String, String>,
 }
 
@@ -77,15 +72,11 @@ impl Guard {
     fn check_columns(&self) -> Result<(), String> {
         let text = self.key.text();
         for (name, expression) in &self.columns {
-            let known = text.placeholders().any(|known| known.name() == *name);
-            if !known {
-                let names: Vec<String> = text
-                    .placeholders()
-                    .map(|known| format!("`{}`", known.name()))
-                    .collect();
-                let names = match names.as_slice() {
-                    [] => "none".to_owned(),
-                    names => names.join(", "),
+            let mut names = text.placeholders().map(Placeholder::name);
+            if !names.any(|known| known == *name) {
+                let names = match in_backticks(text.placeholders().map(Placeholder::name)) {
+                    none if none.is_empty() => "none".to_owned(),
+                    names => names,
                 };
                 return Err(format!(
                     "`--column {name}=…`: the key has no such placeholder; it has {names}"
@@ -150,14 +141,10 @@ impl Guard {
             self.lock
         );
         for (name, expression) in &self.columns {
-            // Writing to a `String` cannot fail.
             let _ = writeln!(marks, "{COLUMN_MARK}{name}={expression}");
         }
         marks
     }
-}
-
-impl Guard {
     /// Parses the source of a table's trigger function; `None` if this command did not write it.
     pub(crate) fn read(source: &str, table: Table) -> Option<Self> {
         let mut lines = source.trim_start().lines();
@@ -203,11 +190,12 @@ impl Guard {
     /// The events that a guarded table must refuse. A trigger for rows does not see `TRUNCATE`, and
     /// a foreign table has no trigger for it.
     pub(crate) fn needed_events(&self, is_foreign: bool) -> i16 {
-        if self.is_fixed() && !is_foreign {
-            WRITES | TRUNCATE
+        let truncate = if self.is_fixed() && !is_foreign {
+            TRUNCATE
         } else {
-            WRITES
-        }
+            0
+        };
+        WRITES | truncate
     }
 }
 
@@ -247,9 +235,8 @@ impl Table {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a table: write `bookings` or `shop.bookings`");
         let name = |name: &str| {
-            let plain = name
-                .strip_prefix('"')
-                .and_then(|name| name.strip_suffix('"'));
+            let quoted = name.strip_prefix('"');
+            let plain = quoted.and_then(|name| name.strip_suffix('"'));
             let name = plain.map_or_else(|| name.to_lowercase(), str::to_owned);
             let fits = !name.is_empty() && !name.contains(['"', '\'', '$']);
             (fits && !name.contains(controls_terminal)).then_some(name)
@@ -265,7 +252,6 @@ impl Table {
         })
     }
 
-    /// The table's name in SQL.
     pub(crate) fn sql(&self) -> String {
         self.within(&self.name)
     }
@@ -291,8 +277,6 @@ pub(crate) fn literal(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use advisory_pattern::{Derivation, LockedKey, decode_key};
 
     use super::{Guard, Table};
@@ -307,30 +291,20 @@ mod tests {
             LockedKey::IntPattern(..) => Derivation::Hashtext,
             _ => Derivation::Sha256,
         };
-        let columns = columns.iter();
-        let columns = columns.map(|(name, column)| ((*name).to_owned(), (*column).to_owned()));
-        Guard::new(
-            "seat".to_owned(),
-            key(encoded),
-            derivation,
-            Table::parse("seats").unwrap(),
-            columns.collect::<BTreeMap<_, _>>(),
-        )
+        let columns = columns
+            .iter()
+            .map(|(name, column)| [*name, *column].map(str::to_owned));
+        let columns = columns.map(|[name, column]| (name, column)).collect();
+        let table = Table::parse("seats").unwrap();
+        Guard::new("seat".to_owned(), key(encoded), derivation, table, columns)
     }
 
     #[test]
     fn another_derivation_is_another_key_except_of_a_number() {
+        let seat = "pattern seat:<id: int>";
         for (encoded, other, expected) in [
-            (
-                "pattern seat:<id: int>",
-                "pattern seat:<no: int>",
-                [true, false],
-            ),
-            (
-                "pattern seat:<id: int>",
-                "pattern seats:<id: int>",
-                [false, false],
-            ),
+            (seat, "pattern seat:<no: int>", [true, false]),
+            (seat, "pattern seats:<id: int>", [false, false]),
             ("half 7 <id: int>", "half 7 <no: int>", [false, true]),
             ("half 7 <id: int>", "half 8 <id: int>", [false, false]),
             ("number 7", "number 7", [true, true]),
@@ -343,7 +317,6 @@ mod tests {
         }
     }
 
-    /// The bits of `pg_trigger.tgtype`.
     #[test]
     fn only_a_trigger_that_sees_the_rows_refuses_their_writes() {
         let (row, before, instead) = (1, 2, 64);

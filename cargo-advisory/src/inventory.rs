@@ -7,10 +7,9 @@ use std::path::PathBuf;
 use advisory_pattern::{ClaimRecord, Derivation, KeySpace, LockedKey, Record, decode_key};
 
 use crate::artifact::{self, Records};
-use crate::failure::Failure;
-use crate::screen::plural;
+use crate::failure::{Failure, bail};
+use crate::text::{joined, plural};
 
-/// The lock sites and the claims of one or more artifacts, by crate and place.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inventory {
     pub(crate) sites: Vec<Record>,
@@ -18,7 +17,6 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// Sorts records, and removes duplicates from several artifacts.
     pub(crate) fn of(records: Records) -> Self {
         let sites: BTreeSet<Record> = records.sites.into_iter().collect();
         let mut sites: Vec<Record> = sites.into_iter().collect();
@@ -29,21 +27,13 @@ impl Inventory {
         Self { sites, claims }
     }
 
-    /// Adds the records of another inventory.
     pub(crate) fn and(self, other: Self) -> Self {
-        let mut records = self.into_records();
-        records.add(other.into_records());
-        Self::of(records)
+        Self::of(Records {
+            sites: [self.sites, other.sites].concat(),
+            claims: [self.claims, other.claims].concat(),
+        })
     }
 
-    fn into_records(self) -> Records {
-        Records {
-            sites: self.sites,
-            claims: self.claims,
-        }
-    }
-
-    /// Reads artifacts.
     pub(crate) fn read(files: &[PathBuf]) -> Result<Self, Failure> {
         let mut records = Records::default();
         for file in files {
@@ -59,10 +49,10 @@ impl Inventory {
         for file in files {
             let found = artifact::read(file)?;
             if found.is_empty() {
-                return Err(Failure::Input(format!(
+                bail!(
                     "`{}` has no lock sites: name the program that takes the locks, or leave `--artifact` out",
                     file.display()
-                )));
+                );
             }
             records.add(found);
         }
@@ -75,11 +65,8 @@ impl Inventory {
         for site in &self.sites {
             *crates.entry((&site.krate, &site.version)).or_default() += 1;
         }
-        let counts: Vec<String> = crates
-            .iter()
-            .map(|((name, version), sites)| format!("{name} {version} ({sites})"))
-            .collect();
-        let sites = plural(self.sites.len(), "lock site");
+        let counts = crates.iter();
+        let counts = counts.map(|((name, version), sites)| format!("{name} {version} ({sites})"));
         let claims = match self.claims.len() {
             0 if self.sites.is_empty() => {
                 " (a crate that the source never names is not linked)".to_owned()
@@ -90,38 +77,24 @@ impl Inventory {
         if self.sites.is_empty() {
             return format!("no lock sites{claims}");
         }
-        let crates = plural(crates.len(), "crate");
-        format!("{sites} in {crates}: {}{claims}", counts.join(", "))
+        let (sites, count) = (
+            plural(self.sites.len(), "lock site"),
+            plural(crates.len(), "crate"),
+        );
+        format!("{sites} in {count}: {}{claims}", joined(counts, ", "))
     }
 }
 
 fn place(site: &Record) -> impl Ord + '_ {
-    let Record {
-        krate,
-        version,
-        file,
-        line,
-        module,
-        function,
-        ..
-    } = site;
-    (krate, version, file, line, module, function)
+    let start = (&site.krate, &site.version, &site.file, site.line);
+    (start, &site.module, &site.function)
 }
 
 fn claim_place(claim: &ClaimRecord) -> impl Ord + '_ {
-    let ClaimRecord {
-        krate,
-        version,
-        file,
-        line,
-        module,
-        row,
-        ..
-    } = claim;
-    (krate, version, file, line, module, row)
+    let start = (&claim.krate, &claim.version, &claim.file, claim.line);
+    (start, &claim.module, &claim.row)
 }
 
-/// One key of a site.
 pub(crate) struct Key<'a> {
     /// As written: a pattern or an expression.
     pub(crate) written: &'a str,
@@ -163,16 +136,15 @@ impl Key<'_> {
         match self.known.as_ref()? {
             LockedKey::IntInt(first, second) => Some([*first, *second]),
             known @ LockedKey::IntPattern(first, _) => {
-                let pair = self
+                let second = self
                     .derivation
                     .and_then(|derivation| known.pair(derivation));
-                Some([Some(*first), pair.map(|(_, second)| second)])
+                Some([Some(*first), second.map(|(_, second)| second)])
             }
             LockedKey::BigInt(_) | LockedKey::Pattern(_) => None,
         }
     }
 
-    /// Returns whether every call has the same key.
     pub(crate) fn is_fixed(&self) -> bool {
         let known = self.known.as_ref();
         known.is_some_and(|known| known.derived().is_none_or(|it| it.constant().is_some()))
@@ -203,7 +175,6 @@ pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
     .collect()
 }
 
-/// Returns whether the site's keys are rows in the table of leases.
 pub(crate) fn is_lease(site: &Record) -> bool {
     site.key_space() == Ok(KeySpace::Lease)
 }
@@ -226,7 +197,6 @@ pub(crate) fn file_line(site: &Record) -> String {
     line_of(&site.file, site.line)
 }
 
-/// The file and the line of a claim.
 pub(crate) fn claim_line(claim: &ClaimRecord) -> String {
     line_of(&claim.file, claim.line)
 }
@@ -241,7 +211,7 @@ fn line_of(file: &str, line: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use advisory_pattern::Record;
+    use advisory_pattern::{Derivation, Record};
 
     use super::{keys, path};
 
@@ -259,13 +229,10 @@ mod tests {
 
     #[test]
     fn a_declared_lock_has_a_number_only_where_it_is_no_lease() {
-        let (lock, call, lease) = (
-            record("none", "pattern close"),
-            record("xact", "?"),
-            record("lease", "?"),
-        );
+        let [lock, call, lease] = [("none", "pattern close"), ("xact", "?"), ("lease", "?")]
+            .map(|(scope, key)| record(scope, key));
         let number = |site| keys(&lock).remove(0).in_scope_of(&keys(site)[0]).number();
-        let derived = advisory_pattern::Derivation::Sha256.key("close");
+        let derived = Derivation::Sha256.key("close");
         assert_eq!([number(&call), number(&lease)], [Some(derived), None]);
     }
 

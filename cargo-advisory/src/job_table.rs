@@ -4,13 +4,11 @@
 use advisory_pattern::ClaimRecord;
 use clap::Args;
 
-use crate::failure::Failure;
-use crate::screen::one_line;
+use crate::failure::{Failure, bail};
+use crate::text::{in_backticks, one_line};
 
-/// A table, and a claim of its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JobTable {
-    /// The schema's name, if it is known.
     pub(crate) schema: Option<String>,
     pub(crate) name: String,
     pub(crate) claim: ClaimRecord,
@@ -24,21 +22,9 @@ const DELETE: &str = "delete";
 // The columns of a claim, as `#[claim(…)]` names them.
 #[derive(Args, Default)]
 pub(crate) struct ClaimColumns {
-    #[arg(
-        long,
-        value_name = "COLUMNS",
-        global = true,
-        help_heading = COLUMNS,
-        help = "The primary key, such as `house, id` [default: id]"
-    )]
+    #[arg(long, value_name = "COLUMNS", global = true, help_heading = COLUMNS, help = "The primary key, such as `house, id` [default: id]")]
     key: Option<String>,
-    #[arg(
-        long,
-        value_name = "COLUMNS",
-        global = true,
-        help_heading = COLUMNS,
-        help = "Those of `#[claim(order = \"…\")]`, such as `priority desc, id` [default: `run_at` and the key]"
-    )]
+    #[arg(long, value_name = "COLUMNS", global = true, help_heading = COLUMNS, help = "Those of `#[claim(order = \"…\")]`, such as `priority desc, id` [default: `run_at` and the key]")]
     order: Option<String>,
     #[arg(long, value_name = "COLUMN", global = true, help_heading = COLUMNS, help = "Until when a row is claimed [default: locked_until]")]
     locked_until: Option<String>,
@@ -58,37 +44,12 @@ pub(crate) struct ClaimColumns {
     per: Option<String>,
 }
 
-/// The heading of these options in the help.
 const COLUMNS: &str = "Columns, without an inventory";
 
 impl ClaimColumns {
-    /// The first option that is given, which has no effect on the claims of an inventory.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        let all = [
-            ("--key", &self.key),
-            ("--order", &self.order),
-            ("--locked-until", &self.locked_until),
-            ("--locked-by", &self.locked_by),
-            ("--completed-at", &self.completed_at),
-            ("--failed-at", &self.failed_at),
-            ("--error-message", &self.error_message),
-            ("--run-at", &self.run_at),
-            ("--attempts", &self.attempts),
-            ("--per", &self.per),
-        ];
-        all.iter()
-            .find(|(_, value)| value.is_some())
-            .map(|(name, _)| *name)
-    }
-
-    /// The claim of a table with these columns.
-    pub(crate) fn on(&self, table: &str) -> Result<JobTable, Failure> {
-        let mut claim = ClaimRecord {
-            key: names(self.key.as_deref().unwrap_or("id")),
-            row: "row".to_owned(),
-            ..ClaimRecord::default()
-        };
-        let columns = [
+    /// The arguments of a claim, with their options and their default columns.
+    fn columns(&self) -> [(&'static str, &Option<String>, Option<&'static str>); 8] {
+        [
             ("locked_until", &self.locked_until, Some("locked_until")),
             ("locked_by", &self.locked_by, Some("locked_by")),
             ("completed_at", &self.completed_at, Some("completed_at")),
@@ -97,21 +58,37 @@ impl ClaimColumns {
             ("run_at", &self.run_at, Some("run_at")),
             ("attempts", &self.attempts, Some("attempts")),
             ("per", &self.per, None),
-        ];
-        for (argument, given, default) in columns {
+        ]
+    }
+
+    /// The first option that is given, which has no effect on the claims of an inventory.
+    pub(crate) fn given(&self) -> Option<String> {
+        let others = [("key", &self.key), ("order", &self.order)].into_iter();
+        let columns = self
+            .columns()
+            .into_iter()
+            .map(|(name, value, _)| (name, value));
+        let (name, _) = others.chain(columns).find(|(_, value)| value.is_some())?;
+        Some(format!("--{}", name.replace('_', "-")))
+    }
+
+    pub(crate) fn on(&self, table: &str) -> Result<JobTable, Failure> {
+        let mut claim = ClaimRecord {
+            key: names(self.key.as_deref().unwrap_or("id")),
+            row: "row".to_owned(),
+            ..ClaimRecord::default()
+        };
+        for (argument, given, default) in self.columns() {
             match given.as_deref().or(default) {
                 Some(DELETE) if argument == "completed_at" => {
                     claim.deletes.push(argument.to_owned());
                 }
-                Some(DELETE) if argument == "failed_at" => {
-                    let told = "`--failed-at` cannot be `delete`: write `none`, and call `claim::delete` where a row is to be deleted";
-                    return Err(Failure::Input(told.to_owned()));
-                }
+                Some(DELETE) if argument == "failed_at" => bail!(
+                    "`--failed-at` cannot be `delete`: write `none`, and call `claim::delete` where a row is to be deleted"
+                ),
                 Some(NONE) if matches!(argument, "locked_until" | "locked_by") => {
                     let option = argument.replace('_', "-");
-                    return Err(Failure::Input(format!(
-                        "`--{option}` cannot be `{NONE}`: a claim is written into this column"
-                    )));
+                    bail!("`--{option}` cannot be `{NONE}`: a claim is written into this column")
                 }
                 Some(NONE) | None => {}
                 Some(column) => claim.columns.push((argument.to_owned(), column.to_owned())),
@@ -142,10 +119,9 @@ impl JobTable {
         table: Option<&str>,
     ) -> Result<Vec<Self>, Failure> {
         let mut tables: Vec<Self> = Vec::new();
-        let named = table.map(|table| {
-            table
-                .rsplit_once('.')
-                .map_or((None, table), |(schema, name)| (Some(schema), name))
+        let named = table.map(|table| match table.rsplit_once('.') {
+            Some((schema, name)) => (Some(schema), name),
+            None => (None, table),
         });
         for claim in claims {
             let name = claim.table_name();
@@ -154,11 +130,11 @@ impl JobTable {
             }
             if claim.key.is_empty() {
                 // A generic row, with unknown columns, or an inventory of an earlier version.
-                let row = one_line(&claim.row);
-                return Err(Failure::Input(format!(
-                    "the inventory does not have the columns of the claim `{row}` on `{name}`: it is generic, or was written by an \
-                     earlier version; name the columns, with `--table {name}` and without an inventory"
-                )));
+                bail!(
+                    "the inventory does not have the columns of the claim `{}` on `{name}`: it is generic, or was written by an \
+                     earlier version; name the columns, with `--table {name}` and without an inventory",
+                    one_line(&claim.row)
+                );
             }
             let table = Self {
                 schema: named.and_then(|(schema, _)| schema).map(str::to_owned),
@@ -169,16 +145,16 @@ impl JobTable {
                 tables.push(table);
             }
         }
-        match (tables.is_empty(), table) {
-            (false, _) => Ok(tables),
-            (true, Some(table)) => Err(Failure::Input(format!(
+        match table.filter(|_| tables.is_empty()) {
+            Some(table) => bail!(
                 "the program claims no rows of `{}`: it claims {}",
                 one_line(table),
                 names_of(claims)
-            ))),
-            (true, None) => Err(Failure::Input(
-                "the program claims no rows: name a table, `--table mail`".to_owned(),
-            )),
+            ),
+            None if tables.is_empty() => {
+                bail!("the program claims no rows: name a table, `--table mail`")
+            }
+            None => Ok(tables),
         }
     }
 
@@ -190,7 +166,6 @@ impl JobTable {
             && self.claim.key == other.claim.key
     }
 
-    /// The table's name in SQL.
     pub(crate) fn quoted(&self) -> String {
         self.qualified(&self.name)
     }
@@ -214,7 +189,7 @@ impl JobTable {
 
     /// The conditions of a row that has not ended, in SQL.
     pub(crate) fn pending(&self) -> Vec<String> {
-        let ends = ["completed_at", "failed_at"].into_iter();
+        let ends = ["completed_at", "failed_at"].iter();
         let columns = ends.filter_map(|argument| self.column(argument));
         columns
             .map(|column| format!("{} IS NULL", quoted(column)))
@@ -233,39 +208,33 @@ fn names(columns: &str) -> Vec<String> {
 }
 
 fn names_of(claims: &[ClaimRecord]) -> String {
-    let mut names: Vec<String> = claims
-        .iter()
-        .map(|claim| format!("`{}`", one_line(claim.table_name())))
-        .collect();
+    let mut names: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
     names.dedup();
     if names.is_empty() {
-        return "none".to_owned();
+        "none".to_owned()
+    } else {
+        in_backticks(names)
     }
-    names.join(", ")
 }
 
 /// A column of an order, and its direction in SQL.
 fn direction(part: &str) -> Result<(String, String), Failure> {
-    let words: Vec<String> = part.split_whitespace().map(str::to_lowercase).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let column = part
-        .split_whitespace()
-        .next()
-        .unwrap_or_default()
-        .to_owned();
-    let direction = match words.get(1..).unwrap_or_default() {
+    let mut words = part.split_whitespace();
+    let column = words.next().unwrap_or_default();
+    let words: Vec<String> = words.map(str::to_lowercase).collect();
+    let direction = match &*words.join(" ") {
         _ if column.is_empty() => None,
-        [] | ["asc"] | ["nulls", "last"] | ["asc", "nulls", "last"] => Some(""),
-        ["nulls", "first"] | ["asc", "nulls", "first"] => Some("NULLS FIRST"),
-        ["desc"] | ["desc", "nulls", "first"] => Some("DESC"),
-        ["desc", "nulls", "last"] => Some("DESC NULLS LAST"),
+        "" | "asc" | "nulls last" | "asc nulls last" => Some(""),
+        "nulls first" | "asc nulls first" => Some("NULLS FIRST"),
+        "desc" | "desc nulls first" => Some("DESC"),
+        "desc nulls last" => Some("DESC NULLS LAST"),
         _ => None,
     };
     match direction {
-        Some(direction) => Ok((column, direction.to_owned())),
-        None => Err(Failure::Input(format!(
+        Some(direction) => Ok((column.to_owned(), direction.to_owned())),
+        None => bail!(
             "`--order` cannot contain `{}`: write columns, such as `--order 'priority desc, id'`",
             part.trim()
-        ))),
+        ),
     }
 }

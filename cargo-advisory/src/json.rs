@@ -13,32 +13,31 @@ use serde_json::{Map, Value, json};
 use crate::artifact::Records;
 use crate::failure::Failure;
 use crate::inventory::{Inventory, Key, is_lease, keys};
-use crate::screen::controls_terminal;
+use crate::text::controls_terminal;
 
-/// The schema that this command writes.
 pub(crate) const VERSION: u64 = 1;
 
-/// Writes the inventory, with each member on a line and a newline at the end.
 pub(crate) fn write(inventory: &Inventory) -> String {
     let sites: Vec<Value> = inventory.sites.iter().map(site).collect();
     let claims: Vec<Value> = inventory.claims.iter().map(claim).collect();
     pretty(&json!({ "version": VERSION, "sites": sites, "claims": claims }))
 }
 
-/// Writes a value in the form of the command's answers.
 pub(crate) fn pretty(value: &Value) -> String {
     visible(&format!("{value:#}\n"))
 }
 
+pub(crate) fn line(value: &Value) -> String {
+    visible(&format!("{value}\n"))
+}
+
 /// Escapes what controls a terminal: JSON itself requires that only of the first 32 control
 /// characters.
-pub(crate) fn visible(text: &str) -> String {
+fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter != '\n' && controls_terminal(letter) {
-            let mut units = [0; 2];
-            for unit in letter.encode_utf16(&mut units) {
-                // Writing to a `String` cannot fail.
+            for unit in letter.encode_utf16(&mut [0; 2]) {
                 let _ = write!(visible, "\\u{unit:04x}");
             }
         } else {
@@ -48,22 +47,18 @@ pub(crate) fn visible(text: &str) -> String {
     visible
 }
 
-/// One site, with the members in the order in which people read them.
+fn pairs_value(pairs: &[(String, String)], [first, second]: [&str; 2]) -> Value {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(one, other)| json!({ first: one, second: other }))
+        .collect()
+}
+
 pub(crate) fn site(site: &Record) -> Value {
     let keys = keys(site);
     let first = keys.first();
     // Neither a number nor a lease's text has a derivation.
     let is_derived = !is_lease(site) && keys.iter().any(|key| pattern(key).is_some());
-    let with: Vec<Value> = site
-        .with
-        .iter()
-        .map(|(placeholder, value)| json!({ "placeholder": placeholder, "value": value }))
-        .collect();
-    let exceptions: Vec<Value> = site
-        .allow_overlap
-        .iter()
-        .map(|(name, reason)| json!({ "name": name, "reason": reason }))
-        .collect();
     json!({
         "name": site.name,
         "pattern": first.and_then(pattern),
@@ -90,30 +85,21 @@ pub(crate) fn site(site: &Record) -> Value {
         "crate": site.krate,
         "crate_version": site.version,
         "keys": keys.iter().map(key).collect::<Vec<_>>(),
-        "with": with,
+        "with": pairs_value(&site.with, ["placeholder", "value"]),
         "guards": site.guards,
-        "allow_overlap": exceptions,
+        "allow_overlap": pairs_value(&site.allow_overlap, ["name", "reason"]),
         "allow_ambiguous": site.allow_ambiguous,
         "allow_redundant": site.allow_redundant,
     })
 }
 
-/// One claim.
 pub(crate) fn claim(claim: &ClaimRecord) -> Value {
-    let columns = claim.columns.iter();
-    let columns: Vec<Value> = columns
-        .map(|(argument, column)| json!({ "argument": argument, "column": column }))
-        .collect();
-    let order = claim.order.iter();
-    let order: Vec<Value> = order
-        .map(|(column, direction)| json!({ "column": column, "direction": direction }))
-        .collect();
     json!({
         "table": claim.table,
-        "columns": columns,
+        "columns": pairs_value(&claim.columns, ["argument", "column"]),
         "deletes": claim.deletes,
         "key": claim.key,
-        "order": order,
+        "order": pairs_value(&claim.order, ["column", "direction"]),
         "ttl": claim.ttl,
         "renew": claim.renew,
         "limit": claim.limit,
@@ -148,7 +134,6 @@ fn key(key: &Key<'_>) -> Value {
     })
 }
 
-/// Reads a file with what [`write()`] writes.
 pub(crate) fn read_file(path: &Path) -> Result<Inventory, Failure> {
     let text = fs::read_to_string(path).map_err(|error| Failure::unread(path, error))?;
     read(path, &text)
@@ -180,25 +165,19 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
             "not an inventory: `sites` is not an array".to_owned(),
         ));
     };
-    let sites: Result<Vec<Record>, Failure> = sites
-        .iter()
-        .enumerate()
-        .map(|(at, value)| {
-            let site = record(value).map_err(|why| wrong(format!("sites[{at}]: {why}")))?;
-            let locks = site.locks();
-            locks.map_err(|error| wrong(format!("sites[{at}]: {error}")))?;
-            Ok(site)
-        })
-        .collect();
+    let mut records = Records::default();
+    for (at, value) in sites.iter().enumerate() {
+        let site = record(value).map_err(|why| wrong(format!("sites[{at}]: {why}")))?;
+        let locks = site.locks();
+        locks.map_err(|error| wrong(format!("sites[{at}]: {error}")))?;
+        records.sites.push(site);
+    }
     // An inventory of an earlier release has none.
-    let claims = value["claims"].as_array().into_iter().flatten().enumerate();
-    let claims: Result<Vec<ClaimRecord>, Failure> = claims
-        .map(|(at, value)| claim_record(value).map_err(|why| wrong(format!("claims[{at}]: {why}"))))
-        .collect();
-    Ok(Inventory::of(Records {
-        sites: sites?,
-        claims: claims?,
-    }))
+    for (at, value) in value["claims"].as_array().into_iter().flatten().enumerate() {
+        let claim = claim_record(value).map_err(|why| wrong(format!("claims[{at}]: {why}")))?;
+        records.claims.push(claim);
+    }
+    Ok(Inventory::of(records))
 }
 
 fn permits_value(permits: &Permits) -> Value {
@@ -218,34 +197,15 @@ fn line_number(object: &Map<String, Value>) -> Result<u32, &'static str> {
 
 fn claim_record(value: &Value) -> Result<ClaimRecord, String> {
     let claim = value.as_object().ok_or("not an object")?;
-    let mut columns = Vec::new();
-    let list = claim.get("columns").and_then(Value::as_array);
-    for column in list.ok_or("`columns` is not an array")? {
-        let column = column.as_object();
-        let column = column.ok_or("`columns` does not contain objects")?;
-        let argument = text(column, "argument")?.unwrap_or_default();
-        columns.push((argument, text(column, "column")?.unwrap_or_default()));
-    }
-    // An inventory of an earlier release has none.
-    let mut order = Vec::new();
-    for column in claim
-        .get("order")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        let column = column
-            .as_object()
-            .ok_or("`order` does not contain objects")?;
-        let direction = text(column, "direction")?.unwrap_or_default();
-        order.push((text(column, "column")?.unwrap_or_default(), direction));
+    if !claim.get("columns").is_some_and(Value::is_array) {
+        return Err("`columns` is not an array".to_owned());
     }
     Ok(ClaimRecord {
         table: text(claim, "table")?.ok_or("`table` is missing")?,
-        columns,
+        columns: pairs(claim, "columns", ["argument", "column"])?,
         deletes: texts(claim, "deletes")?,
         key: texts(claim, "key")?,
-        order,
+        order: pairs(claim, "order", ["column", "direction"])?,
         ttl: text(claim, "ttl")?,
         renew: text(claim, "renew")?,
         limit: text(claim, "limit")?,
@@ -296,6 +256,9 @@ fn record(value: &Value) -> Result<Record, String> {
         line: line_number(site)?,
         krate: text(site, "crate")?.ok_or("`crate` is missing")?,
         version: text(site, "crate_version")?.unwrap_or_default(),
+        with: pairs(site, "with", ["placeholder", "value"])?,
+        guards: texts(site, "guards")?,
+        allow_overlap: pairs(site, "allow_overlap", ["name", "reason"])?,
         ..Record::default()
     };
     let keys = site.get("keys").and_then(Value::as_array);
@@ -306,26 +269,23 @@ fn record(value: &Value) -> Result<Record, String> {
         record.written.push(written);
         record.keys.push(encoded);
     }
-    let list = |member| site.get(member).and_then(Value::as_array);
-    for value in list("with").into_iter().flatten() {
-        let value = value.as_object().ok_or("`with` does not contain objects")?;
-        let placeholder = text(value, "placeholder")?.unwrap_or_default();
-        let expression = text(value, "value")?.unwrap_or_default();
-        record.with.push((placeholder, expression));
-    }
-    for table in list("guards").into_iter().flatten() {
-        let table = table.as_str().ok_or("`guards` does not contain strings")?;
-        record.guards.push(table.replace(char::is_control, " "));
-    }
-    for exception in list("allow_overlap").into_iter().flatten() {
-        let exception = exception
-            .as_object()
-            .ok_or("`allow_overlap` does not contain objects")?;
-        let name = text(exception, "name")?.unwrap_or_default();
-        let reason = text(exception, "reason")?.unwrap_or_default();
-        record.allow_overlap.push((name, reason));
-    }
     Ok(record)
+}
+
+/// The pairs of texts in an array of objects; none if an earlier release has written no such array.
+fn pairs(
+    object: &Map<String, Value>,
+    member: &str,
+    [first, second]: [&str; 2],
+) -> Result<Vec<(String, String)>, String> {
+    let list = object.get(member).and_then(Value::as_array);
+    let pair = |value: &Value| {
+        let pair = value.as_object();
+        let pair = pair.ok_or_else(|| format!("`{member}` does not contain objects"))?;
+        let text = |member| text(pair, member).map(Option::unwrap_or_default);
+        Ok((text(first)?, text(second)?))
+    };
+    list.into_iter().flatten().map(pair).collect()
 }
 
 /// The key in the form of a record.
@@ -362,11 +322,9 @@ fn encoded_key(key: &Map<String, Value>) -> Result<String, String> {
 
 fn texts(object: &Map<String, Value>, member: &str) -> Result<Vec<String>, String> {
     let list = object.get(member).and_then(Value::as_array);
-    let texts = list.into_iter().flatten().map(|value| {
-        let text = value
-            .as_str()
-            .map(|text| text.replace(char::is_control, " "));
-        text.ok_or_else(|| format!("`{member}` does not contain strings"))
+    let texts = list.into_iter().flatten().map(|value| match value {
+        Value::String(text) => Ok(text.replace(char::is_control, " ")),
+        _ => Err(format!("`{member}` does not contain strings")),
     });
     texts.collect()
 }

@@ -14,11 +14,12 @@ use advisory_runtime::well_known::{self, Tool};
 use clap::{Args, value_parser};
 use serde_json::{Map, Value, json};
 
-use crate::cli::{Format, Output};
+use crate::cli::Answer;
 use crate::database::DatabaseUrl;
 use crate::failure::Failure;
 use crate::locks::hex;
 use crate::screen::{BOLD, DIM, KEY};
+use crate::text::joined;
 
 /// Prints the numbers of a key and the SQL that finds its holder; finds the key of a number
 ///
@@ -65,11 +66,8 @@ pub(crate) struct Arguments {
     permits: u32,
     #[command(flatten)]
     database_url: DatabaseUrl,
-    /// The output format
-    #[arg(long, default_value = "text")]
-    format: Format,
     #[command(flatten)]
-    output: Output,
+    answer: Answer,
 }
 
 impl Arguments {
@@ -82,16 +80,14 @@ impl Arguments {
         let plain: Option<i64> = text.parse().ok();
         let tools = plain.map(|number| well_known::tools(number.into(), self.database.as_deref()));
         let tools = tools.unwrap_or_default();
-        let answer = match self.format {
-            Format::Text => table(text, plain, &tools),
-            Format::Json => as_json(text, plain, &tools),
-        };
-        self.output.write(&answer)?;
+        self.answer.write(
+            |_| table(text, plain, &tools),
+            || as_json(text, plain, &tools),
+        )?;
         Ok(true)
     }
 }
 
-/// A number that a key can become.
 struct Number {
     /// The derivation's name; `number` for the key itself, if it is one.
     way: &'static str,
@@ -141,27 +137,28 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
         "NUMBER", "CLASSID", "OBJID"
     );
     for Number { way, key } in &numbers {
-        let (high, low, _) = halves(*key);
-        let number = key.to_string();
-        // Writing to a `String` cannot fail.
+        let ((high, low, _), number) = (halves(*key), key.to_string());
         let _ = writeln!(
             table,
             "{way:16}  {KEY}{number:>20}{KEY:#}  {high:>10}  {low:>10}"
         );
     }
-    for (number, tool) in plain
-        .iter()
-        .flat_map(|number| tools.iter().map(move |tool| (number, tool)))
+    let number = plain.unwrap_or_default();
+    for Tool {
+        name,
+        is_distinctive,
+        ..
+    } in tools
     {
-        let name = tool.name;
-        let _ = if tool.is_distinctive {
-            writeln!(table, "\n{number} is the lock of {BOLD}{name}{BOLD:#}.")
+        let (is, others) = if *is_distinctive {
+            ("is", "")
         } else {
-            writeln!(
-                table,
-                "\n{number} can be the lock of {BOLD}{name}{BOLD:#}, and of anybody else."
-            )
+            ("can be", ", and of anybody else")
         };
+        let _ = writeln!(
+            table,
+            "\n{number} {is} the lock of {BOLD}{name}{BOLD:#}{others}."
+        );
     }
     if let Some(number) = plain {
         let _ = writeln!(
@@ -206,7 +203,6 @@ fn holder_query(numbers: &[Number]) -> String {
         let (high, low, _) = halves(*key);
         format!("('{way}', {high}::oid, {low}::oid)")
     });
-    let keys: Vec<String> = keys.collect();
     // A text is either that of a pair or not.
     let space = numbers.first().map_or(1, |number| halves(number.key).2);
     format!(
@@ -217,7 +213,7 @@ fn holder_query(numbers: &[Number]) -> String {
          WHERE l.locktype = 'advisory' AND l.objsubid = {space}\n  \
          AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())\n\
          ORDER BY l.granted DESC, l.pid;\n",
-        keys.join(",\n  ")
+        joined(keys, ",\n  ")
     )
 }
 

@@ -30,10 +30,8 @@ pub(crate) fn of_pattern(pattern: &Pattern, with: &[(String, String)]) -> Vec<St
 pub(crate) fn of_declared(pattern: &Pattern, expression: &str) -> Option<Vec<String>> {
     let (name, arguments) = call(expression)?;
     let is_type = name.rsplit("::").next()?.starts_with(char::is_uppercase);
-    let fields: BTreeMap<&str, &str> = arguments
-        .iter()
-        .map(|(name, value)| (&**name, &**value))
-        .collect();
+    let arguments = arguments.iter().map(|(name, value)| (&**name, &**value));
+    let fields: BTreeMap<&str, &str> = arguments.collect();
     let values = pattern.placeholders().map(|placeholder| {
         let (root, rest) = placeholder.path.split_first()?;
         let value = *fields.get(root.as_str())?;
@@ -49,14 +47,9 @@ pub(crate) fn of_pair(key: &LockedKey, written: &str) -> Option<Vec<String>> {
         return None;
     };
     let (_, halves) = call(written)?;
-    let halves = halves.into_iter().map(|(_, half)| half);
     let known = [first, second].into_iter().zip(halves);
-    Some(
-        known
-            .filter(|(number, _)| number.is_none())
-            .map(|(_, half)| half)
-            .collect(),
-    )
+    let unknown = known.filter(|(number, _)| number.is_none());
+    Some(unknown.map(|(_, (_, half))| half).collect())
 }
 
 /// Returns whether two expressions that call one function, or build one type, give it the same
@@ -81,10 +74,8 @@ pub(crate) fn pairs(old: &[String], new: &[String]) -> Vec<(String, String)> {
 /// old release's value, the second is what the new one has there.
 pub(crate) fn have_moved(pairs: &[(String, String)]) -> bool {
     let last = |value: &String| value.rsplit('.').next().unwrap_or_default().to_owned();
-    let fields: Vec<(String, String)> = pairs
-        .iter()
-        .map(|(old, new)| (last(old), last(new)))
-        .collect();
+    let fields = pairs.iter().map(|(old, new)| (last(old), last(new)));
+    let fields: Vec<(String, String)> = fields.collect();
     // `from.id` and `to.id` are distinguished by more than the field.
     let is_function = |one: &[(String, String)], by: fn(&(String, String)) -> &String| {
         let mut places = one.iter().enumerate();
@@ -130,15 +121,12 @@ fn call(expression: &str) -> Option<(String, Vec<(String, String)>)> {
                 if argument.is_empty() {
                     continue;
                 }
-                let field = argument
-                    .split_once(':')
-                    .filter(|(_, value)| is_struct && !value.starts_with(':'));
+                let field = argument.split_once(':');
+                let field = field.filter(|(_, value)| is_struct && !value.starts_with(':'));
+                let (name, value) = field.unwrap_or((argument, argument));
                 let place = arguments.len().to_string();
-                arguments.push(match field {
-                    Some((field, value)) => (field.to_owned(), value.to_owned()),
-                    None if is_struct => (argument.to_owned(), argument.to_owned()),
-                    None => (place, argument.to_owned()),
-                });
+                let name = if is_struct { name.to_owned() } else { place };
+                arguments.push((name, value.to_owned()));
             }
             _ => {}
         }

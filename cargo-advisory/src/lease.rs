@@ -4,24 +4,24 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use advisory_runtime::lease::{Error, Request, Row, Table};
-use advisory_runtime::monitor::{self, Lease, Names};
+use advisory_runtime::monitor::{self, Lease, LeaseSummary, Names};
 use clap::{Args, Subcommand};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::json;
 
-use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
+use crate::cli::{self, Answer, CODES, LEASE_TABLE};
 use crate::columns::Columns;
-use crate::database::{self, DatabaseUrl, Session, failure, with_timeout};
-use crate::failure::Failure;
+use crate::database::{self, DatabaseUrl, Session, with_timeout};
+use crate::failure::{Failure, bail};
 use crate::json::{VERSION, pretty};
 use crate::lease_table;
 use crate::locks::{
     DONE, OVERDUE, confirm, hex, lease_cells, lease_json, lease_label, unknown_renewals,
 };
 use crate::names::NameSources;
-use crate::screen::{self, BOLD, KEY, PLAIN, one_line, shell_word};
+use crate::screen::{BOLD, KEY, PLAIN, note};
+use crate::text::{one_line, shell_word};
 
-/// The maximum number of held leases, and of done keys, that are listed.
 const MOST: u32 = 1_000;
 /// The number of bytes of a hash that are shown: two keys of a table hardly ever share them.
 const HASH: usize = 6;
@@ -79,11 +79,8 @@ struct List {
     /// Only those with this text in their name, pattern or holder
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// The output format
-    #[arg(long, default_value = "text")]
-    format: Format,
     #[command(flatten)]
-    output: Output,
+    answer: Answer,
 }
 
 // The key to free.
@@ -108,20 +105,10 @@ impl Arguments {
         let names = self.names.read()?;
         let table = cli::lease_table(self.lease_table.as_ref())?;
         let address = self.database_url.find()?;
-        database::block_on(async {
-            let mut session = Session::open(&address).await?;
-            let (target, is_term) = match &self.action {
-                Action::List(list) => {
-                    let listed = list.run(&mut session, &table, &names).await;
-                    session.close().await;
-                    return listed.map(|()| true);
-                }
-                Action::Release(target) => (target, false),
-                Action::Resign(target) => (target, true),
-            };
-            let freed = free_key(&mut session, &table, &names, (target, is_term)).await;
-            session.close().await;
-            freed
+        database::with(&address, async |session: &mut Session| match &self.action {
+            Action::List(list) => list.run(session, &table, &names).await.map(|()| true),
+            Action::Release(target) => free_key(session, &table, &names, (target, false)).await,
+            Action::Resign(target) => free_key(session, &table, &names, (target, true)).await,
         })
     }
 }
@@ -134,49 +121,43 @@ impl List {
         names: &Names,
     ) -> Result<(), Failure> {
         let filter = self.filter.as_deref();
-        let summary = lease_table::summary(session, (table, names), filter, MOST).await?;
-        let summary = summary.map_err(|error| failure(&error))?;
-        if self.format == Format::Json {
+        let summary = lease_table::summary(session, (table, names), filter, MOST).await??;
+        let json = || {
             let leases: Vec<_> = summary.leases.iter().map(lease_json).collect();
-            let text = pretty(&json!({ "version": VERSION, "leases": leases }));
-            return self.output.write(&text);
-        }
-        let rows: Vec<[String; 8]> = summary.leases.iter().map(row).collect();
-        let mut text = String::new();
-        if !rows.is_empty() {
-            let width = self.output.width();
-            let drawn = COLUMNS.draw(&rows, width);
-            let drawn = drawn.or_else(|| COLUMNS.draw(&rows, None));
-            text.push_str(&drawn.unwrap_or_default());
-            text.push('\n');
-        }
-        let counts = summary.counts.iter();
-        let (held, done) = counts.fold((0, 0), |(held, done), count| {
-            (held + count.held, done + count.done)
-        });
-        if let Some(overdue) = summary.leases.iter().find(|lease| is_overdue(lease)) {
-            // Writing to a `String` cannot fail.
-            let _ = writeln!(
-                text,
-                "{OVERDUE}: not renewed in time, so the holder is dead, stopped, or cannot reach the server. To free the key:\n    \
-             {KEY}cargo advisory lease release {}{KEY:#}\n",
-                key_argument(overdue)
-            );
-        }
+            pretty(&json!({ "version": VERSION, "leases": leases }))
+        };
+        self.answer
+            .write(|width| text(&summary, table, width), json)
+    }
+}
+
+fn text(summary: &LeaseSummary, table: &Table, width: Option<usize>) -> String {
+    let rows: Vec<[String; 8]> = summary.leases.iter().map(row).collect();
+    let mut text = String::new();
+    if !rows.is_empty() {
+        text.push_str(&COLUMNS.draw_whole(&rows, width));
+        text.push('\n');
+    }
+    let held: u64 = summary.counts.iter().map(|count| count.held).sum();
+    let done: u64 = summary.counts.iter().map(|count| count.done).sum();
+    if let Some(overdue) = summary.leases.iter().find(|lease| is_overdue(lease)) {
         let _ = writeln!(
             text,
-            "{held} held, {done} {DONE} in `{}`",
-            one_line(&table.name())
+            "{OVERDUE}: not renewed in time, so the holder is dead, stopped, or cannot reach the server. To free the key:\n    \
+             {KEY}cargo advisory lease release {}{KEY:#}\n",
+            key_argument(overdue)
         );
-        for why in unknown_renewals(&summary.leases) {
-            let _ = writeln!(text, "{why}");
-        }
-        let shown = rows.len() as u64;
-        if held + done > shown {
-            let _ = writeln!(text, "the first {shown} are shown: `--filter` narrows them");
-        }
-        self.output.write(&text)
     }
+    let table = one_line(&table.name());
+    let _ = writeln!(text, "{held} held, {done} {DONE} in `{table}`");
+    for why in unknown_renewals(&summary.leases) {
+        let _ = writeln!(text, "{why}");
+    }
+    let shown = rows.len() as u64;
+    if held + done > shown {
+        let _ = writeln!(text, "the first {shown} are shown: `--filter` narrows them");
+    }
+    text
 }
 
 fn is_overdue(lease: &Lease) -> bool {
@@ -197,14 +178,13 @@ fn hash(lease: &Lease) -> String {
 }
 
 fn row(lease: &Lease) -> [String; 8] {
-    let [label, holder, state, token, age, renewed, left] = lease_cells(lease);
+    let (hash, [mut label, holder, state, token, age, renewed, left]) =
+        (hash(lease), lease_cells(lease));
     // Without a pattern the label is the hash itself.
-    let label = if lease.row.key.is_some() || !label.starts_with(&hash(lease)) {
-        label
-    } else {
-        String::new()
-    };
-    [hash(lease), label, holder, state, token, age, renewed, left]
+    if lease.row.key.is_none() && label.starts_with(&hash) {
+        label.clear();
+    }
+    [hash, label, holder, state, token, age, renewed, left]
 }
 
 /// Finds the lease of a key, by its text or by the start of its hash.
@@ -217,8 +197,7 @@ async fn find(
     let of_text = async |conn: &mut AsyncPgConnection| {
         monitor::lease(conn, table, names, Request::text(key)).await
     };
-    let found = lease_table::read(session, table, of_text).await?;
-    if let Some(lease) = found.map_err(|error| failure(&error))? {
+    if let Some(lease) = lease_table::read(session, table, of_text).await?? {
         return Ok(Some(lease));
     }
     let digits = key.trim_end_matches('…');
@@ -229,12 +208,9 @@ async fn find(
     let of_hash = async |conn: &mut AsyncPgConnection| {
         monitor::leases_by_hash(conn, table, names, digits).await
     };
-    let found = lease_table::read(session, table, of_hash).await?;
-    let mut leases = found.map_err(|error| failure(&error))?;
+    let mut leases = lease_table::read(session, table, of_hash).await??;
     if leases.len() > 1 {
-        return Err(Failure::Input(format!(
-            "`{digits}` is the start of several hashes: write more of it"
-        )));
+        bail!("`{digits}` is the start of several hashes: write more of it");
     }
     Ok(leases.pop())
 }
@@ -247,49 +223,52 @@ async fn free_key(
 ) -> Result<bool, Failure> {
     let key = &target.key;
     let Some(lease) = find(session, table, names, key).await? else {
-        screen::note(&format!(
+        note(&format!(
             "nobody holds a lease on `{}`, and it is not done: the key is free, or it is another text. `cargo advisory lease list` shows \
              what is held. Nothing was done.\n",
             one_line(key)
         ));
         return Ok(false);
     };
-    screen::note(&description(&lease));
+    note(&description(&lease));
     if is_term && lease.row.is_done {
-        screen::note(
+        note(
             "Nobody holds it: the work is completed. `lease release` makes it run again. Nothing was done.\n",
         );
         return Ok(false);
     }
-    screen::note(if lease.row.is_done {
-        "The key is free at once, so the next call runs the work again.\n"
-    } else if is_term {
-        "The leader loses its term: its fenced writes and its next renewal are refused, and another is elected, which can be it again.\n"
+    let (effect, question, done) = if is_term {
+        (
+            "The leader loses its term: its fenced writes and its next renewal are refused, and another is elected, which can be it again.\n",
+            "End the term",
+            "The term has ended.\n",
+        )
+    } else if lease.row.is_done {
+        (
+            "The key is free at once, so the next call runs the work again.\n",
+            "Free the key",
+            "The key is free.\n",
+        )
     } else {
-        "Its holder loses the lease, and the key is free at once. If the holder is alive, its fenced writes and its next renewal are \
-         refused; what it does without a fence goes on until then, beside that of the next holder.\n"
-    });
-    let what = if is_term {
-        "End the term"
-    } else {
-        "Free the key"
+        (
+            "Its holder loses the lease, and the key is free at once. If the holder is alive, its fenced writes and its next renewal are \
+             refused; what it does without a fence goes on until then, beside that of the next holder.\n",
+            "Free the key",
+            "The key is free.\n",
+        )
     };
-    if !target.yes && !confirm(what)? {
-        screen::note("Nothing was done.\n");
+    note(effect);
+    if !target.yes && !confirm(question)? {
+        note("Nothing was done.\n");
         return Ok(false);
     }
-    if free(session, table, &lease.row).await? {
-        screen::note(if is_term {
-            "The term has ended.\n"
-        } else {
-            "The key is free.\n"
-        });
-        return Ok(true);
-    }
-    screen::note(
-        "The lease has changed meanwhile: it was released, taken over or completed. Nothing was done.\n",
-    );
-    Ok(false)
+    let is_free = free(session, table, &lease.row).await?;
+    note(if is_free {
+        done
+    } else {
+        "The lease has changed meanwhile: it was released, taken over or completed. Nothing was done.\n"
+    });
+    Ok(is_free)
 }
 
 /// Waits at most five seconds for a transaction that has fenced a write. The bound ends with the
@@ -297,50 +276,40 @@ async fn free_key(
 async fn free(session: &mut Session, table: &Table, row: &Row) -> Result<bool, Failure> {
     let began = Instant::now();
     let free = async |conn: &mut AsyncPgConnection| {
-        conn.batch_execute("SET LOCAL lock_timeout = '5s'")
-            .await
-            .map_err(Error::Database)?;
+        let bounded = conn.batch_execute("SET LOCAL lock_timeout = '5s'").await;
+        bounded.map_err(Error::Database)?;
         table.free(conn, row).await
     };
     match with_timeout(session.conn().transaction(free)).await? {
-        Err(Error::Database(_)) if began.elapsed() >= Duration::from_secs(5) => Err(Failure::Input(
+        Err(Error::Database(_)) if began.elapsed() >= Duration::from_secs(5) => bail!(
             "the holder writes under the lease's fence, and its transaction did not end within five seconds. Nothing was done: \
              repeat this, or end its session"
-                .to_owned(),
-        )),
-        done => done.map_err(|error| failure(&error)),
+        ),
+        done => Ok(done?),
     }
 }
 
-/// The lease, its holder and its times.
 fn description(lease: &Lease) -> String {
     let row = &lease.row;
     let [_, holder, state, token, age, renewed, left] = lease_cells(lease);
-    let mut text = format!(
-        "{BOLD}{}{BOLD:#}  {}\n",
-        one_line(&lease_label(lease)),
-        hash(lease)
-    );
-    let mut line = |line: String| {
-        let _ = writeln!(text, "  {line}");
+    let label = one_line(&lease_label(lease));
+    let mut text = format!("{BOLD}{label}{BOLD:#}  {}\n", hash(lease));
+    let _ = if row.is_done {
+        writeln!(text, "  {state} by {holder}, with token {token}")
+    } else {
+        writeln!(text, "  held by {holder} for {age}, with token {token}")
     };
-    if row.is_done {
-        line(format!("{state} by {holder}, with token {token}"));
-    } else {
-        line(format!("held by {holder} for {age}, with token {token}"));
-    }
     if !renewed.is_empty() {
-        let overdue = if state == OVERDUE {
-            ", and the next renewal is overdue"
-        } else {
-            ": its holder is alive"
+        let overdue = match &*state {
+            OVERDUE => ", and the next renewal is overdue",
+            _ => ": its holder is alive",
         };
-        line(format!("renewed {renewed}{overdue}"));
+        let _ = writeln!(text, "  renewed {renewed}{overdue}");
     }
-    line(if row.never_expires() {
-        "never expires".to_owned()
+    let _ = if row.never_expires() {
+        writeln!(text, "  never expires")
     } else {
-        format!("free by itself in {left}")
-    });
+        writeln!(text, "  free by itself in {left}")
+    };
     text
 }

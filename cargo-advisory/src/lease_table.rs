@@ -16,10 +16,8 @@ pub(crate) async fn read<T>(
 ) -> Result<Result<T, Error>, Failure> {
     let name = literal(&table.name());
     let exists = format!("SELECT CAST({name} AS pg_catalog.regclass)");
-    if with_timeout(session.conn().batch_execute(&exists))
-        .await?
-        .is_ok()
-    {
+    let exists = with_timeout(session.conn().batch_execute(&exists)).await?;
+    if exists.is_ok() {
         return session.read_bounded(read).await;
     }
     // Nobody can have locked it, and only outside of a transaction the reading can ask why it

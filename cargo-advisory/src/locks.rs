@@ -25,18 +25,17 @@ pub(crate) use renewal::unknowns as unknown_renewals;
 pub(crate) use view::find_hint;
 
 use std::fmt::Write;
-use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use advisory_runtime::inventory::ClaimSite;
 use advisory_runtime::lease::{Error, Table};
-use advisory_runtime::monitor::{self, HolderId, LeaseSummary, Lock, Locks, Names};
+use advisory_runtime::monitor::{self, ClaimedRow, HolderId, LeaseSummary, Lock, Locks, Names};
 use clap::Args;
-use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use tokio::time::sleep_until;
 
 use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
-use crate::database::{self, DatabaseUrl, Session, failure, unless, with_timeout};
-use crate::failure::Failure;
+use crate::database::{self, DatabaseUrl, Session, with_timeout};
+use crate::failure::{Failure, bail};
 use crate::names::NameSources;
 use crate::screen::{DIM, ERROR};
 use crate::{display_width, duration, lease_table, screen};
@@ -116,13 +115,7 @@ struct List {
     /// Refreshes until Ctrl-C
     #[arg(long, conflicts_with = "output")]
     watch: bool,
-    #[arg(
-        long,
-        value_name = "TIME",
-        value_parser = duration::parse,
-        requires = "watch",
-        help = "How often `--watch` refreshes [default: 2s]"
-    )]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "watch", help = "How often `--watch` refreshes [default: 2s]")]
     interval: Option<Duration>,
 }
 
@@ -143,23 +136,16 @@ impl Arguments {
             list,
         };
         let address = self.database_url.find()?;
-        database::block_on(async {
-            if list.watch {
-                return view.watch(&address).await;
-            }
-            let mut session = Session::open(&address).await?;
+        if list.watch {
+            return view.watch(&address);
+        }
+        database::with(&address, async |session: &mut Session| {
             if let Some(action) = &self.action {
                 // Neither leases nor claims: somebody can have locked their tables.
-                let ended = match view.locks(&mut session).await {
-                    Ok(selected) => action.run(&mut session, &selected.locks).await,
-                    Err(failure) => Err(failure),
-                };
-                session.close().await;
-                return ended;
+                let locks = view.locks(session).await?.locks;
+                return action.run(session, &locks).await;
             }
-            let snapshot = view.snapshot(&mut session, RETRIES).await;
-            session.close().await;
-            let snapshot = snapshot?;
+            let snapshot = view.snapshot(session, RETRIES).await?;
             list.output.write(&match list.format {
                 Format::Text => view::write(&snapshot, list.output.width()),
                 Format::Json => live_json::write(&snapshot),
@@ -181,13 +167,13 @@ impl List {
             ("output", self.output.is_file()),
             ("watch", self.watch),
         ];
-        match given.iter().find(|(_, is_given)| *is_given) {
-            Some((name, _)) => Err(Failure::Input(format!(
+        if let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) {
+            bail!(
                 "`--{name}` does not apply to `{}`: leave it out",
                 action.name()
-            ))),
-            None => Ok(()),
+            );
         }
+        Ok(())
     }
 }
 
@@ -220,7 +206,6 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
     Err(Failure::Input(unknown.join("\n")))
 }
 
-/// The subjects of a list, and their names.
 struct View<'a> {
     names: Names,
     /// The claims of the inventory.
@@ -265,10 +250,7 @@ impl View<'_> {
     }
 
     async fn locks(&self, session: &mut Session) -> Result<Selected, Failure> {
-        let locks = monitor::locks(session.conn(), &self.names);
-        let mut locks = with_timeout(locks)
-            .await?
-            .map_err(|error| failure(&error))?;
+        let mut locks = with_timeout(monitor::locks(session.conn(), &self.names)).await??;
         let pooled = pooled::remove_traces(&mut locks);
         let (mut wanted, mut unknown) = (Vec::new(), Vec::new());
         for (at, lock) in locks.locks.iter().enumerate() {
@@ -304,7 +286,7 @@ impl View<'_> {
             Ok(Ok(leases)) => (Some(leases), None),
             // Many databases have no leases.
             Ok(Err(Error::MissingTable { .. })) if self.list.lease_table.is_none() => (None, None),
-            Ok(Err(error)) => (None, Some(unread(&self.table, &failure(&error)))),
+            Ok(Err(error)) => (None, Some(unread(&self.table, &error.into()))),
             Err(why) => (None, Some(unread(&self.table, &why))),
         };
         // Last, because these tables can be large or locked.
@@ -312,9 +294,8 @@ impl View<'_> {
         let unread = unread.or(claims.unread.take());
         if let Some(filter) = filter {
             let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
-            claims
-                .rows
-                .retain(|(table, row)| has(&cells::claim(table, row)[..3]));
+            let is_named = |table: &str, row: &ClaimedRow| has(&cells::claim(table, row)[..3]);
+            claims.rows.retain(|(table, row)| is_named(table, row));
         }
         if let Some(bound) = self.list.older_than {
             if let Some(summary) = &mut leases {
@@ -323,9 +304,8 @@ impl View<'_> {
                 });
                 summary.counts.clear();
             }
-            claims
-                .rows
-                .retain(|(_, row)| row.remaining.is_zero() && row.expired >= bound);
+            let is_older = |row: &ClaimedRow| row.remaining.is_zero() && row.expired >= bound;
+            claims.rows.retain(|(_, row)| is_older(row));
         }
         Ok(Snapshot {
             locks,
@@ -340,66 +320,29 @@ impl View<'_> {
         })
     }
 
-    /// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection
-    /// is shown and retried: a server that fails over comes back.
-    async fn watch(&self, address: &str) -> Result<bool, Failure> {
-        let mut session = Some(Session::open(address).await?);
-        let ended = self.refresh(address, &mut session).await;
-        if let Some(session) = session {
-            session.close().await;
-        }
-        ended
-    }
-
-    async fn refresh(&self, address: &str, session: &mut Option<Session>) -> Result<bool, Failure> {
-        let is_json = self.list.format == Format::Json;
-        let every = self.list.interval.unwrap_or(INTERVAL);
+    /// Refreshes until Ctrl-C, or until the output is closed.
+    fn watch(&self, address: &str) -> Result<bool, Failure> {
         // Reading the locks must not be all that the server does.
-        let every = every.max(SHORTEST_INTERVAL);
-        let mut ticks = interval(every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut ended = pin!(database::ended());
-        loop {
-            let refreshed = async {
-                ticks.tick().await;
-                if session.is_none() {
-                    *session = Some(Session::open(address).await?);
-                }
-                match session {
-                    Some(session) => self.snapshot(session, 0).await.map(Some),
-                    None => Ok(None),
-                }
-            };
-            let Some(refreshed) = unless(ended.as_mut(), refreshed).await else {
-                return Ok(true);
-            };
-            match refreshed {
-                Ok(Some(snapshot)) => {
-                    let text = if is_json {
-                        live_json::line(&snapshot)
-                    } else {
-                        let picture = view::frame(&snapshot, screen::width(None), screen::height());
-                        frame(&picture, every)
-                    };
-                    if !screen::print(&text)? {
-                        return Ok(true);
-                    }
-                    // Text has it among its lines.
-                    if let Some(why) = snapshot.unread.filter(|_| is_json) {
-                        screen::note(&format!("{ERROR}error{ERROR:#}: {why}\n"));
-                    }
-                }
-                Ok(None) => {}
-                Err(failure) => {
-                    *session = None;
-                    screen::note(&format!("{ERROR}error{ERROR:#}: {failure}\n"));
-                }
+        let every = self
+            .list
+            .interval
+            .unwrap_or(INTERVAL)
+            .max(SHORTEST_INTERVAL);
+        database::watch(address, every, async |session: &mut Session| {
+            let snapshot = self.snapshot(session, 0).await?;
+            if self.list.format == Format::Text {
+                let picture = view::frame(&snapshot, screen::width(None), screen::height());
+                return Ok(frame(&picture, every));
             }
-        }
+            // Text has it among its lines.
+            if let Some(why) = &snapshot.unread {
+                screen::note(&format!("{ERROR}error{ERROR:#}: {why}\n"));
+            }
+            Ok(live_json::line(&snapshot))
+        })
     }
 }
 
-/// Returns whether a text contains the other, in upper or lower case.
 fn matches(text: &str, part: &str) -> bool {
     text.to_lowercase().contains(&part.to_lowercase())
 }
@@ -435,10 +378,8 @@ const RETRIES: u32 = 20;
 /// The time between two of them.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The interval of `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The shortest `--interval`.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The output of one refresh: on a terminal it replaces the previous one, cut to the terminal's
@@ -464,16 +405,13 @@ fn frame(picture: &str, every: Duration) -> String {
         all_lines if all_lines == all.len() => all_lines,
         _ => fits(room - 1),
     };
-    let mut text = format!(
-        "\u{1b}[H{DIM}every {}; Ctrl-C ends{DIM:#}\u{1b}[K\n",
-        duration::short(every)
-    );
+    let every = duration::short(every);
+    let mut text = format!("\u{1b}[H{DIM}every {every}; Ctrl-C ends{DIM:#}\u{1b}[K\n");
     for line in &all[..kept] {
         text.push_str(line);
         text.push_str("\u{1b}[K\n");
     }
     if kept < all.len() {
-        // A `String` takes everything.
         let _ = writeln!(
             text,
             "{DIM}… and more: `--filter` narrows it{DIM:#}\u{1b}[K"

@@ -44,6 +44,7 @@ mod screen;
 mod selection;
 mod source_root;
 mod table;
+mod text;
 
 use std::env;
 use std::ffi::OsString;
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(failure) => {
-            let why = screen::printable(&failure.to_string());
+            let why = text::printable(&failure.to_string());
             screen::note(&format!("{ERROR}error{ERROR:#}: {why}\n"));
             ExitCode::from(failure.code())
         }

@@ -12,6 +12,7 @@ use advisory_pattern::{LockedKey, Part, Permits, Record};
 use crate::declared_locks::DeclaredLocks;
 use crate::inventory::{Inventory, Key, claim_line, claim_path, file_line, keys, path};
 use crate::table;
+use crate::text::joined;
 
 /// Writes the document, with the odds of a collision among `key_count` keys.
 pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
@@ -35,26 +36,20 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
             rows.push(row);
         }
     }
+    let patterns_lead = if inventory.sites.iter().any(|site| site.kind == "struct") {
+        "One lock for each different rendering; `<…>` is a value of the call. Below a declared lock are the functions that take it."
+    } else {
+        "One lock for each different rendering; `<…>` is a value of the call."
+    };
+    let unknown_lead =
+        "The expression that makes the key. A declared lock's own row has its pattern.";
+    let fixed_lead = "One lock each, for the whole database.";
     let parts = [
-        (
-            "Fixed keys",
-            "One lock each, for the whole database.",
-            "Lock ID",
-            fixed,
-        ),
-        (
-            "Keys by pattern",
-            if inventory.sites.iter().any(|site| site.kind == "struct") {
-                "One lock for each different rendering; `<…>` is a value of the call. Below a declared lock are the functions that take it."
-            } else {
-                "One lock for each different rendering; `<…>` is a value of the call."
-            },
-            "Key pattern",
-            patterns,
-        ),
+        ("Fixed keys", fixed_lead, "Lock ID", fixed),
+        ("Keys by pattern", patterns_lead, "Key pattern", patterns),
         (
             "Keys known only at run time",
-            "The expression that makes the key. A declared lock's own row has its pattern.",
+            unknown_lead,
             "Expression",
             unknown,
         ),
@@ -92,25 +87,18 @@ fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
     let mut rows = Vec::new();
     for site in &inventory.sites {
         for key in keys(site) {
+            let mut site = site.clone();
             let Some((lock, pattern)) = declared.key(&key) else {
-                rows.push((site.clone(), key));
+                rows.push((site, key));
                 continue;
             };
-            let first = |of_site: &Option<String>, of_lock: &Option<String>| {
-                of_site.as_ref().or(of_lock.as_ref()).cloned()
-            };
-            let site = Record {
-                name: first(&site.name, &lock.name),
-                component: first(&site.component, &lock.component),
-                purpose: first(&site.purpose, &lock.purpose),
-                derivation: lock.derivation.clone(),
-                guards: if site.guards.is_empty() {
-                    lock.guards.clone()
-                } else {
-                    site.guards.clone()
-                },
-                ..site.clone()
-            };
+            site.name = site.name.or_else(|| lock.name.clone());
+            site.component = site.component.or_else(|| lock.component.clone());
+            site.purpose = site.purpose.or_else(|| lock.purpose.clone());
+            site.derivation.clone_from(&lock.derivation);
+            if site.guards.is_empty() {
+                site.guards.clone_from(&lock.guards);
+            }
             rows.push((site, pattern));
         }
     }
@@ -133,7 +121,6 @@ fn order(site: &Record, key: &Key<'_>) -> (String, bool, String) {
 }
 
 fn section(text: &mut String, title: &str, lead: &str) {
-    // Writing to a `String` cannot fail.
     let _ = write!(text, "\n## {title}\n\n{lead}\n\n");
 }
 
@@ -155,28 +142,21 @@ const fn heads(key: &str) -> [&str; 9] {
 const LEASE_NUMBER: &str = "none: SHA-256 of the text, in the lease table";
 
 fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
+    let (written, derivation) = (code(key.written), &site.derivation);
+    let derived = || format!("{derivation} of {written}");
     let (id, number) = match (&key.known, key.number()) {
-        _ if key.is_lease => (code(key.written), LEASE_NUMBER.to_owned()),
-        (Some(LockedKey::Pattern(_)), Some(number)) => (
-            code(&number.to_string()),
-            format!("{} of {}", site.derivation, code(key.written)),
-        ),
+        _ if key.is_lease => (written, LEASE_NUMBER.to_owned()),
+        (Some(LockedKey::Pattern(_)), Some(number)) => (code(&number.to_string()), derived()),
         (Some(LockedKey::BigInt(number)), _) => {
             (code(&number.to_string()), "fixed, `bigint`".to_owned())
         }
-        (Some(LockedKey::IntInt(..)), _) => (code(key.written), "fixed, `(int, int)`".to_owned()),
-        (Some(LockedKey::Pattern(_)), None) => (code(key.written), site.derivation.clone()),
+        (Some(LockedKey::IntInt(..)), _) => (written, "fixed, `(int, int)`".to_owned()),
+        (Some(LockedKey::Pattern(_)), None) => (written, derivation.clone()),
         (Some(LockedKey::IntPattern(..)), _) => match key.pair() {
-            Some([Some(first), Some(second)]) => (
-                code(&format!("({first}, {second})")),
-                format!("{} of {}", site.derivation, code(key.written)),
-            ),
-            _ => (
-                code(key.written),
-                format!("{}, `(int, int)`", site.derivation),
-            ),
+            Some([Some(first), Some(second)]) => (code(&format!("({first}, {second})")), derived()),
+            _ => (written, format!("{derivation}, `(int, int)`")),
         },
-        (None, _) => (code(key.written), String::new()),
+        (None, _) => (written, String::new()),
     };
     [
         id,
@@ -187,15 +167,11 @@ fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
         lock_type(site),
         number,
         code(&path(site)),
-        code(&place(site, inventory)),
+        code(&in_crate(&site.krate, file_line(site), inventory)),
     ]
 }
 
 /// `src/slot.rs:24`, after the crate's name if there are several crates.
-fn place(site: &Record, inventory: &Inventory) -> String {
-    in_crate(&site.krate, file_line(site), inventory)
-}
-
 fn in_crate(krate: &str, place: String, inventory: &Inventory) -> String {
     let of_sites = inventory.sites.iter().map(|site| &site.krate);
     let of_claims = inventory.claims.iter().map(|claim| &claim.krate);
@@ -211,17 +187,15 @@ fn in_crate(krate: &str, place: String, inventory: &Inventory) -> String {
 fn extent(key: &Key<'_>) -> String {
     match &key.known {
         Some(LockedKey::Pattern(pattern) | LockedKey::IntPattern(_, pattern)) => {
-            let names: Vec<String> = pattern
+            let names = pattern
                 .placeholders()
                 .map(|placeholder| match placeholder.shape {
                     Some(shape) => format!("{} ({})", placeholder.name(), shape.name()),
                     None => placeholder.name(),
-                })
-                .collect();
-            if names.is_empty() {
-                "Global".to_owned()
-            } else {
-                format!("Per {}", names.join(" + "))
+                });
+            match joined(names, " + ") {
+                none if none.is_empty() => "Global".to_owned(),
+                names => format!("Per {names}"),
             }
         }
         Some(LockedKey::IntInt(first, second)) if first.is_none() || second.is_none() => {
@@ -235,11 +209,8 @@ fn extent(key: &Key<'_>) -> String {
 /// `Transaction (pg_advisory_xact_lock)`, and the durations of the site's arguments.
 fn lock_type(site: &Record) -> String {
     let shared = if site.mode == "shared" { "_shared" } else { "" };
-    let never = if site.wait.as_deref() == Some("never") || site.poll.is_some() {
-        "try_"
-    } else {
-        ""
-    };
+    let is_try = site.wait.as_deref() == Some("never") || site.poll.is_some();
+    let never = if is_try { "try_" } else { "" };
     let mut text = match site.scope.as_str() {
         "xact" => format!("Transaction (`pg_{never}advisory_xact_lock{shared}`)"),
         "session" => format!("Session (`pg_{never}advisory_lock{shared}`)"),
@@ -248,11 +219,9 @@ fn lock_type(site: &Record) -> String {
         "none" => "Declared; held where it is used".to_owned(),
         other => plain(other),
     };
+    let wait = site.wait.as_ref().filter(|wait| *wait != "never");
     let settings = [
-        (
-            "waits",
-            site.wait.as_deref().filter(|wait| *wait != "never"),
-        ),
+        ("waits", wait.map(String::as_str)),
         ("asks every", site.poll.as_deref()),
         ("held", site.max_hold.as_deref()),
         ("isolation", site.isolation.as_deref()),
@@ -270,18 +239,15 @@ fn lock_type(site: &Record) -> String {
             let _ = write!(text, ", {what} {value}");
         }
     }
-    match &site.permits {
-        Some(Permits::Number(permits)) => {
-            let _ = write!(text, ", at most {permits} at once");
-        }
-        Some(Permits::Expression(permits)) => {
-            let _ = write!(text, ", at most {} at once", code(permits));
-        }
-        None => {}
-    }
+    let permits = match &site.permits {
+        Some(Permits::Number(permits)) => format!(", at most {permits} at once"),
+        Some(Permits::Expression(permits)) => format!(", at most {} at once", code(permits)),
+        None => String::new(),
+    };
+    text.push_str(&permits);
     if !site.guards.is_empty() {
-        let tables: Vec<String> = site.guards.iter().map(|table| code(table)).collect();
-        let _ = write!(text, ", guards {}", tables.join(", "));
+        let tables = joined(site.guards.iter().map(|table| code(table)), ", ");
+        let _ = write!(text, ", guards {tables}");
     }
     text
 }
@@ -289,7 +255,6 @@ fn lock_type(site: &Record) -> String {
 fn claims(text: &mut String, inventory: &Inventory) {
     let cell = |value: &Option<String>| plain(value.as_deref().unwrap_or_default());
     let rows = inventory.claims.iter().map(|claim| {
-        let columns: Vec<String> = table::columns(claim).iter().map(|it| plain(it)).collect();
         let mut lasts = cell(&claim.ttl);
         if claim.renew.is_some() {
             let _ = write!(lasts, ", renewed every {}", cell(&claim.renew));
@@ -297,7 +262,7 @@ fn claims(text: &mut String, inventory: &Inventory) {
         [
             code(&claim.table),
             cell(&claim.purpose),
-            columns.join(", "),
+            joined(table::columns(claim).iter().map(|it| plain(it)), ", "),
             lasts.trim_start_matches(", ").to_owned(),
             cell(&claim.max_attempts),
             code(&claim_path(claim)),
@@ -329,20 +294,18 @@ fn exceptions(text: &mut String, inventory: &Inventory) {
     let mut rows = Vec::new();
     for site in &inventory.sites {
         let place = code(&path(site));
+        let mut add = |what: String, reason| rows.push([place.clone(), what, plain(reason)]);
         for (other, reason) in &site.allow_overlap {
-            rows.push([
-                place.clone(),
-                format!("may overlap {}", code(other)),
-                plain(reason),
-            ]);
+            add(format!("may overlap {}", code(other)), reason);
         }
         if let Some(reason) = &site.allow_ambiguous {
-            let exception = "values may not be distinguishable".to_owned();
-            rows.push([place.clone(), exception, plain(reason)]);
+            add("values may not be distinguishable".to_owned(), reason);
         }
         if let Some(reason) = &site.allow_redundant {
-            let exception = "a constraint can say a rule on its columns".to_owned();
-            rows.push([place, exception, plain(reason)]);
+            add(
+                "a constraint can say a rule on its columns".to_owned(),
+                reason,
+            );
         }
     }
     if !rows.is_empty() {
@@ -353,9 +316,8 @@ fn exceptions(text: &mut String, inventory: &Inventory) {
 
 fn write_table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[String; N]]) {
     // Empty columns are omitted: in most registries no lock has a name or a component.
-    let columns: Vec<usize> = (0..N)
-        .filter(|column| rows.iter().any(|row| !row[*column].is_empty()))
-        .collect();
+    let columns = (0..N).filter(|column| rows.iter().any(|row| !row[*column].is_empty()));
+    let columns: Vec<usize> = columns.collect();
     let mut line = |cells: Vec<&str>| {
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     };

@@ -72,17 +72,13 @@ impl Arguments {
     }
 }
 
-/// The table of leases.
 fn lease(name: Option<&String>, is_down: bool) -> Result<String, Failure> {
-    // The default one as the file has it, with its comments.
-    if name.is_none() {
-        let sql = if is_down {
-            ADVISORY_LEASE_DOWN
-        } else {
-            ADVISORY_LEASE_UP
-        };
-        return Ok(sql.to_owned());
-    }
     let table = cli::lease_table(name)?;
-    Ok(if is_down { table.down() } else { table.up() })
+    Ok(match (name, is_down) {
+        // The default one as the file has it, with its comments.
+        (None, true) => ADVISORY_LEASE_DOWN.to_owned(),
+        (None, false) => ADVISORY_LEASE_UP.to_owned(),
+        (Some(_), true) => table.down(),
+        (Some(_), false) => table.up(),
+    })
 }

@@ -26,17 +26,14 @@ pub(crate) struct NameSources {
 }
 
 impl NameSources {
-    /// Returns whether a file is named.
     pub(crate) fn are_named(&self) -> bool {
         !self.artifact.is_empty() || !self.inventory.is_empty()
     }
 
-    /// Reads the lock sites of the files.
     pub(crate) fn read(&self) -> Result<Names, Failure> {
         Ok(self.read_all()?.0)
     }
 
-    /// Reads the lock sites and the claims of the files.
     pub(crate) fn read_all(&self) -> Result<(Names, Vec<ClaimRecord>), Failure> {
         let inventory = self.inventory()?;
         let names = Names::of(inventory.sites)
@@ -49,10 +46,8 @@ impl NameSources {
         let sites = self.inventory()?.sites;
         let locks = sites.iter().filter(|site| site.scope != "lease");
         let most = locks.map(|site| {
-            let keys = site
-                .written
-                .iter()
-                .map(|key| if key.contains("*>") { MANY } else { 1 });
+            let keys = site.written.iter();
+            let keys = keys.map(|key| if key.contains("*>") { MANY } else { 1 });
             (keys.sum(), site.function.clone())
         });
         Ok(most.max())

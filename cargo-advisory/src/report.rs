@@ -7,7 +7,7 @@ mod circle;
 mod html;
 mod order;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -21,15 +21,14 @@ use crate::failure::Failure;
 use crate::finding::{self, Finding};
 use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
 use crate::selection::Artifacts;
+use crate::text::joined;
 use crate::{graph, json, table};
 use html::{code, escaped};
 
 /// The page's style: readable on a phone and in the dark.
 const STYLE: &str = include_str!("report/style.css");
 
-/// The changes since a release.
 struct Changes {
-    /// The release's inventory, as it was named.
     file: String,
     /// The problems while both releases run.
     keys: Vec<Finding>,
@@ -131,20 +130,14 @@ fn page(
         ),
     ] {
         if count > 0 {
-            let _ = writeln!(
-                text,
-                "<p class=\"bad\"><a href=\"#{id}\">{}</a></p>",
-                counted(count, what)
-            );
+            let counted = counted(count, what);
+            let _ = writeln!(text, "<p class=\"bad\"><a href=\"#{id}\">{counted}</a></p>");
         }
     }
     if findings.is_empty() {
         // Green is for a page on which nothing is red.
-        let class = if order.cycles + incompatible == 0 {
-            " class=\"fine\""
-        } else {
-            ""
-        };
+        let is_fine = order.cycles + incompatible == 0;
+        let class = if is_fine { " class=\"fine\"" } else { "" };
         let _ = writeln!(text, "<p{class}>No two locks can collide by accident.</p>");
     }
     for finding in findings {
@@ -183,7 +176,6 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 fn section(text: &mut String, id: &str, title: &str) {
-    // Writing to a `String` cannot fail.
     let _ = writeln!(text, "<section id=\"{id}\">\n<h2>{}</h2>", escaped(title));
 }
 
@@ -197,20 +189,14 @@ fn contents(
     if changes.is_some() {
         text.push_str("<a href=\"#changes\">Changes</a>\n");
     }
+    let mut link = |id: &str, title: &str, count: usize| {
+        let _ = writeln!(text, "<a href=\"#{id}\">{title} <small>{count}</small></a>");
+    };
     for (component, sites) in components {
-        let (id, component) = (html::id(component), escaped(component));
-        let _ = writeln!(
-            text,
-            "<a href=\"#{id}\">{component} <small>{}</small></a>",
-            sites.len()
-        );
+        link(&html::id(component), &escaped(component), sites.len());
     }
     if !inventory.claims.is_empty() {
-        let count = inventory.claims.len();
-        let _ = writeln!(
-            text,
-            "<a href=\"#claims\">Claims <small>{count}</small></a>"
-        );
+        link("claims", "Claims", inventory.claims.len());
     }
     text.push_str("</nav>\n");
 }
@@ -257,13 +243,13 @@ impl Lock<'_> {
 
     /// The component that has its card: the one that declares it, or else that of its first site.
     fn component(&self) -> &str {
-        let declared = self.sites.iter().find(|site| site.kind == "struct");
+        let mut sites = self.sites.iter();
+        let declared = sites.find(|site| site.kind == "struct");
         declared
             .or(self.sites.first())
             .map_or("", |site| component(site))
     }
 
-    /// The place of its card on the page.
     fn id(&self) -> String {
         format!("lock-{}", html::id(&self.title))
     }
@@ -292,13 +278,11 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
     if let Some(purpose) = lock.sites.iter().find_map(|site| site.purpose.as_deref()) {
         let _ = writeln!(text, "<p>{}</p>", escaped(purpose));
     }
-    let mut written: Vec<&str> = Vec::new();
-    for site in &lock.sites {
-        written.extend(keys(site).iter().map(|key| key.written));
-    }
-    written.sort_unstable();
-    written.dedup();
-    let written: Vec<String> = written.into_iter().map(code).collect();
+    let sites = lock.sites.iter();
+    let written: BTreeSet<&str> = sites
+        .flat_map(|site| keys(site))
+        .map(|key| key.written)
+        .collect();
     let held = |site: &Record| {
         let held = match (site.scope.as_str(), site.mode.as_str()) {
             ("none", _) => return None,
@@ -310,16 +294,16 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
     let optional =
         |of: fn(&Record) -> Option<String>| lock.values(|site| of(site).map(|value| code(&value)));
     let guards = |site: &Record| {
-        let guards: Vec<String> = site.guards.iter().map(|table| code(table)).collect();
-        (!guards.is_empty()).then(|| guards.join(", "))
+        let guards = joined(site.guards.iter().map(|table| code(table)), ", ");
+        (!guards.is_empty()).then_some(guards)
     };
+    let needed = |site: &Record| site.allow_redundant.as_deref().map(escaped);
+    let held = lock
+        .values(held)
+        .unwrap_or_else(|| "where it is used".to_owned());
     let facts = [
-        ("key", Some(written.join(", "))),
-        (
-            "held",
-            lock.values(held)
-                .or_else(|| Some("where it is used".to_owned())),
-        ),
+        ("key", Some(joined(written.into_iter().map(code), ", "))),
+        ("held", Some(held)),
         ("number", lock.values(|site| number(site, false))),
         ("lease", lock.values(|site| number(site, true))),
         ("wait", optional(|site| site.wait.clone())),
@@ -334,10 +318,7 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
         ("renew", optional(|site| site.renew.clone())),
         ("keep", optional(|site| site.keep.clone())),
         ("guards", lock.values(guards)),
-        (
-            "needed",
-            lock.values(|site| site.allow_redundant.as_deref().map(escaped)),
-        ),
+        ("needed", lock.values(needed)),
     ];
     text.push_str("<dl>\n");
     for (name, value) in facts {
@@ -378,7 +359,6 @@ fn fact(text: &mut String, name: &str, value: &str) {
     let _ = writeln!(text, "<div><dt>{name}</dt><dd>{value}</dd></div>");
 }
 
-/// The tables with rows that workers claim.
 fn claims(text: &mut String, inventory: &Inventory) {
     if inventory.claims.is_empty() {
         return;
@@ -391,8 +371,8 @@ fn claims(text: &mut String, inventory: &Inventory) {
             let _ = writeln!(text, "<p>{}</p>", escaped(purpose));
         }
         text.push_str("<dl>\n");
-        let columns: Vec<String> = table::columns(claim).iter().map(|it| escaped(it)).collect();
-        fact(text, "columns", &columns.join(", "));
+        let columns = joined(table::columns(claim).iter().map(|it| escaped(it)), ", ");
+        fact(text, "columns", &columns);
         for (name, value) in [
             ("ttl", &claim.ttl),
             ("renew", &claim.renew),
@@ -413,10 +393,10 @@ fn claims(text: &mut String, inventory: &Inventory) {
 }
 
 fn card(text: &mut String, finding: &Finding) {
+    let message = html::with_code(&finding.message);
     let _ = writeln!(
         text,
-        "<article class=\"problem\">\n<h3>{}</h3>\n<ul>",
-        html::with_code(&finding.message)
+        "<article class=\"problem\">\n<h3>{message}</h3>\n<ul>"
     );
     for place in &finding.places {
         let _ = writeln!(text, "<li>{}</li>", html::with_code(&place.text));
@@ -425,11 +405,8 @@ fn card(text: &mut String, finding: &Finding) {
     for note in &finding.notes {
         let _ = writeln!(text, "<p>{}</p>", html::with_code(note));
     }
-    let _ = writeln!(
-        text,
-        "<p class=\"help\">{}</p>\n</article>",
-        html::with_code(&finding.help)
-    );
+    let help = html::with_code(&finding.help);
+    let _ = writeln!(text, "<p class=\"help\">{help}</p>\n</article>");
 }
 
 fn since(text: &mut String, changes: &Changes) {

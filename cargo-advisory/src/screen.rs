@@ -4,14 +4,14 @@
 //! `--color` says.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 #[cfg(unix)]
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 
 pub(crate) const PLAIN: Style = Style::new();
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -19,53 +19,6 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const KEY: Style = AnsiColor::Green.on_default();
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const FRAME: Style = AnsiColor::Blue.on_default().bold();
-
-/// A text from outside of this program, on one line and without characters that control a terminal.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for letter in text.chars() {
-        let letter = if controls_terminal(letter) {
-            ' '
-        } else {
-            letter
-        };
-        // Queries have several lines, and indentation.
-        if !(letter == ' ' && line.ends_with(' ')) {
-            line.push(letter);
-        }
-    }
-    line.trim().to_owned()
-}
-
-/// Returns whether a character controls a terminal instead of being displayed: control characters,
-/// and those that change the direction of the text after them or are invisible.
-pub(crate) fn controls_terminal(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
-/// A text from outside of this program, in which nothing controls a terminal: unlike [`one_line`],
-/// with all its spaces and lines.
-pub(crate) fn printable(text: &str) -> String {
-    text.replace(|letter| letter != '\n' && controls_terminal(letter), " ")
-}
-
-/// A word for a shell, in a command that people copy.
-pub(crate) fn shell_word(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ":_-./@".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
-/// `1 lock`, `2 locks`.
-pub(crate) fn plural(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
-    }
-}
 
 /// Writes to the file, and creates its folder, or to the standard output.
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
@@ -122,14 +75,14 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 /// `cargo advisory dump | head`.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     let mut output = anstream::stdout();
-    // Behind the last line break there can be what clears the rest of a terminal.
+    // After the last line break there can be what clears the rest of a terminal.
     match output
         .write_all(text.as_bytes())
         .and_then(|()| output.flush())
     {
         Ok(()) => Ok(true),
         Err(error) if is_gone(&error) => Ok(false),
-        Err(error) => Err(Failure::Input(format!("standard output: {error}"))),
+        Err(error) => bail!("standard output: {error}"),
     }
 }
 
@@ -149,10 +102,8 @@ pub(crate) fn is_closed() -> bool {
     let output = io::stdout();
     let mut watched = [PollFd::new(&output, PollFlags::empty())];
     let changed = poll(&mut watched, Some(&Timespec::default()));
-    changed.is_ok()
-        && watched[0]
-            .revents()
-            .intersects(PollFlags::ERR | PollFlags::HUP)
+    let events = PollFlags::ERR | PollFlags::HUP;
+    changed.is_ok() && watched[0].revents().intersects(events)
 }
 
 /// Elsewhere only a write notices it.
@@ -161,7 +112,6 @@ pub(crate) fn is_closed() -> bool {
     false
 }
 
-/// Writes a message for people, to the standard error.
 pub(crate) fn note(text: &str) {
     // There is nowhere to report a failure.
     drop(anstream::stderr().write_all(text.as_bytes()));
@@ -174,30 +124,6 @@ pub(crate) fn width(to: Option<&Path>) -> Option<usize> {
     width.map(|(width, _)| usize::from(width.0))
 }
 
-/// The lines that a terminal on the standard output shows at once.
 pub(crate) fn height() -> Option<usize> {
     terminal_size::terminal_size_of(io::stdout()).map(|(_, height)| usize::from(height.0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{one_line, printable, shell_word};
-
-    #[test]
-    fn what_others_wrote_is_one_word_of_a_command() {
-        assert_eq!(shell_word("webhook:42"), "webhook:42");
-        assert_eq!(shell_word("<id>"), "'<id>'");
-        assert_eq!(shell_word("a'; rm -rf ."), "'a'\\''; rm -rf .'");
-        assert_eq!(shell_word(""), "''");
-    }
-
-    #[test]
-    fn what_others_wrote_steers_no_terminal() {
-        assert_eq!(
-            one_line("\u{1b}[2Jrm\n\t -rf\u{9b}31m \u{202e}gnirts\u{7f}"),
-            "[2Jrm -rf 31m gnirts"
-        );
-        assert_eq!(one_line("naïve 日本"), "naïve 日本");
-        assert_eq!(printable("a  b\n\u{9b}31m\u{202e}日本"), "a  b\n 31m 日本");
-    }
 }

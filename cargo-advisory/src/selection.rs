@@ -48,11 +48,9 @@ const FLAGS: [(&str, &str, &str, &str); 25] = [
 /// More flags, after `--`.
 const REST: &str = "rest";
 
-/// The flags for `cargo build`, as given.
 pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
-    /// Builds, and gives the files.
     pub(crate) fn build(&self) -> Result<Vec<PathBuf>, Failure> {
         cargo::build(&self.0)
     }
@@ -113,18 +111,13 @@ impl FromArgMatches for Selection {
 #[derive(Args)]
 pub(crate) struct Artifacts {
     /// Reads a program, library or archive instead of building
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = FLAGS.map(|flag| flag.0).into_iter().chain([REST])
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with_all = FLAGS.map(|flag| flag.0).into_iter().chain([REST]))]
     artifact: Vec<PathBuf>,
     #[command(flatten)]
     selection: Selection,
 }
 
 impl Artifacts {
-    /// Reads the artifacts that are named, or else builds and reads those of the selection.
     pub(crate) fn inventory(&self) -> Result<Inventory, Failure> {
         if self.artifact.is_empty() {
             return Inventory::read(&self.selection.build()?);
@@ -132,17 +125,13 @@ impl Artifacts {
         Inventory::read(&self.artifact)
     }
 
-    /// Returns whether artifacts are named, so that nothing is built.
     pub(crate) fn are_named(&self) -> bool {
         !self.artifact.is_empty()
     }
 
-    /// The manifest that the selection names, if it names one.
     pub(crate) fn manifest_path(&self) -> Option<&str> {
-        let flags = self.selection.0.iter();
-        flags
-            .rev()
-            .find_map(|flag| flag.strip_prefix("--manifest-path="))
+        let mut flags = self.selection.0.iter().rev();
+        flags.find_map(|flag| flag.strip_prefix("--manifest-path="))
     }
 
     /// Like [`inventory`](Self::inventory), for an answer that depends on the lock sites: each
@@ -167,7 +156,7 @@ mod tests {
             (&["x", "-q"][..], None, true),
             (&["x", "--manifest-path", "a"], Some("a"), false),
             (
-                &["x", "--manifest-path=a", "--lib", "--manifest-path=b"],
+                &["x", "--manifest-path=a", "--manifest-path=b"],
                 Some("b"),
                 false,
             ),

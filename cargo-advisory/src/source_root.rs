@@ -79,7 +79,6 @@ impl SourceRoot {
         }
     }
 
-    /// The first line of the manifest.
     pub(crate) fn manifest(&self) -> Located {
         let path = self.below(&self.manifest);
         let path = path.unwrap_or_else(|| "Cargo.toml".to_owned());

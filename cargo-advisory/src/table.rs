@@ -5,15 +5,17 @@
 use std::fmt::Write;
 
 use advisory_pattern::{ClaimRecord, LockedKey};
-use anstyle::Style;
 
 use crate::columns::Columns;
 use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
-use crate::screen::{DIM, KEY, PLAIN, printable};
+use crate::screen::{DIM, KEY, PLAIN};
+use crate::text::{joined, printable};
 
-const HEADS: [&str; COLUMNS] = ["KEY", "NAME", "DERIVATION", "SCOPE", "FUNCTION", "PLACE"];
-const STYLES: [Style; COLUMNS] = [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM];
-const COLUMNS: usize = 6;
+const KEYS: Columns<6> = Columns {
+    heads: ["KEY", "NAME", "DERIVATION", "SCOPE", "FUNCTION", "PLACE"],
+    styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM],
+    narrowest: NARROWEST,
+};
 const CLAIMS: Columns<5> = Columns {
     heads: ["CLAIMS ON", "COLUMNS", "TTL", "ROW", "PLACE"],
     styles: [KEY, PLAIN, PLAIN, PLAIN, DIM],
@@ -22,32 +24,60 @@ const CLAIMS: Columns<5> = Columns {
 /// A column is at least as wide as this, because less is unreadable.
 const NARROWEST: usize = 20;
 
-/// Writes the table, and below it which crates have lock sites.
 pub(crate) fn write(inventory: &Inventory, width: Option<usize>) -> String {
-    let rows: Vec<[String; COLUMNS]> = rows(inventory);
-    let mut text = String::new();
-    if !rows.is_empty() {
-        let grid = Columns {
-            heads: HEADS,
-            styles: STYLES,
-            narrowest: NARROWEST,
-        };
-        if let Some(drawn) = grid.draw(&rows, width) {
-            text.push_str(&drawn);
-        } else {
-            for row in &rows {
-                paragraph(&mut text, row);
-            }
-        }
-        text.push('\n');
-    }
-    claims(&mut text, inventory, width);
-    // Writing to a `String` cannot fail.
+    let mut text = table(
+        &KEYS,
+        &rows(inventory),
+        width,
+        |[key, name, derivation, scope, function, place]| {
+            let facts = [name, scope, derivation].map(String::as_str);
+            let facts = joined(facts.into_iter().filter(|fact| !fact.is_empty()), ", ");
+            let place = match place.as_str() {
+                "" => String::new(),
+                place => format!("{DIM}{place}{DIM:#}"),
+            };
+            (key.clone(), vec![facts, function.clone(), place])
+        },
+    );
+    text.push_str(&table(
+        &CLAIMS,
+        &claims(inventory),
+        width,
+        |[table, columns, ttl, row, place]| {
+            (
+                table.clone(),
+                [columns, ttl, row, place].map(Clone::clone).to_vec(),
+            )
+        },
+    ));
     let _ = writeln!(text, "{}", printable(&inventory.summary()));
     text
 }
 
-fn rows(inventory: &Inventory) -> Vec<[String; COLUMNS]> {
+/// A table, or a paragraph for each row if the terminal is too narrow: its key, and more lines.
+fn table<const N: usize>(
+    columns: &Columns<N>,
+    rows: &[[String; N]],
+    width: Option<usize>,
+    paragraph: impl Fn(&[String; N]) -> (String, Vec<String>),
+) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let drawn = columns.draw(rows, width).unwrap_or_else(|| {
+        let mut text = String::new();
+        for (key, lines) in rows.iter().map(paragraph) {
+            let _ = writeln!(text, "{KEY}{key}{KEY:#}");
+            for line in lines.iter().filter(|line| !line.is_empty()) {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+        text
+    });
+    drawn + "\n"
+}
+
+fn rows(inventory: &Inventory) -> Vec<[String; 6]> {
     let mut rows = Vec::new();
     for site in &inventory.sites {
         for key in &keys(site) {
@@ -80,7 +110,7 @@ fn rows(inventory: &Inventory) -> Vec<[String; COLUMNS]> {
     rows
 }
 
-fn claims(text: &mut String, inventory: &Inventory, width: Option<usize>) {
+fn claims(inventory: &Inventory) -> Vec<[String; 5]> {
     let claims = inventory.claims.iter().map(|claim| {
         let row = [
             claim.table.clone(),
@@ -91,56 +121,20 @@ fn claims(text: &mut String, inventory: &Inventory, width: Option<usize>) {
         ];
         row.map(|cell| printable(&cell))
     });
-    let rows: Vec<[String; 5]> = claims.collect();
-    if rows.is_empty() {
-        return;
-    }
-    match CLAIMS.draw(&rows, width) {
-        Some(drawn) => text.push_str(&drawn),
-        None => {
-            for [table, columns, ttl, row, place] in &rows {
-                let _ = writeln!(text, "{KEY}{table}{KEY:#}");
-                for line in [columns, ttl, row, place] {
-                    if !line.is_empty() {
-                        let _ = writeln!(text, "  {line}");
-                    }
-                }
-            }
-        }
-    }
-    text.push('\n');
+    claims.collect()
 }
 
 /// The columns of a claim: `locked_by`, `lease_until (locked_until)`, `tenant_id (per, at most 1)`.
 pub(crate) fn columns(claim: &ClaimRecord) -> Vec<String> {
-    let columns = claim.columns.iter();
-    let columns = columns.map(
-        |(argument, column)| match (argument.as_str(), &claim.limit) {
-            ("per", Some(limit)) => format!("{column} (per, at most {limit})"),
-            (same, _) if same == column => column.clone(),
-            (argument, _) => format!("{column} ({argument})"),
-        },
-    );
+    let columns =
+        claim.columns.iter().map(
+            |(argument, column)| match (argument.as_str(), &claim.limit) {
+                ("per", Some(limit)) => format!("{column} (per, at most {limit})"),
+                (same, _) if same == column => column.clone(),
+                (argument, _) => format!("{column} ({argument})"),
+            },
+        );
     columns.collect()
-}
-
-fn paragraph(text: &mut String, row: &[String; COLUMNS]) {
-    let [key, name, derivation, scope, function, place] = row;
-    let _ = writeln!(text, "{KEY}{key}{KEY:#}");
-    let facts = [name, scope, derivation];
-    let facts: Vec<&str> = facts
-        .map(String::as_str)
-        .into_iter()
-        .filter(|fact| !fact.is_empty())
-        .collect();
-    for line in [&facts.join(", "), function] {
-        if !line.is_empty() {
-            let _ = writeln!(text, "  {line}");
-        }
-    }
-    if !place.is_empty() {
-        let _ = writeln!(text, "  {DIM}{place}{DIM:#}");
-    }
 }
 
 #[cfg(test)]
@@ -189,7 +183,7 @@ mod tests {
             let text = write(&inventory(site.clone()), width);
             let text = anstream::adapter::strip_str(&text).to_string();
             let text = text.replace('\n', "");
-            assert!(!text.contains(crate::screen::controls_terminal), "{text:?}");
+            assert!(!text.contains(crate::text::controls_terminal), "{text:?}");
         }
     }
 
@@ -220,10 +214,8 @@ mod tests {
                 assert!(text.contains(cell), "{width}: {text}");
             }
             let letters: String = text.split_whitespace().collect();
-            assert!(
-                letters.len() >= whole.len() - HEADS.concat().len(),
-                "{width}: {text}"
-            );
+            let least = whole.len() - KEYS.heads.concat().len();
+            assert!(letters.len() >= least, "{width}: {text}");
         }
     }
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use advisory_pattern::{Derivation, LockedKey, Record};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::Client;
 
-use super::guards::{Relation, Trigger, failed, family, lock_name, triggers};
-use crate::database::{self, connect, with_timeout};
+use super::guards::{Relation, Trigger, family, lock_name, triggers};
+use crate::database::{self, cell, only_rows, query_as, with_timeout};
 use crate::failure::Failure;
 use crate::finding::{ADVICE, Finding, Place};
 use crate::guard::{Guard, Table};
 use crate::inventory::{Inventory, keys};
-use crate::screen::one_line;
+use crate::text::{joined, one_line};
 
 /// The valid indexes of a table without a condition: name, primary, unique, exclusion, the columns
 /// of their keys, whether a write is checked at once, and whether two rows that have NULL in a
@@ -31,10 +31,8 @@ const COLUMNS: &str = "SELECT a.attname::pg_catalog.text, c.relkind = 'p', NOT a
      JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
      JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid WHERE c.oid = $1 ORDER BY a.attnum";
 
-/// The time limit of the search for two rows with one key.
 const WAIT: &str = "SET LOCAL statement_timeout = '3s'";
 
-/// An index, with its columns as `plain` writes them.
 struct Index {
     name: String,
     kind: IndexKind,
@@ -45,7 +43,6 @@ struct Index {
     omits_nulls: bool,
 }
 
-/// The rule of an index about its columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IndexKind {
     Plain,
@@ -54,7 +51,6 @@ enum IndexKind {
     Exclusion,
 }
 
-/// A column of a table.
 struct Column {
     name: String,
     can_be_null: bool,
@@ -63,41 +59,31 @@ struct Column {
 
 /// Looks at every table that a lock guards, unless a site of the lock says why it is needed all the
 /// same.
-pub(super) fn find(inventory: &Inventory, address: &str) -> Result<Vec<Finding>, Failure> {
-    let needed = inventory
-        .sites
-        .iter()
-        .filter(|site| site.allow_redundant.is_some());
+pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
+    let sites = inventory.sites.iter();
+    let needed = sites.filter(|site| site.allow_redundant.is_some());
     let needed: BTreeSet<String> = needed.map(lock_name).collect();
-    database::block_on(async {
-        let (client, connection) = connect(address).await?;
-        let connection = tokio::spawn(async move { drop(connection.await) });
-        let mut found = Vec::new();
-        // A lock that several functions take is one lock.
-        let mut seen = BTreeSet::new();
-        for site in &inventory.sites {
-            let lock = lock_name(site);
-            for written in &site.guards {
-                if needed.contains(&lock) || !seen.insert((lock.clone(), written)) {
-                    continue;
-                }
-                if let Ok(table) = Table::parse(written) {
-                    found.extend(of_table(&client, site, &table, &lock).await?);
-                }
+    let mut found = Vec::new();
+    // A lock that several functions take is one lock.
+    let mut seen = BTreeSet::new();
+    for site in &inventory.sites {
+        let lock = lock_name(site);
+        for written in &site.guards {
+            if needed.contains(&lock) || !seen.insert((lock.clone(), written)) {
+                continue;
+            }
+            if let Ok(table) = Table::parse(written) {
+                found.extend(of_table(client, site, &table, &lock).await?);
             }
         }
-        connection.abort();
-        Ok(found)
-    })
+    }
+    Ok(found)
 }
 
-/// A lock, and what it guards.
 struct Guarded<'g> {
     site: &'g Record,
     lock: &'g str,
-    /// The table's name in SQL.
     table: &'g str,
-    /// The columns or expressions of the lock's key, as SQL.
     columns: Vec<String>,
     known: Vec<Column>,
     is_partitioned: bool,
@@ -117,19 +103,16 @@ async fn of_table(
     if family[1..].iter().any(|below| !below.is_partition) {
         return Ok(None);
     }
-    let rows = with_timeout(client.query(COLUMNS, &[&own.oid])).await?;
-    let rows = rows.map_err(|error| failed(&error))?;
-    let column = |row: &Row| {
-        Some(Column {
-            name: row.try_get(0).ok()?,
-            can_be_null: row.try_get(2).ok()?,
-            is_range: row.try_get(3).ok()?,
+    let mut is_partitioned = false;
+    let known = query_as(client, COLUMNS, &[&own.oid], |row| {
+        is_partitioned = row.try_get(1)?;
+        Ok(Column {
+            name: row.try_get(0)?,
+            can_be_null: row.try_get(2)?,
+            is_range: row.try_get(3)?,
         })
-    };
-    let known: Vec<Column> = rows.iter().filter_map(column).collect();
-    let is_partitioned = rows
-        .first()
-        .is_some_and(|row| row.try_get(1).unwrap_or(false));
+    })
+    .await?;
     let guards = triggers(client, own).await?;
     let names: BTreeSet<&str> = known.iter().map(|column| &*column.name).collect();
     let Some(columns) = columns(site, table, &guards, &names) else {
@@ -161,12 +144,10 @@ async fn of_table(
 }
 
 impl Guarded<'_> {
-    /// The columns without what the server writes in its own way.
     fn plain(&self) -> BTreeSet<String> {
         self.columns.iter().map(|column| plain(column)).collect()
     }
 
-    /// ` CONCURRENTLY`, where that is possible.
     const fn concurrently(&self) -> &'static str {
         if self.is_partitioned {
             ""
@@ -280,11 +261,14 @@ impl Guarded<'_> {
         }
         if can_be_null {
             let what = if notes.is_empty() {
-                "it compares no rows with NULL in one of these expressions"
+                "expressions"
             } else {
-                "it compares no rows with NULL in one of these columns:"
+                "columns:"
             };
-            notes.insert(0, what.to_owned());
+            notes.insert(
+                0,
+                format!("it compares no rows with NULL in one of these {what}"),
+            );
         }
         notes
     }
@@ -298,14 +282,13 @@ impl Guarded<'_> {
             if self.columns.contains(&range) || !are_apart(client, name, &list, &range).await? {
                 continue;
             }
-            let equal = self.columns.iter().map(|column| format!("{column} WITH ="));
-            let equal: Vec<String> = equal.collect();
+            let equal = joined(
+                self.columns.iter().map(|column| format!("{column} WITH =")),
+                ", ",
+            );
             let mut notes = vec![
                 "CREATE EXTENSION IF NOT EXISTS btree_gist;".to_owned(),
-                format!(
-                    "ALTER TABLE {name} ADD EXCLUDE USING gist ({}, {range} WITH &&);",
-                    equal.join(", ")
-                ),
+                format!("ALTER TABLE {name} ADD EXCLUDE USING gist ({equal}, {range} WITH &&);"),
             ];
             notes.extend(self.nulls(std::slice::from_ref(&range)));
             return Ok(Some(self.advice(
@@ -344,14 +327,11 @@ impl Guarded<'_> {
     }
 
     fn advice(&self, message: String, notes: Vec<String>, help: &str) -> Finding {
+        let place = Place::site(self.site, None, "says that it guards the table");
         Finding {
             kind: ADVICE,
             message,
-            places: vec![Place::site(
-                self.site,
-                None,
-                "says that it guards the table",
-            )],
+            places: vec![place],
             notes,
             help: format!(
                 "{help}; to keep it as it is: `allow_redundant = \"the reason\"` beside `guards`"
@@ -372,29 +352,27 @@ fn columns(
     let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();
     let of_site: Vec<LockedKey> = keys(site).into_iter().filter_map(|key| key.known).collect();
     let is_own = |guard: &Guard| of_site.iter().any(|key| guard.has_key(key, derivation));
-    let mut guards = guards
-        .iter()
-        .filter_map(|trigger| Guard::read(&trigger.source, table.clone()));
+    let guards = guards.iter();
+    let mut guards = guards.filter_map(|trigger| Guard::read(&trigger.source, table.clone()));
     let columns = if let Some(guard) = guards.find(is_own) {
         guard.expressions()
     } else {
         let text = of_site.first()?.text();
-        let names = text
-            .placeholders()
-            .filter_map(|one| one.path.last().cloned());
-        let names: Vec<String> = names.collect();
-        if !names.iter().all(|name| known.contains(&**name)) {
+        let names = text.placeholders().filter_map(|one| one.path.last());
+        let names: Vec<&String> = names.collect();
+        if !names.iter().all(|name| known.contains(&***name)) {
             return None;
         }
-        let names = names.iter().map(|name| database::identifier(name));
-        names.collect()
+        names
+            .iter()
+            .map(|name| database::identifier(name))
+            .collect()
     };
     (!columns.is_empty()).then_some(columns)
 }
 
 async fn indexes(client: &Client, relation: &Relation) -> Result<Vec<Index>, Failure> {
-    let rows = with_timeout(client.query(INDEXES, &[&relation.oid])).await?;
-    let index = |row: &Row| {
+    query_as(client, INDEXES, &[&relation.oid], |row| {
         let columns: Vec<String> = row.try_get(4)?;
         Ok(Index {
             name: row.try_get(0)?,
@@ -408,10 +386,8 @@ async fn indexes(client: &Client, relation: &Relation) -> Result<Vec<Index>, Fai
             is_immediate: row.try_get(5)?,
             omits_nulls: row.try_get(6)?,
         })
-    };
-    let rows = rows.map_err(|error| failed(&error))?;
-    let indexes: Result<Vec<Index>, _> = rows.iter().map(index).collect();
-    indexes.map_err(|error| failed(&error))
+    })
+    .await
 }
 
 /// An expression without parentheses and spaces, which the server writes in its own way.
@@ -457,16 +433,12 @@ async fn are_apart(
 /// that may not read the table.
 async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2], Failure> {
     let bounded = format!("START TRANSACTION READ ONLY; {WAIT}; {question}; ROLLBACK");
-    let answer = with_timeout(client.simple_query(&bounded)).await?;
-    let Ok(messages) = answer else {
+    let Ok(rows) = with_timeout(client.simple_query(&bounded)).await? else {
         drop(with_timeout(client.simple_query("ROLLBACK")).await?);
         return Ok([None, None]);
     };
-    let row = messages.iter().find_map(|message| match message {
-        tokio_postgres::SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    });
-    Ok([0, 1].map(|at| row.and_then(|row| row.get(at)?.parse().ok())))
+    let rows = only_rows(rows);
+    Ok([0, 1].map(|at| cell(&rows, at)?.parse().ok()))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use advisory_pattern::ClaimRecord;
 
 use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, claim_path};
+use crate::text::joined;
 
 /// The columns of a claim, and what happens while two releases use different ones.
 const COLUMNS: [(&str, &str); 7] = [
@@ -40,12 +41,8 @@ const COLUMNS: [(&str, &str); 7] = [
 ];
 
 /// Finds the claims of the previous release that this one makes otherwise, in a way that matters
-/// while both run.
-///
-/// The effect of a change of each field: the table and the columns decide who excludes whom,
-/// `limit` how many rows run, `order` which one is next. `ttl` and `renew` are written into each
-/// row, `max_attempts` is that of the release that ends the attempt, and the column of the error is
-/// read by people.
+/// while both run. `ttl` and `renew` are written into each row, `max_attempts` is that of the
+/// release that ends the attempt, and the column of the error is read by people.
 pub(crate) fn find(
     inventory: &Inventory,
     old: &Inventory,
@@ -83,7 +80,6 @@ pub(crate) fn find(
     findings
 }
 
-/// The changes, and their effect.
 fn changes(before: &ClaimRecord, now: &ClaimRecord) -> Vec<(String, &'static str)> {
     let mut changes = Vec::new();
     let mut add = |what: &str, was: &str, is: &str, note| {
@@ -134,7 +130,7 @@ fn changes(before: &ClaimRecord, now: &ClaimRecord) -> Vec<(String, &'static str
 fn order(claim: &ClaimRecord) -> String {
     let order = claim.claim_order().into_iter();
     let order = order.map(|(column, direction)| format!("{column} {direction}").trim().to_owned());
-    code(&order.collect::<Vec<String>>().join(", "))
+    code(&joined(order, ", "))
 }
 
 fn code(text: &str) -> String {

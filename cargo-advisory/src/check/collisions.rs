@@ -7,30 +7,25 @@ use advisory_pattern::{RecordError, SiteCollision, site_collisions, site_collisi
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::inventory::Inventory;
-use crate::screen::plural;
+use crate::text::plural;
 
-/// Compares every two sites of the program.
 pub(crate) fn within(inventory: &Inventory) -> Result<Vec<Finding>, Failure> {
     findings(site_collisions(&inventory.sites), None)
 }
 
-/// Compares every site of the program with those of another service.
 pub(crate) fn between(
     inventory: &Inventory,
     other: &Inventory,
     from: &Path,
 ) -> Result<Vec<Finding>, Failure> {
-    findings(
-        site_collisions_between(&inventory.sites, &other.sites),
-        Some(from),
-    )
+    let pairs = site_collisions_between(&inventory.sites, &other.sites);
+    findings(pairs, Some(from))
 }
 
 fn findings(
     collisions: Result<Vec<SiteCollision<'_>>, RecordError>,
     from: Option<&Path>,
 ) -> Result<Vec<Finding>, Failure> {
-    let collisions = collisions.map_err(|error| Failure::Input(error.to_string()))?;
     let finding = |pair: &SiteCollision<'_>| Finding {
         kind: "collision",
         message: pair.headline.clone(),
@@ -38,15 +33,15 @@ fn findings(
             Place::site(pair.here, None, ""),
             Place::site(pair.there, from, "is the other lock"),
         ],
-        notes: std::iter::once(pair.collision.to_string())
+        notes: [pair.collision.to_string()]
+            .into_iter()
             .chain(more(pair))
             .collect(),
         help: pair.advice.text.clone(),
     };
-    Ok(collisions.iter().map(finding).collect())
+    Ok(collisions?.iter().map(finding).collect())
 }
 
-/// The other sites of the two keys.
 fn more(pair: &SiteCollision<'_>) -> Option<String> {
     let sites = plural(pair.more, "more site");
     (pair.more > 0).then(|| {

@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 
 use advisory_pattern::{Derivation, LockedKey, Record};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::Client;
 
-use crate::database::{self, chain, connect, with_timeout};
+use crate::database::query_as;
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::guard::{Guard, Table, key_text};
 use crate::inventory::{Inventory, keys, path};
-use crate::screen::{one_line, plural};
+use crate::text::{joined, one_line, plural};
 
 /// The table, its partitions and its inheritance children: a write can name each of them.
 const FAMILY: &str = "WITH RECURSIVE family (oid) AS (SELECT pg_catalog.to_regclass($1)::pg_catalog.oid \
@@ -33,7 +33,6 @@ const TRIGGERS: &str = "SELECT t.tgname::pg_catalog.text, p.prosrc, t.tgtype, \
 /// The maximum number of tables below a guarded one that a finding names.
 const MOST_NAMED: usize = 3;
 
-/// One of the tables that a write to a guarded table can name.
 pub(super) struct Relation {
     pub(super) oid: u32,
     pub(super) name: String,
@@ -41,7 +40,6 @@ pub(super) struct Relation {
     pub(super) is_foreign: bool,
 }
 
-/// A trigger as the database has it.
 pub(super) struct Trigger {
     name: String,
     pub(super) source: String,
@@ -49,19 +47,7 @@ pub(super) struct Trigger {
     fires_always: bool,
 }
 
-/// Compares every table that a lock guards with the database.
-pub(super) fn find(inventory: &Inventory, address: &str) -> Result<Vec<Finding>, Failure> {
-    database::block_on(async {
-        let (client, connection) = connect(address).await?;
-        // An error of the connection reaches the queries too.
-        let connection = tokio::spawn(async move { drop(connection.await) });
-        let findings = compare(inventory, &client).await;
-        connection.abort();
-        findings
-    })
-}
-
-async fn compare(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     // A lock that several functions take is reported once.
     let mut seen = BTreeSet::new();
@@ -138,13 +124,10 @@ async fn problems(
             wrong.push(format!("its {kind} `{}` {why}", relation.name));
         }
     }
-    let more = wrong.len().saturating_sub(MOST_NAMED);
+    let all = wrong.len();
     wrong.truncate(MOST_NAMED);
-    if more > 0 {
-        wrong.push(format!(
-            "and so on: {} in all",
-            plural(more + MOST_NAMED, "table")
-        ));
+    if all > MOST_NAMED {
+        wrong.push(format!("and so on: {} in all", plural(all, "table")));
     }
     Ok(wrong)
 }
@@ -171,20 +154,16 @@ fn wrong_triggers(
         };
         if !known.iter().any(|key| guard.has_key(key, derivation)) {
             if guard.lock() == lock {
-                let wanted: Vec<String> =
-                    known.iter().map(|key| key_text(key, derivation)).collect();
+                let wanted = joined(known.iter().map(|key| key_text(key, derivation)), ", or ");
                 why = Some(format!(
-                    "has a trigger `{name}` that computes another key: {}, and the lock's is {}",
+                    "has a trigger `{name}` that computes another key: {}, and the lock's is {wanted}",
                     guard.key_text(),
-                    wanted.join(", or ")
                 ));
             }
             continue;
         }
-        let is_as_written = guard
-            .body()
-            .is_ok_and(|body| body.trim() == trigger.source.trim());
-        if !is_as_written {
+        let body = guard.body();
+        if !body.is_ok_and(|body| body.trim() == trigger.source.trim()) {
             why = Some(format!(
                 "has a trigger `{name}` whose function differs from what this command prints for the lock"
             ));
@@ -207,38 +186,25 @@ fn wrong_triggers(
 /// The table and its partitions and children. Empty if the table does not exist, or the role may
 /// not use its schema.
 pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure> {
-    let rows = with_timeout(client.query(FAMILY, &[&table.sql()])).await?;
-    let relation = |row: &Row| {
+    query_as(client, FAMILY, &[&table.sql()], |row| {
         Ok(Relation {
             oid: row.try_get(0)?,
             name: row.try_get(1)?,
             is_partition: row.try_get(2)?,
             is_foreign: row.try_get(3)?,
         })
-    };
-    let rows = rows.map_err(|error| failed(&error))?;
-    let relations: Result<Vec<Relation>, _> = rows.iter().map(relation).collect();
-    relations.map_err(|error| failed(&error))
+    })
+    .await
 }
 
-pub(super) async fn triggers(
-    client: &Client,
-    relation: &Relation,
-) -> Result<Vec<Trigger>, Failure> {
-    let rows = with_timeout(client.query(TRIGGERS, &[&relation.oid])).await?;
-    let trigger = |row: &Row| {
+pub(super) async fn triggers(client: &Client, of: &Relation) -> Result<Vec<Trigger>, Failure> {
+    query_as(client, TRIGGERS, &[&of.oid], |row| {
         Ok(Trigger {
             name: row.try_get(0)?,
             source: row.try_get(1)?,
             kind: row.try_get(2)?,
             fires_always: row.try_get(3)?,
         })
-    };
-    let rows = rows.map_err(|error| failed(&error))?;
-    let triggers: Result<Vec<Trigger>, _> = rows.iter().map(trigger).collect();
-    triggers.map_err(|error| failed(&error))
-}
-
-pub(super) fn failed(error: &tokio_postgres::Error) -> Failure {
-    Failure::Input(one_line(&chain(error)))
+    })
+    .await
 }

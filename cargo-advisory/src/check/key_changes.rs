@@ -15,6 +15,7 @@ use crate::declared_locks::DeclaredLocks;
 use crate::finding::{ADVICE, Finding, Place};
 use crate::inventory::{Inventory, Key, keys, path};
 use crate::key_values;
+use crate::text::joined;
 
 /// A lock site with its keys, of which declared locks have their patterns.
 struct Site<'a> {
@@ -41,7 +42,6 @@ struct SiteKey<'a> {
 struct ComparableKey {
     /// For comparison as an advisory lock.
     number: String,
-    /// For comparison as a lease.
     text: String,
 }
 
@@ -101,30 +101,24 @@ fn replacements(
     from: &Path,
     allowed: &[String],
 ) -> Vec<Finding> {
-    let is_in = |site: &Site<'_>, sites: &[Site<'_>]| {
+    let has_path = |site: &Site<'_>, sites: &[Site<'_>]| {
         sites
             .iter()
             .any(|other| path(other.record) == path(site.record))
     };
     let has_name = |site: &Site<'_>, sites: &[Site<'_>]| {
-        let name = site.record.name.as_ref();
-        name.is_some_and(|name| {
-            sites
-                .iter()
-                .any(|other| other.record.name.as_ref() == Some(name))
-        })
+        let name = &site.record.name;
+        name.is_some() && sites.iter().any(|other| other.record.name == *name)
     };
-    let mut added: Vec<&Site<'_>> = new.iter().collect();
     // A declared lock is compared where it is used.
-    let is_declared = |site: &Site<'_>| site.record.kind == "struct";
-    added.retain(|site| !is_in(site, old) && !has_name(site, old) && !is_declared(site));
+    let is_missing = |site: &&Site<'_>, sites: &[Site<'_>]| {
+        site.record.kind != "struct" && !has_path(site, sites) && !has_name(site, sites)
+    };
+    let mut added: Vec<&Site<'_>> = new.iter().filter(|site| is_missing(site, old)).collect();
     let mut findings = Vec::new();
-    for gone in old
-        .iter()
-        .filter(|site| !is_in(site, new) && !has_name(site, new))
-    {
+    for gone in old.iter().filter(|site| is_missing(site, new)) {
         // Somebody else still takes its key.
-        if is_declared(gone) || new.iter().any(|site| gone.difference(site).is_none()) {
+        if new.iter().any(|site| gone.difference(site).is_none()) {
             continue;
         }
         let is_close = |site: &&Site<'_>| {
@@ -235,16 +229,23 @@ fn change(
     remove_pairs(&mut old, &mut new, Site::is_written_as);
     remove_pairs(&mut old, &mut new, |old, new| old.difference(new).is_none());
     let old_site = old.first()?;
-    let differences = new
-        .iter()
-        .filter_map(|new| Some((old_site.difference(new)?, *new)));
+    let new = new.iter();
+    let differences = new.filter_map(|new| Some((old_site.difference(new)?, *new)));
     let (difference, new_site) = differences.min_by_key(|(difference, _)| *difference)?;
     Some(Finding {
         kind: "key-change",
         message: difference.message(identity, old_site, new_site),
         places: vec![
-            Place::site(new_site.record, None, difference.role(true)),
-            Place::site(old_site.record, Some(from), difference.role(false)),
+            Place::site(
+                new_site.record,
+                None,
+                &format!("has the new {}", difference.noun()),
+            ),
+            Place::site(
+                old_site.record,
+                Some(from),
+                &format!("has the old {}", difference.noun()),
+            ),
         ],
         notes: vec![difference.note().to_owned()],
         help: difference.help(identity),
@@ -290,16 +291,12 @@ impl Difference {
         format!("the {what} of advisory lock `{identity}` has changed from {was} to {is}")
     }
 
-    const fn role(self, is_new: bool) -> &'static str {
-        match (self, is_new) {
-            (Self::Keep, true) => "has the new `keep`",
-            (Self::Keep, false) => "has the old `keep`",
-            (Self::Mode, true) => "has the new mode",
-            (Self::Mode, false) => "has the old mode",
-            (Self::Permits, true) => "has the new number",
-            (Self::Permits, false) => "has the old number",
-            (Self::Key, true) => "has the new key",
-            (Self::Key, false) => "has the old key",
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Keep => "`keep`",
+            Self::Mode => "mode",
+            Self::Permits => "number",
+            Self::Key => "key",
         }
     }
 
@@ -352,19 +349,15 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Returns whether nothing that is compared was written otherwise.
     fn is_written_as(&self, new: &Self) -> bool {
+        let mut keys = self.keys.iter().zip(&new.keys);
         self.difference(new).is_none()
             && self.keys.len() == new.keys.len()
             && self.function_mode() == new.function_mode()
-            && self
-                .keys
-                .iter()
-                .zip(&new.keys)
-                .all(|(old, new)| old.values == new.values)
+            && keys.all(|(old, new)| old.values == new.values)
     }
 
-    /// The difference of the new release's site; `None` if it takes all the keys of this one.
+    /// `None` if the new site takes all the keys of this one.
     fn difference(&self, new: &Self) -> Option<Difference> {
         if !self.is_taken_by(new) {
             return Some(Difference::Key);
@@ -385,7 +378,6 @@ impl<'a> Site<'a> {
         self.record.permits.as_ref().unwrap_or(&Permits::ONE)
     }
 
-    /// The function and its mode; `None` in an inventory without modes.
     fn function_mode(&self) -> Option<(String, &'a str)> {
         let mode = self.record.mode.as_str();
         (!mode.is_empty()).then(|| (path(self.record), mode))
@@ -434,7 +426,6 @@ impl<'a> Site<'a> {
         !are_rearranged && (!expressions.is_empty() || has_room)
     }
 
-    /// The shapes of the values in all keys, in their order.
     fn shapes(&self) -> Vec<Option<Shape>> {
         let keys = self.keys.iter().filter_map(|key| key.key.known.as_ref());
         let texts: Vec<_> = keys.map(LockedKey::text).collect();
@@ -442,7 +433,6 @@ impl<'a> Site<'a> {
         placeholders.map(|placeholder| placeholder.shape).collect()
     }
 
-    /// The keys as they are written, and those of declared locks as these are.
     fn written(&self) -> String {
         self.described(|key| key.key.written.to_owned())
     }
@@ -455,7 +445,6 @@ impl<'a> Site<'a> {
         })
     }
 
-    /// The keys with what each value is taken from.
     fn valued(&self) -> String {
         self.described(|key| match (&key.key.known, &key.values) {
             (Some(known), Some(values)) if key.key.is_derived() => {
@@ -466,35 +455,30 @@ impl<'a> Site<'a> {
     }
 
     fn described(&self, text: impl Fn(&SiteKey<'_>) -> String) -> String {
-        let described = |site_key: &SiteKey<'_>| {
-            let SiteKey {
-                key, derivation, ..
-            } = site_key;
-            let text = text(site_key);
-            match key.known {
-                _ if key.is_lease => format!("`{text}` as a lease"),
-                _ if key.is_derived() => format!("`{text}` by {derivation}"),
-                _ => format!("`{text}`"),
-            }
+        let described = |of: &SiteKey<'_>| match of.key.known {
+            _ if of.key.is_lease => format!("`{}` as a lease", text(of)),
+            _ if of.key.is_derived() => format!("`{}` by {}", text(of), of.derivation),
+            _ => format!("`{}`", text(of)),
         };
-        let keys: Vec<String> = self.keys.iter().map(described).collect();
-        keys.join(", ")
+        joined(self.keys.iter().map(described), ", ")
     }
 }
 
 impl<'a> SiteKey<'a> {
     /// A key that `record` has in this encoding.
     fn new(key: Key<'a>, encoded: &str, record: &'a Record) -> Self {
-        let comparable = key.known.as_ref().map(|known| {
-            let text = known.text().without_names().to_string();
-            let number = match known.derived() {
-                Some(_) => {
-                    let form = encode_key(Some(&known.without_names()));
-                    format!("{} {form}", record.derivation)
-                }
-                None => encoded.to_owned(),
-            };
-            ComparableKey { number, text }
+        let comparable = key.known.as_ref().map(|known| ComparableKey {
+            text: known.text().without_names().to_string(),
+            number: known.derived().map_or_else(
+                || encoded.to_owned(),
+                |_| {
+                    format!(
+                        "{} {}",
+                        record.derivation,
+                        encode_key(Some(&known.without_names()))
+                    )
+                },
+            ),
         });
         let values = key.known.as_ref().and_then(|known| match known {
             LockedKey::Pattern(pattern) | LockedKey::IntPattern(_, pattern) => {
@@ -519,11 +503,13 @@ impl<'a> SiteKey<'a> {
     /// The values of both keys that have one place; none if one of them is a slice, or its values
     /// cannot be seen.
     fn pairs(&self, new: &Self) -> Vec<(String, String)> {
-        match (&self.values, &new.values) {
-            (Some(old), Some(new_values)) if self.is_slice == new.is_slice => {
-                key_values::pairs(old, new_values)
-            }
-            _ => Vec::new(),
+        let (Some(old), Some(new_values)) = (&self.values, &new.values) else {
+            return Vec::new();
+        };
+        if self.is_slice == new.is_slice {
+            key_values::pairs(old, new_values)
+        } else {
+            Vec::new()
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, claim_path, path};
-use crate::screen::printable;
+use crate::text::printable;
 use crate::{json, markdown};
 
 /// Compares the document with what `dump` would write. The text shows whether it is JSON or
@@ -29,142 +29,113 @@ pub(crate) fn compare(
         findings.extend(compare_claims(inventory, &committed, file));
         return Ok(findings);
     }
-    Ok(
-        compare_lines(&markdown::write(inventory, key_count), &text, file)
-            .into_iter()
-            .collect(),
-    )
+    let wanted = markdown::write(inventory, key_count);
+    Ok(compare_lines(&wanted, &text, file).into_iter().collect())
 }
 
-/// Compares the sites of two inventories.
 pub(crate) fn compare_sites(
     inventory: &Inventory,
     committed: &Inventory,
     file: &Path,
 ) -> Vec<Finding> {
-    let new = unmatched(inventory, committed);
-    let mut old = unmatched(committed, inventory);
-    let finding = |message: String, place: Place, notes: Vec<String>| Finding {
-        kind: "drift",
-        message,
-        places: vec![place],
-        notes,
-        help: help(file, "json"),
+    let kind = Kind {
+        name: "lock site",
+        path,
+        place: |site, from| Place::site(site, from, ""),
+        json: json::site,
+        without_place: |site| Record {
+            line: 0,
+            version: String::new(),
+            ..site.clone()
+        },
     };
-    let mut findings = Vec::new();
-    for site in new {
-        let (name, place) = (path(site), Place::site(site, None, ""));
-        let Some(at) = old.iter().position(|other| path(other) == name) else {
-            let message = format!("`{}` lacks the lock site {name}", file.display());
-            findings.push(finding(message, place, Vec::new()));
-            continue;
-        };
-        let message = format!(
-            "the lock site {name} has changed since `{}`",
-            file.display()
-        );
-        findings.push(finding(message, place, changes(old.remove(at), site)));
-    }
-    for site in old {
-        let message = format!("the program lacks the lock site {}", path(site));
-        findings.push(finding(
-            message,
-            Place::site(site, Some(file), ""),
-            Vec::new(),
-        ));
-    }
-    findings
+    kind.compare(&inventory.sites, &committed.sites, file)
 }
 
-/// Compares the claims of two inventories.
 fn compare_claims(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Finding> {
-    let without_place = |claim: &ClaimRecord| ClaimRecord {
-        line: 0,
-        version: String::new(),
-        ..claim.clone()
+    let kind = Kind {
+        name: "claim",
+        path: claim_path,
+        place: Place::claim,
+        json: json::claim,
+        without_place: |claim| ClaimRecord {
+            line: 0,
+            version: String::new(),
+            ..claim.clone()
+        },
     };
-    let unmatched = |some: &Inventory, others: &Inventory| -> Vec<ClaimRecord> {
-        let others: Vec<ClaimRecord> = others.claims.iter().map(without_place).collect();
-        let lacks = |claim: &&ClaimRecord| !others.contains(&without_place(claim));
-        some.claims.iter().filter(lacks).cloned().collect()
-    };
-    let finding = |message: String, place: Place, notes: Vec<String>| Finding {
-        kind: "drift",
-        message,
-        places: vec![place],
-        notes,
-        help: help(file, "json"),
-    };
-    let mut old = unmatched(committed, inventory);
-    let mut findings = Vec::new();
-    for claim in unmatched(inventory, committed) {
-        let (name, place) = (claim_path(&claim), Place::claim(&claim, None));
-        let at = old.iter().position(|other| claim_path(other) == name);
-        let (message, notes) = match at.map(|at| old.remove(at)) {
-            None => (
-                format!("`{}` lacks the claim {name}", file.display()),
-                Vec::new(),
-            ),
-            Some(before) => (
-                format!("the claim {name} has changed since `{}`", file.display()),
-                members_changed(&json::claim(&before), &json::claim(&claim)),
-            ),
+    kind.compare(&inventory.claims, &committed.claims, file)
+}
+
+struct Kind<R> {
+    name: &'static str,
+    path: fn(&R) -> String,
+    place: fn(&R, Option<&Path>) -> Place,
+    json: fn(&R) -> Value,
+    without_place: fn(&R) -> R,
+}
+
+impl<R: Ord> Kind<R> {
+    fn compare(&self, program: &[R], committed: &[R], file: &Path) -> Vec<Finding> {
+        let (name, shown) = (self.name, file.display());
+        let finding = |message, place, notes| Finding {
+            kind: "drift",
+            message,
+            places: vec![place],
+            notes,
+            help: help(file, "json"),
         };
-        findings.push(finding(message, place, notes));
-    }
-    findings.extend(old.iter().map(|claim| {
-        let message = format!("the program lacks the claim {}", claim_path(claim));
-        finding(message, Place::claim(claim, Some(file)), Vec::new())
-    }));
-    findings
-}
-
-/// The sites that the other inventory lacks. Methods of several types can be equal sites, so each
-/// is matched with one.
-fn unmatched<'a>(inventory: &'a Inventory, others: &Inventory) -> Vec<&'a Record> {
-    let mut counts: BTreeMap<Record, usize> = BTreeMap::new();
-    for other in &others.sites {
-        *counts.entry(without_place(other)).or_default() += 1;
-    }
-    let is_unmatched = |site: &&Record| match counts.get_mut(&without_place(site)) {
-        Some(count) if *count > 0 => {
-            *count -= 1;
-            false
+        let mut old = self.unmatched(committed, program);
+        let mut findings = Vec::new();
+        for record in self.unmatched(program, committed) {
+            let path = (self.path)(record);
+            let at = old.iter().position(|other| (self.path)(other) == path);
+            let (message, notes) = match at.map(|at| old.remove(at)) {
+                None => (format!("`{shown}` lacks the {name} {path}"), Vec::new()),
+                Some(before) => (
+                    format!("the {name} {path} has changed since `{shown}`"),
+                    changes(&(self.json)(before), &(self.json)(record)),
+                ),
+            };
+            findings.push(finding(message, (self.place)(record, None), notes));
         }
-        _ => true,
-    };
-    inventory.sites.iter().filter(is_unmatched).collect()
-}
+        findings.extend(old.into_iter().map(|record| {
+            let message = format!("the program lacks the {name} {}", (self.path)(record));
+            finding(message, (self.place)(record, Some(file)), Vec::new())
+        }));
+        findings
+    }
 
-fn without_place(site: &Record) -> Record {
-    Record {
-        line: 0,
-        version: String::new(),
-        ..site.clone()
+    /// The records that the others lack. Methods of several types can be equal sites, so each is
+    /// matched with one.
+    fn unmatched<'r>(&self, records: &'r [R], others: &[R]) -> Vec<&'r R> {
+        let mut counts: BTreeMap<R, usize> = BTreeMap::new();
+        for other in others {
+            *counts.entry((self.without_place)(other)).or_default() += 1;
+        }
+        let is_unmatched = |record: &&R| match counts.get_mut(&(self.without_place)(record)) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                false
+            }
+            _ => true,
+        };
+        records.iter().filter(is_unmatched).collect()
     }
 }
 
-/// The members that differ, with both values.
-fn changes(old: &Record, new: &Record) -> Vec<String> {
-    members_changed(&json::site(old), &json::site(new))
-}
-
-fn members_changed(old: &Value, new: &Value) -> Vec<String> {
-    let Value::Object(members) = new else {
-        return Vec::new();
-    };
-    let is_place = |member: &str| matches!(member, "line" | "crate_version");
-    let changed = members
-        .iter()
-        .filter(|(member, value)| !is_place(member) && old[member.as_str()] != **value);
-    changed
-        .flat_map(|(member, value)| {
-            [
-                format!("- `{member}`: {}", old[member.as_str()]),
-                format!("+ `{member}`: {value}"),
-            ]
-        })
-        .collect()
+fn changes(old: &Value, new: &Value) -> Vec<String> {
+    let members = new.as_object().into_iter().flatten();
+    let changed = members.filter(|(member, value)| {
+        !matches!(member.as_str(), "line" | "crate_version") && old[member.as_str()] != **value
+    });
+    let lines = changed.flat_map(|(member, value)| {
+        [
+            format!("- `{member}`: {}", old[member.as_str()]),
+            format!("+ `{member}`: {value}"),
+        ]
+    });
+    lines.collect()
 }
 
 /// One finding for the whole document, with the lines that differ.
@@ -260,7 +231,7 @@ mod tests {
 
     #[test]
     fn another_line_or_version_is_no_drift_and_is_not_shown() {
-        let inventory = |site: Record, claim: ClaimRecord| Inventory {
+        let inventory = |site, claim| Inventory {
             sites: vec![site],
             claims: vec![claim],
         };

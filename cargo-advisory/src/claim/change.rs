@@ -4,17 +4,18 @@
 use std::time::Duration;
 
 use clap::Args;
+use tokio_postgres::Client;
 
-use super::jobs::{FromRow, Jobs};
+use super::jobs::{read, write};
 use super::list::rows_of;
 use super::resolved::Resolved;
 use super::state::{Rows, State};
 use crate::duration;
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 use crate::locks::confirm;
-use crate::screen::{self, one_line};
+use crate::screen::{self};
+use crate::text::{joined, one_line};
 
-/// The number of rows that one transaction deletes, so that none is long.
 const BATCH: usize = 1_000;
 
 /// The change to rows that have not been completed.
@@ -60,18 +61,6 @@ pub(super) struct Prune {
     yes: bool,
 }
 
-struct Count {
-    rows: i64,
-}
-
-impl FromRow for Count {
-    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
-        Ok(Self {
-            rows: row.try_get("rows")?,
-        })
-    }
-}
-
 impl Kind {
     /// The states of the rows that it changes: by their keys also of those that are not meant by
     /// `--all`.
@@ -80,12 +69,7 @@ impl Kind {
             (Self::Retry, false) => &[State::Failed],
             (Self::Retry, true) => &[State::Failed, State::Scheduled],
             (Self::Cancel, false) => &[State::Available, State::Scheduled],
-            (Self::Cancel, true) => &[
-                State::Available,
-                State::Scheduled,
-                State::Running,
-                State::Expired,
-            ],
+            (Self::Cancel, true) => State::PENDING,
             (Self::Release, false) => &[State::Expired],
             (Self::Release, true) => &[State::Running, State::Expired],
         }
@@ -120,7 +104,6 @@ impl Kind {
         }
     }
 
-    /// The values that are written into a row.
     fn assignments(self, table: &Resolved, rows: &mut Rows) -> Result<String, Failure> {
         let mut set = Vec::new();
         let mut write = |argument: &str, value: &str| {
@@ -137,10 +120,10 @@ impl Kind {
             }
             Self::Cancel => {
                 if table.column("failed_at").is_none() {
-                    return Err(Failure::Input(format!(
+                    bail!(
                         "`{}` has no column for rows that failed, so none can be cancelled: delete them",
                         table.label
-                    )));
+                    );
                 }
                 write("failed_at", table.now("failed_at"));
                 let nth = rows.bind("cancelled by `cargo advisory claim cancel`");
@@ -155,14 +138,13 @@ impl Kind {
 }
 
 impl Change {
-    /// Returns `false` if no row was changed.
     pub(super) async fn run(
         &self,
-        jobs: &Jobs,
+        client: &Client,
         table: &Resolved,
         kind: Kind,
     ) -> Result<bool, Failure> {
-        let has_keys = !self.keys.is_empty();
+        let (has_keys, label) = (!self.keys.is_empty(), &table.label);
         let states = kind.states(has_keys);
         let mut rows = Rows::of(table, &self.filters)?;
         rows.add(table.of_states(states));
@@ -170,25 +152,19 @@ impl Change {
             rows.with_keys(table, &self.keys)?;
         }
         if let Some(error) = &self.error {
-            let column = table.column("error_message").ok_or_else(|| {
-                let label = &table.label;
-                Failure::Input(format!(
-                    "`{label}` has no column for errors: write keys, or `--all`"
-                ))
-            })?;
+            let Some(column) = table.column("error_message") else {
+                bail!("`{label}` has no column for errors: write keys, or `--all`");
+            };
             let nth = rows.bind(error);
             rows.add(format!(
                 "pg_catalog.strpos(CAST({column} AS pg_catalog.text), ${nth}) OPERATOR(pg_catalog.>) 0"
             ));
         }
-        let names: Vec<&str> = states.iter().map(|state| state.name()).collect();
-        let names = names.join(" or ");
-        let count = count(jobs, table, &rows).await?;
+        let names = joined(states.iter().map(|state| state.name()), " or ");
+        let count = count(client, table, &rows).await?;
         if count == 0 {
-            let label = &table.label;
-            screen::print(&format!(
-                "`{label}` has no such row that is {names}: nothing was changed\n"
-            ))?;
+            let said = format!("`{label}` has no such row that is {names}: nothing was changed\n");
+            screen::print(&said)?;
             return Ok(false);
         }
         let condition = rows.sql();
@@ -201,13 +177,9 @@ impl Change {
         if !self.yes && !confirm(kind.question())? {
             return Ok(false);
         }
-        let update = format!(
-            "UPDATE {} SET {set} WHERE {condition}",
-            table.table.quoted()
-        );
-        let changed = jobs
-            .write(&table.table.quoted(), &update, &rows.binds)
-            .await?;
+        let name_in_sql = table.table.quoted();
+        let update = format!("UPDATE {name_in_sql} SET {set} WHERE {condition}");
+        let changed = write(client, &name_in_sql, &update, &rows.binds).await?;
         let done = kind.done();
         screen::print(&format!("{}: {done}\n", rows_of(changed, &names, table)))?;
         Ok(changed > 0)
@@ -215,54 +187,44 @@ impl Change {
 }
 
 impl Prune {
-    /// Returns `false` if no row was deleted.
-    pub(super) async fn run(&self, jobs: &Jobs, table: &Resolved) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool, Failure> {
+        let (name, label) = (self.state.name(), &table.label);
         if self.state.is_pending() {
-            return Err(Failure::Input(format!(
-                "`--state {}`: only rows that ended are deleted, write `done` or `failed`",
-                self.state.name()
-            )));
+            bail!("`--state {name}`: only rows that ended are deleted, write `done` or `failed`");
         }
         let mut rows = Rows::of(table, &self.filters)?;
         rows.add(table.of_states(&[self.state]));
         let Some(column) = table.column(self.state.time()) else {
-            return Err(Failure::Input(format!(
-                "`{}` has no column for when a row was {}: its rows are deleted at their end",
-                table.label,
-                self.state.name()
-            )));
+            bail!(
+                "`{label}` has no column for when a row was {name}: its rows are deleted at their end"
+            );
         };
         let nth = rows.bind(&format!("{} seconds", self.older_than.as_secs_f64()));
         rows.add(format!(
             "{column} OPERATOR(pg_catalog.<) ({} OPERATOR(pg_catalog.-) CAST(${nth} AS pg_catalog.interval))",
             table.now(self.state.time())
         ));
-        let count = count(jobs, table, &rows).await?;
-        let name = self.state.name();
+        let count = count(client, table, &rows).await?;
         if count == 0 {
-            let label = &table.label;
-            screen::print(&format!(
-                "`{label}` has no row that is {name} for so long: nothing was deleted\n"
-            ))?;
+            let said =
+                format!("`{label}` has no row that is {name} for so long: nothing was deleted\n");
+            screen::print(&said)?;
             return Ok(false);
         }
         screen::note(&format!("{}\n", rows_of(count, name, table)));
         if !self.yes && !confirm("Delete them")? {
             return Ok(false);
         }
-        let name_in_sql = table.table.quoted();
+        let (name_in_sql, condition) = (table.table.quoted(), rows.sql());
         let delete = format!(
             "DELETE FROM {name_in_sql} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT t.ctid FROM {name_in_sql} AS t \
-             WHERE {} LIMIT {BATCH} FOR UPDATE SKIP LOCKED)) AND {}",
-            rows.sql(),
-            rows.sql()
+             WHERE {condition} LIMIT {BATCH} FOR UPDATE SKIP LOCKED)) AND {condition}"
         );
         let mut deleted = 0;
         loop {
-            let batch = jobs.write(&name_in_sql, &delete, &rows.binds).await?;
-            deleted += batch;
-            if batch == 0 {
-                break;
+            match write(client, &name_in_sql, &delete, &rows.binds).await? {
+                0 => break,
+                batch => deleted += batch,
             }
         }
         screen::print(&format!("{}: deleted\n", rows_of(deleted, name, table)))?;
@@ -270,16 +232,14 @@ impl Prune {
     }
 }
 
-async fn count(jobs: &Jobs, table: &Resolved, rows: &Rows) -> Result<usize, Failure> {
-    let query = format!(
-        "SELECT pg_catalog.count(*) AS rows FROM {} WHERE {}",
-        table.table.quoted(),
-        rows.sql()
-    );
-    let counted = jobs
-        .read::<Count>(&query, &rows.binds)
-        .await?
+async fn count(client: &Client, table: &Resolved, rows: &Rows) -> Result<usize, Failure> {
+    let (name, condition) = (table.table.quoted(), rows.sql());
+    let query = format!("SELECT pg_catalog.count(*) AS rows FROM {name} WHERE {condition}");
+    let counted = read(client, &query, &rows.binds, |row| {
+        row.try_get::<_, i64>("rows")
+    })
+    .await?;
+    let counted = counted
         .map_err(|why| Failure::Input(format!("cannot count the rows: {}", one_line(&why))))?;
-    let count = counted.iter().map(|count| count.rows).sum::<i64>();
-    Ok(usize::try_from(count).unwrap_or_default())
+    Ok(usize::try_from(counted.iter().sum::<i64>()).unwrap_or_default())
 }

@@ -2,33 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::pin::pin;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio_postgres::Client;
 
-use super::jobs::{FromRow, Jobs};
+use super::jobs::read;
 use super::resolved::Resolved;
 use super::state::{Rows, State};
 use crate::cli::{Format, Output};
 use crate::columns::Columns;
-use crate::database::{self, unless};
+use crate::database::{self, Queries};
 use crate::duration::{self, short};
 use crate::failure::Failure;
 use crate::job_table::JobTable;
 use crate::json::{VERSION, pretty};
-use crate::screen::{self, BOLD, DIM, ERROR, KEY, PLAIN, one_line, plural, shell_word};
+use crate::screen::{self, BOLD, DIM, ERROR, KEY, PLAIN};
+use crate::text::{joined, one_line, plural, shell_word};
 
-/// The maximum number of rows of a state that are listed one by one.
 const MOST: usize = 100;
-/// The maximum number of errors that are shown, and the length of each.
 const ERRORS: usize = 10;
 const LONGEST_ERROR: usize = 200;
-/// The maximum number of workers that are named for each state.
 const WORKERS: usize = 3;
-/// The interval of `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest `--interval`: counting must not be all that the server does.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
@@ -79,19 +75,6 @@ struct Count {
     most: Option<i64>,
 }
 
-impl FromRow for Count {
-    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
-        Ok(Self {
-            state: row.try_get("state")?,
-            worker: row.try_get("worker")?,
-            rows: row.try_get("rows")?,
-            oldest: row.try_get("oldest")?,
-            fewest: row.try_get("fewest")?,
-            most: row.try_get("most")?,
-        })
-    }
-}
-
 struct ErrorCount {
     state: String,
     error: String,
@@ -100,41 +83,15 @@ struct ErrorCount {
     last: Option<f64>,
 }
 
-impl FromRow for ErrorCount {
-    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
-        Ok(Self {
-            state: row.try_get("state")?,
-            error: row.try_get("error")?,
-            rows: row.try_get("rows")?,
-            first: row.try_get("first")?,
-            last: row.try_get("last")?,
-        })
-    }
-}
-
 struct Row {
     key: String,
     state: String,
     age: Option<f64>,
     attempts: Option<i64>,
-    worker: Option<String>,
+    worker: String,
     error: Option<String>,
 }
 
-impl FromRow for Row {
-    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
-        Ok(Self {
-            key: row.try_get("key")?,
-            state: row.try_get("state")?,
-            age: row.try_get("age")?,
-            attempts: row.try_get("attempts")?,
-            worker: row.try_get("worker")?,
-            error: row.try_get("error")?,
-        })
-    }
-}
-
-/// The rows of a table in one state.
 #[derive(Default)]
 struct Summary {
     rows: i64,
@@ -143,7 +100,7 @@ struct Summary {
     workers: Vec<(String, i64)>,
 }
 
-/// A table, with its rows by state.
+#[derive(Default)]
 struct Queue {
     name: String,
     states: BTreeMap<State, Summary>,
@@ -155,133 +112,100 @@ struct Queue {
 }
 
 impl Arguments {
-    /// The interval of a view.
     pub(super) fn every(&self) -> Option<Duration> {
         let every = self.interval.unwrap_or(INTERVAL).max(SHORTEST_INTERVAL);
         self.watch.then_some(every)
     }
 
-    pub(super) fn write(&self, text: &str) -> Result<bool, Failure> {
-        self.output.write(text)?;
+    pub(super) async fn run(&self, client: &Client, tables: &[JobTable]) -> Result<bool, Failure> {
+        self.output.write(&self.read(client, tables).await?)?;
         Ok(true)
     }
 
-    /// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection
-    /// is shown and retried.
-    pub(super) async fn watch(
+    /// Refreshes until Ctrl-C, or until the output is closed.
+    pub(super) fn watch(
         &self,
         address: &str,
         tables: &[JobTable],
         every: Duration,
     ) -> Result<bool, Failure> {
-        let mut jobs = Some(Jobs::open(address).await?);
-        let mut ticks = interval(every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut ended = pin!(database::ended());
-        loop {
-            let refreshed = async {
-                ticks.tick().await;
-                if jobs.is_none() {
-                    jobs = Some(Jobs::open(address).await?);
-                }
-                match &jobs {
-                    Some(jobs) => self.read(jobs, tables).await,
-                    None => Ok(String::new()),
-                }
-            };
-            match unless(ended.as_mut(), refreshed).await {
-                None => break,
-                Some(Ok(text)) => {
-                    let text = match (self.format, screen::height()) {
-                        (Format::Text, Some(_)) => format!(
-                            "\u{1b}[H\u{1b}[J{DIM}every {}; Ctrl-C ends{DIM:#}\n{text}",
-                            short(every)
-                        ),
-                        _ => text,
-                    };
-                    if !screen::print(&text)? {
-                        break;
-                    }
-                }
-                Some(Err(failure)) => {
-                    jobs = None;
-                    screen::note(&format!("{ERROR}error{ERROR:#}: {failure}\n"));
-                }
-            }
-        }
-        if let Some(jobs) = jobs {
-            jobs.close().await;
-        }
-        Ok(true)
+        database::watch(address, every, async |queries: &mut Queries| {
+            let text = self.read(&queries.client, tables).await?;
+            Ok(match (self.format, screen::height()) {
+                (Format::Text, Some(_)) => format!(
+                    "\u{1b}[H\u{1b}[J{DIM}every {}; Ctrl-C ends{DIM:#}\n{text}",
+                    short(every)
+                ),
+                _ => text,
+            })
+        })
     }
 
-    /// Reads all tables, and writes what is printed.
-    pub(super) async fn read(&self, jobs: &Jobs, tables: &[JobTable]) -> Result<String, Failure> {
+    async fn read(&self, client: &Client, tables: &[JobTable]) -> Result<String, Failure> {
         let mut queues = Vec::new();
         for table in tables {
-            let table = Resolved::find(jobs, table).await?;
-            queues.push(self.queue(jobs, &table).await?);
+            let table = Resolved::find(client, table).await?;
+            queues.push(self.queue(client, &table).await?);
         }
         if self.format == Format::Json {
             let queues: Vec<Value> = queues.iter().map(as_json).collect();
             let value = json!({ "version": VERSION, "queues": queues });
             return Ok(if self.watch {
-                format!("{}\n", crate::json::visible(&value.to_string()))
+                crate::json::line(&value)
             } else {
                 pretty(&value)
             });
         }
-        let mut text = String::new();
-        for (nth, queue) in queues.iter().enumerate() {
-            if nth > 0 {
-                text.push('\n');
-            }
-            queue.write(&mut text, self.output.width());
-        }
-        Ok(text)
+        let texts = queues.iter().map(|queue| queue.text(self.output.width()));
+        Ok(joined(texts, "\n"))
     }
 
-    async fn queue(&self, jobs: &Jobs, table: &Resolved) -> Result<Queue, Failure> {
+    async fn queue(&self, client: &Client, table: &Resolved) -> Result<Queue, Failure> {
         let mut queue = Queue {
             name: table.label.clone(),
-            states: BTreeMap::new(),
-            errors: Vec::new(),
-            rows: None,
-            unread: Vec::new(),
+            ..Queue::default()
         };
         // Rows that have ended can be many: each is counted by itself, so that the others are known
         // if that takes too long.
-        let pending = [
-            State::Available,
-            State::Scheduled,
-            State::Running,
-            State::Expired,
-        ];
-        let groups = [&pending[..], &[State::Failed], &[State::Done]];
-        for states in groups {
+        for states in [State::PENDING, &[State::Failed], &[State::Done]] {
             let mut rows = Rows::of(table, &self.filters)?;
             rows.add(table.of_states(states));
-            match jobs
-                .read::<Count>(&counts(table, &rows), &rows.binds)
-                .await?
-            {
+            let counts = read(client, &counts(table, &rows), &rows.binds, |row| {
+                Ok(Count {
+                    state: row.try_get("state")?,
+                    worker: row.try_get("worker")?,
+                    rows: row.try_get("rows")?,
+                    oldest: row.try_get("oldest")?,
+                    fewest: row.try_get("fewest")?,
+                    most: row.try_get("most")?,
+                })
+            })
+            .await?;
+            match counts {
                 Ok(counts) => queue.add(counts),
                 Err(why) => {
-                    let names: Vec<&str> = states.iter().map(|state| state.name()).collect();
-                    queue.unread.push(format!("{}: {why}", names.join(", ")));
+                    let names = joined(states.iter().map(|state| state.name()), ", ");
+                    queue.unread.push(format!("{names}: {why}"));
                 }
             }
         }
         if let Some(error) = table.column("error_message") {
             let mut rows = Rows::of(table, &self.filters)?;
-            rows.add(
-                format!("{error} IS NOT NULL AND {} <> 'done'", table.state())
-                    .replace(" <> ", " OPERATOR(pg_catalog.<>) "),
-            );
-            match jobs
-                .read::<ErrorCount>(&errors(table, &error, &rows), &rows.binds)
-                .await?
-            {
+            let state = table.state();
+            rows.add(format!(
+                "{error} IS NOT NULL AND {state} OPERATOR(pg_catalog.<>) 'done'"
+            ));
+            let errors = read(client, &errors(table, &error, &rows), &rows.binds, |row| {
+                Ok(ErrorCount {
+                    state: row.try_get("state")?,
+                    error: row.try_get("error")?,
+                    rows: row.try_get("rows")?,
+                    first: row.try_get("first")?,
+                    last: row.try_get("last")?,
+                })
+            })
+            .await?;
+            match errors {
                 Ok(errors) => queue.errors = errors,
                 Err(why) => queue.unread.push(format!("errors: {why}")),
             }
@@ -289,10 +213,18 @@ impl Arguments {
         if let Some(state) = self.state {
             let mut rows = Rows::of(table, &self.filters)?;
             rows.add(table.of_states(&[state]));
-            let read = jobs
-                .read::<Row>(&one_by_one(table, &rows), &rows.binds)
-                .await?;
-            queue.rows = Some(read.map_err(Failure::Input)?);
+            let found = read(client, &one_by_one(table, &rows), &rows.binds, |row| {
+                Ok(Row {
+                    key: row.try_get("key")?,
+                    state: row.try_get("state")?,
+                    age: row.try_get("age")?,
+                    attempts: row.try_get("attempts")?,
+                    worker: row.try_get::<_, Option<_>>("worker")?.unwrap_or_default(),
+                    error: row.try_get("error")?,
+                })
+            })
+            .await?;
+            queue.rows = Some(found.map_err(Failure::Input)?);
         }
         Ok(queue)
     }
@@ -366,49 +298,42 @@ impl Queue {
             };
             let summary = self.states.entry(state).or_default();
             summary.rows += count.rows;
-            summary.oldest = [summary.oldest, count.oldest]
-                .into_iter()
-                .flatten()
-                .reduce(f64::max);
+            let oldest = [summary.oldest, count.oldest].into_iter().flatten();
+            summary.oldest = oldest.reduce(f64::max);
             if let (Some(fewest), Some(most)) = (count.fewest, count.most) {
                 let (from, to) = summary.attempts.unwrap_or((fewest, most));
                 summary.attempts = Some((from.min(fewest), to.max(most)));
             }
             let is_claimed = matches!(state, State::Running | State::Expired);
-            if let Some(worker) = count
+            let worker = count
                 .worker
-                .filter(|worker| is_claimed && !worker.is_empty())
-            {
-                summary.workers.push((worker, count.rows));
-            }
+                .filter(|worker| is_claimed && !worker.is_empty());
+            summary
+                .workers
+                .extend(worker.map(|worker| (worker, count.rows)));
         }
     }
 
-    fn write(&self, text: &mut String, width: Option<usize>) {
-        // Writing to a `String` cannot fail.
-        let _ = writeln!(text, "{BOLD}{}{BOLD:#}", self.name);
-        let rows: Vec<[String; 5]> = self
-            .states
-            .iter()
+    fn text(&self, width: Option<usize>) -> String {
+        let mut text = format!("{BOLD}{}{BOLD:#}\n", self.name);
+        let rows = self.states.iter();
+        let rows: Vec<[String; 5]> = rows
             .map(|(state, summary)| cells(*state, summary))
             .collect();
         if rows.is_empty() && self.unread.is_empty() {
-            let _ = writeln!(text, "no rows");
-        } else if let Some(drawn) = COUNTS.draw(&rows, width) {
-            text.push_str(&drawn);
+            text.push_str("no rows\n");
         } else {
-            for row in &rows {
-                let _ = writeln!(text, "{}", row.join(" ").trim_end());
-            }
+            text.push_str(&COUNTS.draw_or_lines(&rows, width));
         }
         for why in &self.unread {
             let _ = writeln!(text, "{ERROR}not known{ERROR:#}: {why}");
         }
         if let Some(rows) = &self.rows {
             text.push('\n');
-            write_rows(text, rows, width);
+            write_rows(&mut text, rows, width);
         }
-        self.write_errors(text, width);
+        self.write_errors(&mut text, width);
+        text
     }
 
     fn write_errors(&self, text: &mut String, width: Option<usize>) {
@@ -416,35 +341,23 @@ impl Queue {
             return;
         }
         text.push('\n');
-        let shown = self.errors.iter().take(ERRORS);
-        let rows = shown.map(|error| {
-            let ago =
-                |age: Option<f64>| age.map_or_else(String::new, |age| since(State::Failed, age));
-            let times = if error.state == "failed" {
-                [ago(error.first), ago(error.last)]
-            } else {
-                [String::new(), String::new()]
+        let rows = self.errors.iter().take(ERRORS).map(|error| {
+            let ago = |age: Option<f64>| {
+                let age = age.filter(|_| error.state == "failed");
+                age.map_or_else(String::new, |age| since(State::Failed, age))
             };
-            let [first, last] = times;
             [
                 error.rows.to_string(),
                 error.state.clone(),
-                first,
-                last,
+                ago(error.first),
+                ago(error.last),
                 one_line(&error.error),
             ]
         });
         let rows: Vec<[String; 5]> = rows.collect();
-        match FAILURES.draw(&rows, width) {
-            Some(drawn) => text.push_str(&drawn),
-            None => {
-                for row in &rows {
-                    let _ = writeln!(text, "{}", row.join(" "));
-                }
-            }
-        }
+        text.push_str(&FAILURES.draw_or_lines(&rows, width));
         if self.errors.len() > ERRORS {
-            let _ = writeln!(text, "and other errors");
+            text.push_str("and other errors\n");
         }
         if let Some(error) = self.errors.iter().find(|error| error.state == "failed") {
             let part: String = one_line(&error.error).chars().take(40).collect();
@@ -460,16 +373,13 @@ impl Queue {
 
 fn write_rows(text: &mut String, rows: &[Row], width: Option<usize>) {
     let cells = rows.iter().take(MOST).map(|row| {
-        let state = State::of_name(&row.state);
+        let since = State::of_name(&row.state).zip(row.age);
         [
             one_line(&row.key),
             row.state.clone(),
-            state
-                .zip(row.age)
-                .map_or_else(String::new, |(state, age)| since(state, age)),
-            row.attempts
-                .map_or_else(String::new, |attempts| attempts.to_string()),
-            one_line(row.worker.as_deref().unwrap_or_default()),
+            since.map_or_else(String::new, |(state, age)| self::since(state, age)),
+            row.attempts.map_or_else(String::new, |it| it.to_string()),
+            one_line(&row.worker),
             one_line(row.error.as_deref().unwrap_or_default()),
         ]
     });
@@ -478,30 +388,20 @@ fn write_rows(text: &mut String, rows: &[Row], width: Option<usize>) {
         text.push_str("no row of this state\n");
         return;
     }
-    match ROWS.draw(&cells, width) {
-        Some(drawn) => text.push_str(&drawn),
-        None => {
-            for row in &cells {
-                let _ = writeln!(text, "{}", row.join(" ").trim_end());
-            }
-        }
-    }
+    text.push_str(&ROWS.draw_or_lines(&cells, width));
     if rows.len() > MOST {
-        let _ = writeln!(text, "and more: `--where COLUMN=VALUE` narrows it");
+        text.push_str("and more: `--where COLUMN=VALUE` narrows it\n");
     }
 }
 
 fn cells(state: State, summary: &Summary) -> [String; 5] {
     let attempts = summary.attempts.filter(|_| state != State::Done);
-    let mut workers: Vec<String> = summary
-        .workers
-        .iter()
+    let all = summary.workers.iter();
+    let workers = all
         .take(WORKERS)
-        .map(|(worker, rows)| format!("{} ({rows})", one_line(worker)))
-        .collect();
-    if summary.workers.len() > WORKERS {
-        workers.push(format!("and {} more", summary.workers.len() - WORKERS));
-    }
+        .map(|(name, rows)| format!("{} ({rows})", one_line(name)));
+    let more = summary.workers.len().checked_sub(WORKERS + 1);
+    let more = more.map(|more| format!("and {} more", more + 1));
     [
         state.name().to_owned(),
         summary.rows.to_string(),
@@ -513,7 +413,7 @@ fn cells(state: State, summary: &Summary) -> [String; 5] {
             Some((fewest, most)) => format!("{fewest} to {most}"),
             None => String::new(),
         },
-        workers.join(", "),
+        joined(workers.chain(more), ", "),
     ]
 }
 
@@ -556,7 +456,7 @@ fn as_json(queue: &Queue) -> Value {
                 "state": row.state,
                 "ms_ago": row.age.map(millis),
                 "attempts": row.attempts,
-                "worker": row.worker.as_ref().filter(|worker| !worker.is_empty()),
+                "worker": Some(&row.worker).filter(|worker| !worker.is_empty()),
                 "error": row.error,
             })
         });

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::jobs::{FromRow, Jobs};
-use crate::failure::Failure;
+use tokio_postgres::Client;
+
+use super::jobs::read;
+use crate::failure::{Failure, bail};
 use crate::job_table::{JobTable, quoted};
-use crate::screen::one_line;
+use crate::text::{joined, one_line};
 
 /// The tables of this name, with their columns; those that the search path finds come first.
 const COLUMNS: &str = "\
@@ -21,12 +23,10 @@ WHERE c.relname OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.name) AND ($2 OPERA
   AND c.relkind IN ('r', 'p', 'v', 'f') AND a.attnum OPERATOR(pg_catalog.>) CAST(0 AS pg_catalog.int2) AND NOT a.attisdropped
 ORDER BY is_visible DESC, schema, a.attnum";
 
-/// A table of jobs, found in the database.
 pub(super) struct Resolved {
     pub(super) table: JobTable,
     /// The table's name, with its schema where the search path does not find it.
     pub(super) label: String,
-    /// The types of all its columns.
     types: BTreeMap<String, String>,
     /// The columns of the key, each with its type.
     pub(super) key: Vec<(String, String)>,
@@ -40,86 +40,41 @@ struct Column {
     place: Option<i64>,
 }
 
-impl FromRow for Column {
-    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
-        Ok(Self {
-            schema: row.try_get("schema")?,
-            is_visible: row.try_get("is_visible")?,
-            name: row.try_get("name")?,
-            sql_type: row.try_get("sql_type")?,
-            place: row.try_get("place")?,
-        })
-    }
-}
-
 impl Resolved {
     /// Finds the table: in its schema, or where the search path finds it, or in the only schema
     /// that has it with the claim's columns.
-    pub(super) async fn find(jobs: &Jobs, wanted: &JobTable) -> Result<Self, Failure> {
+    pub(super) async fn find(client: &Client, wanted: &JobTable) -> Result<Self, Failure> {
         // The empty text is the name of no schema.
-        let binds = [
-            wanted.name.clone(),
-            wanted.schema.clone().unwrap_or_default(),
-        ];
-        let columns = jobs
-            .read::<Column>(COLUMNS, &binds)
-            .await?
-            .map_err(Failure::Input)?;
+        let schema = wanted.schema.clone().unwrap_or_default();
+        let columns = read(client, COLUMNS, &[wanted.name.clone(), schema], |row| {
+            Ok(Column {
+                schema: row.try_get("schema")?,
+                is_visible: row.try_get("is_visible")?,
+                name: row.try_get("name")?,
+                sql_type: row.try_get("sql_type")?,
+                place: row.try_get("place")?,
+            })
+        })
+        .await?;
+        let mut columns = columns.map_err(Failure::Input)?;
         let name = wanted.label();
-        let mut schemas: Vec<&str> = columns
-            .iter()
-            .map(|column| column.schema.as_str())
-            .collect();
-        schemas.dedup();
-        let visible = columns
-            .iter()
-            .find(|column| column.is_visible)
-            .map(|column| column.schema.clone());
-        let has_columns = |schema: &&str| {
-            let arguments = ["locked_until", "locked_by"].iter();
-            arguments
-                .filter_map(|argument| wanted.column(argument))
-                .all(|name| {
-                    columns
-                        .iter()
-                        .any(|column| column.schema == **schema && column.name == name)
-                })
+        let visible = columns.iter().find(|column| column.is_visible);
+        let is_named = visible.is_some() || wanted.schema.is_some();
+        let schema = match visible {
+            Some(column) => column.schema.clone(),
+            None => only_schema(&columns, wanted)?,
         };
-        let is_visible = visible.is_some();
-        let schema = if let Some(schema) = visible {
-            schema
-        } else {
-            let mut others = schemas.into_iter().filter(has_columns);
-            match (others.next(), others.next()) {
-                (Some(only), None) => only.to_owned(),
-                (Some(_), Some(_)) => {
-                    return Err(Failure::Input(format!(
-                        "several schemas have a table `{name}`: write `--table SCHEMA.{name}`"
-                    )));
-                }
-                (None, _) if columns.is_empty() => {
-                    return Err(Failure::Input(format!(
-                        "there is no table `{name}`: write its name in SQL, `--table mail` or `--table shop.mail`"
-                    )));
-                }
-                (None, _) => columns[0].schema.clone(),
-            }
-        };
-        let own: Vec<Column> = columns
-            .into_iter()
-            .filter(|column| column.schema == schema)
-            .collect();
-        let types = own
+        columns.retain(|column| column.schema == schema);
+        let types = columns
             .iter()
-            .map(|column| (column.name.clone(), column.sql_type.clone()))
+            .map(|it| (it.name.clone(), it.sql_type.clone()))
             .collect();
-        let label = if is_visible || wanted.schema.is_some() {
-            name
-        } else {
-            one_line(&format!("{schema}.{}", wanted.name))
-        };
         let mut found = Self {
-            label,
+            label: if is_named {
+                name
+            } else {
+                one_line(&format!("{schema}.{}", wanted.name))
+            },
             table: JobTable {
                 schema: Some(schema),
                 ..wanted.clone()
@@ -127,32 +82,26 @@ impl Resolved {
             types,
             key: Vec::new(),
         };
-        found.take_key(&own)?;
+        found.take_key(&columns)?;
         found.check()?;
         Ok(found)
     }
 
     /// The primary key of the table, or that of the claim for one without.
     fn take_key(&mut self, columns: &[Column]) -> Result<(), Failure> {
-        let mut primary: Vec<&Column> = columns
-            .iter()
-            .filter(|column| column.place.is_some())
-            .collect();
+        let mut primary: Vec<&Column> = columns.iter().filter(|it| it.place.is_some()).collect();
         primary.sort_by_key(|column| column.place);
-        self.key = primary
-            .iter()
-            .map(|column| (column.name.clone(), column.sql_type.clone()))
-            .collect();
-        if self.key.is_empty() {
-            let key = self.table.claim.key.iter();
-            let typed = key.filter_map(|name| Some((name.clone(), self.types.get(name)?.clone())));
-            self.key = typed.collect();
+        let mut names: Vec<&String> = primary.iter().map(|column| &column.name).collect();
+        if names.is_empty() {
+            names = self.table.claim.key.iter().collect();
         }
+        let typed = |name: &String| Some((name.clone(), self.types.get(name)?.clone()));
+        self.key = names.into_iter().filter_map(typed).collect();
         if self.key.is_empty() {
             let label = &self.label;
-            return Err(Failure::Input(format!(
+            bail!(
                 "`{label}` has no primary key: write the columns that identify a row, `--key id`"
-            )));
+            );
         }
         Ok(())
     }
@@ -160,45 +109,25 @@ impl Resolved {
     /// Returns whether the table has the claim's columns. Without an option of its own, a column
     /// that it lacks is none.
     fn check(&mut self) -> Result<(), Failure> {
-        let types = &self.types;
-        let missing = |argument: &str, table: &JobTable| {
-            let name = table.column(argument)?;
-            (!types.contains_key(name)).then(|| name.to_owned())
-        };
-        for argument in ["locked_until", "locked_by"] {
-            if let Some(column) = missing(argument, &self.table) {
+        for argument in REQUIRED {
+            let column = self.table.column(argument);
+            if let Some(column) = column.filter(|column| !self.types.contains_key(*column)) {
                 let (label, option) = (&self.label, argument.replace('_', "-"));
-                return Err(Failure::Input(format!(
+                bail!(
                     "`{label}` has no column `{}`: write `--{option} COLUMN`",
-                    one_line(&column)
-                )));
+                    one_line(column)
+                );
             }
         }
-        let lacks: Vec<String> = [
-            "completed_at",
-            "failed_at",
-            "error_message",
-            "run_at",
-            "attempts",
-            "per",
-        ]
-        .into_iter()
-        .filter(|argument| missing(argument, &self.table).is_some())
-        .map(str::to_owned)
-        .collect();
-        self.table
-            .claim
-            .columns
-            .retain(|(argument, _)| !lacks.contains(argument));
+        let columns = &mut self.table.claim.columns;
+        columns.retain(|(_, column)| self.types.contains_key(column));
         Ok(())
     }
 
-    /// The column of an argument, in SQL.
     pub(super) fn column(&self, argument: &str) -> Option<String> {
         self.table.column(argument).map(quoted)
     }
 
-    /// The type of a column.
     pub(super) fn type_of(&self, column: &str) -> Option<&str> {
         self.types.get(column).map(String::as_str)
     }
@@ -206,13 +135,11 @@ impl Resolved {
     /// The time of the statement, in the type of an argument's column: a time without a zone is in
     /// UTC.
     pub(super) fn now(&self, argument: &str) -> &'static str {
-        let sql_type = self
-            .table
-            .column(argument)
-            .and_then(|column| self.type_of(column));
-        if sql_type.is_some_and(|sql_type| {
-            sql_type.starts_with("timestamp") && sql_type.ends_with("without time zone")
-        }) {
+        let column = self.table.column(argument);
+        let sql_type = column
+            .and_then(|column| self.type_of(column))
+            .unwrap_or_default();
+        if sql_type.starts_with("timestamp") && sql_type.ends_with("without time zone") {
             "pg_catalog.timezone('UTC', pg_catalog.statement_timestamp())"
         } else {
             "pg_catalog.statement_timestamp()"
@@ -221,11 +148,43 @@ impl Resolved {
 
     /// The key of a row as one text, in SQL.
     pub(super) fn key_text(&self) -> String {
-        let columns = self
-            .key
+        let text =
+            |(name, _): &(String, String)| format!("CAST({} AS pg_catalog.text)", quoted(name));
+        format!(
+            "pg_catalog.concat_ws(',', {})",
+            joined(self.key.iter().map(text), ", ")
+        )
+    }
+}
+
+/// The arguments of a claim that name a column in every table.
+const REQUIRED: [&str; 2] = ["locked_until", "locked_by"];
+
+/// The only schema that has the table with the claim's columns.
+fn only_schema(columns: &[Column], wanted: &JobTable) -> Result<String, Failure> {
+    let name = wanted.label();
+    let mut schemas: Vec<&str> = columns.iter().map(|column| &*column.schema).collect();
+    schemas.dedup();
+    let has = |schema: &str, name| {
+        columns
             .iter()
-            .map(|(name, _)| format!("CAST({} AS pg_catalog.text)", quoted(name)));
-        let columns: Vec<String> = columns.collect();
-        format!("pg_catalog.concat_ws(',', {})", columns.join(", "))
+            .any(|it| it.schema == schema && it.name == name)
+    };
+    let has_columns = |schema: &&str| {
+        let mut names = REQUIRED
+            .iter()
+            .filter_map(|argument| wanted.column(argument));
+        names.all(|name| has(schema, name))
+    };
+    let mut others = schemas.into_iter().filter(has_columns);
+    match (others.next(), others.next(), columns.first()) {
+        (Some(only), None, _) => Ok(only.to_owned()),
+        (Some(_), Some(_), _) => {
+            bail!("several schemas have a table `{name}`: write `--table SCHEMA.{name}`")
+        }
+        (None, _, Some(column)) => Ok(column.schema.clone()),
+        (None, _, None) => bail!(
+            "there is no table `{name}`: write its name in SQL, `--table mail` or `--table shop.mail`"
+        ),
     }
 }

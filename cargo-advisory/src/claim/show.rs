@@ -1,18 +1,21 @@
 //! One row, with its state and all its columns.
 
-use clap::Args;
-use serde_json::{Value, json};
 use std::fmt::Write;
 
-use super::jobs::{FromRow, Jobs};
+use clap::Args;
+use serde_json::{Value, json};
+use tokio_postgres::Client;
+
+use super::jobs::read;
 use super::list::since;
 use super::resolved::Resolved;
 use super::state::{Rows, State};
-use crate::cli::{Format, Output};
+use crate::cli::Answer;
 use crate::display_width::cut;
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 use crate::json::{VERSION, pretty};
-use crate::screen::{BOLD, DIM, KEY, one_line, shell_word};
+use crate::screen::{BOLD, DIM, KEY};
+use crate::text::{one_line, shell_word};
 
 /// The length of a value that is shown; `--format json` has all of it.
 const LONGEST: usize = 500;
@@ -22,11 +25,8 @@ pub(super) struct Arguments {
     /// Its primary key, `42`, or `house,42` for a key of two columns
     #[arg(value_name = "KEY", allow_hyphen_values = true)]
     row: String,
-    /// The output format
-    #[arg(long, default_value = "text")]
-    format: Format,
     #[command(flatten)]
-    output: Output,
+    answer: Answer,
 }
 
 struct Found {
@@ -36,19 +36,8 @@ struct Found {
     row: String,
 }
 
-impl FromRow for Found {
-    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
-        Ok(Self {
-            state: row.try_get("state")?,
-            age: row.try_get("age")?,
-            row: row.try_get("row")?,
-        })
-    }
-}
-
 impl Arguments {
-    /// Returns `false` if there is no such row.
-    pub(super) async fn run(&self, jobs: &Jobs, table: &Resolved) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool, Failure> {
         let mut rows = Rows::default();
         rows.with_keys(table, std::slice::from_ref(&self.row))?;
         let query = format!(
@@ -58,42 +47,40 @@ impl Arguments {
             table.table.quoted(),
             rows.sql()
         );
-        let found = jobs
-            .read::<Found>(&query, &rows.binds)
-            .await?
-            .map_err(Failure::Input)?;
-        let label = &table.label;
+        let found = read(client, &query, &rows.binds, |row| {
+            Ok(Found {
+                state: row.try_get("state")?,
+                age: row.try_get("age")?,
+                row: row.try_get("row")?,
+            })
+        });
+        let (found, label) = (found.await?.map_err(Failure::Input)?, &table.label);
+        let json = |state: Option<&str>, row: &Value| {
+            pretty(&json!({ "version": VERSION, "table": label, "state": state, "row": row }))
+        };
         let Some(found) = found.first() else {
             let key = one_line(&self.row);
-            self.output.write(&match self.format {
-                Format::Text => {
-                    format!("`{label}` has no row `{key}`: it was deleted, or never there\n")
-                }
-                Format::Json => pretty(
-                    &json!({ "version": VERSION, "table": label, "state": null, "row": null }),
-                ),
-            })?;
+            let text = format!("`{label}` has no row `{key}`: it was deleted, or never there\n");
+            self.answer.write(|_| text, || json(None, &Value::Null))?;
             return Ok(false);
         };
-        let row: Value = serde_json::from_str(&found.row).map_err(|error| {
-            Failure::Input(format!("the row is not what the server says: {error}"))
-        })?;
-        self.output.write(&match self.format {
-            Format::Text => self.text(table, found, &row),
-            Format::Json => pretty(
-                &json!({ "version": VERSION, "table": label, "state": found.state, "row": row }),
-            ),
-        })?;
+        let row: Value = match serde_json::from_str(&found.row) {
+            Ok(row) => row,
+            Err(error) => bail!("the row is not what the server says: {error}"),
+        };
+        self.answer.write(
+            |_| self.text(table, found, &row),
+            || json(Some(&found.state), &row),
+        )?;
         Ok(true)
     }
 
     fn text(&self, table: &Resolved, found: &Found, row: &Value) -> String {
         let state = State::of_name(&found.state);
-        let time = state
-            .zip(found.age)
-            .map_or_else(String::new, |(state, age)| {
-                format!(", {}", since(state, age))
-            });
+        let time = state.zip(found.age);
+        let time = time.map_or_else(String::new, |(state, age)| {
+            format!(", {}", since(state, age))
+        });
         let mut text = format!(
             "{BOLD}{}{BOLD:#}: {}{time}\n",
             one_line(&self.row),
@@ -102,11 +89,8 @@ impl Arguments {
         let Value::Object(members) = row else {
             return text;
         };
-        let width = members
-            .keys()
-            .map(|name| name.chars().count())
-            .max()
-            .unwrap_or_default();
+        let widths = members.keys().map(|name| name.chars().count());
+        let width = widths.max().unwrap_or_default();
         // In the order of the table, which JSON of the server does not keep.
         for (name, value) in members {
             let value = match value {
@@ -115,7 +99,6 @@ impl Arguments {
                 other => other.to_string(),
             };
             let (name, value) = (one_line(name), cut(&one_line(&value), LONGEST));
-            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "    {DIM}{name:width$}{DIM:#}  {value}");
         }
         let act = match state {

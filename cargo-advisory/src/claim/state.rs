@@ -1,11 +1,13 @@
 //! The state of a row, and the rows that a command is about, in SQL.
 
+use std::fmt::Write;
+
 use clap::ValueEnum;
 
 use super::resolved::Resolved;
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 use crate::job_table::quoted;
-use crate::screen::one_line;
+use crate::text::{joined, one_line};
 
 /// The state of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -25,13 +27,11 @@ pub(super) enum State {
 }
 
 impl State {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const PENDING: &[Self] = &[
         Self::Available,
         Self::Scheduled,
         Self::Running,
         Self::Expired,
-        Self::Failed,
-        Self::Done,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -46,10 +46,9 @@ impl State {
     }
 
     pub(super) fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.name() == name)
+        Self::from_str(name, false).ok()
     }
 
-    /// Returns whether the row has not ended.
     pub(super) const fn is_pending(self) -> bool {
         !matches!(self, Self::Failed | Self::Done)
     }
@@ -66,28 +65,26 @@ impl State {
 }
 
 impl Resolved {
-    /// The state of a row, as text.
     pub(super) fn state(&self) -> String {
         let mut cases = String::new();
         for state in [State::Done, State::Failed] {
             if let Some(column) = self.column(state.time()) {
-                cases.extend([format!(
-                    " WHEN {column} IS NOT NULL THEN '{}'",
-                    state.name()
-                )]);
+                let _ = write!(cases, " WHEN {column} IS NOT NULL THEN '{}'", state.name());
             }
         }
         if let Some(until) = self.column("locked_until") {
             let now = self.now("locked_until");
-            cases.extend([format!(
+            let _ = write!(
+                cases,
                 " WHEN {until} OPERATOR(pg_catalog.>) {now} THEN 'running' WHEN {until} IS NOT NULL THEN 'expired'"
-            )]);
+            );
         }
         if let Some(run_at) = self.column("run_at") {
             let now = self.now("run_at");
-            cases.extend([format!(
+            let _ = write!(
+                cases,
                 " WHEN {run_at} OPERATOR(pg_catalog.>) {now} THEN 'scheduled'"
-            )]);
+            );
         }
         format!("CASE{cases} ELSE 'available' END")
     }
@@ -99,13 +96,12 @@ impl Resolved {
             conditions.extend(self.table.pending());
         }
         if let [state @ (State::Failed | State::Done)] = states {
-            match self.column(state.time()) {
-                Some(column) => conditions.push(format!("{column} IS NOT NULL")),
-                None => conditions.push("false".to_owned()),
-            }
+            let column = self.column(state.time());
+            let ended = column.map_or("false".to_owned(), |it| format!("{it} IS NOT NULL"));
+            conditions.push(ended);
         }
-        let names: Vec<&str> = states.iter().map(|state| state.name()).collect();
-        conditions.push(format!("{} IN ('{}')", self.state(), names.join("', '")));
+        let names = joined(states.iter().map(|state| state.name()), "', '");
+        conditions.push(format!("{} IN ('{names}')", self.state()));
         conditions.join(" AND ")
     }
 
@@ -113,14 +109,14 @@ impl Resolved {
     /// never, or unknown.
     pub(super) fn age(&self) -> String {
         let mut cases = String::new();
-        for state in State::ALL {
+        for state in State::value_variants() {
             if let Some(column) = self.column(state.time()) {
-                let now = self.now(state.time());
-                cases.extend([format!(
-                    " WHEN '{}' THEN CASE WHEN pg_catalog.isfinite({column}) THEN \
-                     pg_catalog.date_part('epoch', {now} OPERATOR(pg_catalog.-) {column}) END",
-                    state.name()
-                )]);
+                let (name, now) = (state.name(), self.now(state.time()));
+                let _ = write!(
+                    cases,
+                    " WHEN '{name}' THEN CASE WHEN pg_catalog.isfinite({column}) THEN \
+                     pg_catalog.date_part('epoch', {now} OPERATOR(pg_catalog.-) {column}) END"
+                );
             }
         }
         if cases.is_empty() {
@@ -142,18 +138,14 @@ impl Rows {
     pub(super) fn of(table: &Resolved, filters: &[String]) -> Result<Self, Failure> {
         let mut rows = Self::default();
         for filter in filters {
-            let (column, value) = filter.split_once('=').ok_or_else(|| {
-                Failure::Input(format!(
+            let Some((column, value)) = filter.split_once('=') else {
+                bail!(
                     "`--where {}`: write `--where COLUMN=VALUE`",
                     one_line(filter)
-                ))
-            })?;
+                );
+            };
             if table.type_of(column).is_none() {
-                return Err(Failure::Input(format!(
-                    "`{}` has no column `{}`",
-                    table.label,
-                    one_line(column)
-                )));
+                bail!("`{}` has no column `{}`", table.label, one_line(column));
             }
             let nth = rows.bind(value);
             rows.add(format!(
@@ -178,35 +170,33 @@ impl Rows {
                 key.split(',').map(str::trim).collect()
             };
             if values.len() != table.key.len() {
-                let names: Vec<&str> = table.key.iter().map(|(name, _)| name.as_str()).collect();
-                return Err(Failure::Input(format!(
+                bail!(
                     "`{}` is not a key of `{}`: write its columns `{}` with commas between them",
                     one_line(key),
                     table.label,
-                    names.join(",")
-                )));
+                    joined(table.key.iter().map(|(name, _)| name), ",")
+                );
             }
-            let mut all = Vec::new();
-            for ((name, sql_type), value) in table.key.iter().zip(values) {
-                let nth = self.bind(value);
-                all.push(format!(
-                    "{} OPERATOR(pg_catalog.=) CAST(${nth} AS {sql_type})",
-                    quoted(name)
-                ));
-            }
-            any.push(format!("({})", all.join(" AND ")));
+            let columns = table
+                .key
+                .iter()
+                .zip(values)
+                .map(|((name, sql_type), value)| {
+                    let (nth, column) = (self.bind(value), quoted(name));
+                    format!("{column} OPERATOR(pg_catalog.=) CAST(${nth} AS {sql_type})")
+                });
+            let all = joined(columns, " AND ");
+            any.push(format!("({all})"));
         }
         self.add(format!("({})", any.join(" OR ")));
         Ok(())
     }
 
-    /// Adds a text, and gives its number.
     pub(super) fn bind(&mut self, value: &str) -> usize {
         self.binds.push(value.to_owned());
         self.binds.len()
     }
 
-    /// The condition.
     pub(super) fn sql(&self) -> String {
         if self.conditions.is_empty() {
             return "true".to_owned();

@@ -22,13 +22,11 @@ impl Arguments {
     pub(super) fn run(&self) -> Result<bool, Failure> {
         // A user writes two words; the files are named with hyphens.
         let command = super::advisory().bin_name("cargo advisory");
-        fs::create_dir_all(&self.folder)
-            .and_then(|()| clap_mangen::generate_to(command, &self.folder))
+        let folder = &self.folder;
+        fs::create_dir_all(folder)
+            .and_then(|()| clap_mangen::generate_to(command, folder))
             .map_err(|error| {
-                Failure::file(
-                    &self.folder,
-                    format_args!("cannot write the pages: {error}"),
-                )
+                Failure::file(folder, format_args!("cannot write the pages: {error}"))
             })?;
         Ok(true)
     }

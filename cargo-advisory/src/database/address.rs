@@ -6,7 +6,7 @@ use std::env;
 use clap::Args;
 
 use super::options::Options;
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 
 const VARIABLE: &str = "DATABASE_URL";
 
@@ -23,13 +23,11 @@ pub(crate) struct DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// Gives the URL, or the one of the environment.
     pub(crate) fn find(&self) -> Result<String, Failure> {
         find(self.database_url.as_ref())
     }
 }
 
-/// Finds the database's address.
 pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
     // A script may set the variable to an empty text.
     let is_one = |url: &String| !url.trim().is_empty();
@@ -52,8 +50,9 @@ pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
         Err(error) if error.not_found() => {}
         Err(error) => return Err(unreadable(&error)),
     }
-    let why = "no database: use `--database-url`, or set `DATABASE_URL` in the environment or in a `.env`";
-    Err(Failure::Input(why.to_owned()))
+    bail!(
+        "no database: use `--database-url`, or set `DATABASE_URL` in the environment or in a `.env`"
+    )
 }
 
 /// The failure of reading a `.env`, without the invalid line, which may contain a password.
@@ -87,9 +86,8 @@ pub(super) fn split(address: &str) -> (String, Options) {
 fn split_url(url: &str) -> (String, Options) {
     let mut options = Options::default();
     let is_query = |text: &str| {
-        let path = text
-            .split_once("://")
-            .and_then(|(_, rest)| rest.split_once('/'));
+        let rest = text.split_once("://").map(|(_, rest)| rest);
+        let path = rest.and_then(|rest| rest.split_once('/'));
         path.is_some_and(|(_, path)| path.contains('?'))
     };
     // A `?` in front of the `@` is part of the password, unless the `@` is part of the query.
@@ -164,85 +162,32 @@ mod tests {
     use super::super::options::Options;
     use super::{is_url, split};
 
+    /// The address, what is left of it, `sslmode` and `sslrootcert`.
+    const CASES: &str = r"
+postgres://h/d | postgres://h/d | |
+postgres://h/d?application_name=x | postgres://h/d?application_name=x | |
+postgres://h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Fetc%2Fmy%20ca.pem | postgres://h/d?connect_timeout=3 | verify-full | /etc/my ca.pem
+postgres://h/d?sslmode=require | postgres://h/d? | require |
+host=h sslmode='disable' user=me | host=h user=me | disable |
+postgres://me:a?b@h/d?sslmode=require&application_name=a@b | postgres://me:a?b@h/d?application_name=a%40b | require |
+postgresql://h/d?ssl%6Dode=require&user=me@h | postgresql://h/d?user=me%40h | require |
+host=h sslmode = require sslrootcert='/my \'ca\'.pem'user=me | host=h user=me | require | /my 'ca'.pem
+host=h password=a://b?c sslmode=r\equire | host=h password=a://b?c | require |
+host=h password='a sslmode=require | host=h password='a sslmode=require | |
+host=h password='a  b' | host=h password='a  b' | |
+";
+
     #[test]
     fn what_is_said_of_tls_is_taken_out_of_any_form_of_address() {
-        let cases = [
-            ("postgres://h/d", "postgres://h/d", None, None),
-            (
-                "postgres://h/d?application_name=x",
-                "postgres://h/d?application_name=x",
-                None,
-                None,
-            ),
-            (
-                "postgres://h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Fetc%2Fmy%20ca.pem",
-                "postgres://h/d?connect_timeout=3",
-                Some("verify-full"),
-                Some("/etc/my ca.pem"),
-            ),
-            (
-                "postgres://h/d?sslmode=require",
-                "postgres://h/d?",
-                Some("require"),
-                None,
-            ),
-            (
-                "host=h sslmode='disable' user=me",
-                "host=h user=me",
-                Some("disable"),
-                None,
-            ),
-            (
-                "postgres://me:a?b@h/d?sslmode=require&application_name=a@b",
-                "postgres://me:a?b@h/d?application_name=a%40b",
-                Some("require"),
-                None,
-            ),
-            (
-                "postgresql://h/d?ssl%6Dode=require&user=me@h",
-                "postgresql://h/d?user=me%40h",
-                Some("require"),
-                None,
-            ),
-            (
-                "host=h sslmode = require sslrootcert='/my \\'ca\\'.pem'user=me",
-                "host=h user=me",
-                Some("require"),
-                Some("/my 'ca'.pem"),
-            ),
-            (
-                "host=h password=a://b?c sslmode=r\\equire",
-                "host=h password=a://b?c",
-                Some("require"),
-                None,
-            ),
-            (
-                "host=h password='a sslmode=require",
-                "host=h password='a sslmode=require",
-                None,
-                None,
-            ),
-            (
-                " host=h password=a\\  sslmode=require password=b\\ ",
-                "host=h password=a\\  password=b\\ ",
-                Some("require"),
-                None,
-            ),
-            (
-                "host=h password='a  b'",
-                "host=h password='a  b'",
-                None,
-                None,
-            ),
-        ];
-        for (address, rest, mode, authorities) in cases {
-            let (split, options) = split(address);
-            let tls = options.tls;
-            assert_eq!(split, rest);
-            assert_eq!(
-                (tls.mode.as_deref(), tls.authorities.as_deref()),
-                (mode, authorities)
-            );
+        let cases = CASES.lines().filter(|line| !line.is_empty());
+        let cases = cases.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+        let spaces = " host=h password=a\\  sslmode=require password=b\\ ";
+        let spaces = vec![spaces, "host=h password=a\\  password=b\\ ", "require", ""];
+        for case in cases.chain([spaces]) {
+            let (rest, options) = split(case[0]);
+            let tls = [options.tls.mode, options.tls.authorities];
+            let [mode, authorities] = tls.map(Option::unwrap_or_default);
+            assert_eq!([&rest, &mode, &authorities], [case[1], case[2], case[3]]);
         }
     }
 

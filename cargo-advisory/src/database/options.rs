@@ -8,12 +8,11 @@ use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
 use super::tls::Tls;
+use crate::text::joined;
 
-/// The options of an address that tokio-postgres does not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) tls: Tls,
-    /// Settings of the session, as `options=-c name=value` has them.
     settings: Vec<(&'static str, String)>,
     keepalives_retries: Option<u32>,
     server: Option<TargetSessionAttrs>,
@@ -21,76 +20,31 @@ pub(super) struct Options {
     pub(super) refusal: Option<String>,
 }
 
-/// The use of an option.
 enum Use {
     /// It has no effect on a program that opens one connection, or says what is so anyway.
     Ignored,
-    /// A setting of the session.
     Setting(&'static str),
     /// It has to be written otherwise.
     Refused(&'static str),
 }
 
 /// The settings of a session that other libraries accept in a URL.
-const SETTINGS: [(&str, &str); 10] = [
-    ("schema", "search_path"),
-    ("currentschema", "search_path"),
-    ("search_path", "search_path"),
-    ("timezone", "timezone"),
-    ("lock_timeout", "lock_timeout"),
-    ("statement_timeout", "statement_timeout"),
-    ("transaction_timeout", "transaction_timeout"),
-    ("idle_session_timeout", "idle_session_timeout"),
-    (
-        "idle_in_transaction_session_timeout",
-        "idle_in_transaction_session_timeout",
-    ),
-    (
-        "default_transaction_isolation",
-        "default_transaction_isolation",
-    ),
-];
+const SETTINGS: &str = "\
+    search_path timezone lock_timeout statement_timeout transaction_timeout idle_session_timeout \
+    idle_in_transaction_session_timeout default_transaction_isolation";
 
 /// The options of pools, of caches of statements and of other libraries' own timeouts, in lower
 /// case.
-const WITHOUT_EFFECT: [&str; 33] = [
-    "applicationname",
-    "binary_parameters",
-    "connection_limit",
-    "default_query_exec_mode",
-    "description_cache_capacity",
-    "fallback_application_name",
-    "gssdelegation",
-    "gsslib",
-    "krbsrvname",
-    "logintimeout",
-    "max_overflow",
-    "max_pool_size",
-    "maxpoolsize",
-    "minpoolsize",
-    "pgbouncer",
-    "pool",
-    "pool_max_conn_idle_time",
-    "pool_max_conn_lifetime",
-    "pool_max_conn_lifetime_jitter",
-    "pool_max_conns",
-    "pool_min_conns",
-    "pool_size",
-    "pool_timeout",
-    "pooling",
-    "preferquerymode",
-    "prepared_statement_cache_queries",
-    "prepared_statements",
-    "preparethreshold",
-    "socket_timeout",
-    "sockettimeout",
-    "sslcompression",
-    "statement-cache-capacity",
-    "statement_cache_capacity",
-];
+const WITHOUT_EFFECT: &str = "\
+    applicationname binary_parameters connection_limit default_query_exec_mode \
+    description_cache_capacity fallback_application_name gssdelegation gsslib krbsrvname \
+    logintimeout max_overflow max_pool_size maxpoolsize minpoolsize pgbouncer pool \
+    pool_max_conn_idle_time pool_max_conn_lifetime pool_max_conn_lifetime_jitter pool_max_conns \
+    pool_min_conns pool_size pool_timeout pooling preferquerymode prepared_statement_cache_queries \
+    prepared_statements preparethreshold socket_timeout sockettimeout sslcompression \
+    statement-cache-capacity statement_cache_capacity";
 
 impl Options {
-    /// Takes over an option; returns whether tokio-postgres must not see it.
     pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
         if self.tls.set(name, value) {
             return true;
@@ -117,7 +71,6 @@ impl Options {
         true
     }
 
-    /// Says that an option, of a name that is known, cannot be honoured.
     fn refuse(&mut self, name: &str, write: &str) {
         let why = format!("`{name}` in the database URL is not supported: {write}");
         self.refusal.get_or_insert(why);
@@ -131,18 +84,13 @@ impl Options {
         if let Some(server) = self.server {
             config.target_session_attrs(server);
         }
-        let mut words: Vec<String> = config
-            .get_options()
-            .map(str::to_owned)
-            .into_iter()
-            .collect();
-        for (name, value) in &self.settings {
-            // The server splits the text at spaces.
-            let value = value.replace('\\', "\\\\").replace(' ', "\\ ");
-            words.push(format!("-c {name}={value}"));
-        }
+        let options = config.get_options().map(str::to_owned);
+        // The server splits the text at spaces.
+        let escaped = |value: &str| value.replace('\\', "\\\\").replace(' ', "\\ ");
+        let settings = self.settings.iter();
+        let settings = settings.map(|(name, value)| format!("-c {name}={}", escaped(value)));
         if !self.settings.is_empty() {
-            config.options(words.join(" "));
+            config.options(joined(options.into_iter().chain(settings), " "));
         }
     }
 }
@@ -150,17 +98,18 @@ impl Options {
 /// The use of an option; `None` if tokio-postgres reads it, or refuses it as unknown.
 fn what_of(name: &str, value: &str) -> Option<Use> {
     let lower = name.to_lowercase();
-    if WITHOUT_EFFECT.contains(&lower.as_str()) {
+    if WITHOUT_EFFECT.split(' ').any(|known| known == lower) {
         return Some(Use::Ignored);
     }
-    if let Some((_, setting)) = SETTINGS.iter().find(|(known, _)| *known == lower) {
+    let setting = match lower.as_str() {
+        "schema" | "currentschema" => Some("search_path"),
+        other => SETTINGS.split(' ').find(|known| *known == other),
+    };
+    match setting {
         // The default has it, and some poolers accept no setting.
-        let is_default = *setting == "search_path" && value == "public";
-        return Some(if is_default {
-            Use::Ignored
-        } else {
-            Use::Setting(setting)
-        });
+        Some("search_path") if value == "public" => return Some(Use::Ignored),
+        Some(setting) => return Some(Use::Setting(setting)),
+        None => {}
     }
     let accepted: &[&str] = match name {
         "client_encoding" => &["UTF8", "utf8", "UTF-8", "utf-8", "auto"],
@@ -276,16 +225,10 @@ mod tests {
     /// password.
     #[test]
     fn other_options_are_left_to_tokio_postgres() {
-        for name in [
-            "user",
-            "target_session_attrs",
-            "secretword",
-            "sslnegotiation",
-        ] {
+        for name in "user target_session_attrs secretword sslnegotiation".split(' ') {
             assert!(!Options::default().set(name, "any"), "{name}");
         }
     }
-
     #[test]
     fn an_option_that_cannot_be_honoured_is_refused_by_its_name() {
         for (name, value, write) in [
@@ -295,7 +238,7 @@ mod tests {
             (
                 "target_session_attrs",
                 "prefer-standby",
-                "write `standby` or `any`",
+                "`standby` or `any`",
             ),
             ("sslcert", "me.pem", "name a role with a password"),
             ("ssl", "true", "`sslmode=verify-full`"),

@@ -4,42 +4,46 @@
 //! `~/.pgpass`, are not read.
 
 use std::env;
-use std::error::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Config, Connection, Socket};
+use tokio_postgres::{Client, Config, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::address;
-use crate::failure::Failure;
-use crate::screen::one_line;
+use super::{Connection, address};
+use crate::failure::{Failure, bail, chain};
+use crate::text::one_line;
 
 /// The time limit for the server's answers, and for connecting unless the address has a
 /// `connect_timeout`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to the database.
+/// A connection with Diesel.
 pub(crate) struct Session(AsyncPgConnection);
 
-impl Session {
-    /// Connects. No failure shows the whole address, which may contain a password.
-    pub(crate) async fn open(address: &str) -> Result<Self, Failure> {
+impl Connection for Session {
+    async fn open(address: &str) -> Result<Self, Failure> {
         let (client, connection) = connect(address).await?;
         let conn = AsyncPgConnection::try_from_client_and_connection(client, connection);
-        let conn = with_timeout(conn)
-            .await?
-            .map_err(|error| Failure::Input(one_line(&chain(&error))))?;
-        Ok(Self(conn))
+        Ok(Self(with_timeout(conn).await??))
     }
 
+    /// A session of a pooler outlives this, and shows its last statement to everybody: it is an
+    /// empty one.
+    async fn close(mut self) {
+        drop(with_timeout(self.0.batch_execute("")).await);
+    }
+}
+
+impl Session {
     pub(crate) fn conn(&mut self) -> &mut AsyncPgConnection {
         &mut self.0
     }
@@ -54,8 +58,7 @@ impl Session {
         const BEGIN: &str = "START TRANSACTION READ ONLY; SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '4s'";
         let conn = &mut self.0;
         with_timeout(async {
-            let begun = conn.batch_execute(BEGIN).await;
-            begun.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
+            conn.batch_execute(BEGIN).await?;
             let answer = read(conn).await;
             // A connection that is lost has been reported by the answer.
             drop(conn.batch_execute("ROLLBACK").await);
@@ -63,25 +66,35 @@ impl Session {
         })
         .await?
     }
+}
 
-    /// Ends it. A session of a pooler outlives that, and shows its last statement to everybody: it
-    /// is an empty one.
-    pub(crate) async fn close(mut self) {
-        drop(with_timeout(self.0.batch_execute("")).await);
+pub(crate) struct Queries {
+    pub(crate) client: Client,
+    /// An error of the connection reaches the queries too.
+    task: JoinHandle<()>,
+}
+
+impl Connection for Queries {
+    async fn open(address: &str) -> Result<Self, Failure> {
+        let (client, connection) = connect(address).await?;
+        let task = tokio::spawn(async move { drop(connection.await) });
+        Ok(Self { client, task })
+    }
+
+    async fn close(self) {
+        drop(self.client);
+        drop(with_timeout(self.task).await);
     }
 }
 
-/// The half of a connection that reads and writes; it runs in a task.
-type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+/// The half of a connection that reads and writes.
+type Driver =
+    tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
-/// Connects, for statements that Diesel has no part in. No failure shows the whole address, which
-/// may contain a password.
-pub(crate) async fn connect(
-    address: &str,
-) -> Result<(Client, Connection<Socket, Stream>), Failure> {
+async fn connect(address: &str) -> Result<(Client, Driver), Failure> {
     let (rest, options) = address::split(address);
     if let Some(why) = options.refusal {
-        return Err(Failure::Input(why));
+        bail!("{why}");
     }
     let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| {
         Failure::Input(format!(
@@ -91,9 +104,10 @@ pub(crate) async fn connect(
     })?;
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         // libpq would use the directory set at its build.
-        let why = "the database URL has no host: write `postgres://user@host:5432/database`, or the folder of a socket, \
-                       `host=/var/run/postgresql dbname=database`";
-        return Err(Failure::Input(why.to_owned()));
+        bail!(
+            "the database URL has no host: write `postgres://user@host:5432/database`, or the folder of a socket, \
+             `host=/var/run/postgresql dbname=database`"
+        );
     }
     options.apply(&mut config);
     let (mode, connector) = options.tls.connector()?;
@@ -120,13 +134,11 @@ pub(crate) async fn connect(
     let mut opened = Box::pin(open(&config, connector.clone()));
     let opened = match timeout(POOLER_TIMEOUT, &mut opened).await {
         Ok(opened) => opened,
-        Err(_) if is_pooler(&config, connector).await => {
-            return Err(Failure::Input(format!(
-                "the pooler in front of {} gives no connection: all are in use. Connect to the server itself, with its own address as \
-                 `--database-url`",
-                description(address, &config)
-            )));
-        }
+        Err(_) if is_pooler(&config, connector).await => bail!(
+            "the pooler in front of {} gives no connection: all are in use. Connect to the server itself, with its own address as \
+             `--database-url`",
+            description(address, &config)
+        ),
         Err(_) => with_timeout(opened).await?,
     };
     opened.map_err(|error| {
@@ -161,7 +173,7 @@ const POOLER_ERRORS: [&str; 3] = [
 async fn open(
     config: &Config,
     connector: MakeRustlsConnect,
-) -> Result<(Client, Connection<Socket, Stream>), tokio_postgres::Error> {
+) -> Result<(Client, Driver), tokio_postgres::Error> {
     let (client, mut connection) = config.connect(connector).await?;
     {
         let mut answer = pin!(client.batch_execute(""));
@@ -208,10 +220,10 @@ fn description(address: &str, config: &Config) -> String {
     if is_cut || config.get_dbname().is_some_and(|name| name.contains('@')) {
         return "the database".to_owned();
     }
-    let mut text = config.get_dbname().map_or_else(
-        || "the database".to_owned(),
-        |name| format!("the database `{name}`"),
-    );
+    let mut text = match config.get_dbname() {
+        Some(name) => format!("the database `{name}`"),
+        None => "the database".to_owned(),
+    };
     for (at, host) in config.get_hosts().iter().enumerate() {
         let host = match host {
             Host::Tcp(name) => name.clone(),
@@ -229,27 +241,13 @@ fn description(address: &str, config: &Config) -> String {
 
 /// Waits for an answer for at most [`TIMEOUT`].
 pub(crate) async fn with_timeout<T>(answer: impl Future<Output = T>) -> Result<T, Failure> {
-    let answer = timeout(TIMEOUT, answer).await;
-    answer.map_err(|_| {
-        let seconds = TIMEOUT.as_secs();
-        Failure::Input(format!(
-            "the server did not answer within {seconds} seconds"
-        ))
-    })
-}
-
-/// An error with its causes, each once.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        next = cause.source();
+    match timeout(TIMEOUT, answer).await {
+        Ok(answer) => Ok(answer),
+        Err(_) => bail!(
+            "the server did not answer within {} seconds",
+            TIMEOUT.as_secs()
+        ),
     }
-    text
 }
 
 #[cfg(test)]

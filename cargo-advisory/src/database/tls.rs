@@ -19,9 +19,9 @@ use rustls::{
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
+use crate::text::one_line;
 
-/// The TLS settings of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) mode: Option<String>,
@@ -56,9 +56,9 @@ impl Tls {
             Some(mode @ ("disable" | "allow" | "prefer" | "require" | "verify-ca"))
                 if is_system =>
             {
-                return Err(Failure::Input(format!(
+                bail!(
                     "`sslmode={mode}` cannot be used with `sslrootcert=system`: write `sslmode=verify-full`"
-                )));
+                )
             }
             Some("disable") => (SslMode::Disable, Trust::Anybody),
             // libpq's `allow` tries without TLS first; `prefer` works with the same servers.
@@ -66,12 +66,10 @@ impl Tls {
             Some("require") if !has_file => (SslMode::Require, Trust::Anybody),
             Some("require" | "verify-ca") => (SslMode::Require, Trust::Authority),
             Some("verify-full") => (SslMode::Require, Trust::Host),
-            Some(other) => {
-                return Err(Failure::Input(format!(
-                    "invalid `sslmode={}`: write `disable`, `prefer`, `require`, `verify-ca` or `verify-full`",
-                    crate::screen::one_line(other)
-                )));
-            }
+            Some(other) => bail!(
+                "invalid `sslmode={}`: write `disable`, `prefer`, `require`, `verify-ca` or `verify-full`",
+                one_line(other)
+            ),
         };
         let provider = Arc::new(ring::default_provider());
         let checked = match trust {
@@ -105,11 +103,9 @@ impl Tls {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
             Some(file) => {
+                let shown = one_line(file);
                 let unreadable = |why: &dyn std::fmt::Display| {
-                    Failure::Input(format!(
-                        "`sslrootcert={}`: {why}",
-                        crate::screen::one_line(file)
-                    ))
+                    Failure::Input(format!("`sslrootcert={shown}`: {why}"))
                 };
                 let found = CertificateDer::pem_file_iter(file);
                 for certificate in found.map_err(|error| unreadable(&error))? {
@@ -119,8 +115,7 @@ impl Tls {
             }
         }
         if roots.is_empty() {
-            let why = "no trusted authorities: name a file of certificates, `sslrootcert=FILE`";
-            return Err(Failure::Input(why.to_owned()));
+            bail!("no trusted authorities: name a file of certificates, `sslrootcert=FILE`");
         }
         Ok(roots)
     }

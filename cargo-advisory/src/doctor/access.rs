@@ -6,21 +6,20 @@ use std::time::Duration;
 use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
 
-use super::citus;
 use super::facts::Facts;
-use super::{Finding, Level, RELOAD, alter_system};
-use crate::database::{identifier, rows};
+use super::{Finding, Level, RELOAD, alter_system, citus, grant_monitor};
+use crate::database::{cell, identifier, rows};
 use crate::duration::short;
 use crate::failure::Failure;
 use crate::guard::literal;
-use crate::screen::{one_line, plural};
+use crate::text::{one_line, plural};
 
 /// The columns of the migration's table, in order of their names.
 const COLUMNS: &str =
     "acquired_at,data,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
 
-/// Whether the table has what the migration creates, and this role the rights that the migration
-/// names.
+/// Checks that the table has what the migration creates, and this role the rights that the
+/// migration names.
 pub(super) async fn lease_table(
     client: &Client,
     facts: &Facts,
@@ -30,72 +29,57 @@ pub(super) async fn lease_table(
     let title = "lease_table";
     // Lower-case letters, digits and `_`, and a full stop.
     let name = table.name();
+    let problem = |message: String| Finding::new(title, Level::Problem, message);
     let found = match rows(client, &question(&name)).await {
         Ok(found) => found,
         // Such as for a schema that this role may not look into.
-        Err(failure) => {
-            let message = format!("`{name}`: {failure}");
-            return Ok(Finding::new(title, Level::Problem, message));
-        }
+        Err(failure) => return Ok(problem(format!("`{name}`: {failure}"))),
     };
-    let text = |at: usize| found.first().and_then(|row| row.get(at));
+    let text = |at: usize| cell(&found, at);
     let Some(columns) = text(0) else {
         let message = format!("`{name}` does not exist, so no program can lease");
-        let flag = if is_named {
-            format!(" --table {name}")
-        } else {
-            String::new()
-        };
-        let level = if is_named {
-            Level::Problem
-        } else {
-            Level::Fine
-        };
-        let finding = Finding::new(title, level, message);
-        let fix = format!("Run the migration that `cargo advisory migration lease{flag}` prints.");
-        return Ok(if is_named { finding.fix(fix) } else { finding });
+        if !is_named {
+            return Ok(Finding::fine(title, message));
+        }
+        return Ok(problem(message).fix(format!(
+            "Run the migration that `cargo advisory migration lease --table {name}` prints."
+        )));
     };
-    let has_columns = COLUMNS
-        .split(',')
-        .all(|wanted| columns.split(',').any(|column| column == wanted));
-    if !has_columns || text(5) != Some("1") {
+    let has = |wanted: &str| columns.split(',').any(|column| column == wanted);
+    if !COLUMNS.split(',').all(has) || text(5) != Some("1") {
         let message = format!(
             "`{name}` differs from what the migration creates: it has the columns {}, and a sequence with CACHE {}",
             one_line(columns),
             text(5).unwrap_or("missing")
         );
-        let fix =
-            format!("Compare it with what `cargo advisory migration lease --table {name}` prints.");
-        return Ok(Finding::new(title, Level::Problem, message).fix(fix));
+        return Ok(problem(message).fix(format!(
+            "Compare it with what `cargo advisory migration lease --table {name}` prints."
+        )));
     }
     if facts.citus.is_some()
         && let Some(managed) = citus::managed(client, &name).await?
     {
         let message = format!("`{name}` is {}, which refuses every grant", managed.kind);
-        let finding = Finding::new(title, Level::Problem, message);
-        return Ok(managed.fix.into_iter().fold(finding, Finding::fix));
+        return Ok(problem(message).fixes(managed.fix));
     }
     let has = [1, 2, 3, 4, 6].map(|at| text(at) == Some("t"));
+    let (role, in_sql) = (&facts.role, identifier(&facts.role));
     if has.iter().all(|has| *has) {
-        let message = format!("`{name}` exists, and role `{}` may use it", facts.role);
-        return Ok(Finding::new(title, Level::Fine, message));
+        let message = format!("`{name}` exists, and role `{role}` may use it");
+        return Ok(Finding::fine(title, message));
     }
-    let role = identifier(&facts.role);
-    let (level, some) = if has[..4].iter().any(|has| *has) {
+    let (level, some) = if has[..4].contains(&true) {
         (Level::Problem, "some")
     } else {
         (Level::Advice, "none")
     };
-    let message = format!(
-        "role `{}` has {some} of the rights on `{name}` that leases need",
-        facts.role
-    );
+    let message = format!("role `{role}` has {some} of the rights on `{name}` that leases need");
     Ok(Finding::new(title, level, message)
         .fix(format!(
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {role};"
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {in_sql};"
         ))
         .fix(format!(
-            "GRANT USAGE, UPDATE ON SEQUENCE {name}_token TO {role};"
+            "GRANT USAGE, UPDATE ON SEQUENCE {name}_token TO {in_sql};"
         )))
 }
 
@@ -124,16 +108,17 @@ fn question(name: &str) -> String {
 pub(super) fn live_view(facts: &Facts) -> Finding {
     let (name, role) = ("live_view", &facts.role);
     if facts.sees_all {
-        let message = format!(
-            "role `{role}` sees what other roles' sessions do, so `cargo advisory locks` shows everything"
+        return Finding::fine(
+            name,
+            format!(
+                "role `{role}` sees what other roles' sessions do, so `cargo advisory locks` shows everything"
+            ),
         );
-        return Finding::new(name, Level::Fine, message);
     }
     let message = format!(
         "role `{role}` sees neither what other roles' sessions do nor the lock names in their queries"
     );
-    Finding::new(name, Level::Advice, message)
-        .fix(format!("GRANT pg_monitor TO {};", identifier(role)))
+    Finding::new(name, Level::Advice, message).fix(grant_monitor(facts))
 }
 
 /// Sessions that have a transaction open, hold an advisory lock in this database and send nothing;
@@ -154,7 +139,7 @@ const IDLE: &str = "WITH held AS (SELECT DISTINCT l.pid, l.virtualtransaction FR
      JOIN pg_catalog.pg_prepared_xacts AS p ON CAST(p.transaction AS pg_catalog.text) OPERATOR(pg_catalog.=) \
      CAST(x.transactionid AS pg_catalog.text) ORDER BY 3 DESC";
 
-/// How many sessions hold an advisory lock in this database and do not record what they do.
+/// The number of sessions that hold an advisory lock in this database and do not record what they do.
 const UNTRACKED: &str = "SELECT pg_catalog.count(DISTINCT a.pid) FROM pg_catalog.pg_locks AS l \
      JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
      WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.<=) CAST(2 AS pg_catalog.int2) \
@@ -170,27 +155,20 @@ async fn unseen(
     name: &'static str,
     what: &str,
 ) -> Result<Option<Finding>, Failure> {
+    let unknown = |message: String| Finding::new(name, Level::Unknown, message);
     let found = rows(client, UNTRACKED).await?;
-    let count = found.first().and_then(|row| row.get(0)?.parse().ok());
+    let count = cell(&found, 0).and_then(|count| count.parse().ok());
     let count: usize = count.unwrap_or_default();
     if count > 0 {
+        let sessions = plural(count, "session");
         let message = format!(
-            "whether a session is {what} is not known of {} with advisory locks: `track_activities` is off",
-            plural(count, "session")
+            "whether a session is {what} is not known of {sessions} with advisory locks: `track_activities` is off"
         );
-        return Ok(Some(
-            Finding::new(name, Level::Unknown, message)
-                .fix(alter_system("track_activities", "on"))
-                .fix(RELOAD),
-        ));
-    }
-    if facts.sees_all {
-        return Ok(None);
+        let fix = alter_system("track_activities", "on");
+        return Ok(Some(unknown(message).fix(fix).fix(RELOAD)));
     }
     let message = format!("this role does not see which sessions of other roles are {what}");
-    Ok(Some(Finding::new(name, Level::Unknown, message).fix(
-        format!("GRANT pg_monitor TO {};", identifier(&facts.role)),
-    )))
+    Ok((!facts.sees_all).then(|| unknown(message).fix(grant_monitor(facts))))
 }
 
 pub(super) async fn idle_sessions(
@@ -220,17 +198,18 @@ pub(super) async fn idle_sessions(
     }
     if !said.is_empty() {
         let message = format!("{}, and holds advisory locks", said.join("; "));
-        let finding = Finding::new(name, Level::Problem, message);
-        return Ok(fix.into_iter().fold(finding, Finding::fix));
+        return Ok(Finding::new(name, Level::Problem, message).fixes(fix));
     }
     if let Some(unseen) = unseen(client, facts, name, "idle in a transaction").await? {
         return Ok(unseen);
     }
-    let message = format!(
-        "no session that holds an advisory lock has been idle in a transaction for {}",
-        short(bound)
-    );
-    Ok(Finding::new(name, Level::Fine, message))
+    let bound = short(bound);
+    Ok(Finding::fine(
+        name,
+        format!(
+            "no session that holds an advisory lock has been idle in a transaction for {bound}"
+        ),
+    ))
 }
 
 /// Idle sessions of a pooler in transaction mode that hold advisory locks, with whether they are
@@ -283,13 +262,8 @@ pub(super) async fn stranded_locks(
             return Ok(unseen);
         }
         let message = "no idle session that is known to be of a pooler in transaction mode holds an advisory lock";
-        return Ok(Finding::new(name, Level::Fine, message));
+        return Ok(Finding::fine(name, message));
     }
-    let level = if left.is_empty() {
-        Level::Advice
-    } else {
-        Level::Problem
-    };
     let mut said = Vec::new();
     if !left.is_empty() {
         said.push(format!(
@@ -303,6 +277,10 @@ pub(super) async fn stranded_locks(
             possible.join(", ")
         ));
     }
-    let finding = Finding::new(name, level, said.join("; "));
-    Ok(fix.into_iter().fold(finding, Finding::fix))
+    let level = if left.is_empty() {
+        Level::Advice
+    } else {
+        Level::Problem
+    };
+    Ok(Finding::new(name, level, said.join("; ")).fixes(fix))
 }

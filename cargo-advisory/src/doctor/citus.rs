@@ -2,10 +2,10 @@
 
 use tokio_postgres::{Client, SimpleQueryRow};
 
-use crate::database::rows;
+use crate::database::{cell, rows};
 use crate::failure::Failure;
 use crate::guard::literal;
-use crate::screen::one_line;
+use crate::text::one_line;
 
 /// The group of a node. The coordinator's is 0.
 const GROUP: &str = "SELECT groupid FROM pg_catalog.pg_dist_local_group";
@@ -19,27 +19,23 @@ const TRIGGERS: &str = "SELECT t.tgname, CAST(CAST(t.tgrelid AS pg_catalog.regcl
      AND (p.partmethod OPERATOR(pg_catalog.<>) 'n' OR p.repmodel OPERATOR(pg_catalog.=) 't' \
      OR p.colocationid OPERATOR(pg_catalog.<>) 0) ORDER BY 2, 1 LIMIT 5";
 
-/// What Citus says of the node that answers.
 #[derive(Default)]
 pub(super) struct Node {
-    /// Whether it is not the coordinator.
     pub(super) is_worker: bool,
     /// Triggers that do not do here what they are for.
     pub(super) triggers: Vec<String>,
 }
 
 impl Node {
-    /// Asks a node of Citus.
     pub(super) async fn ask(client: &Client) -> Result<Self, Failure> {
         let group = rows(client, GROUP).await?;
-        let group = group.first().and_then(|row| row.get(0));
         let triggers = rows(client, TRIGGERS).await?;
         let name = |row: &SimpleQueryRow| {
             let text = |at: usize| one_line(row.get(at).unwrap_or_default());
             format!("`{}` of `{}`", text(0), text(1))
         };
         Ok(Self {
-            is_worker: group.is_some_and(|group| group != "0"),
+            is_worker: cell(&group, 0).is_some_and(|group| group != "0"),
             triggers: triggers.iter().map(name).collect(),
         })
     }
@@ -61,16 +57,12 @@ pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Manage
         literal(name)
     );
     let found = rows(client, &kind_question(&table)).await?;
-    let Some(row) = found.first() else {
+    let Some(kind) = cell(&found, 0) else {
         return Ok(None);
     };
     let keys = rows(client, &foreign_keys_question(&table)).await?;
     let keys = keys.iter().filter_map(|row| row.get(0)).map(str::to_owned);
-    Ok(Some(Managed::of(
-        name,
-        row.get(0).unwrap_or_default(),
-        keys.collect(),
-    )))
+    Ok(Some(Managed::of(name, kind, keys.collect())))
 }
 
 impl Managed {

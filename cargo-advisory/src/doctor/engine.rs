@@ -8,9 +8,9 @@ use std::fmt::Write;
 
 use super::facts::Facts;
 use super::{Finding, Level};
-use crate::database::{connect, rows, with_timeout};
+use crate::database::{Connection, Queries, cell, rows};
 use crate::failure::Failure;
-use crate::screen::one_line;
+use crate::text::one_line;
 
 const NAME: &str = "engine";
 
@@ -29,9 +29,7 @@ const FEWER_SIGNS: &str = "SELECT pg_catalog.version(), (SELECT pg_catalog.conca
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
      WHERE n.nspname OPERATOR(pg_catalog.=) 'sys' AND c.relname OPERATOR(pg_catalog.=) 'iam_pg_role_mappings')";
 
-/// By what an engine is known.
 enum Sign {
-    /// A part of the version's text.
     Version(&'static str),
     /// `extension citus`
     Object(&'static str),
@@ -163,7 +161,6 @@ const ENGINES: [Engine; 12] = [
 /// The first of its releases with advisory locks, apart from previews.
 const YUGABYTE: u32 = 2025;
 
-/// What the server says that it is.
 pub(super) enum Found {
     /// None of [`ENGINES`].
     PostgreSql,
@@ -175,20 +172,20 @@ pub(super) enum Found {
     Unknown(String),
 }
 
-/// Asks the server what it is. Fails only if the database cannot be reached.
+/// Fails only if the database cannot be reached.
 pub(super) async fn find(address: &str) -> Result<Found, Failure> {
-    let (client, connection) = connect(address).await?;
-    let connection = tokio::spawn(async move { drop(connection.await) });
-    let asked = match rows(&client, SIGNS).await {
+    let queries = Queries::open(address).await?;
+    let asked = match rows(&queries.client, SIGNS).await {
         Ok(found) => Ok(found),
-        Err(failure) => rows(&client, FEWER_SIGNS).await.map_err(|_| failure),
+        Err(failure) => rows(&queries.client, FEWER_SIGNS)
+            .await
+            .map_err(|_| failure),
     };
-    drop(client);
-    drop(with_timeout(connection).await);
+    queries.close().await;
     Ok(match asked {
         Ok(found) => {
-            let text = |at: usize| found.first().and_then(|row| row.get(at));
-            recognize(text(0).unwrap_or_default(), text(1).unwrap_or_default())
+            let text = |at: usize| cell(&found, at).unwrap_or_default();
+            recognize(text(0), text(1))
         }
         Err(failure) => Found::Unknown(failure.to_string()),
     })
@@ -199,13 +196,11 @@ fn recognize(version: &str, signs: &str) -> Found {
         Sign::Version(part) => version.contains(part),
         Sign::Object(object) => signs.split(',').any(|sign| sign == object),
     });
-    match engine {
-        Some(engine) => Found::Engine {
-            engine,
-            version: one_line(version),
-        },
-        None => Found::PostgreSql,
-    }
+    let version = one_line(version);
+    engine.map_or(Found::PostgreSql, |engine| Found::Engine {
+        engine,
+        version,
+    })
 }
 
 impl Engine {
@@ -226,7 +221,7 @@ impl Found {
             Self::PostgreSql => {
                 let message =
                     "PostgreSQL, by all signs: a lock excludes all sessions of its database";
-                return Finding::new(NAME, Level::Fine, message);
+                return Finding::fine(NAME, message);
             }
             Self::Unknown(why) => {
                 return Finding::new(NAME, Level::Unknown, format!("cannot be determined: {why}"));
@@ -249,7 +244,6 @@ impl Found {
             }
             if !node.triggers.is_empty() {
                 let triggers = node.triggers.join(", ");
-                // Writing to a `String` cannot fail.
                 let _ = write!(
                     message,
                     "; these triggers run on the nodes that have the rows, where they notify no session of the coordinator and do not see \
@@ -257,11 +251,8 @@ impl Found {
                 );
             }
         }
-        let finding = Finding::new(NAME, level, message);
-        engine
-            .fix
-            .iter()
-            .fold(finding, |finding, fix| finding.fix(*fix))
+        let fixes = engine.fix.iter().map(|fix| (*fix).to_owned());
+        Finding::new(NAME, level, message).fixes(fixes)
     }
 
     /// Adds what the server is to a failure that this may explain.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use super::citus::Node;
-use crate::database::rows;
+use crate::database::{cell, rows};
 use crate::failure::Failure;
-use crate::screen::one_line;
+use crate::text::one_line;
 
 /// `pg_settings` has each setting as it is for this session: in the base unit, and with what the
 /// role and the database set.
@@ -24,7 +24,6 @@ const SERVER: &str = "SELECT pg_catalog.current_database(), CURRENT_USER, pg_cat
      pg_catalog.pg_has_role(CAST('pg_read_all_stats' AS pg_catalog.name), CAST('USAGE' AS pg_catalog.text)), \
      pg_catalog.current_setting('advisory.pooler', true), pg_catalog.to_regclass('pg_catalog.pg_dist_local_group') IS NOT NULL";
 
-/// What every judgement may need.
 #[derive(Default)]
 pub(super) struct Facts {
     pub(super) database: String,
@@ -48,10 +47,7 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) async fn ask(client: &Client) -> Result<Self, Failure> {
         let server = rows(client, SERVER).await?;
-        let text = |at: usize| {
-            let cell = server.first().and_then(|row| row.get(at));
-            one_line(cell.unwrap_or_default())
-        };
+        let text = |at: usize| one_line(cell(&server, at).unwrap_or_default());
         let settings = rows(client, SETTINGS).await?.into_iter().filter_map(|row| {
             let value = (row.get(1)?.to_owned(), row.get(2).map(str::to_owned));
             Some((row.get(0)?.to_owned(), value))
@@ -82,19 +78,14 @@ impl Facts {
 
     /// A setting that is a whole number; 0 if this server does not have it.
     pub(super) fn number(&self, name: &str) -> u64 {
-        self.setting(name)
-            .and_then(|value| value.parse().ok())
-            .unwrap_or_default()
+        let value = self.setting(name).and_then(|value| value.parse().ok());
+        value.unwrap_or_default()
     }
 
     /// A setting that is a time; zero means that it is off.
     pub(super) fn time(&self, name: &str) -> Duration {
-        let unit = self
-            .settings
-            .get(name)
-            .and_then(|(_, unit)| unit.as_deref());
-        match unit {
-            Some("ms") => Duration::from_millis(self.number(name)),
+        match self.settings.get(name) {
+            Some((_, Some(unit))) if unit == "ms" => Duration::from_millis(self.number(name)),
             _ => Duration::from_secs(self.number(name)),
         }
     }

@@ -3,15 +3,14 @@
 
 use tokio_postgres::Client;
 
-use super::citus;
 use super::facts::Facts;
-use super::{Finding, Level};
+use super::{Finding, Level, citus};
 use crate::database::rows;
 use crate::failure::Failure;
 use crate::guard::literal;
 use crate::job_table::{JobTable, quoted};
 use crate::migration::claim::indexes;
-use crate::screen::one_line;
+use crate::text::{in_backticks, joined, one_line};
 
 /// The tables that look like queues: with the columns that a claim has, whatever they are for.
 const LIKELY: &str = "SELECT CAST(CAST(c.oid AS pg_catalog.regclass) AS pg_catalog.text) FROM pg_catalog.pg_class AS c \
@@ -31,17 +30,11 @@ pub(super) async fn unseen(client: &Client, is_known: bool) -> Result<Option<Str
         return Ok(None);
     }
     let likely = rows(client, LIKELY).await?;
-    let names = likely.iter().filter_map(|row| row.get(0));
-    let names: Vec<String> = names.map(|name| format!("`{}`", one_line(name))).collect();
-    Ok((!names.is_empty()).then(|| {
-        format!(
-            "{}, which may be job tables: name the program, `--artifact FILE`",
-            names.join(", ")
-        )
-    }))
+    let names = in_backticks(likely.iter().filter_map(|row| row.get(0)));
+    Ok((!names.is_empty())
+        .then(|| format!("{names}, which may be job tables: name the program, `--artifact FILE`")))
 }
 
-/// A column as the server has it.
 struct Column {
     name: String,
     sql_type: String,
@@ -60,7 +53,22 @@ struct Index {
     condition: String,
 }
 
-/// Whether the job tables have what the claims of the program need.
+/// What is wrong with the tables.
+struct Problems {
+    level: Level,
+    said: Vec<String>,
+    fix: Vec<String>,
+}
+
+impl Problems {
+    fn add(&mut self, level: Level, what: String, statement: Option<String>) {
+        self.level = self.level.min(level);
+        self.said.push(what);
+        self.fix.extend(statement);
+    }
+}
+
+/// Checks that the job tables have what the claims of the program need.
 pub(super) async fn job_tables(
     client: &Client,
     facts: &Facts,
@@ -68,108 +76,83 @@ pub(super) async fn job_tables(
     unseen: Option<&String>,
 ) -> Result<Finding, Failure> {
     let name = "job_tables";
-    let (mut said, mut fix, mut level) = (Vec::new(), Vec::new(), Level::Fine);
-    let mut add = |problem: Level, what: String, statement: Option<String>| {
-        level = level.min(problem);
-        said.push(what);
-        fix.extend(statement);
+    let mut problems = Problems {
+        level: Level::Fine,
+        said: Vec::new(),
+        fix: Vec::new(),
     };
     for table in tables {
         let label = table.label();
         let columns = columns(client, table).await?;
         if columns.is_empty() {
             let what = format!("there is no table `{label}`, or this role may not see it");
-            add(Level::Problem, what, None);
+            problems.add(Level::Problem, what, None);
             continue;
         }
-        check_columns(table, &columns, &mut add);
+        check_columns(table, &columns, &mut problems);
         if facts.citus.is_some()
             && let Some(managed) = citus::managed(client, &table.quoted()).await?
         {
             let what = format!("`{label}` is {}, which refuses every claim", managed.kind);
             let statements = (!managed.fix.is_empty()).then(|| managed.fix.join(" "));
-            add(Level::Problem, what, statements);
+            problems.add(Level::Problem, what, statements);
         }
-        let there = indexes_of(client, table).await?;
-        check_indexes(table, &there, &mut add);
+        check_indexes(table, &indexes_of(client, table).await?, &mut problems);
     }
-    if said.is_empty() {
-        return Ok(match unseen {
-            Some(why) => Finding::new(name, Level::Unknown, format!("not looked at: {why}")),
-            None if tables.is_empty() => {
-                Finding::new(name, Level::Fine, "no table has the columns of a claim")
-            }
-            None => {
-                let names: Vec<String> = tables
-                    .iter()
-                    .map(|table| format!("`{}`", table.label()))
-                    .collect();
-                let message = format!(
-                    "{}: claims find their columns and their indexes",
-                    names.join(", ")
-                );
-                Finding::new(name, Level::Fine, message)
-            }
-        });
+    let Problems { level, said, fix } = problems;
+    if !said.is_empty() {
+        return Ok(Finding::new(name, level, said.join("; ")).fixes(fix));
     }
-    let finding = Finding::new(name, level, said.join("; "));
-    Ok(fix.into_iter().fold(finding, Finding::fix))
+    let names = in_backticks(tables.iter().map(JobTable::label));
+    Ok(match unseen {
+        Some(why) => Finding::new(name, Level::Unknown, format!("not looked at: {why}")),
+        None if tables.is_empty() => Finding::fine(name, "no table has the columns of a claim"),
+        None => Finding::fine(
+            name,
+            format!("{names}: claims find their columns and their indexes"),
+        ),
+    })
 }
 
-fn check_columns(
-    table: &JobTable,
-    columns: &[Column],
-    add: &mut impl FnMut(Level, String, Option<String>),
-) {
+fn check_columns(table: &JobTable, columns: &[Column], problems: &mut Problems) {
     let label = table.label();
     for (argument, column) in &table.claim.columns {
         let Some(found) = columns.iter().find(|found| found.name == *column) else {
-            let what = format!(
-                "`{label}` lacks the column `{}`, so every claim fails",
-                one_line(column)
-            );
-            add(Level::Problem, what, None);
+            let column = one_line(column);
+            let what = format!("`{label}` lacks the column `{column}`, so every claim fails");
+            problems.add(Level::Problem, what, None);
             continue;
         };
         let Some(longest) = found.longest else {
             continue;
         };
-        let (column, sql_type) = (one_line(column), one_line(&found.sql_type));
-        let statement = format!(
-            "ALTER TABLE {} ALTER COLUMN {} TYPE text;",
-            table.quoted(),
-            quoted(&found.name)
-        );
-        match argument.as_str() {
-            "locked_by" if longest < SHORTEST_HOLDER => {
-                let what = format!(
-                    "`{column}` of `{label}` is {sql_type}, too short for a worker's name and a UUID, so every claim fails"
-                );
-                add(Level::Problem, what, Some(statement));
-            }
-            "locked_by" if longest < LONGEST_HOLDER => {
-                let what = format!(
-                    "`{column}` of `{label}` is {sql_type}: a worker's name can have {} characters, and one with more claims nothing",
+        let (level, what) = match argument.as_str() {
+            "locked_by" if longest < SHORTEST_HOLDER => (
+                Level::Problem,
+                ", too short for a worker's name and a UUID, so every claim fails".to_owned(),
+            ),
+            "locked_by" if longest < LONGEST_HOLDER => (
+                Level::Advice,
+                format!(
+                    ": a worker's name can have {} characters, and one with more claims nothing",
                     longest - SHORTEST_HOLDER + 1
-                );
-                add(Level::Advice, what, Some(statement));
-            }
-            "error_message" => {
-                let what = format!(
-                    "`{column}` of `{label}` is {sql_type}: a longer error cannot be written with the end of its row"
-                );
-                add(Level::Advice, what, Some(statement));
-            }
-            _ => {}
-        }
+                ),
+            ),
+            "error_message" => (
+                Level::Advice,
+                ": a longer error cannot be written with the end of its row".to_owned(),
+            ),
+            _ => continue,
+        };
+        let (column, sql_type) = (one_line(column), one_line(&found.sql_type));
+        let (name, quoted) = (table.quoted(), quoted(&found.name));
+        let statement = format!("ALTER TABLE {name} ALTER COLUMN {quoted} TYPE text;");
+        let what = format!("`{column}` of `{label}` is {sql_type}{what}");
+        problems.add(level, what, Some(statement));
     }
 }
 
-fn check_indexes(
-    table: &JobTable,
-    there: &[Index],
-    add: &mut impl FnMut(Level, String, Option<String>),
-) {
+fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
     let label = table.label();
     let needed = indexes(table);
     for (name, definition) in &needed {
@@ -177,66 +160,78 @@ fn check_indexes(
         let columns = columns.strip_prefix('(').unwrap_or(columns);
         let columns = columns.strip_suffix(')').unwrap_or(columns);
         let wanted: Vec<&str> = columns.split(", ").collect();
-        let conditions: Vec<&str> = condition
-            .split(" AND ")
-            .filter(|part| !part.is_empty())
-            .collect();
-        let is_usable = |index: &&Index| {
-            // A condition that the claim does not have hides rows from it.
-            let has_conditions = index
-                .condition
-                .split(" AND ")
-                .filter(|part| !part.is_empty())
-                .all(|part| conditions.contains(&part));
+        let conditions: Vec<&str> = parts(condition).collect();
+        let is_usable = |index: &Index| {
+            let columns = index.columns.iter().map(String::as_str);
             index.is_valid
-                && has_conditions
-                && index
-                    .columns
-                    .iter()
-                    .map(String::as_str)
-                    .take(wanted.len())
-                    .eq(wanted.iter().copied())
+                // A condition that the claim does not have hides rows from it.
+                && parts(&index.condition).all(|part| conditions.contains(&part))
+                && columns.take(wanted.len()).eq(wanted.iter().copied())
         };
-        if there.iter().any(|index| is_usable(&index)) {
+        if there.iter().any(is_usable) {
             continue;
         }
-        let own = there
+        let what = if there
             .iter()
-            .find(|index| index.name == *name && !index.is_valid);
-        let what = match own {
-            Some(index) => format!(
+            .any(|index| index.name == *name && !index.is_valid)
+        {
+            format!(
                 "the index `{}` of `{label}` is invalid: its creation has failed, so drop it first",
-                one_line(&index.name)
-            ),
-            None => format!(
+                one_line(name)
+            )
+        } else {
+            format!(
                 "`{label}` has no index that its claims can use, for `{definition}`: each claim reads the whole table"
-            ),
+            )
         };
-        let statement = format!(
-            "CREATE INDEX CONCURRENTLY {} ON {} {definition};",
-            quoted(name),
-            table.quoted()
-        );
-        add(Level::Advice, what, Some(statement));
+        let (name, on) = (quoted(name), table.quoted());
+        let statement = format!("CREATE INDEX CONCURRENTLY {name} ON {on} {definition};");
+        problems.add(Level::Advice, what, Some(statement));
     }
     for index in there {
         let is_needed = needed.iter().any(|(name, _)| *name == index.name);
-        let is_ours = index.name.rsplit_once("_claim_").is_some_and(|(_, hash)| {
-            hash.len() == 8 && hash.bytes().all(|digit| digit.is_ascii_hexdigit())
-        });
-        if is_ours && !is_needed {
+        let hash = index
+            .name
+            .rsplit_once("_claim_")
+            .map(|(_, hash)| hash.as_bytes());
+        let is_ours = |hash: &[u8]| hash.len() == 8 && hash.iter().all(u8::is_ascii_hexdigit);
+        if hash.is_some_and(is_ours) && !is_needed {
             let what = format!(
                 "the index `{}` of `{label}` is that of another form of the claim, and each insert updates it: drop it when no running \
                  program uses it",
                 one_line(&index.name)
             );
             let statement = format!("DROP INDEX CONCURRENTLY {};", table.qualified(&index.name));
-            add(Level::Advice, what, Some(statement));
+            problems.add(Level::Advice, what, Some(statement));
         }
     }
 }
 
-/// Whether times without a zone are written as the claims read them, in UTC.
+fn parts(condition: &str) -> impl Iterator<Item = &str> {
+    condition.split(" AND ").filter(|part| !part.is_empty())
+}
+
+/// The names of UTC.
+const UTC: [&str; 8] = [
+    "UTC",
+    "Etc/UTC",
+    "GMT",
+    "Etc/GMT",
+    "UCT",
+    "Etc/UCT",
+    "Zulu",
+    "Universal",
+];
+/// The defaults that give the time of the session.
+const LOCAL: [&str; 5] = [
+    "now()",
+    "current_timestamp",
+    "localtimestamp",
+    "clock_timestamp()",
+    "statement_timestamp()",
+];
+
+/// Checks that times without a zone are written as the claims read them, in UTC.
 pub(super) async fn time_zone(
     client: &Client,
     facts: &Facts,
@@ -245,33 +240,19 @@ pub(super) async fn time_zone(
 ) -> Result<Finding, Failure> {
     let name = "time_zone";
     let zone = one_line(facts.setting("TimeZone").unwrap_or_default());
-    let is_utc = matches!(
-        zone.as_str(),
-        "UTC" | "Etc/UTC" | "GMT" | "Etc/GMT" | "UCT" | "Etc/UCT" | "Zulu" | "Universal"
-    );
+    let is_utc = UTC.contains(&&*zone);
     let (mut local, mut fix, mut count) = (Vec::new(), Vec::new(), 0);
     for table in tables {
         for column in columns(client, table).await? {
-            let is_claims = table
-                .claim
-                .columns
-                .iter()
-                .any(|(_, name)| *name == column.name);
-            if !is_claims || column.sql_type != "timestamp without time zone" {
+            let mut claims = table.claim.columns.iter();
+            if column.sql_type != "timestamp without time zone"
+                || !claims.any(|(_, name)| *name == column.name)
+            {
                 continue;
             }
             count += 1;
             let default = column.default.to_lowercase();
-            let is_local = [
-                "now()",
-                "current_timestamp",
-                "localtimestamp",
-                "clock_timestamp()",
-                "statement_timestamp()",
-            ]
-            .iter()
-            .any(|local| default.contains(local));
-            if is_local && !default.contains("utc") {
+            if LOCAL.iter().any(|local| default.contains(local)) && !default.contains("utc") {
                 local.push(format!(
                     "`{}` of `{}`",
                     one_line(&column.name),
@@ -287,32 +268,26 @@ pub(super) async fn time_zone(
     }
     if !local.is_empty() {
         let (level, when) = if is_utc {
-            (
-                Level::Advice,
-                "which is UTC now: with another `TimeZone` rows would run early or late".to_owned(),
-            )
+            let when = "which is UTC now: with another `TimeZone` rows would run early or late";
+            (Level::Advice, when.to_owned())
         } else {
-            (
-                Level::Problem,
-                format!("which is `{zone}`, and claims read it as UTC: rows run early or late"),
-            )
+            let when = "and claims read it as UTC: rows run early or late";
+            (Level::Problem, format!("which is `{zone}`, {when}"))
         };
-        let message = format!(
-            "the default of {} writes the time of the session, {when}",
-            local.join(", ")
-        );
-        let finding = Finding::new(name, level, message);
-        return Ok(fix.into_iter().fold(finding, Finding::fix));
+        let local = local.join(", ");
+        let message = format!("the default of {local} writes the time of the session, {when}");
+        return Ok(Finding::new(name, level, message).fixes(fix));
     }
-    let message = match (count, unseen) {
-        (0, Some(why)) => format!("`{zone}`; not looked at: {why}"),
-        (0, None) => format!("`{zone}`: no claim uses a time without a zone"),
-        _ => format!("`{zone}`: times without a zone are written and read in UTC"),
-    };
-    Ok(Finding::new(name, Level::Fine, message))
+    Ok(Finding::fine(
+        name,
+        match (count, unseen) {
+            (0, Some(why)) => format!("`{zone}`; not looked at: {why}"),
+            (0, None) => format!("`{zone}`: no claim uses a time without a zone"),
+            _ => format!("`{zone}`: times without a zone are written and read in UTC"),
+        },
+    ))
 }
 
-/// The columns of a table; none if it is not there.
 async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>, Failure> {
     let question = format!(
         "SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), \
@@ -377,40 +352,36 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Fai
 
 /// The expression of an index, as `indexes` writes the hash of a column.
 fn expression(written: &str) -> String {
-    let column = written
-        .strip_prefix("hash_record_extended(ROW(")
-        .and_then(|rest| rest.strip_suffix("), 0::bigint)"));
-    column.map_or_else(
-        || written.to_owned(),
-        |column| {
-            let column = if column.starts_with('"') {
-                column.to_owned()
-            } else {
-                quoted(column)
-            };
-            format!("pg_catalog.hash_record_extended(ROW({column}),0)")
-        },
-    )
+    let column = written.strip_prefix("hash_record_extended(ROW(");
+    match column.and_then(|rest| rest.strip_suffix("), 0::bigint)")) {
+        Some(column) => format!(
+            "pg_catalog.hash_record_extended(ROW({}),0)",
+            in_quotes(column)
+        ),
+        None => written.to_owned(),
+    }
 }
 
 /// A condition of columns that are `NULL`, as `indexes` writes it: the server writes brackets, and
 /// quotes only where it must.
 fn condition(written: &str) -> String {
-    let parts = written
-        .split(" AND ")
-        .filter(|part| !part.is_empty())
-        .map(|part| {
-            let part = part.trim_matches(['(', ')', ' ']);
-            let (column, rest) = match part.split_once(" IS ") {
-                Some((column, rest)) => (column, format!(" IS {rest}")),
-                None => return part.to_owned(),
-            };
-            if column.starts_with('"') {
-                return part.to_owned();
-            }
-            format!("{}{rest}", quoted(column))
-        });
-    parts.collect::<Vec<String>>().join(" AND ")
+    let parts = parts(written).map(|part| {
+        let part = part.trim_matches(['(', ')', ' ']);
+        match part.split_once(" IS ") {
+            Some((column, rest)) => format!("{} IS {rest}", in_quotes(column)),
+            None => part.to_owned(),
+        }
+    });
+    joined(parts, " AND ")
+}
+
+/// A name that the server may have quoted.
+fn in_quotes(name: &str) -> String {
+    if name.starts_with('"') {
+        name.to_owned()
+    } else {
+        quoted(name)
+    }
 }
 
 #[cfg(test)]

@@ -10,14 +10,11 @@ use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use advisory_runtime::cancel::told_process_id;
-use tokio::task::JoinHandle;
-use tokio_postgres::Client;
 
 use super::facts::Facts;
 use super::{Finding, Level, alter_role};
-use crate::database::{chain, connect, rows, with_timeout};
+use crate::database::{Connection, Queries, cell, rows, with_timeout};
 use crate::failure::Failure;
-use crate::screen::one_line;
 
 /// How often it is checked whether the connections keep their sessions: a pooler that others use
 /// assigns sessions by chance.
@@ -28,16 +25,13 @@ const SESSION: &str = "SELECT pg_catalog.pg_backend_pid(), a.backend_start OPERA
      pg_catalog.to_timestamp(CAST('{}' AS pg_catalog.float8)), pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) \
      FROM pg_catalog.pg_stat_activity AS a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
-/// What is between this command and the server.
 pub(super) enum Pooler {
-    /// No sign of one.
     None,
     Session,
     Transaction,
     Statement,
     /// Two sessions get one exclusive lock.
     LocksKeepNobodyOut,
-    /// It cannot be determined, and why.
     Unknown(String),
 }
 
@@ -50,40 +44,30 @@ impl Pooler {
 }
 
 struct Link {
-    client: Client,
-    connection: JoinHandle<()>,
+    queries: Queries,
     /// The processes that have served it.
     seen: RefCell<BTreeSet<i32>>,
 }
 
 impl Link {
     async fn open(address: &str) -> Result<Self, Failure> {
-        let (client, connection) = connect(address).await?;
-        let connection = tokio::spawn(async move { drop(connection.await) });
         Ok(Self {
-            client,
-            connection,
+            queries: Queries::open(address).await?,
             seen: RefCell::default(),
         })
     }
 
     /// Closes it, and waits until that is sent. Returns the processes that have served it.
     async fn close(self) -> BTreeSet<i32> {
-        drop(self.client);
-        drop(with_timeout(self.connection).await);
+        self.queries.close().await;
         self.seen.into_inner()
     }
 
     /// The process that serves it, whether that is older than a time of the server's clock, and the
     /// time now.
     async fn session(&self, before: &str) -> Result<(String, bool, String), Failure> {
-        let found = rows(&self.client, &SESSION.replace("{}", before)).await?;
-        let text = |at: usize| {
-            found
-                .first()
-                .and_then(|row| row.get(at))
-                .unwrap_or_default()
-        };
+        let found = rows(&self.queries.client, &SESSION.replace("{}", before)).await?;
+        let text = |at: usize| cell(&found, at).unwrap_or_default();
         self.seen.borrow_mut().extend(text(0).parse::<i32>());
         Ok((text(0).to_owned(), text(1) == "t", text(2).to_owned()))
     }
@@ -94,15 +78,15 @@ impl Link {
 
     /// Whether it was told another process id at its start, or none.
     fn is_renumbered(&self, pid: &str) -> bool {
-        let told = told_process_id(&self.client.cancel_token());
+        let told = told_process_id(&self.queries.client.cancel_token());
         told.is_none_or(|told| told.to_string() != pid)
     }
 
     /// Whether it gets, or releases, a lock.
     async fn answer(&self, function: &str, key: &str) -> Result<bool, Failure> {
         let query = format!("SELECT pg_catalog.{function}({key})");
-        let found = rows(&self.client, &query).await?;
-        Ok(found.first().and_then(|row| row.get(0)) == Some("t"))
+        let found = rows(&self.queries.client, &query).await?;
+        Ok(cell(&found, 0) == Some("t"))
     }
 }
 
@@ -133,10 +117,10 @@ async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Fa
     // connection gets again.
     let pids = [one.pid().await?, other.pid().await?];
     for _ in 0..ROUNDS {
-        let begun = with_timeout(other.client.batch_execute("BEGIN")).await?;
-        if let Err(error) = begun {
-            let why = one_line(&chain(&error));
-            return Ok(if why.contains("statement pool") {
+        if let Err(error) = with_timeout(other.queries.client.batch_execute("BEGIN")).await? {
+            let why = Failure::from(error).to_string();
+            let is_statement = why.contains("statement pool");
+            return Ok(if is_statement {
                 Pooler::Statement
             } else {
                 Pooler::Unknown(why)
@@ -148,8 +132,7 @@ async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Fa
         if keeps {
             keeps = one.pid().await? == pids[0];
         }
-        let ended = with_timeout(other.client.batch_execute("ROLLBACK")).await?;
-        ended.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
+        with_timeout(other.queries.client.batch_execute("ROLLBACK")).await??;
         if !keeps {
             return Ok(Pooler::Transaction);
         }
@@ -185,47 +168,38 @@ fn unlikely_keys() -> [String; 2] {
 pub(super) fn judge(facts: &Facts, pooler: &Pooler) -> Finding {
     let name = "pooler";
     let is_named = facts.named_pooler.as_deref() == Some("transaction");
-    let (level, message) = match pooler {
-        Pooler::None if is_named => (
-            Level::Fine,
+    let fine = |message| Finding::fine(name, message);
+    let problem = |message| Finding::new(name, Level::Problem, message);
+    match pooler {
+        Pooler::None if is_named => fine(
             "none here, but `advisory.pooler` says that this role has one in transaction mode: session-level locks are refused",
         ),
-        Pooler::None => (
-            Level::Fine,
+        Pooler::None => fine(
             "none: each connection has its own session, and a session-level lock excludes the others",
         ),
-        Pooler::Session => (
-            Level::Fine,
+        Pooler::Session => fine(
             "one in session mode: each connection has its own session while it is open; a program that takes session-level locks calls \
              `session::verify` at its start",
         ),
-        Pooler::Transaction if is_named => (
-            Level::Fine,
+        Pooler::Transaction if is_named => fine(
             "one in transaction mode, and `advisory.pooler` says so: session-level locks and the stricter isolation levels are refused",
         ),
-        Pooler::Transaction => {
-            let message = "one in transaction mode: two clients can get the same session-level lock, and it can stay forever";
-            return Finding::new(name, Level::Problem, message).fix(alter_role(
-                facts,
-                "\"advisory.pooler\"",
-                "'transaction'",
-            ));
-        }
+        Pooler::Transaction => problem(
+            "one in transaction mode: two clients can get the same session-level lock, and it can stay forever",
+        )
+        .fix(alter_role(facts, "\"advisory.pooler\"", "'transaction'")),
         Pooler::Statement => {
-            let message = "one in statement mode: there are no transactions, and so no locks";
-            return Finding::new(name, Level::Problem, message)
-                .fix("Connect to the server itself, or set `pool_mode = transaction`.");
+            problem("one in statement mode: there are no transactions, and so no locks")
+                .fix("Connect to the server itself, or set `pool_mode = transaction`.")
         }
         Pooler::LocksKeepNobodyOut => {
-            let message = "this server accepts advisory locks but excludes nobody";
-            return Finding::new(name, Level::Problem, message)
-                .fix("Use leases (`#[advisory_lease]`), which are rows.");
+            problem("this server accepts advisory locks but excludes nobody")
+                .fix("Use leases (`#[advisory_lease]`), which are rows.")
         }
         Pooler::Unknown(why) => {
-            return Finding::new(name, Level::Unknown, format!("cannot be determined: {why}"));
+            Finding::new(name, Level::Unknown, format!("cannot be determined: {why}"))
         }
-    };
-    Finding::new(name, level, message)
+    }
 }
 
 #[cfg(test)]
@@ -285,92 +259,64 @@ mod tests {
     }
 
     #[test]
-    fn one_sign_of_a_pooler_is_enough() {
+    fn each_sign_of_a_pooler_is_enough() {
         let direct = Server::default();
-        assert_eq!(found(&direct), "none");
-        let is_older = Server {
-            is_older: true,
+        let told = |told| Server { told, ..direct };
+        let shares = |in_transaction| Server {
+            in_transaction,
             ..direct
         };
-        assert_eq!(found(&is_older), "session");
-        let told = [11, 99, 13];
-        assert_eq!(found(&Server { told, ..direct }), "session");
-        // The sessions of the first and the last connection show nothing.
-        let told = [99, 12, 99];
-        assert_eq!(found(&Server { told, ..direct }), "none");
-    }
-
-    #[test]
-    fn a_session_that_changes_hands_shows_transaction_mode() {
-        let direct = Server::default();
-        for in_transaction in [[11, 12, 14], [11, 14, 13], [11, 13, 12]] {
-            let shares = Server {
-                in_transaction,
-                ..direct
-            };
-            assert_eq!(found(&shares), "transaction", "{in_transaction:?}");
-        }
-        let pids = [11, 12, 12];
-        let one_session = Server {
-            told: pids,
-            pids,
-            in_transaction: pids,
+        let refuses = |refusal| Server { refusal, ..direct };
+        let locks = |locked, is_released| Server {
+            locked,
+            is_released,
             ..direct
         };
-        assert_eq!(found(&one_session), "transaction");
-    }
-
-    #[test]
-    fn a_refused_transaction_shows_statement_mode_if_it_says_so() {
-        for (refusal, kind) in [
+        let (is_older, pids) = (true, [11, 12, 12]);
+        for (server, kind) in [
+            (direct, "none"),
+            (Server { is_older, ..direct }, "session"),
+            (told([11, 99, 13]), "session"),
+            // The sessions of the first and the last connection show nothing.
+            (told([99, 12, 99]), "none"),
+            // A session that changes hands.
+            (shares([11, 12, 14]), "transaction"),
+            (shares([11, 14, 13]), "transaction"),
+            (shares([11, 13, 12]), "transaction"),
             (
-                "transaction blocks not allowed in statement pooling mode (statement pool)",
+                Server {
+                    told: pids,
+                    pids,
+                    ..shares(pids)
+                },
+                "transaction",
+            ),
+            (
+                refuses("not allowed in statement pooling mode (statement pool)"),
                 "statement",
             ),
-            ("no more connections allowed", "unknown"),
+            (refuses("no more connections allowed"), "unknown"),
+            // A lock that two get, or that cannot be released.
+            (locks([false, false], true), "locks keep nobody out"),
+            (locks([true, true], true), "locks keep nobody out"),
+            (locks([true, false], false), "locks keep nobody out"),
         ] {
-            let server = Server {
-                refusal,
-                ..Server::default()
-            };
-            assert_eq!(found(&server), kind, "{refusal}");
-        }
-    }
-
-    #[test]
-    fn a_lock_that_two_get_or_that_cannot_be_released_excludes_nobody() {
-        let direct = Server::default();
-        for (locked, is_released) in [
-            ([false, false], true),
-            ([true, true], true),
-            ([true, false], false),
-        ] {
-            let server = Server {
-                locked,
-                is_released,
-                ..direct
-            };
-            assert_eq!(found(&server), "locks keep nobody out", "{locked:?}");
+            assert_eq!(found(&server), kind);
         }
     }
 
     #[test]
     fn what_is_locked_is_unlocked() {
-        let unlocked = |server: Server| {
-            let (_, _, queries) = server.find();
+        let direct = Server::default();
+        // For a number and for a pair.
+        for (locked, expected) in [(direct.locked, [1, 1]), ([true, true], [2, 1])] {
+            let (_, _, queries) = Server { locked, ..direct }.find();
             let unlocks = queries
                 .iter()
-                .filter(|(_, query)| query.contains("pg_advisory_unlock"));
-            unlocks.map(|(at, _)| *at).collect::<Vec<_>>()
-        };
-        // For a number and for a pair.
-        assert_eq!(unlocked(Server::default()), [1, 1]);
-        let locked = [true, true];
-        let shared = Server {
-            locked,
-            ..Server::default()
-        };
-        assert_eq!(unlocked(shared), [2, 1]);
+                .filter(|(_, it)| it.contains("pg_advisory_unlock"));
+            let unlocked: Vec<usize> = unlocks.map(|(at, _)| *at).collect();
+            assert_eq!(unlocked, expected);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 use super::{Finding, Level};
 use crate::database::rows;
 use crate::failure::Failure;
-use crate::screen::{one_line, plural};
+use crate::text::{joined, one_line, plural};
 
 /// The tables that enabled subscriptions write, and whether this database publishes them too: those
 /// first.
@@ -19,7 +19,6 @@ const SUBSCRIBED: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname
      JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
      WHERE s.subenabled AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() ORDER BY 2 DESC, 1";
 
-/// The maximum number of tables that a message names.
 const NAMED: usize = 3;
 
 pub(super) async fn judge(client: &Client) -> Result<Finding, Failure> {
@@ -32,13 +31,12 @@ pub(super) async fn judge(client: &Client) -> Result<Finding, Failure> {
             return Ok(Finding::new(name, Level::Unknown, message));
         }
     };
-    let tables = |is_published: bool| -> Vec<String> {
-        let both = if is_published { "t" } else { "f" };
-        let rows = found.iter().filter(|row| row.get(1) == Some(both));
+    let tables = |is_published: &str| -> Vec<String> {
+        let rows = found.iter().filter(|row| row.get(1) == Some(is_published));
         rows.map(|row| one_line(row.get(0).unwrap_or_default()))
             .collect()
     };
-    let (both_ways, received) = (tables(true), tables(false));
+    let (both_ways, received) = (tables("t"), tables("f"));
     Ok(if !both_ways.is_empty() {
         let message = format!(
             "{} received from another server and published, two ways or passed on: a lock on one server excludes nobody on another",
@@ -54,20 +52,17 @@ pub(super) async fn judge(client: &Client) -> Result<Finding, Failure> {
         Finding::new(name, Level::Advice, message)
             .fix("Write these tables, and take their locks and leases, on the server that publishes them.")
     } else {
-        let message = "this database has no enabled subscription of PostgreSQL's own";
-        Finding::new(name, Level::Fine, message)
+        Finding::fine(
+            name,
+            "this database has no enabled subscription of PostgreSQL's own",
+        )
     })
 }
 
 /// `2 tables (public.booking, public.room) are`
 fn list(tables: &[String]) -> String {
     let more = if tables.len() > NAMED { ", …" } else { "" };
-    let names = tables
-        .iter()
-        .take(NAMED)
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let names = joined(tables.iter().take(NAMED), ", ");
     let is = if tables.len() == 1 { "is" } else { "are" };
     format!("{} ({names}{more}) {is}", plural(tables.len(), "table"))
 }

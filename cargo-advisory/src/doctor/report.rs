@@ -9,6 +9,7 @@ use super::facts::Facts;
 use super::{Finding, Level};
 use crate::json::{VERSION, pretty};
 use crate::screen::{BOLD, DIM, ERROR, FRAME, KEY};
+use crate::text::plural;
 
 /// The guide's page, which has a heading for each finding.
 const PAGE: &str = concat!(
@@ -28,7 +29,6 @@ impl Level {
     }
 }
 
-/// Writes them for people, worst first.
 pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
     let mut text = format!(
         "{BOLD}PostgreSQL {}, database `{}`, as role `{}`{BOLD:#}\n\n",
@@ -41,12 +41,10 @@ pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
             Level::Advice | Level::Unknown => FRAME,
             Level::Fine => KEY,
         };
-        let (level, name) = (finding.level.name(), finding.name);
-        // Writing to a `String` cannot fail.
+        let (level, name, message) = (finding.level.name(), finding.name, &finding.message);
         let _ = writeln!(
             text,
-            "{style}{level:8}{style:#} {BOLD}{name}{BOLD:#}  {}",
-            finding.message
+            "{style}{level:8}{style:#} {BOLD}{name}{BOLD:#}  {message}"
         );
         for statement in &finding.fix {
             // One statement corrects several findings, and is shown with the first.
@@ -61,36 +59,26 @@ pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
         }
     }
     let count = |level| findings.iter().filter(|found| found.level == level).count();
+    let [fine, advice, unknown] = [Level::Fine, Level::Advice, Level::Unknown].map(count);
+    let problems = plural(count(Level::Problem), "problem");
     let _ = writeln!(
         text,
-        "\n{} fine, {} advice, {} unknown, {} {}",
-        count(Level::Fine),
-        count(Level::Advice),
-        count(Level::Unknown),
-        count(Level::Problem),
-        if count(Level::Problem) == 1 {
-            "problem"
-        } else {
-            "problems"
-        }
+        "\n{fine} fine, {advice} advice, {unknown} unknown, {problems}"
     );
     text
 }
 
-/// Writes them for a probe.
 pub(super) fn json(facts: &Facts, findings: &[Finding]) -> String {
-    let findings: Vec<Value> = findings
-        .iter()
-        .map(|finding| {
-            json!({
-                "name": finding.name,
-                "level": finding.level.name(),
-                "message": finding.message,
-                "fix": finding.fix,
-                "page": format!("{PAGE}#{}", finding.name),
-            })
+    let findings = findings.iter().map(|finding| {
+        json!({
+            "name": finding.name,
+            "level": finding.level.name(),
+            "message": finding.message,
+            "fix": finding.fix,
+            "page": format!("{PAGE}#{}", finding.name),
         })
-        .collect();
+    });
+    let findings: Vec<Value> = findings.collect();
     pretty(&json!({
         "version": VERSION,
         "server_version": facts.version,

@@ -6,17 +6,16 @@ use tokio_postgres::Client;
 
 use super::facts::Facts;
 use super::{Finding, Level};
-use crate::database::{identifier, rows};
+use crate::database::{cell, identifier, rows};
 use crate::failure::Failure;
 
-/// Compares the sequence with the tokens in the table.
 pub(super) async fn judge(
     client: &Client,
     facts: &Facts,
     table: &Table,
 ) -> Result<Finding, Failure> {
     let title = "lease_sequence";
-    let fine = |message: &str| Ok(Finding::new(title, Level::Fine, message));
+    let fine = |message: &str| Ok(Finding::fine(title, message));
     // Lower-case letters, digits and `_`, and a full stop.
     let name = table.name();
     let (schema, relation) = name.split_once('.').unwrap_or(("public", &name));
@@ -28,6 +27,7 @@ pub(super) async fn judge(
     let schema = identifier(schema);
     let sequence = format!("{schema}.{}", identifier(&format!("{relation}_token")));
     let relation = format!("{schema}.{}", identifier(relation));
+    let (role, in_sql) = (&facts.role, identifier(&facts.role));
     if is(0) {
         let message =
             format!("`{sequence}` wraps or descends, so a later grant could get the smaller token");
@@ -35,16 +35,12 @@ pub(super) async fn judge(
         return Ok(Finding::new(title, Level::Problem, message).fix(fix));
     }
     if !is(1) {
-        let message = format!(
-            "role `{}` may not read `{relation}` and `{sequence}`",
-            facts.role
-        );
+        let message = format!("role `{role}` may not read `{relation}` and `{sequence}`");
         return Ok(Finding::new(title, Level::Unknown, message));
     }
     let compared = rows(client, &comparison(&relation, &sequence)).await?;
-    let compared = compared.first();
-    if compared.and_then(|row| row.get(0)) == Some("t") {
-        let cell = |at: usize| compared.and_then(|row| row.get(at)).unwrap_or("none");
+    if cell(&compared, 0) == Some("t") {
+        let cell = |at: usize| cell(&compared, at).unwrap_or("none");
         let message = format!(
             "the last number of `{sequence}` is {}, and `{relation}` has the token {}: a key without a row could be granted a smaller \
              token than before",
@@ -56,41 +52,32 @@ pub(super) async fn judge(
              GREATEST(pg_catalog.pg_sequence_last_value('{sequence}'), pg_catalog.max(token))) FROM {relation}; COMMIT;"
         )));
     }
-    if is(2) {
-        let message = format!(
-            "`{sequence}` is owned by a column, so `TRUNCATE … RESTART IDENTITY` sets it back"
-        );
-        let fix = format!("ALTER SEQUENCE {sequence} OWNED BY NONE;");
-        return Ok(Finding::new(title, Level::Advice, message).fix(fix));
-    }
-    if is(3) && !is(4) {
-        let message = format!(
-            "role `{}` could not move `{sequence}` past the tokens of the table",
-            facts.role
-        );
-        let role = identifier(&facts.role);
-        let fix = format!("GRANT UPDATE ON SEQUENCE {sequence} TO {role};");
-        return Ok(Finding::new(title, Level::Advice, message).fix(fix));
-    }
-    if is(3)
-        && rows(client, &privileges())
-            .await?
-            .first()
-            .and_then(|row| row.get(0))
-            == Some("f")
-    {
-        let message = format!(
-            "role `{}` may not ask for the server's timeline, or there is none: after a failover that loses writes, tokens could be granted \
-             twice",
-            facts.role
-        );
-        let role = identifier(&facts.role);
-        let fix = format!(
-            "GRANT EXECUTE ON FUNCTION pg_catalog.pg_current_wal_lsn(), pg_catalog.pg_walfile_name(pg_catalog.pg_lsn) TO {role};"
-        );
-        return Ok(Finding::new(title, Level::Advice, message).fix(fix));
-    }
-    fine("its numbers are above the tokens in the table")
+    let (message, fix) = if is(2) {
+        (
+            format!(
+                "`{sequence}` is owned by a column, so `TRUNCATE … RESTART IDENTITY` sets it back"
+            ),
+            format!("ALTER SEQUENCE {sequence} OWNED BY NONE;"),
+        )
+    } else if is(3) && !is(4) {
+        (
+            format!("role `{role}` could not move `{sequence}` past the tokens of the table"),
+            format!("GRANT UPDATE ON SEQUENCE {sequence} TO {in_sql};"),
+        )
+    } else if is(3) && cell(&rows(client, &privileges()).await?, 0) == Some("f") {
+        (
+            format!(
+                "role `{role}` may not ask for the server's timeline, or there is none: after a failover that loses writes, tokens could be granted \
+                 twice"
+            ),
+            format!(
+                "GRANT EXECUTE ON FUNCTION pg_catalog.pg_current_wal_lsn(), pg_catalog.pg_walfile_name(pg_catalog.pg_lsn) TO {in_sql};"
+            ),
+        )
+    } else {
+        return fine("its numbers are above the tokens in the table");
+    };
+    Ok(Finding::new(title, Level::Advice, message).fix(fix))
 }
 
 /// Returns whether the role may ask for the timeline; not where there is none.

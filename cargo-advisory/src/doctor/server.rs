@@ -4,9 +4,9 @@ use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::facts::Facts;
 use super::{Finding, Level, alter_system};
-use crate::database::rows;
+use crate::database::{cell, rows};
 use crate::failure::Failure;
-use crate::screen::one_line;
+use crate::text::{joined, one_line};
 
 /// Distinct locks in the shared table: those on the fast path and the predicate locks are
 /// elsewhere.
@@ -44,8 +44,7 @@ pub(super) fn version(facts: &Facts) -> Finding {
             (major + 1).max(OLDEST)
         ));
     }
-    let message = format!("{version}: fixes until November {end}");
-    Finding::new(name, Level::Fine, message)
+    Finding::fine(name, format!("{version}: fixes until November {end}"))
 }
 
 pub(super) fn standby(facts: &Facts) -> Finding {
@@ -56,7 +55,7 @@ pub(super) fn standby(facts: &Facts) -> Finding {
         return Finding::new(name, Level::Problem, message)
             .fix("Connect to the primary: with `target_session_attrs=read-write` in the URL.");
     }
-    Finding::new(name, Level::Fine, "no: this is the primary")
+    Finding::fine(name, "no: this is the primary")
 }
 
 /// The number of locks for which the server reserves memory. It can hold somewhat more.
@@ -83,28 +82,25 @@ pub(super) async fn lock_table(
     let name = "lock_table";
     let capacity = capacity(facts);
     let used = rows(client, USED).await?;
-    let used = used.first().and_then(|row| row.get(0)?.parse().ok());
-    let used: u64 = used.unwrap_or_default();
+    let used: u64 = cell(&used, 0)
+        .and_then(|used| used.parse().ok())
+        .unwrap_or_default();
     let left = capacity.saturating_sub(used);
     let mut message = format!(
         "{used} of {capacity} locks are in use, one for each key of a call; all sessions of the server share the remaining {left}"
     );
-    let has_room = match most_keys.filter(|(keys, _)| *keys > left) {
-        Some((keys, function)) => {
-            message = format!("{message}, and one call of `{function}` can take {keys}");
-            false
-        }
-        None => true,
-    };
+    let keys = most_keys.filter(|(keys, _)| *keys > left);
+    if let Some((keys, function)) = keys {
+        message = format!("{message}, and one call of `{function}` can take {keys}");
+    }
     let level = match used.saturating_mul(100) / capacity.max(1) {
-        0..50 if has_room => return Ok(Finding::new(name, Level::Fine, message)),
-        50..80 if has_room => Level::Advice,
+        0..50 if keys.is_none() => return Ok(Finding::fine(name, message)),
+        50..80 if keys.is_none() => Level::Advice,
         _ => Level::Problem,
     };
-    let largest: Vec<String> = rows(client, LARGEST).await?.iter().map(holder).collect();
+    let largest = joined(rows(client, LARGEST).await?.iter().map(holder), "; ");
     let message = format!(
-        "{message}; without them locks fail with 53200, and no session can be opened. The largest holders: {}",
-        largest.join("; ")
+        "{message}; without them locks fail with 53200, and no session can be opened. The largest holders: {largest}"
     );
     Ok(Finding::new(name, level, message)
         .fix(twice_the_locks(facts))
@@ -114,13 +110,11 @@ pub(super) async fn lock_table(
 /// `19914 migrator in shop: 7700, of them 7698 advisory`
 fn holder(row: &SimpleQueryRow) -> String {
     let text = |at: usize| one_line(row.get(at).unwrap_or_default());
-    let mut who = text(0);
-    if !text(1).is_empty() {
-        who = format!("{who} {}", text(1));
-    }
-    if !text(2).is_empty() {
-        who = format!("{who} in {}", text(2));
-    }
+    let with = |word: &str, at: usize| match text(at) {
+        empty if empty.is_empty() => empty,
+        text => format!(" {word}{text}"),
+    };
+    let who = [text(0), with("", 1), with("in ", 2)].concat();
     format!("{who}: {}, of them {} advisory", text(3), text(4))
 }
 
@@ -138,13 +132,14 @@ mod tests {
     /// The dates of <https://www.postgresql.org/support/versioning/>.
     #[test]
     fn a_version_is_at_its_end_after_its_last_release() {
+        use Level::{Fine, Problem};
         for (version_number, date, level) in [
-            (140_023, 20_261_114, Level::Fine),
-            (140_023, 20_261_115, Level::Problem),
-            (150_018, 20_261_122, Level::Fine),
-            (150_018, 20_271_115, Level::Problem),
-            (180_004, 20_301_114, Level::Fine),
-            (130_023, 20_251_201, Level::Problem),
+            (140_023, 20_261_114, Fine),
+            (140_023, 20_261_115, Problem),
+            (150_018, 20_261_122, Fine),
+            (150_018, 20_271_115, Problem),
+            (180_004, 20_301_114, Fine),
+            (130_023, 20_251_201, Problem),
         ] {
             let mut facts = Facts::default();
             (facts.version_number, facts.date) = (version_number, date);

@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use super::facts::Facts;
-use super::{Finding, Level};
-use crate::database::{identifier, rows};
+use super::{Finding, Level, grant_monitor};
+use crate::database::rows;
 use crate::duration::short;
 use crate::failure::Failure;
 use crate::guard::literal;
-use crate::screen::one_line;
+use crate::text::one_line;
 
 /// A snapshot of this age is normal.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
@@ -55,12 +55,13 @@ pub(super) async fn judge(client: &Client, facts: &Facts) -> Result<Finding, Fai
     }
     if !facts.sees_all {
         let message = "this role does not see the snapshots of other roles' sessions";
-        let fix = format!("GRANT pg_monitor TO {};", identifier(&facts.role));
-        return Ok(Finding::new(name, Level::Unknown, message).fix(fix));
+        return Ok(Finding::new(name, Level::Unknown, message).fix(grant_monitor(facts)));
     }
-    let message = format!(
-        "no transaction of this database is older than {}; replication slots and standbys were not looked at",
-        short(LONGEST)
-    );
-    Ok(Finding::new(name, Level::Fine, message))
+    Ok(Finding::fine(
+        name,
+        format!(
+            "no transaction of this database is older than {}; replication slots and standbys were not looked at",
+            short(LONGEST)
+        ),
+    ))
 }

@@ -1,15 +1,15 @@
 //! The lease table and the job tables as the server keeps them: row-level security, and whether
 //! they survive a crash.
 
-use tokio_postgres::{Client, SimpleQueryRow};
+use tokio_postgres::Client;
 
 use super::facts::Facts;
 use super::{Finding, Level};
-use crate::database::{identifier, rows};
+use crate::database::{cell, identifier, rows};
 use crate::failure::Failure;
 use crate::guard::literal;
 use crate::job_table::JobTable;
-use crate::screen::one_line;
+use crate::text::in_backticks;
 
 /// The tables that there are, with what is known of each.
 pub(super) struct Tables {
@@ -38,91 +38,73 @@ impl Tables {
         let mut known = Vec::new();
         for name in names {
             // Without a right to the schema, another finding says so.
-            let Ok(found) = rows(client, &question(&name)).await else {
-                continue;
-            };
-            known.extend(found.first().map(|row| Known::of(&name, row)));
+            let found = rows(client, &question(&name)).await.unwrap_or_default();
+            let is = |at: usize| cell(&found, at) == Some("t");
+            if !found.is_empty() {
+                known.push(Known {
+                    is_filtered: is(0),
+                    is_unlogged: is(1),
+                    name,
+                });
+            }
         }
         Ok(Self { known, unseen })
     }
 
     /// A role that policies apply to reads no rows, silently.
     pub(super) fn row_security(&self, facts: &Facts) -> Finding {
-        let name = "row_security";
-        let role = identifier(&facts.role);
-        let filtered = || self.known.iter().filter(|table| table.is_filtered);
-        let names: Vec<String> = filtered()
-            .map(|table| format!("`{}`", one_line(&table.name)))
-            .collect();
-        if names.is_empty() {
+        let (name, role) = ("row_security", identifier(&facts.role));
+        let filtered: Vec<&Known> = self.known.iter().filter(|it| it.is_filtered).collect();
+        if filtered.is_empty() {
             return self.fine(name, "no policy hides rows of these tables from this role");
         }
         let message = format!(
             "role `{}` sees only the rows of {} that a policy shows it, and no error: a lease that it does not see is not held for it, \
              and a job is never claimed",
             facts.role,
-            names.join(", ")
+            in_backticks(filtered.iter().map(|table| &table.name))
         );
-        let finding = Finding::new(name, Level::Problem, message);
-        let fix = filtered().map(|table| {
+        Finding::new(name, Level::Problem, message).fixes(filtered.iter().map(|table| {
             format!(
                 "CREATE POLICY advisory ON {} FOR ALL TO {role} USING (true) WITH CHECK (true);",
                 table.name
             )
-        });
-        fix.fold(finding, Finding::fix)
+        }))
     }
 
     /// An unlogged table is empty after a crash.
     pub(super) fn unlogged(&self) -> Finding {
         let name = "unlogged_tables";
-        let unlogged = || self.known.iter().filter(|table| table.is_unlogged);
-        let names: Vec<String> = unlogged()
-            .map(|table| format!("`{}`", one_line(&table.name)))
-            .collect();
-        if names.is_empty() {
+        let unlogged: Vec<&Known> = self.known.iter().filter(|it| it.is_unlogged).collect();
+        if unlogged.is_empty() {
             return self.fine(name, "these tables keep their rows after a crash");
         }
         let message = format!(
-            "{} UNLOGGED, so empty after a crash of the server and on a standby: every lease is free while its holder still works, and \
+            "{} {} UNLOGGED, so empty after a crash of the server and on a standby: every lease is free while its holder still works, and \
              jobs are gone",
-            match names.len() {
-                1 => format!("{} is", names[0]),
-                _ => format!("{} are", names.join(", ")),
-            }
+            in_backticks(unlogged.iter().map(|table| &table.name)),
+            if unlogged.len() == 1 { "is" } else { "are" }
         );
-        let finding = Finding::new(name, Level::Problem, message);
-        let fix = unlogged().map(|table| format!("ALTER TABLE {} SET LOGGED;", table.name));
-        fix.fold(finding, Finding::fix)
+        let fixes = unlogged
+            .iter()
+            .map(|it| format!("ALTER TABLE {} SET LOGGED;", it.name));
+        Finding::new(name, Level::Problem, message).fixes(fixes)
     }
 
     /// That nothing is wrong with the tables that were looked at, and which these are.
     fn fine(&self, name: &'static str, what: &str) -> Finding {
-        let names: Vec<String> = self
-            .known
-            .iter()
-            .map(|table| format!("`{}`", one_line(&table.name)))
-            .collect();
-        let looked = if names.is_empty() {
-            "there is no lease table".to_owned()
-        } else {
-            format!("{}: {what}", names.join(", "))
-        };
-        match &self.unseen {
-            Some(why) => Finding::new(name, Level::Fine, format!("{looked}; not looked at: {why}")),
-            None => Finding::new(name, Level::Fine, looked),
+        let mut looked = "there is no lease table".to_owned();
+        if !self.known.is_empty() {
+            let names = in_backticks(self.known.iter().map(|table| &table.name));
+            looked = format!("{names}: {what}");
         }
-    }
-}
-
-impl Known {
-    fn of(name: &str, row: &SimpleQueryRow) -> Self {
-        let is = |at: usize| row.get(at) == Some("t");
-        Self {
-            name: name.to_owned(),
-            is_filtered: is(0),
-            is_unlogged: is(1),
-        }
+        Finding::fine(
+            name,
+            match &self.unseen {
+                Some(why) => format!("{looked}; not looked at: {why}"),
+                None => looked,
+            },
+        )
     }
 }
 

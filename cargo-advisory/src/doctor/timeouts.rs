@@ -16,56 +16,74 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     vec![
         lock_timeout(facts),
         statement_timeout(facts),
-        idle_in_transaction(facts),
+        should_be_set(
+            facts,
+            "idle_in_transaction_session_timeout",
+            "'60s'",
+            "a client that stops inside a transaction keeps its locks until it is killed",
+            "a client that stops inside a transaction loses its session, and with it its locks",
+        ),
         transaction_timeout(facts),
         idle_session(facts),
         isolation(facts),
         log_lock_waits(facts),
         deadlock_timeout(facts),
-        connection_check(facts),
+        should_be_set(
+            facts,
+            "client_connection_check_interval",
+            "'2s'",
+            "if a client is killed while its session waits or runs a statement, the session goes on",
+            "if a client is killed while its session waits, the session leaves the queue within that time",
+        ),
         keepalives(facts),
         tcp_user_timeout(facts),
     ]
 }
 
+/// A time that should be set, and what it means that it is off and that it is on.
+fn should_be_set(facts: &Facts, name: &'static str, value: &str, off: &str, on: &str) -> Finding {
+    let bound = facts.time(name);
+    if bound.is_zero() {
+        return Finding::new(name, Level::Advice, format!("off: {off}"))
+            .fix(alter_role(facts, name, value));
+    }
+    Finding::fine(name, format!("{}: {on}", exact(bound)))
+}
+
 fn lock_timeout(facts: &Facts) -> Finding {
     let name = "lock_timeout";
-    let (bound, deadlock) = (facts.time(name), facts.time("deadlock_timeout"));
-    if bound.is_zero() {
-        let message = "off: a call without `wait` waits for as long as the lock is held";
-        let fix = alter_role(facts, name, &best_lock_timeout(facts));
-        return Finding::new(name, Level::Advice, message).fix(fix);
-    }
-    let deadlocks = if bound <= deadlock {
+    let deadlocks = if facts.time(name) <= facts.time("deadlock_timeout") {
         "; so does a deadlock, which is not found before `deadlock_timeout`"
     } else {
         ""
     };
-    let message = format!(
-        "{}: a wait ends after that with 55P03, unless the call has its own `wait`{deadlocks}",
-        exact(bound)
-    );
-    Finding::new(name, Level::Fine, message)
+    should_be_set(
+        facts,
+        name,
+        &best_lock_timeout(facts),
+        "a call without `wait` waits for as long as the lock is held",
+        &format!(
+            "a wait ends after that with 55P03, unless the call has its own `wait`{deadlocks}"
+        ),
+    )
 }
 
 /// The `lock_timeout` that is advised: one for all findings, shorter than `statement_timeout`.
 fn best_lock_timeout(facts: &Facts) -> String {
-    let statement = facts.time("statement_timeout");
-    let best = if statement.is_zero() {
+    let half = facts.time("statement_timeout") / 2;
+    let best = if half.is_zero() {
         LOCK_TIMEOUT
     } else {
-        LOCK_TIMEOUT
-            .min(statement / 2)
-            .max(Duration::from_millis(1))
+        LOCK_TIMEOUT.min(half)
     };
-    format!("'{}'", exact(best))
+    format!("'{}'", exact(best.max(Duration::from_millis(1))))
 }
 
 fn statement_timeout(facts: &Facts) -> Finding {
     let name = "statement_timeout";
     let (bound, lock) = (facts.time(name), facts.time("lock_timeout"));
     if bound.is_zero() {
-        return Finding::new(name, Level::Fine, "off: it ends no wait");
+        return Finding::fine(name, "off: it ends no wait");
     }
     let time = exact(bound);
     if lock.is_zero() || lock >= bound {
@@ -76,46 +94,29 @@ fn statement_timeout(facts: &Facts) -> Finding {
         return Finding::new(name, Level::Advice, message).fix(fix);
     }
     let message = format!("{time}: longer than `lock_timeout`, which therefore ends a wait first");
-    Finding::new(name, Level::Fine, message)
-}
-
-fn idle_in_transaction(facts: &Facts) -> Finding {
-    let name = "idle_in_transaction_session_timeout";
-    let bound = facts.time(name);
-    if bound.is_zero() {
-        let message =
-            "off: a client that stops inside a transaction keeps its locks until it is killed";
-        return Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'60s'"));
-    }
-    let message = format!(
-        "{}: a client that stops inside a transaction loses its session, and with it its locks",
-        exact(bound)
-    );
-    Finding::new(name, Level::Fine, message)
+    Finding::fine(name, message)
 }
 
 fn transaction_timeout(facts: &Facts) -> Finding {
     let name = "transaction_timeout";
-    let message = match (facts.setting(name), facts.time(name)) {
-        (None, _) => "not available before PostgreSQL 17".to_owned(),
-        (_, Duration::ZERO) => "off: a body may take as long as it needs".to_owned(),
-        (_, bound) => format!(
-            "{}: a body that takes longer loses its session and its lock, with 25P04; so does a migration",
-            exact(bound)
-        ),
-    };
-    Finding::new(name, Level::Fine, message)
+    Finding::fine(
+        name,
+        match (facts.setting(name), facts.time(name)) {
+            (None, _) => "not available before PostgreSQL 17".to_owned(),
+            (_, Duration::ZERO) => "off: a body may take as long as it needs".to_owned(),
+            (_, bound) => format!(
+                "{}: a body that takes longer loses its session and its lock, with 25P04; so does a migration",
+                exact(bound)
+            ),
+        },
+    )
 }
 
 fn idle_session(facts: &Facts) -> Finding {
     let name = "idle_session_timeout";
     let bound = facts.time(name);
     if bound.is_zero() {
-        return Finding::new(
-            name,
-            Level::Fine,
-            "off: an idle session keeps its session-level locks",
-        );
+        return Finding::fine(name, "off: an idle session keeps its session-level locks");
     }
     let message = format!(
         "{}: a session that sends nothing for that long is terminated, which releases its session-level locks",
@@ -128,11 +129,8 @@ fn isolation(facts: &Facts) -> Finding {
     let name = "default_transaction_isolation";
     let level = facts.setting(name).unwrap_or_default();
     if level == "read committed" {
-        return Finding::new(
-            name,
-            Level::Fine,
-            "read committed: after a wait the body reads what the holder has committed",
-        );
+        let message = "read committed: after a wait the body reads what the holder has committed";
+        return Finding::fine(name, message);
     }
     let message = format!(
         "{level}: behind a lock taken by hand inside a transaction, queries read data from before the wait; locked functions set their own level"
@@ -144,7 +142,7 @@ fn log_lock_waits(facts: &Facts) -> Finding {
     let name = "log_lock_waits";
     if facts.setting(name) == Some("on") {
         let message = "on: `cargo advisory log` shows each wait longer than `deadlock_timeout`";
-        return Finding::new(name, Level::Fine, message);
+        return Finding::fine(name, message);
     }
     let message =
         "off: the log has no long waits, so nobody can tell afterwards who waited for whom";
@@ -162,44 +160,32 @@ fn deadlock_timeout(facts: &Facts) -> Finding {
     } else if bound > Duration::from_secs(10) {
         "two calls that wait for each other do so for that long"
     } else {
-        let message =
-            format!("{time}: after that time a deadlock is found, and a wait can be logged");
-        return Finding::new(name, Level::Fine, message);
+        let what = "after that time a deadlock is found, and a wait can be logged";
+        return Finding::fine(name, format!("{time}: {what}"));
     };
     Finding::new(name, Level::Advice, format!("{time}: {wrong}"))
         .fix(alter_system(name, "'1s'"))
         .fix(RELOAD)
 }
 
-fn connection_check(facts: &Facts) -> Finding {
-    let name = "client_connection_check_interval";
-    let interval = facts.time(name);
-    if interval.is_zero() {
-        let message = "off: if a client is killed while its session waits or runs a statement, the session goes on";
-        return Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'2s'"));
-    }
-    let message = format!(
-        "{}: if a client is killed while its session waits, the session leaves the queue within that time",
-        exact(interval)
-    );
-    Finding::new(name, Level::Fine, message)
-}
+const UNIX_SOCKET: &str = "not needed: this session uses a Unix-domain socket";
 
 fn keepalives(facts: &Facts) -> Finding {
     let name = "keepalives";
     if !facts.is_over_tcp {
-        let message = "not needed: this session uses a Unix-domain socket";
-        return Finding::new(name, Level::Fine, message);
+        return Finding::fine(name, UNIX_SOCKET);
     }
     let count = u32::try_from(facts.number("tcp_keepalives_count")).unwrap_or(u32::MAX);
     let probes = facts.time("tcp_keepalives_interval").saturating_mul(count);
     let silence = facts.time("tcp_keepalives_idle").saturating_add(probes);
     let time = short(silence);
     if silence <= LONGEST_SILENCE {
-        let message = format!(
-            "{time}: a client whose machine is gone loses its session, and its locks, after that"
+        return Finding::fine(
+            name,
+            format!(
+                "{time}: a client whose machine is gone loses its session, and its locks, after that"
+            ),
         );
-        return Finding::new(name, Level::Fine, message);
     }
     let message = format!(
         "{time}: a client whose machine is gone keeps its session, and its locks, for that long; for the client's side, write \
@@ -215,26 +201,26 @@ fn keepalives(facts: &Facts) -> Finding {
 fn tcp_user_timeout(facts: &Facts) -> Finding {
     let name = "tcp_user_timeout";
     if !facts.is_over_tcp {
-        let message = "not needed: this session uses a Unix-domain socket";
-        return Finding::new(name, Level::Fine, message);
+        return Finding::fine(name, UNIX_SOCKET);
     }
-    let bound = facts.time(name);
-    if bound.is_zero() {
-        let message = "off: a client whose network fails while an answer is on its way keeps its session, and its locks, for as long as \
-                       the system sends the answer again, by the defaults of Linux a quarter of an hour";
-        return Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'60s'"));
-    }
-    let time = short(bound);
-    if bound > LONGEST_SILENCE {
-        let message = format!(
+    let (bound, time) = (facts.time(name), short(facts.time(name)));
+    let message = if bound.is_zero() {
+        "off: a client whose network fails while an answer is on its way keeps its session, and its locks, for as long as \
+         the system sends the answer again, by the defaults of Linux a quarter of an hour"
+            .to_owned()
+    } else if bound > LONGEST_SILENCE {
+        format!(
             "{time}: a client whose network fails while an answer is on its way keeps its locks for that long"
+        )
+    } else {
+        return Finding::fine(
+            name,
+            format!(
+                "{time}: a client that does not acknowledge an answer loses its session, and its locks, after that"
+            ),
         );
-        return Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'60s'"));
-    }
-    let message = format!(
-        "{time}: a client that does not acknowledge an answer loses its session, and its locks, after that"
-    );
-    Finding::new(name, Level::Fine, message)
+    };
+    Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'60s'"))
 }
 
 #[cfg(test)]
@@ -320,16 +306,14 @@ mod tests {
     /// Avoids the other finding; nothing is below a millisecond.
     #[test]
     fn the_advised_lock_timeout_is_below_the_statement_timeout() {
+        let ms = |value| [("statement_timeout", value, Some("ms"))];
         for (statement, advised) in [
             ("0", "30s"),
             ("120000", "30s"),
             ("10000", "5s"),
             ("1", "1ms"),
         ] {
-            let found = found(
-                "lock_timeout",
-                &[("statement_timeout", statement, Some("ms"))],
-            );
+            let found = found("lock_timeout", &ms(statement));
             let expected = format!("ALTER ROLE \"\" SET lock_timeout = '{advised}';");
             assert_eq!(found.fix, [expected]);
         }

@@ -6,13 +6,12 @@
 use std::fmt::Write;
 
 use super::{ADVICE, Finding, count};
-use crate::screen::one_line;
 use crate::source_root::SourceRoot;
+use crate::text::one_line;
 
 /// The number of errors, and of notices, of one step that GitHub shows at the lines.
 const SHOWN: usize = 10;
 
-/// Writes a command for each finding, and a line that sums up.
 pub(crate) fn write(findings: &[Finding], summary: &str, root: &SourceRoot) -> String {
     let mut text = String::new();
     for finding in findings {
@@ -22,7 +21,6 @@ pub(crate) fn write(findings: &[Finding], summary: &str, root: &SourceRoot) -> S
             "error"
         };
         let (located, _) = finding.first_line(root);
-        // Writing to a `String` cannot fail.
         let _ = writeln!(
             text,
             "::{command} file={},line={},title={}::{}",
@@ -51,7 +49,6 @@ fn data(text: &str) -> String {
         .replace('\n', "%0A")
 }
 
-/// The value of a property of a command.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

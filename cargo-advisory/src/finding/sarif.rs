@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 use super::{ADVICE, Finding};
 use crate::cli::NAME;
 use crate::json;
-use crate::screen::printable;
 use crate::source_root::{Located, SourceRoot};
+use crate::text::{joined, printable};
 
-/// A rule for each kind of finding: its name, and what a finding of it means.
 const RULES: [(&str, &str); 6] = [
     ("collision", "Two different locks have one possible key"),
     (
@@ -53,7 +52,6 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'-');
 
-/// Writes one run of the tool.
 pub(crate) fn write(findings: &[Finding], root: &SourceRoot) -> String {
     let rules: Vec<Value> = RULES
         .iter()
@@ -95,13 +93,12 @@ fn result(finding: &Finding, root: &SourceRoot) -> Value {
     let (first, at) = finding.first_line(root);
     let places = finding.places.iter().enumerate();
     let others = places.filter(|(index, _)| Some(*index) != at);
-    let related: Vec<Value> = others
-        .filter_map(|(_, place)| {
-            let mut location = location(&root.locate(&place.line)?);
-            location["message"] = json!({ "text": printable(&place.text) });
-            Some(location)
-        })
-        .collect();
+    let related = others.filter_map(|(_, place)| {
+        let mut location = location(&root.locate(&place.line)?);
+        location["message"] = json!({ "text": printable(&place.text) });
+        Some(location)
+    });
+    let related: Vec<Value> = related.collect();
     json!({
         "ruleId": finding.kind,
         "ruleIndex": RULES.iter().position(|(kind, _)| *kind == finding.kind),
@@ -123,14 +120,13 @@ fn location(located: &Located) -> Value {
 
 /// Recognizes the finding after an edit that moves its lines.
 fn fingerprint(finding: &Finding) -> String {
-    let paths = finding.places.iter().map(|place| place.path.as_str());
-    let paths: Vec<&str> = paths.collect();
+    let paths = joined(finding.places.iter().map(|place| &place.path), " ");
     // The text of advice after the colon has the table's number of rows.
     let message = match finding.message.split_once(": ") {
         Some((start, _)) if finding.kind == ADVICE => start,
         _ => &finding.message,
     };
-    let text = format!("{} {message} {}", finding.kind, paths.join(" "));
+    let text = format!("{} {message} {paths}", finding.kind);
     format!("{:016x}", Derivation::default().key(&text))
 }
 

@@ -10,7 +10,6 @@ use advisory_pattern::{Derivation, Filter, LockedKey, Part, Pattern, Placeholder
 
 use super::{Guard, literal};
 
-/// A lock's key in SQL.
 pub(super) enum KeySql {
     /// A number that does not depend on the row.
     BigInt(i64),
@@ -59,7 +58,6 @@ impl Guard {
         }
     }
 
-    /// The placeholders' columns.
     pub(super) fn typed_columns(&self) -> Vec<TypedColumn> {
         let text = self.key.text();
         let columns = text.placeholders().map(|placeholder| TypedColumn {
@@ -77,7 +75,6 @@ impl Guard {
                 Part::Text(text) => literal(text),
                 Part::Placeholder(placeholder) => rendered(placeholder, &self.column(placeholder))?,
             };
-            // Writing to a `String` cannot fail.
             let _ = if text.is_empty() {
                 // A key that is one placeholder could otherwise be a `varchar`.
                 write!(text, "({part})::text")
@@ -93,7 +90,6 @@ fn shape_of(placeholder: &Placeholder) -> Shape {
     placeholder.rendered_shape(|_| Shape::Text)
 }
 
-/// The types that a column of the shape can have.
 const fn types(shape: Shape) -> &'static [&'static str] {
     match shape {
         Shape::Int | Shape::Uint => &["int2", "int4", "int8"],
@@ -107,7 +103,6 @@ const fn types(shape: Shape) -> &'static [&'static str] {
     }
 }
 
-/// The number of a rendered key.
 fn number(derivation: Derivation, text: &str) -> Result<String, String> {
     let leading = |hex: &str| format!("('x' || {hex})::bit(64)::int8");
     Ok(match derivation {
@@ -140,10 +135,12 @@ fn rendered(placeholder: &Placeholder, column: &str) -> Result<String, String> {
         Shape::Date => date(column),
         Shape::Time => time(column),
         Shape::DateTime => date_time(column),
-        Shape::Timestamp => format!(
-            "{} || 'Z'",
-            date_time(&format!("timezone('UTC', {column})"))
-        ),
+        Shape::Timestamp => {
+            format!(
+                "{} || 'Z'",
+                date_time(&format!("timezone('UTC', {column})"))
+            )
+        }
         Shape::Char | Shape::Text | Shape::Raw => filtered(placeholder, shape, column)?,
         other => {
             return Err(format!(

@@ -2,22 +2,23 @@
 
 use std::fmt::Write;
 
+use advisory_pattern::Derivation;
+
 use super::key_sql::KeySql;
 use super::{Guard, literal};
 use crate::database::identifier;
-use crate::screen::one_line;
+use crate::text::{joined, one_line};
 
 /// PostgreSQL truncates longer names.
 const LONGEST_NAME: usize = 63;
 
-/// Starts the names of the triggers and functions.
 const PREFIX: &str = "advisory_require";
 
 impl Guard {
     /// The migration's `up.sql`.
     pub(crate) fn up(&self) -> Result<String, String> {
-        let body = self.body()?;
-        let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
+        let (body, table) = (self.body()?, self.table.sql());
+        let function = self.table.within(&self.function_name());
         let trigger = identifier(&self.trigger_name());
         let is_fixed = self.is_fixed();
         let below = self.below();
@@ -25,15 +26,13 @@ impl Guard {
             "-- Refuses writes to {table} by a session that does not hold the advisory lock {name} in exclusive mode.\n\
              -- Key: {key} by {derivation}. Written by `cargo advisory migration require`; write it again when the lock's key changes.\n",
             name = literal(&self.lock),
-            key = one_line(&self.key_written()),
+            key = one_line(&advisory_pattern::encode_key(Some(&self.key))),
             derivation = self.derivation.name(),
         );
-        text.push_str(if is_fixed {
-            "-- The key is the same for every row, so the trigger runs once a statement; for rows of partitions see the end.\n\n"
+        if is_fixed {
+            text.push_str("-- The key is the same for every row, so the trigger runs once a statement; for rows of partitions see the end.\n\n");
         } else {
-            "-- The trigger runs for each row, after the write, because only then a row has its final values.\n\n"
-        });
-        if !is_fixed {
+            text.push_str("-- The trigger runs for each row, after the write, because only then a row has its final values.\n\n");
             self.write_type_check(&mut text);
         }
         let (when, each) = if is_fixed {
@@ -41,7 +40,6 @@ impl Guard {
         } else {
             ("AFTER INSERT OR UPDATE OR DELETE", "ROW")
         };
-        // Writing to a `String` cannot fail.
         let _ = write!(
             text,
             "-- Runs with the writer's rights, and needs none: every role may read `pg_lock_status`. It calls nothing outside of pg_catalog.\n\
@@ -121,7 +119,7 @@ impl Guard {
         )
     }
 
-    /// The migration's `down.sql`: the triggers of all tables that run the function depend on it.
+    /// The triggers of all tables that run the function depend on it.
     pub(crate) fn down(&self) -> String {
         let function = self.table.within(&self.function_name());
         format!("DROP FUNCTION {function}() CASCADE;\n")
@@ -175,10 +173,6 @@ impl Guard {
         text.push_str("END\n$advisory$;\n\n");
     }
 
-    fn key_written(&self) -> String {
-        advisory_pattern::encode_key(Some(&self.key))
-    }
-
     /// The trigger's name, which differs for each lock of a table.
     pub(crate) fn trigger_name(&self) -> String {
         name(&[PREFIX, &self.lock])
@@ -192,25 +186,13 @@ impl Guard {
 /// Joins words to a name. A name that is too long is shortened and ends with a hash of the whole.
 fn name(words: &[&str]) -> String {
     let whole = words.join("_");
-    let letter = |c: char| {
-        if c.is_ascii_alphanumeric() {
-            c.to_ascii_lowercase()
-        } else {
-            '_'
-        }
-    };
-    let mut name: String = whole.chars().map(letter).collect();
-    while name.contains("__") {
-        name = name.replace("__", "_");
-    }
-    let name = name.trim_matches('_');
+    let letters = whole.to_ascii_lowercase();
+    let words = letters.split(|c: char| !c.is_ascii_alphanumeric());
+    let name = joined(words.filter(|word| !word.is_empty()), "_");
     if name.len() <= LONGEST_NAME {
-        return name.to_owned();
+        return name;
     }
-    let number = advisory_pattern::Derivation::Sha256
-        .key(&whole)
-        .cast_unsigned()
-        >> 32;
+    let number = Derivation::Sha256.key(&whole).cast_unsigned() >> 32;
     format!("{}_{number:08x}", &name[..LONGEST_NAME - 9])
 }
 
@@ -232,12 +214,8 @@ fn refusal(lock: &str, indent: &str) -> String {
 }
 
 fn fixed(marks: &str, lock: &str, high: u64, low: u64, space: u8) -> String {
-    let holds = holds(
-        &format!("'{high}'::oid"),
-        &format!("'{low}'::oid"),
-        space,
-        "        ",
-    );
+    let [high, low] = [high, low].map(|half| format!("'{half}'::oid"));
+    let holds = holds(&high, &low, space, "        ");
     let refusal = refusal(lock, "        ");
     format!(
         "{marks}BEGIN\n    IF NOT EXISTS (\n{holds}    ) THEN\n{refusal}    END IF;\n    RETURN NULL;\nEND\n"

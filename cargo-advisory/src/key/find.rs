@@ -14,24 +14,21 @@ use serde_json::json;
 use super::Arguments;
 use super::range::{self, MOST, too_many};
 use super::value::rendered;
-use crate::cli::Format;
 use crate::database::{self, DatabaseUrl};
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 use crate::json::VERSION;
 use crate::locks::hex;
-use crate::screen::{self, BOLD, DIM, KEY, one_line};
+use crate::screen::{self, BOLD, DIM, KEY};
+use crate::text::one_line;
 
-/// The maximum number of texts that are shown for a number.
 const SHOWN: usize = 10;
 /// The shortest start of a lease's hash, in digits.
 const SHORTEST_HASH: usize = 8;
 /// A number with so many digits can be the start of a hash too: `lease list` shows as many.
 const SHOWN_HASH: usize = 12;
 
-/// The start of a query.
 const QUERIES: [&str; 4] = ["select", "with", "values", "table"];
 
-/// The number that is searched for.
 enum Wanted {
     Key(Key),
     /// The start of a lease's hash, in hexadecimal digits.
@@ -63,26 +60,24 @@ impl Wanted {
         if digits.len() >= SHORTEST_HASH && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
             return Ok(vec![Self::Hash(digits)]);
         }
-        Err(Failure::Input(format!(
+        bail!(
             "`{}` is not a key: write the number, `(7, 42)`, or the start of a lease's hash",
             one_line(text)
-        )))
+        )
     }
 
     /// The derivation of the text's number, and the permit of so many.
     fn origin(&self, first: Option<i32>, text: &str, permits: u32) -> Option<Origin> {
         let number = match self {
             Self::Hash(digits) => {
+                let (derivation, permit) = ("lease", 1);
                 let is_it =
                     first.is_none() && hex(&advisory_pattern::sha256(text)).starts_with(digits);
-                return is_it.then_some(Origin {
-                    derivation: "lease",
-                    permit: 1,
-                });
+                return is_it.then_some(Origin { derivation, permit });
             }
             Self::Key(wanted) => *wanted,
         };
-        let keys = Derivation::ALL.into_iter().filter_map(|derivation| {
+        let mut keys = Derivation::ALL.into_iter().filter_map(|derivation| {
             let key = match first {
                 None => Key::from(derivation.key(text)),
                 Some(_) if derivation.bits() != 32 => return None,
@@ -101,15 +96,13 @@ impl Wanted {
             let key = key.to_string();
             (2..=permits).find(|permit| permit_key(&key, *permit) == number)
         };
-        let mut found = keys.filter_map(|(derivation, key)| {
+        keys.find_map(|(derivation, key)| {
             let permit = permit_of(key)?;
             Some(Origin { derivation, permit })
-        });
-        found.next()
+        })
     }
 }
 
-/// The derivation of a text's number.
 struct Origin {
     derivation: &'static str,
     /// The first one is the lock's own number.
@@ -127,31 +120,26 @@ impl Arguments {
                 None => (None, written.as_str()),
             };
             let pattern = parse(text).map_err(|errors| {
-                let why = errors.first().map(ToString::to_string);
-                Failure::Input(format!(
-                    "the pattern `{}`: {}",
-                    one_line(written),
-                    why.unwrap_or_default()
-                ))
+                let why = errors.first().map(ToString::to_string).unwrap_or_default();
+                Failure::Input(format!("the pattern `{}`: {why}", one_line(written)))
             })?;
             let columns = columns(&pattern, &self.values, &self.database_url)?;
             has_steps |= columns.iter().any(|column| column.has_steps);
             tried += search(&pattern, &columns, self.permits, |text| {
                 let origin = |one: &Wanted| one.origin(first, text, self.permits);
                 if let Some(origin) = wanted.iter().find_map(origin) {
-                    let text = first.map_or_else(
-                        || text.to_owned(),
-                        |first| advisory_pattern::pair_text(first, text),
-                    );
+                    let text = match first {
+                        Some(first) => advisory_pattern::pair_text(first, text),
+                        None => text.to_owned(),
+                    };
                     found.push((text, origin));
                 }
             })?;
         }
-        let answer = match self.format {
-            Format::Text => answer(number, &found, tried, has_steps),
-            Format::Json => as_json(number, &found, tried),
-        };
-        self.output.write(&answer)?;
+        self.answer.write(
+            |_| answer(number, &found, tried, has_steps),
+            || as_json(number, &found, tried),
+        )?;
         Ok(!found.is_empty())
     }
 }
@@ -176,7 +164,6 @@ fn answer(number: &str, found: &[(String, Origin)], tried: usize, has_steps: boo
             1 => origin.derivation.to_owned(),
             permit => format!("{}, permit {permit}", origin.derivation),
         };
-        // Writing to a `String` cannot fail.
         let _ = writeln!(
             answer,
             "{BOLD}{number}{BOLD:#} is {KEY}{text}{KEY:#}  {DIM}{way}{DIM:#}"
@@ -193,9 +180,8 @@ fn as_json(number: &str, found: &[(String, Origin)], tried: usize) -> String {
         |(key, origin)| json!({ "key": key, "derivation": origin.derivation, "permit": origin.permit }),
     );
     let found: Vec<_> = found.collect();
-    crate::json::pretty(
-        &json!({ "version": VERSION, "wanted": number, "tried": tried, "found": found }),
-    )
+    let all = json!({ "version": VERSION, "wanted": number, "tried": tried, "found": found });
+    crate::json::pretty(&all)
 }
 
 /// A name in a pattern, with the texts of its placeholders for each value.
@@ -253,13 +239,12 @@ fn columns(
             texts.extend(ways);
         }
         if let Some((first, count)) = skipped {
-            let shape = one.shape.map_or("", Shape::name);
-            let first = one_line(first);
+            let (shape, first) = (one.shape.map_or("", Shape::name), one_line(first));
             let why = format!(
                 "{count} of the values for `<{name}>` are not of the shape {shape}, the first of them `{first}`"
             );
             if texts.is_empty() {
-                return Err(Failure::Input(format!("{why}: give others")));
+                bail!("{why}: give others");
             }
             screen::note(&format!("{why}: skipped\n"));
         }
@@ -273,17 +258,16 @@ fn columns(
 }
 
 fn no_values(name: &str, shape: Option<Shape>) -> Failure {
-    let range = match shape {
-        None => format!(
-            ", `{name}=1..1000`, `{name}=2026-11-01..2026-11-30`, `{name}=08:00..18:00/15min`"
-        ),
-        Some(Shape::Int | Shape::Uint) => format!(", `{name}=1..1000`"),
-        Some(Shape::Date) => format!(", `{name}=2026-11-01..2026-11-30`"),
-        Some(Shape::Time) => format!(", `{name}=08:00..18:00/15min`"),
-        Some(Shape::DateTime) => format!(", `{name}=2026-11-22T08:00..2026-11-22T18:00/15min`"),
-        Some(Shape::Timestamp) => format!(", `{name}=2026-11-22T08:00Z..2026-11-22T18:00Z/15min`"),
-        Some(_) => String::new(),
+    let ways: &[&str] = match shape {
+        None => &["1..1000", "2026-11-01..2026-11-30", "08:00..18:00/15min"],
+        Some(Shape::Int | Shape::Uint) => &["1..1000"],
+        Some(Shape::Date) => &["2026-11-01..2026-11-30"],
+        Some(Shape::Time) => &["08:00..18:00/15min"],
+        Some(Shape::DateTime) => &["2026-11-22T08:00..2026-11-22T18:00/15min"],
+        Some(Shape::Timestamp) => &["2026-11-22T08:00Z..2026-11-22T18:00Z/15min"],
+        Some(_) => &[],
     };
+    let range: String = ways.iter().map(|way| format!(", `{name}={way}`")).collect();
     Failure::Input(format!(
         "no values for `<{name}>`: write `--values {name}=FILE`{range} or `{name}=SELECT …`"
     ))
@@ -447,10 +431,8 @@ mod tests {
     #[test]
     fn ten_texts_are_shown() {
         for (count, more) in [(10, false), (12, true)] {
-            let origin = || Origin {
-                derivation: "sha256",
-                permit: 1,
-            };
+            let (derivation, permit) = ("sha256", 1);
+            let origin = || Origin { derivation, permit };
             let found: Vec<_> = (0..count).map(|at| (at.to_string(), origin())).collect();
             let answer = answer("7", &found, count, false);
             assert_eq!(answer.contains("\nand 2 more\n"), more, "{answer}");

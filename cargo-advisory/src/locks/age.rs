@@ -6,7 +6,6 @@ use std::time::Duration;
 use advisory_runtime::Key;
 use advisory_runtime::monitor::{Activity, Holder, HolderId, Lock, Locks};
 
-/// The age of a lock, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Age {
     /// It is younger than the bound, or nobody holds it.
@@ -58,7 +57,6 @@ fn transaction_age(locks: &Locks, holder: &Holder) -> Option<Duration> {
 /// transaction.
 pub(crate) type HolderOf = (Key, Result<i32, String>);
 
-/// The holders of all locks.
 pub(crate) fn holders(locks: &Locks) -> BTreeSet<HolderOf> {
     locks.locks.iter().flat_map(holders_of).collect()
 }
@@ -91,12 +89,8 @@ mod tests {
             (6, Some(2), Age::Older),
         ] {
             let [at_least, bound] = [at_least, 5].map(Duration::from_secs);
-            let at_most = at_most.map(Duration::from_secs);
-            assert_eq!(
-                compared(at_least, at_most, bound),
-                age,
-                "{at_least:?} {at_most:?}"
-            );
+            let found = compared(at_least, at_most.map(Duration::from_secs), bound);
+            assert_eq!(found, age, "{at_least:?} {at_most:?}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! waiters frees nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::time::Duration;
 
 use advisory_runtime::monitor::{Activity, Holder, HolderId, Lock, Locks, Scope, State};
@@ -13,11 +14,10 @@ use super::cells::{UNTRACKED, has_transaction, who};
 use crate::display_width::{cut, wrapped};
 use crate::duration::short;
 use crate::guard::literal;
-use crate::screen::{BOLD, DIM, KEY, one_line};
+use crate::screen::{BOLD, DIM, KEY};
+use crate::text::{joined, one_line};
 
-/// The maximum number of causes that are shown.
 const MOST: usize = 5;
-/// The width of a statement where the screen has none.
 const WIDTH: usize = 100;
 
 /// The end of a chain of waits: the cause.
@@ -142,10 +142,8 @@ fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
     let is_before = |to: &i32, from: &i32| reached.get(from).is_some_and(|pids| pids.contains(to));
     let waiting = pids.iter().filter(|pid| is_before(pid, pid));
     let circle = |pid: &i32| {
-        let others = pids.iter().copied();
-        others
-            .filter(|other| is_before(pid, other) && is_before(other, pid))
-            .collect()
+        let is_in = |other: &i32| is_before(pid, other) && is_before(other, pid);
+        pids.iter().copied().filter(is_in).collect()
     };
     waiting.map(|pid| Root::Circle(circle(pid))).collect()
 }
@@ -159,13 +157,10 @@ pub(super) fn text(snapshot: &Snapshot, width: Option<usize>) -> String {
             Root::Session(pid) => session(&mut text, snapshot, *pid, held_up, width),
             Root::Prepared(gid) => prepared(&mut text, gid.as_deref(), held_up),
             Root::Circle(pids) => {
-                let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
-                line(
-                    &mut text,
-                    &format!(
-                        "{} wait for each other. The server ends one of them after `deadlock_timeout`.",
-                        pids.join(" and ")
-                    ),
+                let pids = joined(pids, " and ");
+                let _ = writeln!(
+                    text,
+                    "{pids} wait for each other. The server ends one of them after `deadlock_timeout`."
                 );
             }
         }
@@ -177,42 +172,32 @@ pub(super) fn text(snapshot: &Snapshot, width: Option<usize>) -> String {
             1 => ("session", "holds"),
             _ => ("sessions", "hold"),
         };
-        line(
-            &mut text,
-            &format!(
-                "{rest} more {sessions} {hold} up others: `--filter` and `--format json` show them.\n"
-            ),
+        let _ = writeln!(
+            text,
+            "{rest} more {sessions} {hold} up others: `--filter` and `--format json` show them.\n"
         );
     }
     wrapped(&text, width)
 }
 
-fn line(text: &mut String, words: &str) {
-    text.push_str(words);
-    text.push('\n');
-}
-
 /// ` holds up 2 sessions, the first for 38s`, ` has a lock that 1 session tried to get, 3.2s ago`
 fn holds_up(held_up: &HeldUp) -> String {
     let time = short(longest(held_up));
-    let last = held_up.tried.values().min().copied().unwrap_or_default();
+    let last = short(held_up.tried.values().min().copied().unwrap_or_default());
     let tried = match held_up.tried.len() {
-        0 => None,
-        1 => Some(format!("1 session tried to get, {} ago", short(last))),
-        count => Some(format!(
-            "{count} sessions tried to get, the last {} ago",
-            short(last)
-        )),
-    };
-    let waits = match held_up.waited.len() {
         0 => String::new(),
-        1 => format!(" holds up 1 session, for {time}"),
-        count => format!(" holds up {count} sessions, the first for {time}"),
+        1 => format!("that 1 session tried to get, {last} ago"),
+        count => format!("that {count} sessions tried to get, the last {last} ago"),
     };
-    match tried {
-        None => waits,
-        Some(tried) if waits.is_empty() => format!(" has a lock that {tried}"),
-        Some(tried) => format!("{waits}, and has one that {tried}"),
+    match (held_up.waited.len(), tried.is_empty()) {
+        (0, true) => " holds an old lock".to_owned(),
+        (0, false) => format!(" has a lock {tried}"),
+        (1, true) => format!(" holds up 1 session, for {time}"),
+        (1, false) => format!(" holds up 1 session, for {time}, and has one {tried}"),
+        (count, true) => format!(" holds up {count} sessions, the first for {time}"),
+        (count, false) => {
+            format!(" holds up {count} sessions, the first for {time}, and has one {tried}")
+        }
     }
 }
 
@@ -228,28 +213,21 @@ fn session(
         return;
     };
     let is_pooled = snapshot.pooled.contains(&pid);
-    let holds_up = match &*holds_up(held_up) {
-        "" => " holds an old lock".to_owned(),
-        some => some.to_owned(),
-    };
-    if is_pooled {
-        line(
+    let _ = if is_pooled {
+        writeln!(
             text,
-            &format!(
-                "{BOLD}{pid}{BOLD:#} is a session of a pooler, on which this command ran too: which program left its locks there is not known."
-            ),
-        );
+            "{BOLD}{pid}{BOLD:#} is a session of a pooler, on which this command ran too: which program left its locks there is not known."
+        )
     } else {
-        let who = who(backend);
-        line(text, &format!("{BOLD}{pid}{BOLD:#}  {who}{holds_up}"));
-    }
+        let (who, holds_up) = (who(backend), holds_up(held_up));
+        writeln!(text, "{BOLD}{pid}{BOLD:#}  {who}{holds_up}")
+    };
     let scopes: Vec<Option<Scope>> = holders_of(locks, pid).map(|holder| holder.scope).collect();
     let released = match scopes.len() {
         0 => "its locks on rows and tables are released".to_owned(),
         1 => "its lock is released".to_owned(),
         count => format!("its {count} locks are released"),
     };
-    let has_session_lock = scopes.contains(&Some(Scope::Session));
     let mut can_cancel = false;
     if let Activity::Visible {
         state,
@@ -259,44 +237,40 @@ fn session(
     } = &backend.activity
     {
         let age = short(*state_age);
-        let statement = cut(
-            &one_line(query),
-            width.unwrap_or(WIDTH).saturating_sub(20).max(20),
-        );
         let said = match state {
             State::Active => format!("runs a statement for {age}"),
             State::Idle if is_pooled => String::new(),
             State::Idle => {
                 format!("idle for {age}, with a session-level lock that it has not released")
             }
-            State::IdleInTransaction => {
-                format!(
-                    "idle in transaction for {age}: its client has stopped, or waits for something else"
-                )
-            }
-            State::IdleInFailedTransaction => {
-                format!(
-                    "idle for {age} in a transaction that has failed: its client has not rolled back"
-                )
-            }
+            State::IdleInTransaction => format!(
+                "idle in transaction for {age}: its client has stopped, or waits for something else"
+            ),
+            State::IdleInFailedTransaction => format!(
+                "idle for {age} in a transaction that has failed: its client has not rolled back"
+            ),
             State::Disabled => UNTRACKED.to_owned(),
             other => one_line(&other.to_string()),
         };
-        can_cancel = *state == State::Active && !has_session_lock;
+        let is_active = *state == State::Active;
+        can_cancel = is_active && !scopes.contains(&Some(Scope::Session));
         if !said.is_empty() {
-            line(text, &format!("    {said}"));
+            let _ = writeln!(text, "    {said}");
         }
+        let room = width.unwrap_or(WIDTH).saturating_sub(20).max(20);
+        let statement = cut(&one_line(query), room);
         if !statement.is_empty() {
-            let which = if *state == State::Active {
+            let which = if is_active {
                 "statement"
             } else {
                 "last statement"
             };
-            line(text, &format!("    {DIM}{which}: {statement}{DIM:#}"));
+            let _ = writeln!(text, "    {DIM}{which}: {statement}{DIM:#}");
         }
     }
+    let word = if can_cancel { "cancel" } else { "terminate" };
+    let _ = writeln!(text, "    {KEY}cargo advisory locks {word} {pid}{KEY:#}");
     if can_cancel {
-        command(text, "cancel", pid);
         // The session has run another statement since it took the lock, so the server no longer
         // shows how it did.
         let released = if scopes.contains(&None) {
@@ -305,23 +279,20 @@ fn session(
         } else {
             format!("; then {released}")
         };
-        line(
+        let _ = writeln!(
             text,
-            &format!(
-                "        ends the statement: its client gets an error and has to roll back{released}"
-            ),
+            "        ends the statement: its client gets an error and has to roll back{released}"
         );
         return;
     }
-    command(text, "terminate", pid);
     let rolled_back = match has_transaction(&backend.activity) {
         Some(true) => "its transaction is rolled back, ",
         Some(false) => "",
         None => "a transaction that is open is rolled back, ",
     };
-    line(
+    let _ = writeln!(
         text,
-        &format!("        ends its session: {rolled_back}{released}, and its client gets an error"),
+        "        ends its session: {rolled_back}{released}, and its client gets an error"
     );
 }
 
@@ -330,42 +301,27 @@ fn holders_of(locks: &Locks, pid: i32) -> impl Iterator<Item = &Holder> {
     holders.filter(move |holder| holder.id == HolderId::Backend(pid))
 }
 
-fn command(text: &mut String, word: &str, pid: i32) {
-    line(
-        text,
-        &format!("    {KEY}cargo advisory locks {word} {pid}{KEY:#}"),
-    );
-}
-
 fn prepared(text: &mut String, gid: Option<&str>, held_up: &HeldUp) {
-    let name = gid.map_or_else(String::new, |gid| format!(" {}", literal(&one_line(gid))));
-    let holds_up = match &*holds_up(held_up) {
-        "" => " holds an old lock".to_owned(),
-        some => some.to_owned(),
-    };
-    line(
+    let gid = gid.map(|gid| literal(&one_line(gid)));
+    let name = gid
+        .as_ref()
+        .map_or_else(String::new, |gid| format!(" {gid}"));
+    let holds_up = holds_up(held_up);
+    let _ = writeln!(
         text,
-        &format!("{BOLD}The prepared transaction{name}{BOLD:#}{holds_up}"),
+        "{BOLD}The prepared transaction{name}{BOLD:#}{holds_up}"
     );
-    line(
-        text,
-        "    a two-phase commit was not finished; no session holds it",
-    );
-    let Some(gid) = gid else {
-        let query = "SELECT gid, owner, prepared FROM pg_prepared_xacts WHERE database = current_database();";
-        line(text, &format!("    {KEY}{query}{KEY:#}"));
-        line(
+    text.push_str("    a two-phase commit was not finished; no session holds it\n");
+    let _ = match gid {
+        Some(gid) => writeln!(
             text,
-            "        gives its name; then, in the same database, ROLLBACK PREPARED with that name",
-        );
-        return;
-    };
-    let gid = literal(&one_line(gid));
-    line(text, &format!("    {KEY}ROLLBACK PREPARED {gid};{KEY:#}"));
-    line(
-        text,
-        &format!(
-            "        undoes it and releases its locks, in psql on this database; COMMIT PREPARED {gid} keeps its writes"
+            "    {KEY}ROLLBACK PREPARED {gid};{KEY:#}\n        \
+             undoes it and releases its locks, in psql on this database; COMMIT PREPARED {gid} keeps its writes"
         ),
-    );
+        None => writeln!(
+            text,
+            "    {KEY}SELECT gid, owner, prepared FROM pg_prepared_xacts WHERE database = current_database();{KEY:#}\n        \
+             gives its name; then, in the same database, ROLLBACK PREPARED with that name"
+        ),
+    };
 }

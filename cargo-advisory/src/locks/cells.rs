@@ -1,6 +1,5 @@
 //! The cells of the tables of live locks, leases and claims.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use advisory_runtime::Mode;
@@ -13,12 +12,10 @@ use super::renewal;
 use super::tree::{self, Content};
 use crate::display_width::cut;
 use crate::duration::short;
-use crate::screen::one_line;
+use crate::text::one_line;
 
-/// The length of a query that is shown; `--format json` has all of it.
 pub(super) const LONGEST_QUERY: usize = 60;
 
-/// The time left of a row that never expires.
 const FOREVER: &str = "forever";
 /// The state of a lease that somebody holds.
 pub(crate) const HELD: &str = "held";
@@ -27,7 +24,6 @@ pub(crate) const OVERDUE: &str = "overdue";
 /// The state of a key whose work is completed.
 pub(crate) const DONE: &str = "done";
 
-/// The state of a claimed row that its worker has neither renewed nor ended in time.
 pub(super) const EXPIRED: &str = "expired";
 /// The state of one that a worker works on.
 pub(super) const RUNNING: &str = "running";
@@ -70,19 +66,18 @@ pub(super) fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 7] {
             holds(format!("{branch}{}", label(lock.key, &lock.names)), holder);
         }
         Content::Group(lock, count) => {
-            let named = names(&lock.names);
-            let label = if named.is_empty() {
-                format!("{branch}{count} locks without a name")
-            } else {
-                format!("{branch}{named}: {count} locks")
+            let label = match names(&lock.names) {
+                none if none.is_empty() => format!("{branch}{count} locks without a name"),
+                named => format!("{branch}{named}: {count} locks"),
             };
             holds(label, lock.holders.first());
         }
         Content::OtherHolder(holder) => holds(format!("{branch}also held by"), Some(holder)),
         Content::Waiter(waiter) => {
-            let mode = match waiter.mode {
-                Mode::Exclusive => "",
-                Mode::Shared => ", shared",
+            let mode = if waiter.mode == Mode::Shared {
+                ", shared"
+            } else {
+                ""
             };
             cells[LABEL] = format!("{branch}waits {}{mode}", short(waiter.waited));
             backend(&mut cells, locks, waiter.pid);
@@ -142,7 +137,6 @@ fn backend(cells: &mut [String; 7], locks: &Locks, pid: i32) {
     }
 }
 
-/// The text for a session in [`State::Disabled`].
 pub(super) const UNTRACKED: &str = "what it does is not known: `track_activities` is off";
 
 /// Returns whether a session has a transaction open; `None` if this role does not see it, or if the
@@ -253,9 +247,5 @@ pub(super) fn claim(table: &str, row: &ClaimedRow) -> [String; 5] {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut digits = String::new();
-    for byte in bytes {
-        let _ = write!(digits, "{byte:02x}");
-    }
-    digits
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,14 +6,12 @@ use advisory_runtime::inventory::ClaimSite;
 use advisory_runtime::monitor::{self, ClaimTable, ClaimTables, ClaimedRow};
 use diesel_async::AsyncPgConnection;
 
-use crate::database::{Session, failure, with_timeout};
+use crate::database::{Session, with_timeout};
 use crate::failure::Failure;
-use crate::screen::{one_line, plural};
+use crate::text::{one_line, plural};
 
-/// The claimed rows, and what is not known of others.
 #[derive(Default)]
 pub(super) struct Claims {
-    /// The rows, each with its table.
     pub(super) rows: Vec<(String, ClaimedRow)>,
     /// Why a table could not be read.
     pub(super) unread: Option<Failure>,
@@ -80,27 +78,23 @@ impl Claims {
             ..
         } = found;
         let name = one_line(claim.table_name());
-        if let Some(table) = &visible {
-            if !others.is_empty() {
-                let have = match others.len() {
-                    1 => "has",
-                    _ => "have",
-                };
+        let why = match (&visible, others.len()) {
+            (None, 1) => return others.pop(),
+            (Some(_), 0) => return visible,
+            (Some(table), count) => {
+                let have = if count == 1 { "has" } else { "have" };
                 self.chosen.insert(format!(
                     "claims on `{}` are those that the search path finds: {} {have} that table, and `--claims SCHEMA.{name}` shows theirs",
                     one_line(table.name()),
-                    plural(others.len(), "other schema")
+                    plural(count, "other schema")
                 ));
+                return visible;
             }
-            return visible;
-        }
-        let why = match others.len() {
-            1 => return others.pop(),
-            0 => format!(
+            (None, 0) => format!(
                 "claims on `{name}` are not shown: this database has no table of that name with their columns; \
                  `--claims TABLE` shows those of one with another name"
             ),
-            _ => format!(
+            (None, _) => format!(
                 "claims on `{name}` are not shown: several schemas have that table; `--claims SCHEMA.{name}` shows them"
             ),
         };
@@ -108,17 +102,15 @@ impl Claims {
         None
     }
 
-    /// Reads a table's rows.
     async fn read_rows(&mut self, session: &mut Session, table: ClaimTable) -> Result<(), Failure> {
         let name = table.name().to_owned();
         let read = async |conn: &mut AsyncPgConnection| monitor::claimed_rows(conn, table).await;
         match session.read_bounded(read).await? {
-            Ok(rows) => {
-                let rows = rows.into_iter().map(|row| (name.clone(), row));
-                self.rows.extend(rows);
-            }
+            Ok(rows) => self
+                .rows
+                .extend(rows.into_iter().map(|row| (name.clone(), row))),
             Err(error) => {
-                let (name, why) = (one_line(&name), failure(&error));
+                let (name, why) = (one_line(&name), Failure::from(error));
                 let why = format!("cannot read the claims on `{name}`: {why}");
                 self.unread.get_or_insert(Failure::Input(why));
             }
@@ -128,8 +120,7 @@ impl Claims {
 }
 
 async fn find(session: &mut Session, claim: &ClaimSite) -> Result<ClaimTables, Failure> {
-    let found = monitor::claim_tables(session.conn(), claim);
-    with_timeout(found).await?.map_err(|error| failure(&error))
+    Ok(with_timeout(monitor::claim_tables(session.conn(), claim)).await??)
 }
 
 /// Adds a table, unless two types of row have the same one.

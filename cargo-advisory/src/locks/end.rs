@@ -8,10 +8,11 @@ use clap::{Args, Subcommand, value_parser};
 
 use super::cells::{UNTRACKED, has_transaction, lock_kind, scope_and_mode, who};
 use super::lock_name::label;
-use crate::database::{Session, failure, identifier, with_timeout};
+use crate::database::{Session, identifier, with_timeout};
 use crate::duration::short;
-use crate::failure::Failure;
-use crate::screen::{self, BOLD, one_line, plural};
+use crate::failure::{Failure, bail};
+use crate::screen::{self, BOLD};
+use crate::text::{joined, one_line, plural};
 
 /// The maximum number of the session's locks without a waiter that are listed.
 const ALONE: usize = 3;
@@ -81,12 +82,7 @@ impl Action {
             Self::Cancel(_) => with_timeout(monitor::cancel(session.conn(), backend)).await?,
             Self::Terminate(_) => with_timeout(monitor::terminate(session.conn(), backend)).await?,
         };
-        let (is_done, said) = outcome(
-            pid,
-            self,
-            signal.map_err(|error| failure(&error))?,
-            &locks.role,
-        );
+        let (is_done, said) = outcome(pid, self, signal?, &locks.role);
         screen::note(&said);
         Ok(is_done)
     }
@@ -102,19 +98,14 @@ fn may_run(activity: &Activity) -> bool {
     }
 }
 
-/// The session, what it holds, and who waits for that.
 fn description(locks: &Locks, backend: &Backend) -> String {
     let pid = backend.pid;
     let mut text = format!("{BOLD}{pid}{BOLD:#}  {}\n", who(backend));
-    // Writing to a `String` cannot fail.
-    let mut line = |line: String| {
-        let _ = writeln!(text, "  {line}");
-    };
-    match &backend.activity {
+    let _ = match &backend.activity {
         Activity::Visible {
             state: State::Disabled,
             ..
-        } => line(UNTRACKED.to_owned()),
+        } => writeln!(text, "  {UNTRACKED}"),
         Activity::Visible {
             state,
             state_age,
@@ -126,108 +117,74 @@ fn description(locks: &Locks, backend: &Backend) -> String {
                 Some(age) => format!("its transaction is open for {}", short(*age)),
                 None => "no transaction is open".to_owned(),
             };
-            line(format!(
-                "{} for {}; {open}",
-                one_line(&state.to_string()),
-                short(*state_age)
-            ));
-            if !query.is_empty() {
-                let which = if *state == State::Active {
-                    "runs"
-                } else {
-                    "last ran"
-                };
-                line(format!("{which}: {}", one_line(query)));
+            let (said, age) = (one_line(&state.to_string()), short(*state_age));
+            let _ = writeln!(text, "  {said} for {age}; {open}");
+            let runs = if *state == State::Active {
+                "runs"
+            } else {
+                "last ran"
+            };
+            match query.as_str() {
+                "" => Ok(()),
+                query => writeln!(text, "  {runs}: {}", one_line(query)),
             }
         }
-        Activity::Hidden { needs, .. } => line(format!(
-            "its activity is hidden from role `{}`: GRANT {needs} TO {}",
+        Activity::Hidden { needs, .. } => writeln!(
+            text,
+            "  its activity is hidden from role `{}`: GRANT {needs} TO {}",
             one_line(&locks.role),
             identifier(&locks.role)
-        )),
-        _ => line("it has ended".to_owned()),
-    }
-    describe_locks(&mut text, locks, pid);
-    let mut line = |line: String| {
-        let _ = writeln!(text, "  {line}");
+        ),
+        _ => writeln!(text, "  it has ended"),
     };
+    describe_locks(&mut text, locks, pid);
+    let is_other = |kind: &&str| *kind != "advisory";
     for other in &locks.backends {
-        let kind = other.waits_for.as_deref().unwrap_or("advisory");
-        if kind != "advisory" && other.blocked_by.contains(&pid) {
-            line(format!(
-                "{} waits for its {} lock: {}",
+        let kind = other.waits_for.as_deref().filter(is_other).map(lock_kind);
+        if let Some(kind) = kind.filter(|_| other.blocked_by.contains(&pid)) {
+            let _ = writeln!(
+                text,
+                "  {} waits for its {kind} lock: {}",
                 other.pid,
-                lock_kind(kind),
                 who(other)
-            ));
+            );
         }
     }
-    if let Some(kind) = backend
-        .waits_for
-        .as_deref()
-        .filter(|kind| *kind != "advisory")
-    {
-        let others: Vec<String> = backend.blocked_by.iter().map(ToString::to_string).collect();
-        line(format!(
-            "waits for a {} lock of {}",
-            lock_kind(kind),
-            others.join(", ")
-        ));
+    if let Some(kind) = backend.waits_for.as_deref().filter(is_other) {
+        let (kind, others) = (lock_kind(kind), joined(&backend.blocked_by, ", "));
+        let _ = writeln!(text, "  waits for a {kind} lock of {others}");
     }
     text
 }
 
-/// Its locks, their waiters, and the lock for which it waits itself.
 fn describe_locks(text: &mut String, locks: &Locks, pid: i32) {
-    let mut line = |line: String| {
-        let _ = writeln!(text, "  {line}");
-    };
     let mut alone = 0;
     for lock in &locks.locks {
-        for holder in lock
-            .holders
-            .iter()
-            .filter(|holder| holder.id == HolderId::Backend(pid))
-        {
-            if lock.waiters.is_empty() {
-                alone += 1;
-                if alone > ALONE {
-                    continue;
-                }
+        let label = label(lock.key, &lock.names);
+        let holders = lock.holders.iter();
+        for holder in holders.filter(|holder| holder.id == HolderId::Backend(pid)) {
+            alone += usize::from(lock.waiters.is_empty());
+            if !lock.waiters.is_empty() || alone <= ALONE {
+                let _ = writeln!(text, "  holds {label} ({})", scope_and_mode(holder));
             }
-            line(format!(
-                "holds {} ({})",
-                label(lock.key, &lock.names),
-                scope_and_mode(holder)
-            ));
         }
         for waiter in &lock.waiters {
-            if waiter.pid == pid {
-                line(format!(
-                    "has waited for {} for {}",
-                    label(lock.key, &lock.names),
-                    short(waiter.waited)
-                ));
+            let (other, waited) = (waiter.pid, short(waiter.waited));
+            if other == pid {
+                let _ = writeln!(text, "  has waited for {label} for {waited}");
             }
             if waiter.held_by.contains(&pid) {
-                let other = locks.backend(waiter.pid).map(who).unwrap_or_default();
-                line(format!(
-                    "  {} has waited for it for {}: {other}",
-                    waiter.pid,
-                    short(waiter.waited)
-                ));
+                let who = locks.backend(other).map(who).unwrap_or_default();
+                let _ = writeln!(text, "    {other} has waited for it for {waited}: {who}");
             }
         }
     }
     if alone > ALONE {
-        line(format!(
-            "holds {} more, for which nobody waits",
-            plural(alone - ALONE, "lock")
-        ));
+        let more = plural(alone - ALONE, "lock");
+        let _ = writeln!(text, "  holds {more} more, for which nobody waits");
     }
 }
 
-/// The effect of the signal.
 fn consequences(activity: &Activity, action: &Action) -> String {
     let rolled_back = match has_transaction(activity) {
         Some(true) => "its transaction is rolled back",
@@ -247,54 +204,35 @@ fn consequences(activity: &Activity, action: &Action) -> String {
 /// Asks on the terminal; `false` for anything but yes.
 pub(crate) fn confirm(what: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        let why = "cannot ask for confirmation without a terminal: write `--yes`";
-        return Err(Failure::Input(why.to_owned()));
+        bail!("cannot ask for confirmation without a terminal: write `--yes`");
     }
     screen::note(&format!("{what}? [y/N] "));
     let mut answer = String::new();
-    io::stdin()
-        .lock()
-        .read_line(&mut answer)
-        .map_err(|error| Failure::Input(format!("standard input: {error}")))?;
+    if let Err(error) = io::stdin().lock().read_line(&mut answer) {
+        bail!("standard input: {error}");
+    }
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
+/// Returns whether the signal had its effect, and what to say.
 fn outcome(pid: i32, action: &Action, signal: Signal, role: &str) -> (bool, String) {
-    let (role, grantee) = (one_line(role), identifier(role));
-    match (signal, action) {
-        (Signal::Done, Action::Cancel(_)) => {
-            (true, format!("The statement of {pid} was cancelled.\n"))
+    let said = match (signal, action) {
+        (Signal::Done, Action::Cancel(_)) => format!("The statement of {pid} was cancelled.\n"),
+        (Signal::Done, Action::Terminate(_)) => {
+            format!("The session of {pid} has ended, and its locks are released.\n")
         }
-        (Signal::Done, Action::Terminate(_)) => (
-            true,
-            format!("The session of {pid} has ended, and its locks are released.\n"),
+        (Signal::Sent, _) => format!("{pid}: signal sent; still alive after 5 s.\n"),
+        (Signal::Refused { needs, .. }, _) if needs == "superuser" => format!(
+            "Only a superuser may signal {pid}, which is the session of a superuser. Nothing was done.\n"
         ),
-        (Signal::Sent, _) => (
-            false,
-            format!("{pid}: signal sent; still alive after 5 s.\n"),
+        (Signal::Refused { needs, .. }, _) => format!(
+            "Role `{}` may not signal {pid}: use the role of that session, or GRANT {needs} TO {}. Nothing was done.\n",
+            one_line(role),
+            identifier(role)
         ),
-        (
-            Signal::Refused {
-                needs: "superuser", ..
-            },
-            _,
-        ) => (
-            false,
-            format!(
-                "Only a superuser may signal {pid}, which is the session of a superuser. Nothing was done.\n"
-            ),
-        ),
-        (Signal::Refused { needs, .. }, _) => (
-            false,
-            format!(
-                "Role `{role}` may not signal {pid}: use the role of that session, or GRANT {needs} TO {grantee}. Nothing was done.\n"
-            ),
-        ),
-        _ => (
-            false,
-            format!("{pid} has ended by itself. Nothing was done.\n"),
-        ),
-    }
+        _ => format!("{pid} has ended by itself. Nothing was done.\n"),
+    };
+    (matches!(signal, Signal::Done), said)
 }
 
 #[cfg(test)]
@@ -306,34 +244,15 @@ mod tests {
     /// A script goes on if the exit code says that the locks are free.
     #[test]
     fn a_signal_without_effect_is_not_a_success() {
-        let target = || Target { pid: 7, yes: true };
+        let cancel = Action::Cancel(Target { pid: 7, yes: true });
+        let terminate = Action::Terminate(Target { pid: 7, yes: true });
         for (signal, action, is_done, said) in [
-            (
-                Signal::Done,
-                Action::Cancel(target()),
-                true,
-                "was cancelled",
-            ),
-            (
-                Signal::Done,
-                Action::Terminate(target()),
-                true,
-                "has ended, and",
-            ),
-            (
-                Signal::Sent,
-                Action::Terminate(target()),
-                false,
-                "still alive",
-            ),
-            (
-                Signal::Gone,
-                Action::Terminate(target()),
-                false,
-                "by itself",
-            ),
+            (Signal::Done, &cancel, true, "was cancelled"),
+            (Signal::Done, &terminate, true, "has ended, and"),
+            (Signal::Sent, &terminate, false, "still alive"),
+            (Signal::Gone, &terminate, false, "by itself"),
         ] {
-            let outcome = outcome(7, &action, signal, "app");
+            let outcome = outcome(7, action, signal, "app");
             assert_eq!(outcome.0, is_done, "{signal:?}");
             assert!(outcome.1.contains(said), "{outcome:?}");
         }

@@ -12,19 +12,16 @@ use serde_json::{Value, json};
 use super::Snapshot;
 use super::cells::hex;
 use super::renewal;
-use crate::json::{pretty, visible};
+use crate::json::pretty;
 
-/// The schema that this command writes.
 const VERSION: u64 = 1;
 
-/// Writes a snapshot with a member a line.
 pub(crate) fn write(snapshot: &Snapshot) -> String {
     pretty(&value(snapshot))
 }
 
-/// Writes a snapshot on one line, for `--watch`.
 pub(crate) fn line(snapshot: &Snapshot) -> String {
-    visible(&format!("{}\n", value(snapshot)))
+    crate::json::line(&value(snapshot))
 }
 
 fn value(snapshot: &Snapshot) -> Value {
@@ -94,10 +91,13 @@ fn holder(holder: &Holder) -> Value {
     let (pid, prepared) = match &holder.id {
         HolderId::Prepared {
             gid, owner, age, ..
-        } => (
-            None,
-            Some(json!({ "gid": gid, "owner": owner, "age_ms": millis(*age) })),
-        ),
+        } => {
+            let age = millis(*age);
+            (
+                None,
+                Some(json!({ "gid": gid, "owner": owner, "age_ms": age })),
+            )
+        }
         HolderId::Backend(pid) => (Some(*pid), None),
         _ => (None, None),
     };
@@ -175,7 +175,6 @@ fn backend(backend: &Backend) -> Value {
     value
 }
 
-/// A lease that is held, or a key that is done.
 pub(crate) fn lease(lease: &Lease) -> Value {
     let row = &lease.row;
     let renewal = renewal::of(lease);
@@ -210,12 +209,10 @@ fn claim(table: &str, row: &ClaimedRow) -> Value {
     })
 }
 
-/// Whole milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since 1970, by the server's clock.
 fn since(time: SystemTime) -> u64 {
     millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -49,7 +49,7 @@ pub(super) fn remove_traces(locks: &mut Locks) -> Vec<i32> {
 }
 
 /// Returns whether this command has this application name. pgbouncer can add the client's address,
-/// behind a hyphen.
+/// after a hyphen.
 fn is_own(application: &str) -> bool {
     let rest = application.strip_prefix(NAME);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" - "))

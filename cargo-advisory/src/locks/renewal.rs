@@ -11,9 +11,7 @@ use advisory_runtime::monitor::Lease;
 
 use crate::duration::parse;
 
-/// The last renewal of a lease.
 pub(crate) struct Renewal {
-    /// The time since then.
     pub(crate) ago: Duration,
     /// True if the next one should have been long ago: its holder is dead, stopped, or cannot reach
     /// the server.

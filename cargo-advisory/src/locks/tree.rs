@@ -12,9 +12,7 @@ use advisory_runtime::monitor::{Holder, HolderId, Lock, Locks, Scope, Try, Waite
 
 use super::lock_name::names;
 
-/// One line of the tree.
 pub(crate) struct Line<'l> {
-    /// The branches that are drawn before it.
     pub(crate) branch: String,
     pub(crate) content: Content<'l>,
 }
@@ -137,9 +135,9 @@ impl<'l> Tree<'l> {
             self.push_blockers(pid, rest);
         }
         let below = lock.waiters.len() + lock.tries.len();
+        let is_last = |nth: usize| nth + 1 == below;
         for (nth, waiter) in lock.waiters.iter().enumerate() {
-            let is_last = nth + 1 == below;
-            let (branch, below) = if is_last {
+            let (branch, below) = if is_last(nth) {
                 ("└─ ", "   ")
             } else {
                 ("├─ ", "│  ")
@@ -151,8 +149,11 @@ impl<'l> Tree<'l> {
             }
         }
         for (nth, one) in lock.tries.iter().enumerate() {
-            let is_last = lock.waiters.len() + nth + 1 == below;
-            let branch = if is_last { "└─ " } else { "├─ " };
+            let branch = if is_last(lock.waiters.len() + nth) {
+                "└─ "
+            } else {
+                "├─ "
+            };
             self.push(&format!("{rest}{branch}"), Content::Try(one));
         }
     }
@@ -163,22 +164,17 @@ impl<'l> Tree<'l> {
         let Some(backend) = self.locks.backend(pid) else {
             return;
         };
-        let Some(kind) = backend.waits_for.as_deref() else {
+        let Some(kind) = backend
+            .waits_for
+            .as_deref()
+            .filter(|kind| *kind != "advisory")
+        else {
             return;
         };
-        if kind == "advisory" {
-            return;
-        }
-        for blocker in &backend.blocked_by {
-            if self.blockers.insert(*blocker) {
-                self.push(
-                    before,
-                    Content::Blocker {
-                        pid: *blocker,
-                        kind,
-                    },
-                );
-                self.push_blockers(*blocker, before);
+        for pid in backend.blocked_by.iter().copied() {
+            if self.blockers.insert(pid) {
+                self.push(before, Content::Blocker { pid, kind });
+                self.push_blockers(pid, before);
             }
         }
     }

@@ -16,7 +16,8 @@ use crate::columns::Columns;
 use crate::database::identifier;
 use crate::display_width::{self, cut, wrapped};
 use crate::duration::short;
-use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural, shell_word};
+use crate::screen::{BOLD, DIM, KEY, PLAIN};
+use crate::text::{joined, one_line, plural, shell_word};
 
 const LOCKS: Columns<7> = Columns {
     heads: [
@@ -49,7 +50,6 @@ const CLAIMS: Columns<5> = Columns {
     styles: [KEY, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: NARROWEST,
 };
-/// The cells of a lease, by their columns.
 const HOLDER: usize = 1;
 const TOKEN: usize = 3;
 const NARROWEST: usize = 11;
@@ -65,10 +65,8 @@ const OF_ONE: usize = 3;
 pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
     let mut text = tables(snapshot, width, None);
     text.push_str(&causes::text(snapshot, width));
-    text.push_str(&notes(
-        [totals(snapshot)].into_iter().chain(hints(snapshot)),
-        width,
-    ));
+    let totals = [totals(snapshot)].into_iter();
+    text.push_str(&notes(totals.chain(hints(snapshot)), width));
     text
 }
 
@@ -85,7 +83,6 @@ pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<us
     text
 }
 
-/// Sentences below the tables.
 fn notes(notes: impl IntoIterator<Item = String>, width: Option<usize>) -> String {
     let notes = notes.into_iter().map(|note| note + "\n");
     wrapped(&notes.collect::<String>(), width)
@@ -98,36 +95,26 @@ fn tables(snapshot: &Snapshot, width: Option<usize>, most: Option<usize>) -> Str
     // The rest would not be seen, and would only make the columns wider.
     lines.truncate(most.unwrap_or(usize::MAX));
     let rows: Vec<[String; 7]> = lines.iter().map(|line| row(locks, line)).collect();
-    match fitted(&rows, width) {
-        Some(fitting) => table(&mut text, &LOCKS, &fitting, width),
-        None => table(&mut text, &LOCKS, &rows, width),
-    }
+    let fitting = fitted(&rows, width);
+    table(&mut text, &LOCKS, fitting.as_ref().unwrap_or(&rows), width);
     let leases = snapshot.leases.as_ref().map(lease_rows);
     let leases = leases.unwrap_or_default();
     table(&mut text, &LEASES, &fitted_leases(leases, width), width);
-    let claims = snapshot
-        .claims
-        .rows
-        .iter()
-        .map(|(table, row)| claim(table, row));
-    let claims = claim_rows(claims);
-    let fitting = narrowed(
-        &CLAIMS,
-        &claims,
-        width,
-        &[2, 1, 0].map(|at| (at, SHORTEST_NAME)),
-    );
+    let claims = snapshot.claims.rows.iter();
+    let claims = claim_rows(claims.map(|(table, row)| claim(table, row)));
+    let columns = [2, 1, 0].map(|at| (at, SHORTEST_NAME));
+    let fitting = narrowed(&CLAIMS, &claims, width, &columns);
     table(&mut text, &CLAIMS, &fitting.unwrap_or(claims), width);
     text
 }
 
-/// Puts together the rows that have the same first cell.
-fn by_first<const N: usize>(rows: impl Iterator<Item = [String; N]>) -> Vec<Vec<[String; N]>> {
-    let mut groups: Vec<Vec<[String; N]>> = Vec::new();
-    for row in rows {
-        match groups.iter_mut().find(|group| group[0][0] == row[0]) {
-            Some(group) => group.push(row),
-            None => groups.push(vec![row]),
+/// Puts together the rows of one key, in the order of their first ones.
+fn groups<K: PartialEq, T>(rows: impl Iterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, row) in rows {
+        match groups.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, group)) => group.push(row),
+            None => groups.push((key, vec![row])),
         }
     }
     groups
@@ -137,19 +124,16 @@ fn by_first<const N: usize>(rows: impl Iterator<Item = [String; N]>) -> Vec<Vec<
 fn more<const N: usize>(state: usize, rest: &[(&str, u64)]) -> [String; N] {
     let all: u64 = rest.iter().map(|(_, count)| count).sum();
     let counts = rest.iter().filter(|(_, count)| *count > 0);
-    let counts: Vec<String> = counts
-        .map(|(name, count)| format!("{count} {name}"))
-        .collect();
     let mut more: [String; N] = std::array::from_fn(|_| String::new());
     more[0] = format!("└─ and {all} more");
-    more[state] = counts.join(", ");
+    more[state] = joined(counts.map(|(name, count)| format!("{count} {name}")), ", ");
     more
 }
 
 /// A few claims of each table, and how many more there are.
 fn claim_rows(rows: impl Iterator<Item = [String; 5]>) -> Vec<[String; 5]> {
     let mut all = Vec::new();
-    for mut group in by_first(rows) {
+    for (_, mut group) in groups(rows.map(|row| (row[0].clone(), row))) {
         let rest = group.split_off(group.len().min(OF_ONE));
         all.append(&mut group);
         let mut states: Vec<&str> = rest.iter().map(|row| row[3].as_str()).collect();
@@ -165,37 +149,28 @@ fn claim_rows(rows: impl Iterator<Item = [String; 5]>) -> Vec<[String; 5]> {
 
 /// A few leases of each pattern, and how many more there are.
 fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
-    let mut groups: Vec<(Option<&str>, Vec<&Lease>)> = Vec::new();
-    for lease in &summary.leases {
-        let pattern = lease.row.pattern.as_deref();
-        match groups.iter_mut().find(|(of, _)| *of == pattern) {
-            Some((_, group)) => group.push(lease),
-            None => groups.push((pattern, vec![lease])),
-        }
-    }
+    let leases = summary.leases.iter();
+    let mut by_pattern = groups(leases.map(|lease| (lease.row.pattern.as_deref(), lease)));
     for count in &summary.counts {
         let pattern = count.pattern.as_deref();
-        if groups.iter().all(|(of, _)| *of != pattern) {
-            groups.push((pattern, Vec::new()));
+        if by_pattern.iter().all(|(of, _)| *of != pattern) {
+            by_pattern.push((pattern, Vec::new()));
         }
     }
     let mut all = Vec::new();
-    for (pattern, leases) in groups {
-        let count = summary
-            .counts
-            .iter()
-            .find(|count| count.pattern.as_deref() == pattern);
-        let shown = by_first(leases.iter().map(|one| lease(one)));
+    for (pattern, leases) in by_pattern {
+        let mut counts = summary.counts.iter();
+        let count = counts.find(|count| count.pattern.as_deref() == pattern);
+        let cells = leases.into_iter().map(lease);
+        let shown = groups(cells.map(|row| (row[0].clone(), row))).into_iter();
         let shown: Vec<_> = shown
-            .into_iter()
-            .flat_map(|group| group.into_iter().take(OF_ONE))
+            .flat_map(|(_, group)| group.into_iter().take(OF_ONE))
             .collect();
         // A lease that was granted between the two statements is in neither count.
         let rest = |state: &str, counted: Option<u64>| {
             let is_it = |row: &&[String; 7]| (row[2] == DONE) == (state == DONE);
-            counted
-                .unwrap_or_default()
-                .saturating_sub(shown.iter().filter(is_it).count() as u64)
+            let shown = shown.iter().filter(is_it).count() as u64;
+            counted.unwrap_or_default().saturating_sub(shown)
         };
         let rest = [
             (HELD, rest(HELD, count.map(|count| count.held))),
@@ -244,11 +219,8 @@ fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>
 
 /// Fits the rows of leases: shortens names, then leaves the tokens out.
 fn fitted_leases(mut rows: Vec<[String; 7]>, width: Option<usize>) -> Vec<[String; 7]> {
-    for (is_without, shortest) in [
-        (false, SHORTEST_LABEL),
-        (true, SHORTEST_LABEL),
-        (true, SHORTEST_NAME),
-    ] {
+    let (short, whole) = (SHORTEST_NAME, SHORTEST_LABEL);
+    for (is_without, shortest) in [(false, whole), (true, whole), (true, short)] {
         if is_without {
             for row in &mut rows {
                 row[TOKEN].clear();
@@ -283,7 +255,6 @@ fn narrowed<const N: usize>(
     fits(&rows).then_some(rows)
 }
 
-/// The rows with the cells of one column cut.
 fn shortened<const N: usize>(rows: &[[String; N]], column: usize, most: usize) -> Vec<[String; N]> {
     let mut rows = rows.to_vec();
     for row in &mut rows {
@@ -312,12 +283,14 @@ fn table<const N: usize>(
 fn paragraph<const N: usize>(text: &mut String, grid: &Columns<N>, row: &[String; N]) {
     let first = grid.styles[0];
     let _ = writeln!(text, "{first}{}{first:#}", row[0]);
-    let cells = grid.heads.iter().zip(row).skip(1);
-    let cells: Vec<String> = cells
-        .filter(|(_, cell)| !cell.is_empty())
-        .map(|(head, cell)| format!("{} {cell}", head.to_lowercase()))
-        .collect();
-    let _ = writeln!(text, "    {}", cells.join(", "));
+    let cells = grid
+        .heads
+        .iter()
+        .zip(row)
+        .skip(1)
+        .filter(|(_, cell)| !cell.is_empty());
+    let cells = cells.map(|(head, cell)| format!("{} {cell}", head.to_lowercase()));
+    let _ = writeln!(text, "    {}", joined(cells, ", "));
 }
 
 /// The number of locks and waiters.
@@ -326,48 +299,46 @@ fn totals(snapshot: &Snapshot) -> String {
     let shown = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
     let waiters: usize = shown.map(|lock| lock.waiters.len()).sum();
     let unknown = snapshot.unknown.len();
-    let mut which = snapshot.older_than.map_or_else(String::new, |bound| {
-        format!(" older than {}", bound_text(bound))
-    });
+    let bound = snapshot.older_than.map(bound_text);
+    let mut which = bound
+        .as_ref()
+        .map_or_else(String::new, |it| format!(" older than {it}"));
     if let Some(filter) = &snapshot.filter {
         let _ = write!(which, " with `{}`", one_line(filter));
     }
-    let mut locks = match snapshot.wanted.len() - unknown {
+    let mut text = match snapshot.wanted.len() - unknown {
         0 => format!("no advisory locks{which}"),
         some => format!("{}{which}", plural(some, "lock")),
     };
     if unknown > 0 {
-        let _ = write!(locks, ", {} of unknown age", plural(unknown, "lock"));
+        let _ = write!(text, ", {} of unknown age", plural(unknown, "lock"));
     }
     if !snapshot.wanted.is_empty() {
-        let _ = write!(locks, ", {}", plural(waiters, "waiter"));
+        let _ = write!(text, ", {}", plural(waiters, "waiter"));
     }
-    let mut text = format!("{locks} in database `{database}`");
-    if let Some(bound) = snapshot.older_than {
+    let _ = write!(text, " in database `{database}`");
+    if let Some(bound) = bound {
         let leases = snapshot
             .leases
-            .as_ref()
-            .map_or(0, |summary| summary.leases.len());
+            .iter()
+            .flat_map(|summary| &summary.leases)
+            .count();
         let unknown = unknown_leases(snapshot).len();
         if leases > unknown {
-            let (leases, bound) = (plural(leases - unknown, "lease"), bound_text(bound));
+            let leases = plural(leases - unknown, "lease");
             let _ = write!(text, "; {leases} not renewed for {bound}");
         }
         if unknown > 0 {
             let _ = write!(text, "; {} of unknown renewal", plural(unknown, "lease"));
         }
         if !snapshot.claims.rows.is_empty() {
-            let (claims, bound) = (
-                plural(snapshot.claims.rows.len(), "claim"),
-                bound_text(bound),
-            );
+            let claims = plural(snapshot.claims.rows.len(), "claim");
             let _ = write!(text, "; {claims} expired for {bound} and not taken over");
         }
     }
     text
 }
 
-/// The number of locks of unknown age, and the reason.
 pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     let bound = bound_text(snapshot.older_than?);
     let locks = &snapshot.locks;
@@ -375,14 +346,13 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     let holders: Vec<age::HolderOf> = snapshot.unknown.iter().flat_map(of_lock).collect();
     let mut pids = holders.iter().filter_map(|(_, id)| id.as_ref().ok());
     let is_hidden = |pid: &i32| {
-        let backend = locks.backend(*pid);
-        backend.is_some_and(|backend| backend.activity.is_hidden())
+        locks
+            .backend(*pid)
+            .is_some_and(|it| it.activity.is_hidden())
     };
     let why = if pids.any(is_hidden) {
-        format!(
-            "role `{}` does not see what other roles' sessions do",
-            one_line(&locks.role)
-        )
+        let role = one_line(&locks.role);
+        format!("role `{role}` does not see what other roles' sessions do")
     } else if holders.iter().all(|(_, id)| id.is_err()) {
         "a prepared transaction does not tell when it began".to_owned()
     } else {
@@ -400,11 +370,9 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
 
 /// The leases that can be older than the bound, if it is not known whether they are.
 pub(crate) fn unknown_leases(snapshot: &Snapshot) -> Vec<&Lease> {
-    let Some(bound) = snapshot.older_than else {
-        return Vec::new();
-    };
     let all = snapshot.leases.iter().flat_map(|summary| &summary.leases);
-    all.filter(|lease| renewal::can_be_older(lease, bound))
+    let bound = snapshot.older_than;
+    all.filter(|lease| bound.is_some_and(|bound| renewal::can_be_older(lease, bound)))
         .collect()
 }
 
@@ -472,12 +440,8 @@ fn hints(snapshot: &Snapshot) -> impl Iterator<Item = String> {
 
 /// The meaning of a session of a pooler.
 fn pooled_hint(snapshot: &Snapshot) -> Option<String> {
-    let is_pooled = snapshot
-        .locks
-        .backends
-        .iter()
-        .any(|backend| backend.is_pooled);
-    is_pooled.then(|| {
+    let mut backends = snapshot.locks.backends.iter();
+    backends.any(|backend| backend.is_pooled).then(|| {
         "pooled: the session of a pooler, which serves other clients too; its address is the pooler's, not that of the program".to_owned()
     })
 }
@@ -496,10 +460,9 @@ fn key_hint(snapshot: &Snapshot) -> Option<String> {
         Some((pattern, values.collect::<Vec<String>>()))
     };
     let waited = all.clone().filter(|lock| !lock.waiters.is_empty());
-    let mut known = waited
-        .chain(all.clone())
-        .filter_map(|lock| Some((lock.key, pattern(lock)?)));
-    if let Some((key, (pattern, mut names))) = known.next() {
+    let mut known = waited.chain(all.clone());
+    let known = known.find_map(|lock| Some((lock.key, pattern(lock)?)));
+    if let Some((key, (pattern, mut names))) = known {
         names.dedup();
         let values = names.iter().map(|name| format!(" --values {name}=FILE"));
         return Some(format!(
@@ -510,13 +473,12 @@ fn key_hint(snapshot: &Snapshot) -> Option<String> {
             values.collect::<String>()
         ));
     }
-    let is_number = |lock: &Lock| lock.names.is_empty();
-    let mut all = all;
-    all.any(|lock| is_number(lock) || lock.names.iter().any(|name| has_placeholder(&name)))
-        .then(|| format!("{}; `--artifact` names fixed numbers", find_hint()))
+    let is_number =
+        |lock: &Lock| lock.names.is_empty() || lock.names.iter().any(|it| has_placeholder(&it));
+    let has_number = all.into_iter().any(is_number);
+    has_number.then(|| format!("{}; `--artifact` names fixed numbers", find_hint()))
 }
 
-/// How the key of a number is found.
 pub(crate) fn find_hint() -> String {
     format!(
         "a number's key:\n    {KEY}cargo advisory key --find NUMBER --pattern PATTERN --values FILE{KEY:#}\n\
@@ -527,11 +489,8 @@ pub(crate) fn find_hint() -> String {
 /// The facts that the role does not see.
 fn hint(snapshot: &Snapshot) -> Option<String> {
     let locks = &snapshot.locks;
-    let is_hidden = locks
-        .backends
-        .iter()
-        .any(|backend| backend.activity.is_hidden());
-    is_hidden.then(|| {
+    let mut backends = locks.backends.iter();
+    backends.any(|backend| backend.activity.is_hidden()).then(|| {
         format!(
             "role `{}` sees neither what other roles' sessions do nor the lock names in their queries: GRANT pg_monitor TO {}",
             one_line(&locks.role),

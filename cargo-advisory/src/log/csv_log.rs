@@ -1,7 +1,6 @@
 //! `csvlog`: records of comma-separated values; quoted ones can contain line breaks.
 
-use super::record::Record;
-use super::severity::{foreign, is_error};
+use super::record::{Record, foreign, is_error};
 use super::time::Time;
 
 /// Returns whether a line begins a record: a time, the user and the database in quotes or empty,
@@ -60,7 +59,6 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Returns whether the next line continues a value.
     pub(super) const fn is_inside(&self) -> bool {
         self.is_quoted
     }
@@ -127,23 +125,21 @@ mod tests {
         assert_eq!(record.application.as_deref(), Some("job, nightly"));
         assert_eq!(record.statement, "SELECT 1, 2");
         assert_eq!((record.pid, record.is_error), (Some(13_595), false));
-        assert!(is_csv(
-            "2026-11-22 07:06:19.026 UTC,,,13595,,6b.35,1,,2026-11-22 07:06:18 UTC,,0,LOG,00000,\"a\""
-        ));
+        let times = ["2026-11-22 07:06:19.026 UTC", "2026-11-22 07:06:19 UTC"];
+        let session = |quote: &str| {
+            format!(
+                "{},,,7,,6b.35,1,,{},,0,LOG,00000,{quote}a{quote}",
+                times[0], times[1]
+            )
+        };
+        assert!(is_csv(&session("\"")));
         // A name that begins with a quote.
         assert!(is_csv(&first.replace(r#""po""st""#, r#""""post""#)));
-        let quoted = first.replace('"', "\"\"");
-        let of_no_session =
-            "2026-11-22 07:06:19 UTC,,,7,,6b.35,1,,2026-11-22 07:06:18 UTC,,0,LOG,00000,\"\"a\"\"";
-        for line in [
-            quoted.as_str(),
-            of_no_session,
-            "2026-11-22 07:06:19.026 UTC,\"a\",\"b\",c",
-        ] {
-            assert!(!is_csv(line), "{line}");
-        }
         assert_eq!(reader.line("no record"), None);
         for line in [
+            &first.replace('"', "\"\""),
+            &session("\"\""),
+            "2026-11-22 07:06:19.026 UTC,\"a\",\"b\",c",
             "",
             "2026-11-22 07:06:19.026 UTC [13595] LOG:  a, b",
             "2026-11-22 07:06:19 UTC,app LOG:  a",

@@ -17,26 +17,24 @@ pub(super) struct LockId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A session still waits, after `deadlock_timeout` or a little more.
-    Waiting {
-        pid: i32,
-        lock: LockId,
-        waited: Duration,
-        holders: Vec<i32>,
-    },
+    Waiting(Wait),
     /// A long wait ended: the session acquired the lock.
-    Acquired {
-        pid: i32,
-        lock: LockId,
-        waited: Duration,
-    },
+    Acquired(Wait),
     /// Sessions waited for each other, and the server ended the statement of the one that logged
     /// this.
-    Deadlock { waits: Vec<DeadlockWait> },
+    Deadlock(Vec<DeadlockWait>),
     /// A statement failed: if it was waiting, its wait has ended.
     Failed,
 }
 
-/// One session of a deadlock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) pid: i32,
+    pub(super) lock: LockId,
+    pub(super) waited: Duration,
+    pub(super) holders: Vec<i32>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DeadlockWait {
     pub(super) pid: i32,
@@ -48,7 +46,6 @@ pub(super) struct DeadlockWait {
     pub(super) statement: String,
 }
 
-/// The event of a record; `None` if it is not about an advisory lock.
 pub(super) fn of(record: &Record) -> Option<Event> {
     if let Some(event) = wait(record) {
         return Some(event);
@@ -56,7 +53,7 @@ pub(super) fn of(record: &Record) -> Option<Event> {
     if record.message == "deadlock detected" {
         let waits = deadlock(&record.detail);
         if waits.iter().any(|wait| wait.lock.is_some()) {
-            return Some(Event::Deadlock { waits });
+            return Some(Event::Deadlock(waits));
         }
     }
     record.is_error.then_some(Event::Failed)
@@ -93,14 +90,18 @@ fn wait(record: &Record) -> Option<Event> {
     let waited = rest.rsplit_once(" after ")?.1.strip_suffix(" ms")?;
     let waited: f64 = waited.parse().ok()?;
     let waited = Duration::try_from_secs_f64(waited / 1_000.0).ok()?;
-    if act.starts_with("acquired ") {
-        return Some(Event::Acquired { pid, lock, waited });
-    }
-    Some(Event::Waiting {
+    let is_over = act.starts_with("acquired ");
+    let holders = holders(&record.detail);
+    let wait = Wait {
         pid,
         lock,
         waited,
-        holders: holders(&record.detail),
+        holders,
+    };
+    Some(if is_over {
+        Event::Acquired(wait)
+    } else {
+        Event::Waiting(wait)
     })
 }
 
@@ -108,7 +109,8 @@ fn wait(record: &Record) -> Option<Event> {
 fn holders(detail: &str) -> Vec<i32> {
     let holders = detail
         .split_once("holding the lock: ")
-        .and_then(|(_, rest)| rest.split('.').next());
+        .map(|(_, rest)| rest);
+    let holders = holders.and_then(|rest| rest.split('.').next());
     let holders = holders.unwrap_or_default().split(", ");
     holders.filter_map(|pid| pid.parse().ok()).collect()
 }
@@ -143,14 +145,13 @@ fn deadlock(detail: &str) -> Vec<DeadlockWait> {
             waits.push(wait);
             continue;
         }
-        let statement = line
+        let said = line
             .strip_prefix("Process ")
-            .and_then(|rest| rest.split_once(": "))
-            .and_then(|(pid, statement)| Some((pid.parse().ok()?, statement)))
-            .and_then(|(pid, statement): (i32, &str)| {
-                let at = waits.iter().position(|wait| wait.pid == pid)?;
-                Some((at, statement))
-            });
+            .and_then(|rest| rest.split_once(": "));
+        let statement = said.and_then(|(pid, statement)| {
+            let pid: i32 = pid.parse().ok()?;
+            Some((waits.iter().position(|wait| wait.pid == pid)?, statement))
+        });
         if let Some((at, statement)) = statement {
             speaker = Some(at);
             statement.clone_into(&mut waits[at].statement);
@@ -166,9 +167,8 @@ fn deadlock_wait(line: &str) -> Option<DeadlockWait> {
     let rest = line.strip_prefix("Process ")?;
     let (pid, rest) = rest.split_once(" waits for ")?;
     let (target, rest) = rest.split_once("; blocked by process ")?;
-    let lock = target
-        .split_once(" on advisory lock [")
-        .and_then(|(_, lock)| lock_id(lock.strip_suffix(']')?));
+    let lock = target.split_once(" on advisory lock [");
+    let lock = lock.and_then(|(_, lock)| lock_id(lock.strip_suffix(']')?));
     Some(DeadlockWait {
         pid: pid.parse().ok()?,
         lock,
@@ -184,7 +184,7 @@ mod tests {
 
     use advisory_runtime::Key;
 
-    use super::{Event, LockId, Record, of};
+    use super::{Event, LockId, Record, Wait, of};
 
     fn said(message: &str, detail: &str) -> Option<Event> {
         of(&Record {
@@ -196,53 +196,39 @@ mod tests {
 
     #[test]
     fn waits_are_read_in_each_of_their_forms() {
-        for (act, space, key) in [
-            ("still waiting for ExclusiveLock", "0,42,1", Key::BigInt(42)),
+        let by = " by rearranging queue order";
+        for (act, space, by, key) in [
+            ("still waiting", "0,42,1", "", Key::BigInt(42)),
             (
-                "still waiting for ShareLock",
+                "still waiting",
                 "4294967295,4294967291,1",
+                "",
                 Key::BigInt(-5),
             ),
+            ("avoided deadlock", "7,4294967293,2", by, Key::IntInt(7, -3)),
             (
-                "avoided deadlock for ExclusiveLock",
-                "7,4294967293,2",
-                Key::IntInt(7, -3),
-            ),
-            (
-                "detected deadlock while waiting for ExclusiveLock",
+                "detected deadlock while waiting",
                 "0,9,1",
+                "",
                 Key::BigInt(9),
             ),
         ] {
-            let by = if act.starts_with("avoided") {
-                " by rearranging queue order"
-            } else {
-                ""
-            };
-            let message =
-                format!("process 3 {act} on advisory lock [5,{space}]{by} after 1003.570 ms");
-            let event = said(&message, "Processes holding the lock: 1, 2. Wait queue: 3.");
-            let lock = LockId { database: 5, key };
-            let waited = Duration::from_micros(1_003_570);
-            let holders = vec![1, 2];
-            let pid = 3;
-            assert_eq!(
-                event,
-                Some(Event::Waiting {
-                    pid,
-                    lock,
-                    waited,
-                    holders
-                }),
-                "{message}"
+            let message = format!(
+                "process 3 {act} for ExclusiveLock on advisory lock [5,{space}]{by} after 1003.570 ms"
             );
+            let wait = Wait {
+                pid: 3,
+                lock: LockId { database: 5, key },
+                waited: Duration::from_micros(1_003_570),
+                holders: vec![1, 2],
+            };
+            let event = said(&message, "Processes holding the lock: 1, 2. Wait queue: 3.");
+            assert_eq!(event, Some(Event::Waiting(wait)), "{message}");
         }
         let message =
             "process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 20.000 ms";
-        assert!(matches!(
-            said(message, ""),
-            Some(Event::Acquired { pid: 3, .. })
-        ));
+        let event = said(message, "");
+        assert!(matches!(event, Some(Event::Acquired(wait)) if wait.pid == 3));
         for other in [
             "process 3 still waiting for ShareLock on transaction 770 after 1000.1 ms",
             "process 3 still waiting for ExclusiveLock on advisory lock [5,0,42] after 1000.1 ms",
@@ -260,7 +246,7 @@ mod tests {
             Process 2 waits for ShareLock on transaction 770; blocked by process 1.\n\
             Process 1: SELECT\npg_advisory_lock(1001)\n\
             Process 2: UPDATE t SET s = 'Process 9: x'\nProcess 7: no\nProcess 1 waits for x; blocked by process 2.";
-        let Some(Event::Deadlock { waits }) = said("deadlock detected", detail) else {
+        let Some(Event::Deadlock(waits)) = said("deadlock detected", detail) else {
             panic!("no deadlock");
         };
         assert_eq!(waits.len(), 2);

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::record::Record;
-use super::severity::{foreign, is_error};
+use super::record::{Record, foreign, is_error};
 use super::time::Time;
 
 /// Parses a line; `None` if it is not a record of the server.

@@ -60,9 +60,8 @@ impl OpenWait {
 
     /// The time that the session had waited at this moment.
     pub(super) fn until(&self, time: Option<&Time>) -> Duration {
-        let passed = time
-            .zip(self.at.as_ref())
-            .and_then(|(now, then)| Duration::try_from(now.since(then)).ok());
+        let times = time.zip(self.at.as_ref());
+        let passed = times.and_then(|(now, then)| Duration::try_from(now.since(then)).ok());
         self.waited.saturating_add(passed.unwrap_or_default())
     }
 }

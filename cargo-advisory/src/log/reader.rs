@@ -23,11 +23,8 @@ impl Reader {
             return;
         }
         // A statement can have a line that starts as an object.
-        let json = line
-            .starts_with('{')
-            .then(|| json_log::record(line))
-            .flatten();
-        if let Some(record) = json {
+        let object = Some(line).filter(|line| line.starts_with('{'));
+        if let Some(record) = object.and_then(json_log::record) {
             self.flush().into_iter().for_each(&mut *take);
             take(record);
             return;
@@ -35,7 +32,6 @@ impl Reader {
         self.stderr.line(line).into_iter().for_each(take);
     }
 
-    /// Returns the record that could have been continued by another line.
     pub(super) fn flush(&mut self) -> Option<Record> {
         self.stderr.flush()
     }

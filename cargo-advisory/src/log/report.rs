@@ -4,14 +4,15 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::event::LockId;
-use super::incident::Incident;
 use super::lock_waits::LockWaits;
-use super::waits::{Deadlock, Waits, ordered};
+use super::time::Time;
+use super::waits::{Deadlock, Incident, Waits, ordered};
 use crate::columns::Columns;
 use crate::display_width::wrapped;
 use crate::duration::short;
 use crate::locks::{find_hint, label};
-use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural};
+use crate::screen::{BOLD, DIM, KEY, PLAIN};
+use crate::text::{joined, one_line, plural};
 
 const COLUMNS: Columns<8> = Columns {
     heads: [
@@ -31,19 +32,14 @@ const COLUMNS: Columns<8> = Columns {
 /// The maximum number of holders in a row.
 const HOLDERS: usize = 3;
 
-/// Writes the table. The lock with the longest total wait comes first.
 pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
     let mut text = language_note(waits).map_or_else(String::new, |said| format!("{said}\n\n"));
-    let rows: Vec<[String; 8]> = ordered(waits)
+    let rows = ordered(waits)
         .into_iter()
-        .map(|(lock, of_it)| row(waits, *lock, of_it))
-        .collect();
+        .map(|(lock, of_it)| row(waits, *lock, of_it));
+    let rows: Vec<[String; 8]> = rows.collect();
     if !rows.is_empty() {
-        // Ignores the width if the terminal is too narrow for a table.
-        let drawn = COLUMNS
-            .draw(&rows, width)
-            .or_else(|| COLUMNS.draw(&rows, None));
-        text.push_str(&drawn.unwrap_or_default());
+        text.push_str(&COLUMNS.draw_whole(&rows, width));
         text.push('\n');
     }
     for deadlock in &waits.deadlocks {
@@ -55,8 +51,7 @@ pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
         of_it.names.is_empty() || names.any(|name| name.key.contains('<'))
     };
     if waits.locks.values().any(is_number) {
-        let hint = wrapped(&format!("{}\n\n", find_hint()), width);
-        text.push_str(&hint);
+        text.push_str(&wrapped(&format!("{}\n\n", find_hint()), width));
     }
     text.push_str(&summary(waits));
     text
@@ -69,6 +64,10 @@ pub(super) fn language_note(waits: &Waits) -> Option<String> {
         "this log has messages in another language than English (`{word}`), which are not read: write \
          `ALTER SYSTEM SET lc_messages = 'C'` and `SELECT pg_reload_conf()`, and read what the server logs from then on"
     ))
+}
+
+fn at(time: Option<&Time>) -> String {
+    time.map_or_else(String::new, |time| one_line(&time.text))
 }
 
 fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
@@ -85,14 +84,12 @@ fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
     };
     let mut holders: Vec<(&i32, &usize)> = of_it.holders.iter().collect();
     holders.sort_by_key(|(_, waits)| std::cmp::Reverse(**waits));
-    let mut held_by: Vec<String> = holders
+    let held_by = holders
         .iter()
         .take(HOLDERS)
-        .map(|(pid, _)| process(waits, **pid))
-        .collect();
-    if holders.len() > HOLDERS {
-        held_by.push(format!("{} more", holders.len() - HOLDERS));
-    }
+        .map(|(pid, _)| process(waits, **pid));
+    let more = holders.len().checked_sub(HOLDERS + 1);
+    let more = more.map(|more| format!("{} more", more + 1));
     [
         name(waits, lock),
         of_it.waits.to_string(),
@@ -100,11 +97,8 @@ fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
         time(of_it.total),
         count(of_it.cancelled),
         count(of_it.deadlocks),
-        of_it
-            .last
-            .as_ref()
-            .map_or_else(String::new, |time| one_line(&time.text)),
-        held_by.join(", "),
+        at(of_it.last.as_ref()),
+        joined(held_by.chain(more), ", "),
     ]
 }
 
@@ -135,24 +129,20 @@ fn deadlock_text(waits: &Waits, deadlock: &Deadlock) -> String {
     let at = deadlock
         .time
         .as_ref()
-        .map_or_else(String::new, |time| format!(" at {}", one_line(&time.text)));
+        .map(|time| format!(" at {}", at(Some(time))));
+    let at = at.unwrap_or_default();
     let mut text = format!("{BOLD}deadlock{at}{BOLD:#}\n");
     for wait in &deadlock.waits {
         let target = match wait.lock {
             Some(lock) => name(waits, lock),
             None => one_line(&wait.target),
         };
-        let ended = if deadlock.victim == Some(wait.pid) {
-            ", and was aborted"
-        } else {
-            ""
-        };
-        // Writing to a `String` cannot fail.
+        let is_victim = deadlock.victim == Some(wait.pid);
+        let ended = if is_victim { ", and was aborted" } else { "" };
+        let (who, by) = (process(waits, wait.pid), process(waits, wait.blocked_by));
         let _ = writeln!(
             text,
-            "    {} waited for {KEY}{target}{KEY:#}, held by {}{ended}",
-            process(waits, wait.pid),
-            process(waits, wait.blocked_by)
+            "    {who} waited for {KEY}{target}{KEY:#}, held by {by}{ended}"
         );
         if !wait.statement.is_empty() {
             let _ = writeln!(text, "        {DIM}{}{DIM:#}", one_line(&wait.statement));
@@ -163,8 +153,8 @@ fn deadlock_text(waits: &Waits, deadlock: &Deadlock) -> String {
 
 fn summary(waits: &Waits) -> String {
     let span = match (&waits.first, &waits.last) {
-        (Some(first), Some(last)) => {
-            format!(", {} to {}", one_line(&first.text), one_line(&last.text))
+        (first @ Some(_), last @ Some(_)) => {
+            format!(", {} to {}", at(first.as_ref()), at(last.as_ref()))
         }
         _ => String::new(),
     };
@@ -190,39 +180,32 @@ fn summary(waits: &Waits) -> String {
 
 /// Writes an incident as a line.
 pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
-    let time = waits.last.as_ref().map_or_else(String::new, |time| {
-        format!("{DIM}{}{DIM:#}  ", one_line(&time.text))
-    });
+    let time = match at(waits.last.as_ref()) {
+        none if none.is_empty() => none,
+        time => format!("{DIM}{time}{DIM:#}  "),
+    };
     let named = |locks: &[LockId]| {
-        let names: Vec<String> = locks.iter().map(|lock| name(waits, *lock)).collect();
-        format!("{KEY}{}{KEY:#}", names.join(" or "))
+        let names = joined(locks.iter().map(|lock| name(waits, *lock)), " or ");
+        format!("{KEY}{names}{KEY:#}")
     };
     match incident {
-        Incident::Waiting {
-            pid,
-            lock,
-            waited,
-            holders,
-        } => {
-            let holders: Vec<String> = holders.iter().map(|pid| process(waits, *pid)).collect();
-            let held_by = if holders.is_empty() {
-                String::new()
-            } else {
-                format!(", held by {}", holders.join(", "))
+        Incident::Waiting(wait) => {
+            let (who, waited) = (process(waits, wait.pid), short(wait.waited));
+            let holders = joined(wait.holders.iter().map(|pid| process(waits, *pid)), ", ");
+            let held_by = match &*holders {
+                "" => holders,
+                holders => format!(", held by {holders}"),
             };
+            let lock = named(&[wait.lock]);
+            format!("{time}{who} has waited {waited} for {lock}{held_by}\n")
+        }
+        Incident::Acquired(wait) => {
+            let (who, waited) = (process(waits, wait.pid), short(wait.waited));
             format!(
-                "{time}{} has waited {} for {}{held_by}\n",
-                process(waits, *pid),
-                short(*waited),
-                named(&[*lock])
+                "{time}{who} acquired {} after {waited}\n",
+                named(&[wait.lock])
             )
         }
-        Incident::Acquired { pid, lock, waited } => format!(
-            "{time}{} acquired {} after {}\n",
-            process(waits, *pid),
-            named(&[*lock]),
-            short(*waited)
-        ),
         Incident::Cancelled {
             pid,
             locks,
@@ -230,17 +213,16 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             reason,
         } => {
             let who = pid.map_or_else(|| "a session".to_owned(), |pid| process(waits, pid));
-            let after =
-                waited.map_or_else(String::new, |waited| format!(" after {}", short(waited)));
+            let after = waited.map(|waited| format!(" after {}", short(waited)));
+            let (after, reason) = (after.unwrap_or_default(), one_line(reason));
             format!(
-                "{time}{who} gave up waiting for {}{after}: {}\n",
-                named(locks),
-                one_line(reason)
+                "{time}{who} gave up waiting for {}{after}: {reason}\n",
+                named(locks)
             )
         }
-        Incident::Deadlock => waits
-            .deadlocks
-            .last()
-            .map_or_else(String::new, |deadlock| deadlock_text(waits, deadlock)),
+        Incident::Deadlock => {
+            let last = waits.deadlocks.last();
+            last.map_or_else(String::new, |deadlock| deadlock_text(waits, deadlock))
+        }
     }
 }

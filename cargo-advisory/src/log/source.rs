@@ -8,18 +8,15 @@ use std::thread;
 
 use super::reader::Reader;
 use super::record::Record;
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 
 /// The number of bytes that are read at once.
 const PIECE: usize = 1 << 16;
 
-/// A file, or standard input.
 pub(super) struct Source {
     input: Input,
     path: PathBuf,
-    /// The number of bytes that were read.
     length: u64,
-    /// The bytes after the last line break.
     rest: Vec<u8>,
     reader: Reader,
 }
@@ -33,7 +30,6 @@ enum Input {
     Ended,
 }
 
-/// Opens the files; without a file, and for `-`, standard input.
 pub(super) fn open(files: &[PathBuf], follows: bool) -> Result<Vec<Source>, Failure> {
     let stdin = || {
         let input = if follows {
@@ -45,8 +41,7 @@ pub(super) fn open(files: &[PathBuf], follows: bool) -> Result<Vec<Source>, Fail
     };
     if files.is_empty() {
         if io::stdin().is_terminal() {
-            let why = "no log: name its file, or pipe it in";
-            return Err(Failure::Input(why.to_owned()));
+            bail!("no log: name its file, or pipe it in");
         }
         return Ok(vec![stdin()]);
     }

@@ -10,8 +10,7 @@
 //! The user does not have to give the prefix: time, process, user, database and application are
 //! recognized in common forms. The server writes a message in one piece, so its parts are adjacent.
 
-use super::record::Record;
-use super::severity::{SEVERITIES, is_error};
+use super::record::{Record, SEVERITIES, is_error};
 use super::time::Time;
 
 const PARTS: [&str; 7] = [
@@ -95,14 +94,9 @@ impl Reader {
 /// A message without the SQLSTATE that `log_error_verbosity = verbose` adds:
 /// `40P01: deadlock detected`.
 fn without_code(text: &str) -> &str {
-    let is_code = |code: &&str| {
-        code.len() == 5
-            && code
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
-    };
+    let is_letter = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_uppercase();
     match text.split_once(": ") {
-        Some((code, message)) if is_code(&code) => message,
+        Some((code, message)) if code.len() == 5 && code.bytes().all(is_letter) => message,
         _ => text,
     }
 }
@@ -113,14 +107,12 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
         return None;
     }
     line.match_indices(":  ").find_map(|(at, colon)| {
-        let start = line[..at]
-            .rfind(|c: char| !c.is_ascii_alphanumeric())
-            .map_or(0, |before| before + 1);
+        let start = line[..at].rfind(|c: char| !c.is_ascii_alphanumeric());
+        let start = start.map_or(0, |before| before + 1);
         // The character before the tag can have several bytes, so `start` may not be a boundary.
-        let tag = line
-            .get(start..at)
-            .filter(|tag| SEVERITIES.contains(tag) || PARTS.contains(tag))?;
-        Some((&line[..start], tag, &line[at + colon.len()..]))
+        let tag = line.get(start..at)?;
+        let is_known = SEVERITIES.contains(&tag) || PARTS.contains(&tag);
+        is_known.then(|| (&line[..start], tag, &line[at + colon.len()..]))
     })
 }
 
@@ -159,9 +151,7 @@ fn of_prefix(prefix: &str) -> Record {
         pid: in_brackets(prefix).or_else(|| named(&["pid=", "process="])?.parse().ok()),
         user: named(&["user="]).or(user),
         database: named(&["db=", "database="]).or(database),
-        application: ["app=", "application="]
-            .iter()
-            .find_map(|name| application(prefix, name)),
+        application: application(prefix, "app=").or_else(|| application(prefix, "application=")),
         ..Record::default()
     }
 }
@@ -174,13 +164,13 @@ fn application(prefix: &str, name: &str) -> Option<String> {
     if before.ends_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_name = |text: &str| {
-        let word = text.trim_start().split('=').next().unwrap_or_default();
-        word.len() < text.trim_start().len()
-            && !word.is_empty()
-            && word
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        let word = text
+            .trim_start()
+            .split_once('=')
+            .map_or("", |(word, _)| word);
+        !word.is_empty() && word.bytes().all(is_letter)
     };
     let mut separators = rest.match_indices([',', ' ', ';', '|']);
     if let Some((end, _)) = separators.find(|(at, sign)| is_name(&rest[at + sign.len()..])) {
@@ -189,10 +179,8 @@ fn application(prefix: &str, name: &str) -> Option<String> {
     let end = rest.find([',', ';', '|', ']', ')']).unwrap_or(rest.len());
     let mut value = rest[..end].trim();
     while let Some((front, last)) = value.rsplit_once(' ') {
-        let is_number = last
-            .bytes()
-            .all(|byte| byte.is_ascii_hexdigit() || b".:()-".contains(&byte));
-        if !(is_number || last.contains('@') || last.starts_with('[')) {
+        let is_sign = |byte: u8| byte.is_ascii_hexdigit() || b".:()-".contains(&byte);
+        if !(last.bytes().all(is_sign) || last.contains('@') || last.starts_with('[')) {
             break;
         }
         value = front.trim_end();
@@ -225,64 +213,24 @@ fn at_sign(prefix: &str) -> Option<(String, String)> {
 mod tests {
     use super::Reader;
 
+    /// A prefix, and its user, database and application.
+    const PREFIXES: &str = "
+2026-11-22 07:06:19.026 UTC [13595] | | |
+2026-11-22 07:06:19 UTC [13595-7] | | |
+2026-11-22 07:06:19 UTC [13595]: [7-1] user=app,db=shop,app=booking,client=10.0.0.7 | app | shop | booking
+2026-11-22 07:06:19 UTC:10.0.0.7(4711):app@shop:[13595]:| app | shop |
+2026-11-22 07:06:19.026 UTC [13595] app@shop | app | shop |
+time=2026-11-22 07:06:19.026 UTC, pid=13595, db=shop, user=app: | app: | shop |
+Nov 22 07:06:19 db1 postgres[13595]: [5-1] 2026-11-22 07:06:19.026 UTC | | |
+";
+
     #[test]
     fn common_prefixes_are_read() {
-        for (prefix, pid, user, database, application) in [
-            (
-                "2026-11-22 07:06:19.026 UTC [13595] ",
-                13_595,
-                None,
-                None,
-                None,
-            ),
-            (
-                "2026-11-22 07:06:19 UTC [13595-7] ",
-                13_595,
-                None,
-                None,
-                None,
-            ),
-            (
-                "2026-11-22 07:06:19 UTC [13595]: [7-1] user=app,db=shop,app=booking,client=10.0.0.7 ",
-                13_595,
-                Some("app"),
-                Some("shop"),
-                Some("booking"),
-            ),
-            (
-                "2026-11-22 07:06:19 UTC:10.0.0.7(4711):app@shop:[13595]:",
-                13_595,
-                Some("app"),
-                Some("shop"),
-                None,
-            ),
-            (
-                "2026-11-22 07:06:19.026 UTC [13595] app@shop ",
-                13_595,
-                Some("app"),
-                Some("shop"),
-                None,
-            ),
-            (
-                "time=2026-11-22 07:06:19.026 UTC, pid=13595, db=shop, user=app: ",
-                13_595,
-                Some("app:"),
-                Some("shop"),
-                None,
-            ),
-            (
-                "Nov 22 07:06:19 db1 postgres[13595]: [5-1] 2026-11-22 07:06:19.026 UTC ",
-                13_595,
-                None,
-                None,
-                None,
-            ),
-        ] {
+        for line in PREFIXES.lines().filter(|line| !line.is_empty()) {
+            let (prefix, values) = line.split_once('|').unwrap();
             let mut reader = Reader::default();
-            assert_eq!(
-                reader.line(&format!("{prefix}ERROR:  deadlock detected")),
-                None
-            );
+            let first = reader.line(&format!("{prefix}ERROR:  deadlock detected"));
+            assert_eq!(first, None);
             reader.line(&format!("{prefix}DETAIL:  Process 1: a"));
             reader.line("\tERROR:  no tag, for it begins with a tab");
             reader.line("without a tab");
@@ -292,53 +240,44 @@ mod tests {
             let record = reader.line(&format!("{prefix}LOG:  next")).unwrap();
             assert!(record.is_error);
             assert_eq!(record.message, "deadlock detected");
-            assert_eq!(
-                record.detail,
-                "Process 1: a\nERROR:  no tag, for it begins with a tab\nwithout a tab"
-            );
+            let detail = "Process 1: a\nERROR:  no tag, for it begins with a tab\nwithout a tab";
+            assert_eq!(record.detail, detail);
             assert_eq!(record.statement, "SELECT 'LOG:  x'");
-            assert_eq!(record.pid, Some(pid), "{prefix}");
-            assert_eq!(record.user.as_deref(), user, "{prefix}");
-            assert_eq!(record.database.as_deref(), database, "{prefix}");
-            assert_eq!(record.application.as_deref(), application, "{prefix}");
+            assert_eq!(record.pid, Some(13_595), "{prefix}");
+            let found = [record.user, record.database, record.application];
+            let found = found.map(Option::unwrap_or_default).join("|");
+            assert_eq!(found, values.replace(' ', ""), "{prefix}");
             assert!(record.time.unwrap().text.starts_with("2026-11-22 07:06:19"));
             assert_eq!(reader.flush().unwrap().message, "next");
             assert_eq!(reader.flush(), None);
         }
     }
 
+    /// A prefix, and the application in it.
+    const APPLICATIONS: &str = "
+[1]: [7-1] user=app,db=shop,app=nightly job, part 2,client=10.0.0.7 => nightly job, part 2
+[1] user=app db=shop app=nightly job client=10.0.0.7 => nightly job
+[1] app=nightly job => nightly job
+app=psql pid=1 => psql
+[1] app=nightly job 10.0.0.7(4711) app@shop => nightly job
+app=DBeaver 24.1 - Main <shop> [1] => DBeaver 24.1 - Main <shop>
+[1] app=web,10.0.0.7 => web
+application=cargo advisory|[1] => cargo advisory
+[1] user=app,app=,client=10.0.0.7 =>
+";
+
     #[test]
     fn an_application_can_have_spaces_in_its_name() {
-        for (prefix, application) in [
-            (
-                "[1]: [7-1] user=app,db=shop,app=nightly job, part 2,client=10.0.0.7 ",
-                "nightly job, part 2",
-            ),
-            (
-                "[1] user=app db=shop app=nightly job client=10.0.0.7 ",
-                "nightly job",
-            ),
-            ("[1] app=nightly job ", "nightly job"),
-            ("app=psql pid=1 ", "psql"),
-            (
-                "[1] app=nightly job 10.0.0.7(4711) app@shop ",
-                "nightly job",
-            ),
-            (
-                "app=DBeaver 24.1 - Main <shop> [1] ",
-                "DBeaver 24.1 - Main <shop>",
-            ),
-            ("[1] app=web,10.0.0.7 ", "web"),
-            ("application=cargo advisory|[1] ", "cargo advisory"),
-        ] {
+        for line in APPLICATIONS.lines().filter(|line| !line.is_empty()) {
+            let (prefix, application) = line.split_once("=>").unwrap();
             let found = super::of_prefix(prefix);
-            assert_eq!(found.application.as_deref(), Some(application), "{prefix}");
-            assert_eq!(found.pid, Some(1), "{prefix}");
+            assert_eq!(
+                found.application.unwrap_or_default(),
+                application.trim(),
+                "{line}"
+            );
+            assert_eq!(found.pid, Some(1), "{line}");
         }
-        assert_eq!(
-            super::of_prefix("[1] user=app,app=,client=10.0.0.7 ").application,
-            None
-        );
     }
 
     #[test]

@@ -4,12 +4,9 @@ use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use jiff::fmt::strtime::BrokenDownTime;
 
-/// The time of a record: `2026-11-22 07:06:19.026 UTC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Time {
-    /// As written in the log.
     pub(super) text: String,
-    /// Without the time zone.
     clock: DateTime,
 }
 
@@ -84,10 +81,8 @@ mod tests {
             assert_eq!(found.text, time);
             let midnight = Time::find("2026-11-22 00:00:00").unwrap();
             let seconds = (7 * 60 + 6) * 60 + 19;
-            assert_eq!(
-                found.since(&midnight),
-                SignedDuration::from_millis(seconds * 1_000 + millis)
-            );
+            let since = SignedDuration::from_millis(seconds * 1_000 + millis);
+            assert_eq!(found.since(&midnight), since);
         }
         for text in [
             "",

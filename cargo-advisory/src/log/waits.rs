@@ -5,16 +5,28 @@ use std::time::Duration;
 
 use advisory_runtime::monitor::{Names, keys_of};
 
-use super::event::{self, DeadlockWait, Event, LockId};
-use super::incident::Incident;
+use super::event::{self, DeadlockWait, Event, LockId, Wait};
 use super::lock_waits::{LockWaits, OpenWait};
 use super::record::Record;
 use super::time::Time;
 
+/// An event, for `--follow`.
+pub(super) enum Incident {
+    Waiting(Wait),
+    Acquired(Wait),
+    /// With the server's reason, and every lock that the statement requests.
+    Cancelled {
+        pid: Option<i32>,
+        locks: Vec<LockId>,
+        waited: Option<Duration>,
+        reason: String,
+    },
+    Deadlock,
+}
+
 /// The waits for advisory locks in a log.
 pub(super) struct Waits {
     names: Names,
-    /// The records that were read.
     pub(super) records: usize,
     pub(super) first: Option<Time>,
     pub(super) last: Option<Time>,
@@ -73,18 +85,12 @@ impl Waits {
         {
             self.end_unlogged(pid, |_| true);
         }
-        let incident = match event? {
-            Event::Waiting {
-                pid,
-                lock,
-                waited,
-                holders,
-            } => self.waiting(pid, lock, waited, holders, &record),
-            Event::Acquired { pid, lock, waited } => self.acquired(pid, lock, waited, &record),
-            Event::Deadlock { waits } => self.deadlock(waits, record),
-            Event::Failed => return self.failed(&record),
-        };
-        Some(incident)
+        match event? {
+            Event::Waiting(wait) => Some(self.waiting(wait, &record)),
+            Event::Acquired(wait) => Some(self.acquired(wait, &record)),
+            Event::Deadlock(waits) => Some(self.deadlock(waits, record)),
+            Event::Failed => self.failed(&record),
+        }
     }
 
     /// The number of waits that had not ended at the end of the log.
@@ -92,7 +98,6 @@ impl Waits {
         self.open.len()
     }
 
-    /// The name of a process, if the log has it.
     pub(super) fn who(&self, pid: i32) -> Option<&str> {
         self.processes.get(&pid).map(String::as_str)
     }
@@ -150,53 +155,44 @@ impl Waits {
         }
     }
 
-    fn waiting(
-        &mut self,
-        pid: i32,
-        lock: LockId,
-        waited: Duration,
-        holders: Vec<i32>,
-        record: &Record,
-    ) -> Incident {
-        let at = record.time.clone();
-        self.end_unlogged(pid, |open| !open.is_wait(lock, waited, at.as_ref()));
-        let before = self.open.remove(&pid);
-        let entry = self.entry(lock, &record.statement, record);
+    fn waiting(&mut self, wait: Wait, record: &Record) -> Incident {
+        let before = self.take_open(&wait, record);
+        let entry = self.entry(wait.lock, &record.statement, record);
         if before.is_none() {
             entry.waits += 1;
         }
         let mut counted = before.map(|open| open.holders).unwrap_or_default();
-        for holder in &holders {
+        for holder in &wait.holders {
             if counted.insert(*holder) {
                 *entry.holders.entry(*holder).or_default() += 1;
             }
         }
         let open = OpenWait {
-            lock,
-            waited,
-            at,
+            lock: wait.lock,
+            waited: wait.waited,
+            at: record.time.clone(),
             holders: counted,
         };
-        self.open.insert(pid, open);
-        Incident::Waiting {
-            pid,
-            lock,
-            waited,
-            holders,
-        }
+        self.open.insert(wait.pid, open);
+        Incident::Waiting(wait)
     }
 
-    fn acquired(&mut self, pid: i32, lock: LockId, waited: Duration, record: &Record) -> Incident {
-        let at = record.time.as_ref();
-        self.end_unlogged(pid, |open| !open.is_wait(lock, waited, at));
-        let is_new = self.open.remove(&pid).is_none();
-        let entry = self.entry(lock, &record.statement, record);
+    fn acquired(&mut self, wait: Wait, record: &Record) -> Incident {
+        let is_new = self.take_open(&wait, record).is_none();
+        let entry = self.entry(wait.lock, &record.statement, record);
         // The log may begin in the middle of a wait.
         if is_new {
             entry.waits += 1;
         }
-        entry.end(waited);
-        Incident::Acquired { pid, lock, waited }
+        entry.end(wait.waited);
+        Incident::Acquired(wait)
+    }
+
+    /// The wait that a message is about; ends another one of the process.
+    fn take_open(&mut self, wait: &Wait, record: &Record) -> Option<OpenWait> {
+        let at = record.time.as_ref();
+        self.end_unlogged(wait.pid, |open| !open.is_wait(wait.lock, wait.waited, at));
+        self.open.remove(&wait.pid)
     }
 
     fn deadlock(&mut self, waits: Vec<DeadlockWait>, record: Record) -> Incident {
@@ -234,11 +230,11 @@ impl Waits {
     /// error.
     fn failed(&mut self, record: &Record) -> Option<Incident> {
         let reason = record.message.clone();
-        let ends_a_wait = [
+        let starts = [
             "canceling statement due to ",
             "terminating connection due to ",
         ];
-        if !ends_a_wait.iter().any(|start| reason.starts_with(start)) {
+        if !starts.iter().any(|start| reason.starts_with(start)) {
             // No statement that waits fails otherwise, so its wait was over.
             if let Some(pid) = record.pid {
                 self.end_unlogged(pid, |_| true);
@@ -258,14 +254,9 @@ impl Waits {
                 reason,
             });
         }
-        let keys = keys_of(&record.statement);
-        let locks: Vec<LockId> = keys
-            .into_iter()
-            .map(|key| LockId {
-                database: self.number_of(record.database.as_deref()),
-                key,
-            })
-            .collect();
+        let database = self.number_of(record.database.as_deref());
+        let locks = keys_of(&record.statement).into_iter();
+        let locks: Vec<LockId> = locks.map(|key| LockId { database, key }).collect();
         for lock in &locks {
             let entry = self.entry(*lock, &record.statement, record);
             entry.waits += 1;
@@ -297,7 +288,6 @@ impl Waits {
     }
 }
 
-/// The locks, with the longest total wait first.
 pub(super) fn ordered(waits: &Waits) -> Vec<(&LockId, &LockWaits)> {
     let mut locks: Vec<(&LockId, &LockWaits)> = waits.locks.iter().collect();
     locks.sort_by_key(|(_, of_it)| std::cmp::Reverse((of_it.total, of_it.waits)));
@@ -346,49 +336,28 @@ mod tests {
         let again = waiting(9, 1_000);
         let cancelled = "canceling statement due to lock timeout".to_owned();
         let other = "duplicate key value violates unique constraint".to_owned();
+        let first = at(1_000, &again, false);
         for (records, expected) in [
             // The first wait is logged again, and ends.
             (
                 vec![
-                    at(1_000, &again, false),
                     at(4_000, &waiting(9, 4_000), false),
                     at(5_000, &acquired(5_000), false),
                 ],
                 (1, 0, 5_000, 0),
             ),
             // Another wait for the same lock, and for another one.
-            (
-                vec![at(1_000, &again, false), at(8_000, &again, false)],
-                (2, 0, 1_000, 1),
-            ),
-            (
-                vec![
-                    at(1_000, &again, false),
-                    at(8_000, &waiting(8, 1_000), false),
-                ],
-                (2, 0, 1_000, 1),
-            ),
-            (
-                vec![at(1_000, &again, false), at(9_000, &acquired(1_500), false)],
-                (2, 0, 2_500, 0),
-            ),
+            (vec![at(8_000, &again, false)], (2, 0, 1_000, 1)),
+            (vec![at(8_000, &waiting(8, 1_000), false)], (2, 0, 1_000, 1)),
+            (vec![at(9_000, &acquired(1_500), false)], (2, 0, 2_500, 0)),
             // Something else in between, and an error that ends no wait.
-            (
-                vec![at(1_000, &again, false), at(1_500, "duration: 3 ms", false)],
-                (1, 0, 1_000, 0),
-            ),
-            (
-                vec![at(1_000, &again, false), at(8_000, &other, true)],
-                (1, 0, 1_000, 0),
-            ),
-            (
-                vec![at(1_000, &again, false), at(3_000, &cancelled, true)],
-                (1, 1, 3_000, 0),
-            ),
+            (vec![at(1_500, "duration: 3 ms", false)], (1, 0, 1_000, 0)),
+            (vec![at(8_000, &other, true)], (1, 0, 1_000, 0)),
+            (vec![at(3_000, &cancelled, true)], (1, 1, 3_000, 0)),
         ] {
             let mut waits = Waits::new(Names::none());
-            for record in records.clone() {
-                drop(waits.take(record));
+            for record in std::iter::once(&first).chain(&records) {
+                drop(waits.take(record.clone()));
             }
             let all = || waits.locks.values();
             let total: std::time::Duration = all().map(|of_it| of_it.total).sum();
@@ -418,21 +387,11 @@ mod tests {
                 "process {pid} still waiting for ShareLock on advisory lock [5,0,9,1] after {waited}.0 ms"
             )
         };
-        say(
-            3,
-            &waiting(3, 1_000),
-            "Process holding the lock: 7. Wait queue: 3.",
-        );
-        say(
-            3,
-            &waiting(3, 2_000),
-            "Processes holding the lock: 7, 8. Wait queue: 3.",
-        );
-        say(
-            4,
-            &waiting(4, 1_000),
-            "Process holding the lock: 8. Wait queue: 4.",
-        );
+        let holding =
+            |pids: &str, pid: i32| format!("Process holding the lock: {pids}. Wait queue: {pid}.");
+        say(3, &waiting(3, 1_000), &holding("7", 3));
+        say(3, &waiting(3, 2_000), &holding("7, 8", 3));
+        say(4, &waiting(4, 1_000), &holding("8", 4));
         // The wait of 5 is only here, and that of 8 for another lock.
         let waits_for = |pid: i32, key: u32, by: i32| {
             format!(
@@ -441,11 +400,8 @@ mod tests {
         };
         let detail = [waits_for(5, 9, 8), waits_for(8, 10, 3), waits_for(3, 9, 8)].join("\n");
         say(5, "deadlock detected", &detail);
-        let found: Vec<_> = waits
-            .locks
-            .values()
-            .map(|of_it| (of_it.waits, of_it.deadlocks, of_it.holders.clone()))
-            .collect();
+        let counts = |it: &LockWaits| (it.waits, it.deadlocks, it.holders.clone());
+        let found: Vec<_> = waits.locks.values().map(counts).collect();
         let holders = |holders: &[(i32, usize)]| holders.iter().copied().collect();
         let wanted = [
             (3, 2, holders(&[(7, 1), (8, 3)])),
@@ -477,11 +433,8 @@ mod tests {
                 waits.take(record(b, false, &long(6)));
                 waits.take(record(b, true, short));
             }
-            let counts: Vec<_> = waits
-                .locks
-                .values()
-                .map(|of_it| (of_it.waits, of_it.cancelled))
-                .collect();
+            let counts = |of_it: &LockWaits| (of_it.waits, of_it.cancelled);
+            let counts: Vec<_> = waits.locks.values().map(counts).collect();
             assert_eq!(counts, [(3, 2), (2, 1)][..locks]);
         }
     }

@@ -3,12 +3,10 @@
 use serde_json::{Value, json};
 
 use super::event::LockId;
-use super::incident::Incident;
-use super::waits::{Deadlock, Waits, ordered};
-use crate::json::{VERSION, pretty, visible};
+use super::waits::{Deadlock, Incident, Waits, ordered};
+use crate::json::{VERSION, pretty};
 use crate::locks::{key_json, millis, name_json};
 
-/// Writes the waits as one JSON object.
 pub(super) fn write(waits: &Waits) -> String {
     let locks = ordered(waits).into_iter().map(|(lock, of_it)| {
         let mut value = key_json(lock.key);
@@ -74,25 +72,19 @@ fn extend(value: &mut Value, more: Value) {
     }
 }
 
-/// Writes an incident as a JSON object on one line.
 pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
     let time = waits.last.as_ref().map(|time| &time.text);
     let locks = |locks: &[LockId]| -> Vec<Value> {
         locks.iter().map(|lock| lock_json(waits, *lock)).collect()
     };
     let value = match incident {
-        Incident::Waiting {
-            pid,
-            lock,
-            waited,
-            holders,
-        } => json!({
-            "version": VERSION, "event": "waiting", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
-            "waited_ms": millis(*waited), "holders": holders,
+        Incident::Waiting(wait) => json!({
+            "version": VERSION, "event": "waiting", "time": time, "pid": wait.pid, "who": waits.who(wait.pid), "locks": locks(&[wait.lock]),
+            "waited_ms": millis(wait.waited), "holders": wait.holders,
         }),
-        Incident::Acquired { pid, lock, waited } => json!({
-            "version": VERSION, "event": "acquired", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
-            "waited_ms": millis(*waited),
+        Incident::Acquired(wait) => json!({
+            "version": VERSION, "event": "acquired", "time": time, "pid": wait.pid, "who": waits.who(wait.pid), "locks": locks(&[wait.lock]),
+            "waited_ms": millis(wait.waited),
         }),
         Incident::Cancelled {
             pid,
@@ -111,5 +103,5 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             value
         }
     };
-    visible(&format!("{value}\n"))
+    crate::json::line(&value)
 }

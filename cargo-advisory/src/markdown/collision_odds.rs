@@ -4,7 +4,6 @@ use advisory_pattern::Derivation;
 
 use crate::inventory::{Inventory, Key, is_lease, keys};
 
-/// Explains the table of odds.
 pub(super) fn lead(key_count: u64) -> String {
     format!(
         "That among {} different keys of one derivation some two become the same number: then their holders wait for each other \

@@ -4,10 +4,11 @@
 use clap::Args;
 
 use crate::cli::Output;
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 use crate::guard::literal;
 use crate::job_table::{ClaimColumns, JobTable, quoted};
 use crate::selection::Artifacts;
+use crate::text::joined;
 
 /// The types of the columns that can be added.
 const TYPES: [(&str, &str); 7] = [
@@ -20,7 +21,6 @@ const TYPES: [(&str, &str); 7] = [
     ("error_message", "text"),
 ];
 
-/// The longest name that PostgreSQL keeps, in bytes.
 const LONGEST_NAME: usize = 63;
 
 /// The channel on which idle workers listen.
@@ -57,50 +57,44 @@ impl Arguments {
         let sql = tables
             .iter()
             .map(|table| if self.down { down(table) } else { up(table) });
-        self.output.write(&sql.collect::<Vec<String>>().join("\n"))
+        self.output.write(&joined(sql, "\n"))
     }
 
     fn tables(&self) -> Result<Vec<JobTable>, Failure> {
-        match &self.table {
-            Some(table) if !self.artifacts.are_named() => Ok(vec![self.columns.on(table)?]),
-            table => {
-                if let Some(option) = self.columns.given() {
-                    let instead = match table {
-                        Some(_) => "leave it out, or `--artifact`",
-                        None => "name the table, `--table mail`",
-                    };
-                    return Err(Failure::Input(format!(
-                        "`{option}` does not apply to the claims of a program, which has its columns: {instead}"
-                    )));
-                }
-                JobTable::of_inventory(&self.artifacts.inventory()?.claims, table.as_deref())
-            }
+        if let (Some(table), false) = (&self.table, self.artifacts.are_named()) {
+            return Ok(vec![self.columns.on(table)?]);
         }
+        if let Some(option) = self.columns.given() {
+            let instead = match &self.table {
+                Some(_) => "leave it out, or `--artifact`",
+                None => "name the table, `--table mail`",
+            };
+            bail!(
+                "`{option}` does not apply to the claims of a program, which has its columns: {instead}"
+            );
+        }
+        JobTable::of_inventory(&self.artifacts.inventory()?.claims, self.table.as_deref())
     }
 }
 
-/// Adds columns, indexes and triggers.
 fn up(table: &JobTable) -> String {
     let name = table.quoted();
     let columns = columns(table).map(|(column, sql_type)| {
         format!("    ADD COLUMN IF NOT EXISTS {} {sql_type}", quoted(column))
     });
-    let columns: Vec<String> = columns.collect();
     let indexes = indexes(table).into_iter().map(|(index, definition)| {
-        format!(
-            "CREATE INDEX IF NOT EXISTS {} ON {name} {definition};\n",
-            quoted(&index)
-        )
+        let index = quoted(&index);
+        format!("CREATE INDEX IF NOT EXISTS {index} ON {name} {definition};\n")
     });
     format!(
         "ALTER TABLE {name}\n{};\n{}{}",
-        columns.join(",\n"),
+        joined(columns, ",\n"),
         indexes.collect::<String>(),
         create_triggers(table)
     )
 }
 
-/// Drops them. The function that notifies stays, because other tables may use it.
+/// The function that notifies stays, because other tables may use it.
 fn down(table: &JobTable) -> String {
     let name = table.quoted();
     let indexes = indexes(table).into_iter();
@@ -113,7 +107,7 @@ fn down(table: &JobTable) -> String {
          DROP TRIGGER IF EXISTS advisory_claim_released ON {name};\n\
          DROP TRIGGER IF EXISTS advisory_claim_deleted ON {name};\n{}ALTER TABLE {name}\n{};\n",
         indexes.collect::<String>(),
-        columns.collect::<Vec<String>>().join(",\n")
+        joined(columns, ",\n")
     )
 }
 
@@ -128,12 +122,10 @@ fn columns(table: &JobTable) -> impl Iterator<Item = (&str, &'static str)> {
 pub(crate) fn indexes(table: &JobTable) -> Vec<(String, String)> {
     let pending = table.pending();
     let claim = &table.claim;
-    let order: Vec<String> = claim
-        .claim_order()
-        .into_iter()
-        .map(|(column, direction)| format!("{} {direction}", quoted(column)).trim().to_owned())
-        .collect();
-    let order = order.join(", ");
+    let order = claim.claim_order().into_iter();
+    let order = order
+        .map(|(column, direction)| format!("{} {direction}", quoted(column)).trim().to_owned());
+    let order = joined(order, ", ");
     let mut definitions = Vec::new();
     // Else the primary key is enough.
     if !claim.order.is_empty() || table.column("run_at").is_some() || !pending.is_empty() {
@@ -179,13 +171,16 @@ fn create_triggers(table: &JobTable) -> String {
     let literal = literal(&name);
     let by = quoted(table.column("locked_by").unwrap_or("locked_by"));
     let has_limit = table.column("per").is_some();
-    let open = if has_limit {
-        String::new()
-    } else {
-        let pending = table.pending().into_iter();
-        let pending = pending.map(|condition| format!("\n        AND NEW.{condition}"));
-        pending.collect::<Vec<_>>().concat()
-    };
+    let mut open = String::new();
+    if !has_limit {
+        open = joined(
+            table
+                .pending()
+                .iter()
+                .map(|it| format!("\n        AND NEW.{it}")),
+            "",
+        );
+    }
     let deleted = if has_limit {
         format!(
             "CREATE OR REPLACE TRIGGER advisory_claim_deleted AFTER DELETE ON {name}\n    \

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use advisory_pattern::{Derivation, LockedKey, Pattern, Record, Shape, parse, split_pair_text};
+use advisory_pattern::{Derivation, LockedKey, Record, Shape, parse, split_pair_text};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::cli::Output;
-use crate::failure::Failure;
+use crate::failure::{Failure, bail};
 use crate::guard::{Guard, Table, is_same};
 use crate::inventory::{Inventory, is_lease, keys, path};
 use crate::json;
 use crate::selection::Artifacts;
+use crate::text::joined;
 
 /// A trigger that refuses writes to a table without the lock
 ///
@@ -66,18 +67,12 @@ impl Arguments {
                 (name.clone(), key, self.derivation.unwrap_or_default())
             }
             (Some(name), None) => lock_named(&self.inventory()?, name)?,
-            (None, None) => {
-                return Err(Failure::Input(
-                    "no lock: use `--lock <NAME>` or `--key <PATTERN>`".to_owned(),
-                ));
-            }
+            (None, None) => bail!("no lock: use `--lock <NAME>` or `--key <PATTERN>`"),
         };
         let mut columns = BTreeMap::new();
         for column in &self.column {
             let Some((placeholder, expression)) = column.split_once('=') else {
-                return Err(Failure::Input(format!(
-                    "`--column {column}` has no `=`: write `--column date=starts_at::date`"
-                )));
+                bail!("`--column {column}` has no `=`: write `--column date=starts_at::date`");
             };
             columns.insert(placeholder.trim().to_owned(), expression.trim().to_owned());
         }
@@ -106,20 +101,14 @@ impl Arguments {
 fn pattern_of(written: &str) -> Result<LockedKey, Failure> {
     let pair = split_pair_text(written);
     let text = pair.map_or(written, |(_, second)| second);
-    let pattern = parse(text).map_err(|errors| {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        Failure::Input(format!("`--key {written}`: {}", errors.join("; ")))
-    })?;
-    let pattern = with_shapes(&pattern);
+    let pattern = parse(text)
+        .map_err(|errors| Failure::Input(format!("`--key {written}`: {}", joined(errors, "; "))))?;
+    // A placeholder without a shape is text, as in `lock_key!`.
+    let pattern = pattern.shaped(|_| Shape::Text);
     Ok(match pair {
         Some((first, _)) => LockedKey::IntPattern(first, pattern),
         None => LockedKey::Pattern(pattern),
     })
-}
-
-/// The pattern in its canonical form. A placeholder without a shape is text, as in `lock_key!`.
-fn with_shapes(pattern: &Pattern) -> Pattern {
-    pattern.shaped(|_| Shape::Text)
 }
 
 /// The lock of a name, or of a function's or declared type's path, with its name for messages.
@@ -136,35 +125,37 @@ fn lock_named(
     let mut found: Option<(LockedKey, Derivation)> = None;
     for site in &sites {
         if is_lease(site) {
-            return Err(Failure::Input(format!(
+            bail!(
                 "`{wanted}` is a lease, which no session holds: check writes by its fencing token"
-            )));
+            );
         }
         let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();
         for key in keys(site).into_iter().filter_map(|key| key.known) {
             match &found {
                 None => found = Some((key, derivation)),
                 Some((first, of_first)) if is_same(first, &key) && *of_first == derivation => {}
-                Some(_) => {
-                    return Err(Failure::Input(format!(
-                        "`{wanted}` has several keys: write the one that guards the table, `--key <PATTERN>`"
-                    )));
-                }
+                Some(_) => bail!(
+                    "`{wanted}` has several keys: write the one that guards the table, `--key <PATTERN>`"
+                ),
             }
         }
     }
-    let (key, derivation) = found.ok_or_else(|| {
-        let known = inventory.sites.iter().filter_map(|site| site.name.as_deref());
-        let hint = advisory_pattern::closest(wanted, known)
+    let Some((key, derivation)) = found else {
+        if !sites.is_empty() {
+            bail!(
+                "the key of `{wanted}` is an expression: name the declared lock, or write `--key <PATTERN>`"
+            );
+        }
+        let known = inventory
+            .sites
+            .iter()
+            .filter_map(|site| site.name.as_deref());
+        let close = advisory_pattern::closest(wanted, known);
+        let hint = close
             .map(|close| format!("; did you mean `{close}`?"))
             .unwrap_or_default();
-        match sites.first() {
-            None => Failure::Input(format!("no lock site has the name `{wanted}`{hint}")),
-            Some(_) => Failure::Input(format!(
-                "the key of `{wanted}` is an expression: name the declared lock, or write `--key <PATTERN>`"
-            )),
-        }
-    })?;
+        bail!("no lock site has the name `{wanted}`{hint}");
+    };
     let name = sites.iter().find_map(|site| site.name.clone());
     Ok((name.unwrap_or_else(|| wanted.to_owned()), key, derivation))
 }

@@ -3,13 +3,16 @@
 use std::f64::consts::PI;
 use std::fmt::Write;
 
+use advisory_pattern::order::End;
+
 use super::html::escaped;
 use crate::display_width::cut;
 use crate::graph::{Arrow, Graph};
+use crate::text::joined;
 
 pub(super) const BOX: (usize, usize) = (220, 34);
 /// The maximum number of letters of a name in its box.
-pub(super) const LETTERS: usize = 30;
+const LETTERS: usize = 30;
 
 /// The space around the drawing, for the lines of its boxes.
 const MARGIN: f64 = 12.0;
@@ -18,15 +21,10 @@ const GAP: f64 = 4.0;
 
 /// Draws the arrows of a cycle, by their numbers, from the top and clockwise.
 pub(super) fn draw(text: &mut String, graph: &Graph<'_>, cycle: &[usize]) {
-    let arrows: Vec<&Arrow> = cycle
-        .iter()
-        .filter_map(|at| graph.arrows.get(*at))
-        .collect();
-    let Some(names) = arrows
-        .iter()
-        .map(|arrow| graph.end(arrow.from))
-        .collect::<Option<Vec<_>>>()
-    else {
+    let arrows = cycle.iter().filter_map(|at| graph.arrows.get(*at));
+    let arrows: Vec<&Arrow> = arrows.collect();
+    let names = arrows.iter().map(|arrow| graph.end(arrow.from));
+    let Some(names) = names.collect::<Option<Vec<_>>>() else {
         return;
     };
     let count = size(arrows.len());
@@ -42,13 +40,13 @@ pub(super) fn draw(text: &mut String, graph: &Graph<'_>, cycle: &[usize]) {
         )
     };
     let (width, height) = (2.0 * center.0, 2.0 * center.1);
-    let words: Vec<String> = names.iter().map(|end| end.lock.clone()).collect();
+    let words = joined(names.iter().map(|end| &end.lock), ", then ");
     let _ = writeln!(
         text,
         "<div class=\"graph\" tabindex=\"0\" role=\"region\" aria-label=\"A circle of locks\">\
          <svg viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" \
          aria-label=\"{}, and the first again\">",
-        escaped(&words.join(", then "))
+        escaped(&words)
     );
     for (nth, arrow) in arrows.iter().enumerate() {
         let (from, to) = (angle(size(nth)), angle(size(nth) + 1.0));
@@ -60,10 +58,10 @@ pub(super) fn draw(text: &mut String, graph: &Graph<'_>, cycle: &[usize]) {
         let steps = |start: f64, end: f64| {
             (0..=360).map(move |step| start + (end - start) * f64::from(step) / 360.0)
         };
-        let Some(begin) = steps(from, to).find(|angle| is_outside(from, *angle)) else {
-            continue;
-        };
-        let Some(end) = steps(to, from).find(|angle| is_outside(to, *angle)) else {
+        let (Some(begin), Some(end)) = (
+            steps(from, to).find(|angle| is_outside(from, *angle)),
+            steps(to, from).find(|angle| is_outside(to, *angle)),
+        ) else {
             continue;
         };
         let ((x, y), (to_x, to_y)) = (at(begin), at(end));
@@ -77,24 +75,23 @@ pub(super) fn draw(text: &mut String, graph: &Graph<'_>, cycle: &[usize]) {
     }
     for (nth, end) in names.iter().enumerate() {
         let (x, y) = at(angle(size(nth)));
-        let round = if end.is_lease { 17 } else { 4 };
-        let _ = writeln!(
-            text,
-            "<g><title>{}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{}\" height=\"{}\" rx=\"{round}\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\">{}</text></g>",
-            escaped(&end.lock),
-            x - half_width,
-            y - half_height,
-            BOX.0,
-            BOX.1,
-            y + 4.0,
-            escaped(&cut(&end.lock, LETTERS))
-        );
+        let place = [x - half_width, y - half_height, x, y + 4.0];
+        draw_box(text, end, place.map(|number| format!("{number:.1}")));
     }
     text.push_str("</svg></div>\n");
 }
 
-/// A small number.
+/// Draws the box of a lock: its left and upper edge, and the place of its name.
+pub(super) fn draw_box(text: &mut String, end: &End, [x, y, name_x, name_y]: [String; 4]) {
+    let round = if end.is_lease { 17 } else { 4 };
+    let (width, height) = BOX;
+    let (title, name) = (escaped(&end.lock), escaped(&cut(&end.lock, LETTERS)));
+    let _ = writeln!(
+        text,
+        "<g><title>{title}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"{round}\"/>\
+         <text x=\"{name_x}\" y=\"{name_y}\">{name}</text></g>"
+    );
+}
 fn size(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::screen::printable;
+use crate::text::printable;
 
 /// A text as it is: no letter of it is markup, and none steers the direction of what follows.
 pub(super) fn escaped(text: &str) -> String {
@@ -20,7 +20,6 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// A text as code.
 pub(super) fn code(text: &str) -> String {
     format!("<code>{}</code>", escaped(text))
 }
@@ -29,7 +28,6 @@ pub(super) fn code(text: &str) -> String {
 pub(super) fn with_code(message: &str) -> String {
     let mut text = String::new();
     for (at, part) in message.split('`').enumerate() {
-        // Writing to a `String` cannot fail.
         let _ = match at % 2 {
             0 => write!(text, "{}", escaped(part)),
             _ => write!(text, "{}", code(part)),

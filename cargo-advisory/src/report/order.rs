@@ -7,9 +7,8 @@ use std::fmt::Write;
 
 use advisory_pattern::order::Edge;
 
-use super::circle::{self, BOX, LETTERS};
+use super::circle::{self, BOX, draw_box};
 use super::html::{code, escaped, with_code};
-use crate::display_width::cut;
 use crate::graph::{Graph, LEGEND, messages};
 
 const COLUMN: usize = 300;
@@ -34,10 +33,10 @@ pub(super) fn section(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
     let mut text = format!("<p>{}</p>\n", escaped(LEGEND));
     text.push_str(TIPS);
     for (cycle, message) in cycles.iter().zip(messages(edges, cycles)) {
+        let message = with_code(&message);
         let _ = writeln!(
             text,
-            "<article class=\"problem\">\n<p class=\"bad\">{}</p>",
-            with_code(&message)
+            "<article class=\"problem\">\n<p class=\"bad\">{message}</p>"
         );
         circle::draw(&mut text, &graph, cycle);
         text.push_str("</article>\n");
@@ -55,11 +54,10 @@ pub(super) fn section(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
         } else {
             ("", "")
         };
-        let (from, to) = (name(arrow.from), name(arrow.to));
+        let (from, to, label) = (name(arrow.from), name(arrow.to), escaped(&arrow.label));
         let _ = writeln!(
             text,
-            "<li{class}>{from} → {to}{part} <small>{}</small></li>",
-            escaped(&arrow.label)
+            "<li{class}>{from} → {to}{part} <small>{label}</small></li>"
         );
     }
     text.push_str("</ul>\n");
@@ -128,17 +126,8 @@ fn draw(text: &mut String, graph: &Graph<'_>) {
     }
     for (number, end) in &graph.boxes {
         let (x, y) = places[*number];
-        let round = if end.is_lease { 17 } else { 4 };
-        let (label_x, label_y) = (x + BOX.0 / 2, y + BOX.1 / 2 + 4);
-        let _ = writeln!(
-            text,
-            "<g><title>{}</title><rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"{round}\"/>\
-             <text x=\"{label_x}\" y=\"{label_y}\">{}</text></g>",
-            escaped(&end.lock),
-            BOX.0,
-            BOX.1,
-            escaped(&cut(&end.lock, LETTERS))
-        );
+        let place = [x, y, x + BOX.0 / 2, y + BOX.1 / 2 + 4];
+        draw_box(text, end, place.map(|number| number.to_string()));
     }
     text.push_str("</svg></div>\n");
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use advisory_pattern::Record;
 
-use crate::programs::{program_of, scratch, site};
+use crate::programs::{assert_has, assert_lacks, assert_starts, program_of, scratch, site};
 
 /// Prints the id of an earlier comment, if there is one, and keeps its arguments and each body that
 /// it sends.
@@ -143,21 +143,21 @@ fn a_pull_request_gets_one_comment_with_the_difference() {
     let output = repository.review(&[]);
     assert!(output.status.success(), "{output:?}");
     let body = repository.written("gh.body");
-    assert!(body.contains("\n-| `pay:<id>`"), "{body}");
-    assert!(body.contains("\n+| `payment:<id>`"), "{body}");
+    assert_has(&body, "\n-| `pay:<id>`");
+    assert_has(&body, "\n+| `payment:<id>`");
     // The lock is the same; only its line has moved.
-    assert!(!body.contains("slot:<day>"), "{body}");
+    assert_lacks(&body, "slot:<day>");
     assert_eq!(repository.written("summary.md"), body);
     let calls = repository.written("gh");
     let post = "--method POST repos/shop/server/issues/7/comments";
-    assert!(calls.contains(post), "{calls}");
+    assert_has(&calls, post);
 
     let again = repository.review(&[]);
     assert!(again.status.success(), "{again:?}");
     let calls = repository.written("gh");
     assert_eq!(calls.matches(post).count(), 1, "{calls}");
     let patch = "--method PATCH repos/shop/server/issues/comments/41";
-    assert!(calls.contains(patch), "{calls}");
+    assert_has(&calls, patch);
 }
 
 #[test]
@@ -170,10 +170,10 @@ fn a_finding_fails_the_run_after_the_comment() {
     let output = repository.review(&[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.starts_with("::error file=locks.md,"), "{said}");
+    assert_starts(&said, "::error file=locks.md,");
     let body = repository.written("gh.body");
-    assert!(body.contains("\n+| `seat:<day>`"), "{body}");
-    assert!(body.contains("The check has findings"), "{body}");
+    assert_has(&body, "\n+| `seat:<day>`");
+    assert_has(&body, "The check has findings");
 }
 
 #[test]
@@ -187,12 +187,9 @@ fn a_forks_difference_is_on_the_page_of_the_run() {
     let output = repository.review(&[("GH_FAILS", "yes")]);
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        said.contains("::notice title=cargo advisory::no comment"),
-        "{said}"
-    );
+    assert_has(&said, "::notice title=cargo advisory::no comment");
     let summary = repository.written("summary.md");
-    assert!(summary.contains("\n+| `seat:<day>`"), "{summary}");
+    assert_has(&summary, "\n+| `seat:<day>`");
 }
 
 #[test]
@@ -204,12 +201,12 @@ fn no_comment_is_begun_without_a_difference_or_a_base() {
         assert!(output.status.success(), "{variables:?}: {output:?}");
     }
     let calls = repository.written("gh");
-    assert!(!calls.contains("--method"), "{calls}");
+    assert_lacks(&calls, "--method");
     // An earlier comment is not left with a difference that is gone.
     fs::write(repository.root.join("gh.body"), "").unwrap();
     assert!(repository.review(&[]).status.success());
     let body = repository.written("gh.body");
-    assert!(body.contains("leaves the registry as it is"), "{body}");
+    assert_has(&body, "leaves the registry as it is");
 }
 
 #[test]
@@ -224,7 +221,7 @@ fn a_registry_that_the_base_lacks_is_new_as_a_whole() {
     let output = repository.review(&[("REGISTRY", "new.md")]);
     assert!(output.status.success(), "{output:?}");
     let body = repository.written("gh.body");
-    assert!(body.contains("\n+| `slot:<day>`"), "{body}");
+    assert_has(&body, "\n+| `slot:<day>`");
 }
 
 /// What a pull request can choose reaches no shell as code.

@@ -6,7 +6,7 @@
 
 use lets_server as _;
 
-use crate::programs::{Said, advisory, file};
+use crate::programs::{Said, advisory, assert_has, file};
 
 const DOCUMENT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -30,7 +30,7 @@ fn its_locks_do_not_collide_and_its_document_matches_dump() {
     let said = own(&["check", "--registry", DOCUMENT]);
     assert_eq!(said.code, Some(0), "{}", said.out);
     let counts = "91 lock sites in 6 crates: lets-admin 2.4.0 (15), lets-bookings 2.4.0 (32)";
-    assert!(said.out.contains(counts), "{}", said.out);
+    assert_has(&said.out, counts);
     // Exactly, although `check` ignores changed line numbers.
     let committed = std::fs::read_to_string(DOCUMENT).unwrap();
     let written = own(&["dump", "--format", "markdown"]).out;
@@ -55,8 +55,7 @@ fn a_pattern_that_was_changed_is_drift_wherever_it_is_taken() {
     let committed = std::fs::read_to_string(DOCUMENT).unwrap();
     let old = committed.replace("`voucher:<code\\|trim\\|lower>`", "`voucher:<code>`");
     let document = file("application-old.md", old);
-    let said = own(&["check", "--registry", &document]);
-    assert_eq!(said.code, Some(1));
+    let said = own(&["check", "--registry", &document]).exits(1);
     for function in ["locks::VoucherLock", "vouchers::redeem", "vouchers::sell"] {
         let lines = said.out.lines().filter(|line| line.contains(function));
         let signs: Vec<_> = lines.filter_map(|line| line.trim().get(..3)).collect();
@@ -66,12 +65,11 @@ fn a_pattern_that_was_changed_is_drift_wherever_it_is_taken() {
 
 #[test]
 fn an_unintended_key_change_since_the_last_release_is_reported() {
-    let said = own(&["check", "--against", BEFORE]);
-    assert_eq!(said.code, Some(1));
+    let said = own(&["check", "--against", BEFORE]).exits(1);
     let change = "the key of advisory lock `lets_domain::locks::VoucherLock` has changed from `voucher:<code>` by sha256 to \
                   `voucher:<code|trim|lower>` by sha256";
-    assert!(said.out.contains(change), "{}", said.out);
-    assert!(said.out.contains("error: 1 finding"), "{}", said.out);
+    assert_has(&said.out, change);
+    assert_has(&said.out, "error: 1 finding");
     let meant = ["check", "--against", BEFORE, "--allow-key-change"];
     let said = own(&[&meant[..], &["lets_domain::locks::VoucherLock"]].concat());
     assert_eq!(said.code, Some(0), "{}", said.out);

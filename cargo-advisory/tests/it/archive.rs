@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::programs::scratch;
+use crate::programs::{assert_has, scratch};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
@@ -106,7 +106,7 @@ fn an_archive_is_where_binstall_looks_and_complete() {
     said("tar", &["xzf", archive.to_str().unwrap()], &unpacked);
     let installed = unpacked.join(binstall("bin-dir"));
     let printed = said(installed.to_str().unwrap(), &["--version"], &unpacked);
-    assert!(printed.contains(version), "{printed}");
+    assert_has(&printed, version);
 }
 
 /// The manual, as the program writes it.

@@ -1,13 +1,16 @@
 //! An unusable file gives a message with its name, and exit code 2.
 
-use crate::programs::{Said, advisory, booking_service, bytes, file, inventory, run, shop};
+use crate::programs::{
+    Said, advisory, assert_has, assert_lacks, assert_starts, booking_service, bytes, file,
+    inventory, run, shop,
+};
 
 fn refused(said: &Said, name: &str, why: &str) {
     assert_eq!(said.code, Some(2), "{said:?}");
     assert_eq!(said.out, "");
-    assert!(said.err.starts_with("error: "), "{}", said.err);
-    assert!(said.err.contains(name), "{name}: {}", said.err);
-    assert!(said.err.contains(why), "{why}: {}", said.err);
+    assert_starts(&said.err, "error: ");
+    assert_has(&said.err, name);
+    assert_has(&said.err, why);
     assert_eq!(said.err.lines().count(), 1, "{}", said.err);
 }
 
@@ -149,13 +152,12 @@ fn an_inventory_can_not_steer_the_terminal() {
         .replace("\"booking-service\"", "\"x\\u001b[2J\"")
         .replace("Booking creation", "\\u001b]0;title\\u0007")
         .replace("\"create\"", "\"\\u202ecreate\\u2066\\u009bx\"");
-    assert!(hostile.contains("202e"), "{hostile}");
+    assert_has(&hostile, "202e");
     let scope = hostile.replace("\"xact\"", "\"\\u202etable\"");
     let (program, path) = (booking_service(), file("hostile.json", hostile));
     let words = ["check", "--artifact", &program, "--with", &path];
     // With the command's own colours, which would be removed together with the others.
-    let said = run(&words, &[("CLICOLOR_FORCE", "1")]);
-    assert_eq!(said.code, Some(1));
+    let said = run(&words, &[("CLICOLOR_FORCE", "1")]).exits(1);
     let json = run(&[&words[..], &["--format", "json"]].concat(), &[]);
     for steers in [
         "\u{1b}[2J",
@@ -165,8 +167,8 @@ fn an_inventory_can_not_steer_the_terminal() {
         "\u{2066}",
         "\u{9b}",
     ] {
-        assert!(!said.out.contains(steers), "{:?}", said.out);
-        assert!(!json.out.contains(steers), "{:?}", json.out);
+        assert_lacks(&said.out, steers);
+        assert_lacks(&json.out, steers);
     }
     let path = file("hostile-scope.json", scope);
     let said = advisory(&["check", "--artifact", &program, "--with", &path]);

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use crate::programs::{built, inventory, shop};
+use crate::programs::{assert_has, built, inventory, shop};
 
 #[test]
 fn a_collision_between_crates_fails_the_build() {
     let said = built();
     assert_eq!(said.code, Some(1), "{said:?}");
     let found = "error: advisory lock keys can collide: `<account>:<month>` and `<tenant>:<slot>`";
-    assert!(said.err.contains(found), "{}", said.err);
+    assert_has(&said.err, found);
     assert_eq!(said.out, "");
 }
 

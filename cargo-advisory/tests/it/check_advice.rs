@@ -4,10 +4,9 @@
 use advisory_pattern::Record;
 use advisory_tests::Database;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 use crate::guards::{BLOCKS, GUARD, check};
-use crate::programs::{advisory, program_of, site};
+use crate::programs::{assert_has, assert_starts, program_of, run_at, site};
 
 /// The advice on the guarded table, whose lock has the key `night:<room>:<night>`.
 async fn advice(db: &Database, words: &[&str]) -> Option<(String, Vec<String>)> {
@@ -33,11 +32,9 @@ async fn a_constraint_that_could_say_the_rule_is_advised() {
     let db = Database::create().await;
     db.run(&format!("{BLOCKS};{GUARD}")).await;
     let (message, notes) = advice(&db, &[]).await.unwrap();
-    assert!(
-        message.starts_with(
-            "no index of `public.blocks` begins with a column of the advisory lock `room-night`"
-        ),
-        "{message}"
+    assert_starts(
+        &message,
+        "no index of `public.blocks` begins with a column of the advisory lock `room-night`",
     );
     assert_eq!(
         notes[1],
@@ -46,9 +43,9 @@ async fn a_constraint_that_could_say_the_rule_is_advised() {
     db.run("ALTER TABLE blocks DISABLE TRIGGER ALL; INSERT INTO blocks VALUES (1, 1, '2026-11-22'), (1, 1, '2026-11-23'); \
             ALTER TABLE blocks ENABLE TRIGGER ALL").await;
     let (message, notes) = advice(&db, &[]).await.unwrap();
-    assert!(
-        message.contains("no two of the 2 rows of `public.blocks` have the same (room_id, night)"),
-        "{message}"
+    assert_has(
+        &message,
+        "no two of the 2 rows of `public.blocks` have the same (room_id, night)",
     );
     // The statements do it: NULL differs from NULL.
     assert_eq!(
@@ -67,9 +64,9 @@ async fn a_constraint_that_could_say_the_rule_is_advised() {
         db.run(statement).await;
     }
     let (message, _) = advice(&db, &[]).await.unwrap();
-    assert!(
-        message.contains("the unique index `blocks_room_id_night_idx` already allows one row"),
-        "{message}"
+    assert_has(
+        &message,
+        "the unique index `blocks_room_id_night_idx` already allows one row",
     );
     let said = check(&db, &[]).await;
     for part in [
@@ -90,14 +87,14 @@ async fn a_constraint_that_could_say_the_rule_is_advised() {
     )
     .await;
     let (message, _) = advice(&db, &[]).await.unwrap();
-    assert!(message.starts_with("no index of"), "{message}");
+    assert_starts(&message, "no index of");
     db.run("CREATE INDEX ON blocks (night, room_id)").await;
     assert_eq!(advice(&db, &[]).await, None);
     db.run("ALTER TABLE blocks ADD CONSTRAINT one_night EXCLUDE USING btree (room_id WITH =, night WITH =, other_room WITH =)").await;
     let (message, _) = advice(&db, &[]).await.unwrap();
-    assert!(
-        message.contains("the exclusion constraint `one_night` already says a rule"),
-        "{message}"
+    assert_has(
+        &message,
+        "the exclusion constraint `one_night` already says a rule",
     );
 }
 
@@ -111,19 +108,8 @@ async fn on_table(db: &Database, key: &str, reason: Option<&str>) -> Vec<Value> 
         ..site("svc", "run", 7, &[key], &[&shaped])
     };
     let program = program_of(&format!("advice-{}.rmeta", key.len()), &[site]);
-    let words = [
-        "check",
-        "--database-url",
-        db.url(),
-        "--artifact",
-        &program,
-        "--format",
-        "json",
-    ];
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let said =
-        spawn_blocking(move || advisory(&words.iter().map(String::as_str).collect::<Vec<_>>()));
-    let said = said.await.unwrap();
+    let words = ["check", "--database-url", db.url(), "--artifact", &program];
+    let said = run_at(db.url(), &[&words[..], &["--format", "json"]].concat()).await;
     // The trigger is missing, which is a finding.
     assert_eq!(said.code, Some(1), "{said:?}");
     let value: Value = serde_json::from_str(&said.out).unwrap();
@@ -139,7 +125,7 @@ fn has(found: &[Value], parts: &[&str]) {
         panic!("{found:#?}");
     };
     for part in parts {
-        assert!(found.to_string().contains(part), "{part}: {found:#}");
+        assert_has(&found.to_string(), part);
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use advisory_pattern::Record;
 use serde_json::Value;
 
-use crate::programs::{Said, advisory_in, program_of, scratch, site};
+use crate::programs::{Said, advisory_in, assert_has, assert_starts, program_of, scratch, site};
 
 /// A repository whose workspace, of two crates, is in a folder of it.
 fn repository(name: &str) -> PathBuf {
@@ -50,8 +50,7 @@ fn check(workspace: &Path, program: &str, more: &[&str]) -> Said {
 }
 
 fn sarif(workspace: &Path, program: &str, more: &[&str]) -> Value {
-    let said = check(workspace, program, &[&["--format", "sarif"], more].concat());
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = check(workspace, program, &[&["--format", "sarif"], more].concat()).exits(1);
     serde_json::from_str(&said.out).unwrap()
 }
 
@@ -82,7 +81,7 @@ fn sarif_has_both_places_below_the_repositorys_root() {
     let there = &result["relatedLocations"][0];
     assert_eq!(place(there), ("server/crates/ledger/src/lib.rs", 5));
     let text = there["message"]["text"].as_str().unwrap();
-    assert!(text.contains("is the other lock"), "{text}");
+    assert_has(&text, "is the other lock");
 }
 
 #[test]
@@ -137,7 +136,7 @@ fn a_line_of_an_earlier_release_is_not_one_of_this_tree() {
         ..number("shop", "src/lib.rs", 400)
     };
     let old = program_of("sarif-released-old.rmeta", &[old]);
-    let dumped = advisory_in(
+    advisory_in(
         &workspace,
         &[
             "dump",
@@ -148,8 +147,8 @@ fn a_line_of_an_earlier_release_is_not_one_of_this_tree() {
             "--artifact",
             &old,
         ],
-    );
-    assert_eq!(dumped.code, Some(0), "{dumped:?}");
+    )
+    .exits(0);
     let log = sarif(&workspace, &program, &["--against", "released.json"]);
     let result = &log["runs"][0]["results"][0];
     assert_eq!(result["ruleId"], "key-change");
@@ -163,14 +162,13 @@ fn a_line_of_an_earlier_release_is_not_one_of_this_tree() {
 fn github_gets_a_command_for_each_finding() {
     let workspace = repository("github-commands");
     let program = program_of("github-commands.rmeta", &colliding(7));
-    let said = check(&workspace, &program, &["--format", "github"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = check(&workspace, &program, &["--format", "github"]).exits(1);
     let lines: Vec<&str> = said.out.lines().collect();
     assert_eq!(lines.len(), 2, "{said:?}");
     let start = "::error file=server/crates/shop/src/end of day.rs,line=7,title=cargo advisory%3A collision::";
-    assert!(lines[0].starts_with(start), "{said:?}");
-    assert!(lines[0].contains("%0Ahelp: "), "{said:?}");
-    assert!(lines[1].starts_with("1 finding; 2 lock sites"), "{said:?}");
+    assert_starts(&lines[0], start);
+    assert_has(&lines[0], "%0Ahelp: ");
+    assert_starts(&lines[1], "1 finding; 2 lock sites");
 }
 
 /// A line break in a text would end the command, and the rest of the text could be another one.
@@ -181,13 +179,12 @@ fn a_text_of_the_program_is_no_command_of_its_own() {
     fs::write(workspace.join("a,b:c%.md"), document).unwrap();
     let program = program_of("github-escapes.rmeta", &[number("shop", "src/lib.rs", 5)]);
     let words = ["--registry", "a,b:c%.md", "--format", "github"];
-    let said = check(&workspace, &program, &words);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = check(&workspace, &program, &words).exits(1);
     let commands: Vec<_> = said.out.lines().filter(|l| l.starts_with("::")).collect();
     assert_eq!(commands.len(), 1, "{said:?}");
     let start = "::error file=server/a%2Cb%3Ac%25.md,line=1,title=cargo advisory%3A drift::";
-    assert!(commands[0].starts_with(start), "{said:?}");
-    assert!(commands[0].contains("%0A- 100%25"), "{said:?}");
+    assert_starts(&commands[0], start);
+    assert_has(&commands[0], "%0A- 100%25");
     assert!(!said.out.contains('\r'), "{said:?}");
 }
 
@@ -212,5 +209,5 @@ fn more_findings_than_github_shows_are_said() {
     let commands = said.out.lines().filter(|line| line.starts_with("::error "));
     assert!(commands.count() > 10);
     let last = said.out.lines().last().unwrap();
-    assert!(last.starts_with("GitHub shows 10 errors"), "{last}");
+    assert_starts(&last, "GitHub shows 10 errors");
 }

@@ -3,9 +3,10 @@
 use advisory_pattern::ClaimRecord;
 use advisory_tests::Database;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
-use crate::programs::{Said, file, run};
+use crate::programs::{
+    Said, assert_has, assert_has_all, assert_lacks, assert_starts, file, run_at, words,
+};
 
 /// A queue with rows in every state.
 async fn queue(table: &str) -> Database {
@@ -28,53 +29,28 @@ async fn queue(table: &str) -> Database {
     db
 }
 
-async fn claim(db: &Database, words: &[&str]) -> Said {
-    let url = db.url().to_owned();
-    let words: Vec<String> = ["claim"]
-        .iter()
-        .chain(words)
-        .map(|word| (*word).to_owned())
-        .collect();
-    let said = spawn_blocking(move || {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        run(&words, &[("DATABASE_URL", &url)])
-    });
-    said.await.unwrap()
+async fn claim(db: &Database, line: &str) -> Said {
+    run_at(db.url(), &words(&format!("claim {line}"))).await
 }
 
-async fn list(db: &Database, words: &[&str]) -> Value {
-    let said = claim(db, &[&["list", "--format", "json"], words].concat()).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
-    let value: Value = serde_json::from_str(&said.out).unwrap();
+async fn list(db: &Database, line: &str) -> Value {
+    let said = claim(db, &format!("list --format json {line}")).await;
+    let value: Value = serde_json::from_str(&said.fine().out).unwrap();
     value["queues"][0].clone()
 }
 
-/// The number of rows in each state.
-async fn states(db: &Database, table: &str) -> Vec<(String, i64)> {
-    let queue = list(db, &["--table", table]).await;
+/// The states with their numbers of rows: `available 2`.
+async fn states(db: &Database, line: &str) -> Vec<String> {
+    let queue = list(db, line).await;
     let states = queue["states"].as_array().unwrap().iter();
-    states
-        .map(|state| {
-            (
-                state["state"].as_str().unwrap().to_owned(),
-                state["rows"].as_i64().unwrap(),
-            )
-        })
-        .collect()
-}
-
-fn count(states: &[(String, i64)], state: &str) -> i64 {
-    states
-        .iter()
-        .find(|(name, _)| name == state)
-        .map_or(0, |(_, rows)| *rows)
+    let text = |state: &Value| format!("{} {}", state["state"].as_str().unwrap(), state["rows"]);
+    states.map(text).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_list_says_who_does_what_since_when_and_what_fails() {
     let db = queue("mail").await;
-    let said = claim(&db, &["list", "--table", "mail"]).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    let said = claim(&db, "list --table mail").await.fine();
     let expected = "\
 mail
 STATE      ROWS  OLDEST     ATTEMPTS  BY
@@ -101,61 +77,47 @@ run them again:
             .replace("2m01s", "2m00s")
     };
     assert_eq!(settled(&said.out), expected);
-    let said = claim(
-        &db,
-        &[
-            "list",
-            "--table",
-            "mail",
-            "--state",
-            "failed",
-            "--where",
-            "kind=mail",
-        ],
-    )
-    .await;
+    let said = claim(&db, "list --table mail --state failed --where kind=mail").await;
     let errors = "2     failed     2d02h ago  1h00m ago  connection refused (os error 111)";
-    assert!(said.out.contains(errors), "{}", said.out);
-    for row in [
-        "8    failed  2d02h ago  5         connection",
-        "9    failed  1h00m ago  5",
-    ] {
-        assert!(said.out.contains(row), "{row}: {}", said.out);
-    }
-    assert!(!said.out.contains("no such number"), "{}", said.out);
-    let queue = list(&db, &["--table", "mail", "--state", "expired"]).await;
+    assert_has(&said.out, errors);
+    assert_has_all(
+        &said.out,
+        &[
+            "8    failed  2d02h ago  5         connection",
+            "9    failed  1h00m ago  5",
+        ],
+    );
+    assert_lacks(&said.out, "no such number");
+    let queue = list(&db, "--table mail --state expired").await;
     assert_eq!(queue["rows"][0]["key"], "6");
     assert_eq!(queue["rows"][0]["worker"], "w2");
-    let said = claim(&db, &["show", "10", "--table", "mail"]).await;
+    let said = claim(&db, "show 10 --table mail").await;
     for part in [
         "10: failed, 4h00m ago\n",
         "    kind           sms\n",
         "no such number [2J",
         "claim retry --table mail 10\n",
     ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
+        assert_has(&said.out, part);
     }
-    let said = claim(&db, &["show", "99", "--table", "mail"]).await;
+    let said = claim(&db, "show 99 --table mail").await.exits(1);
     assert_eq!(
-        (said.code, &*said.out),
-        (
-            Some(1),
-            "`mail` has no row `99`: it was deleted, or never there\n"
-        )
+        said.out,
+        "`mail` has no row `99`: it was deleted, or never there\n"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_are_run_again_ended_and_freed_only_if_they_are_in_the_right_state() {
     let db = queue("shop.mail").await;
-    let table = ["--table", "shop.mail", "--yes"];
-    let change = async |words: &[&str]| claim(&db, &[words, &table].concat()).await;
-    let said = change(&["retry", "--error", "refused"]).await;
-    assert_eq!(
-        (said.code, &*said.err),
-        (Some(0), "2 failed rows of `shop.mail`\n"),
-        "{said:?}"
-    );
+    let change = async |line: &str| {
+        let line = format!("{line} --table shop.mail --yes");
+        claim(&db, &line).await
+    };
+    let states = async || states(&db, "--table shop.mail").await;
+    let has = |states: &[String], state: &str| states.iter().any(|it| it == state);
+    let said = change("retry --error refused").await.exits(0);
+    assert_eq!(said.err, "2 failed rows of `shop.mail`\n");
     assert_eq!(
         said.out,
         "2 failed rows of `shop.mail`: can be claimed again\n"
@@ -164,138 +126,77 @@ async fn rows_are_run_again_ended_and_freed_only_if_they_are_in_the_right_state(
                  AND run_at > now() - interval '1 minute'";
     assert_eq!(db.count(fresh).await, 2);
     // One that waits for its backoff, and one that is done.
-    assert_eq!(change(&["retry", "3"]).await.code, Some(0));
-    let said = change(&["retry", "20"]).await;
+    change("retry 3").await.exits(0);
+    let said = change("retry 20").await.exits(1);
     assert_eq!(
-        (said.code, &*said.out),
-        (
-            Some(1),
-            "`shop.mail` has no such row that is failed or scheduled: nothing was changed\n"
-        )
+        said.out,
+        "`shop.mail` has no such row that is failed or scheduled: nothing was changed\n"
     );
-    let said = change(&["cancel", "1", "4"]).await;
-    assert!(
-        said.err.contains("a worker that runs one of them loses it"),
-        "{}",
-        said.err
-    );
+    let said = change("cancel 1 4").await;
+    assert_has(&said.err, "a worker that runs one of them loses it");
     assert_eq!(said.code, Some(0), "{said:?}");
     let cancelled = "SELECT count(*) FROM shop.mail WHERE id IN (1, 4) AND failed_at IS NOT NULL AND locked_by IS NULL \
                      AND locked_until IS NULL AND error_message LIKE 'cancelled by %'";
     assert_eq!(db.count(cancelled).await, 2);
     // Only the row whose worker is gone.
-    assert_eq!(change(&["release", "--all"]).await.code, Some(0));
-    let now = states(&db, "shop.mail").await;
-    assert_eq!(
-        (count(&now, "running"), count(&now, "expired")),
-        (2, 0),
-        "{now:?}"
-    );
-    assert_eq!(change(&["release", "5"]).await.code, Some(0));
-    assert_eq!(count(&states(&db, "shop.mail").await, "running"), 1);
-    let said = change(&["cancel", "--all", "--where", "kind=sms"]).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    change("release --all").await.exits(0);
+    let now = states().await;
+    let none = now.iter().all(|it| !it.starts_with("expired"));
+    assert!(none && has(&now, "running 2"), "{now:?}");
+    change("release 5").await.exits(0);
+    assert!(has(&states().await, "running 1"));
+    change("cancel --all --where kind=sms").await.exits(1);
     // The server says why, and nothing is changed.
     db.run("ALTER TABLE shop.mail ADD CHECK (failed_at IS NULL OR kind <> 'mail') NOT VALID")
         .await;
-    let said = change(&["cancel", "2"]).await;
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.err.contains("nothing was changed: "), "{}", said.err);
+    let said = change("cancel 2").await.exits(2);
+    assert_has(&said.err, "nothing was changed: ");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_that_ended_long_ago_are_deleted_and_no_others() {
     let db = queue("mail").await;
     db.run("INSERT INTO mail (id, completed_at) SELECT n, now() - interval '3 days' FROM generate_series(1001, 3500) AS n").await;
-    let said = claim(
+    let said = claim(&db, "prune --table mail --older-than 2d --yes")
+        .await
+        .exits(0);
+    assert_eq!(said.out, "2500 done rows of `mail`: deleted\n");
+    claim(
         &db,
-        &["prune", "--table", "mail", "--older-than", "2d", "--yes"],
+        "prune --table mail --older-than 2d --state failed --yes",
     )
-    .await;
-    assert_eq!(
-        (said.code, &*said.out),
-        (Some(0), "2500 done rows of `mail`: deleted\n"),
-        "{said:?}"
-    );
-    let said = claim(
-        &db,
-        &[
-            "prune",
-            "--table",
-            "mail",
-            "--older-than",
-            "2d",
-            "--state",
-            "failed",
-            "--yes",
-        ],
-    )
-    .await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    .await
+    .exits(0);
     assert_eq!(db.count("SELECT count(*) FROM mail").await, 39);
-    let said = claim(
-        &db,
-        &["prune", "--table", "mail", "--older-than", "2d", "--yes"],
-    )
-    .await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    claim(&db, "prune --table mail --older-than 2d --yes")
+        .await
+        .exits(1);
 }
+
+const WRONG: &str = "\
+retry --all --table mail | write `--yes`
+prune --older-than 1h --table mail | write `--yes`
+list | no table: write `--table mail`
+list --table mails | there is no table `mails`
+list --table mail --locked-by worker | has no column `worker`: write `--locked-by COLUMN`
+list --table mail --where kinds=a | `mail` has no column `kinds`
+list --table mail --where kind | write `--where COLUMN=VALUE`
+show x --table mail | invalid input syntax for type bigint
+prune --older-than 1h --state running --table mail | write `done` or `failed`
+cancel 1 --table mail --failed-at none | so none can be cancelled";
 
 /// What reads changes nothing, and what changes asks first.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_changed_without_an_answer_or_with_wrong_words() {
     let db = queue("mail").await;
-    let before = states(&db, "mail").await;
-    for (words, why) in [
-        (&["retry", "--all", "--table", "mail"][..], "write `--yes`"),
-        (
-            &["prune", "--older-than", "1h", "--table", "mail"],
-            "write `--yes`",
-        ),
-        (&["list"], "no table: write `--table mail`"),
-        (&["list", "--table", "mails"], "there is no table `mails`"),
-        (
-            &["list", "--table", "mail", "--locked-by", "worker"],
-            "has no column `worker`: write `--locked-by COLUMN`",
-        ),
-        (
-            &["list", "--table", "mail", "--where", "kinds=a"],
-            "`mail` has no column `kinds`",
-        ),
-        (
-            &["list", "--table", "mail", "--where", "kind"],
-            "write `--where COLUMN=VALUE`",
-        ),
-        (
-            &["show", "x", "--table", "mail"],
-            "invalid input syntax for type bigint",
-        ),
-        (
-            &[
-                "prune",
-                "--older-than",
-                "1h",
-                "--state",
-                "running",
-                "--table",
-                "mail",
-            ],
-            "write `done` or `failed`",
-        ),
-        (
-            &["cancel", "1", "--table", "mail", "--failed-at", "none"],
-            "so none can be cancelled",
-        ),
-    ] {
-        let said = claim(&db, words).await;
-        assert_eq!(
-            (said.code, &*said.out),
-            (Some(2), ""),
-            "{words:?}: {said:?}"
-        );
-        assert!(said.err.contains(why), "{why}: {}", said.err);
+    let before = states(&db, "--table mail").await;
+    for line in WRONG.lines() {
+        let (line, why) = line.split_once(" | ").unwrap();
+        let said = claim(&db, line).await.exits(2);
+        assert_eq!(said.out, "");
+        assert_has(&said.err, why);
     }
-    assert_eq!(states(&db, "mail").await, before);
+    assert_eq!(states(&db, "--table mail").await, before);
 }
 
 /// Other names, two columns in the key, times without a zone, and the inventory instead of options.
@@ -309,41 +210,24 @@ async fn the_columns_are_those_of_the_programs_claim() {
          INSERT INTO letters (house, id, \"taken until\", taken_by) VALUES ('b', 1, now() AT TIME ZONE 'UTC' - interval '1 minute', gen_random_uuid())",
     )
     .await;
-    let column = |argument: &str, name: &str| (argument.to_owned(), name.to_owned());
+    let columns = [
+        ("locked_until", "taken until"),
+        ("locked_by", "taken_by"),
+        ("completed_at", "sent"),
+        ("run_at", "due"),
+        ("attempts", "tries"),
+    ];
     let record = ClaimRecord {
-        table: "schema::letters".to_owned(),
-        columns: vec![
-            column("locked_until", "taken until"),
-            column("locked_by", "taken_by"),
-            column("completed_at", "sent"),
-            column("run_at", "due"),
-            column("attempts", "tries"),
-        ],
         key: vec!["house".to_owned(), "id".to_owned()],
-        module: "post".to_owned(),
         row: "Letter".to_owned(),
-        krate: "post".to_owned(),
-        ..ClaimRecord::default()
+        ..crate::claims::claim("schema::letters", &columns)
     };
     let program = file("claim-command.rmeta", format!("rust{}", record.encode()));
-    let words = ["--artifact", &program];
-    let queue = list(&db, &words).await;
-    let states: Vec<&str> = queue["states"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|state| state["state"].as_str().unwrap())
-        .collect();
-    assert_eq!(states, ["available", "scheduled", "expired"], "{queue:#}");
-    let said = claim(&db, &[&["release", "b,1", "--yes"], &words[..]].concat()).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let said = claim(&db, &[&["show", "b,1"], &words[..]].concat()).await;
-    assert!(said.out.starts_with("b,1: available"), "{}", said.out);
-    let said = claim(&db, &[&["show", "b"], &words[..]].concat()).await;
-    assert!(
-        said.err
-            .contains("write its columns `house,id` with commas between them"),
-        "{}",
-        said.err
-    );
+    let said = async |line: &str| claim(&db, &format!("{line} --artifact {program}")).await;
+    let found = states(&db, &format!("--artifact {program}")).await;
+    assert_eq!(found, ["available 1", "scheduled 1", "expired 1"]);
+    said("release b,1 --yes").await.exits(0);
+    assert_starts(&said("show b,1").await.out, "b,1: available");
+    let why = "write its columns `house,id` with commas between them";
+    assert_has(&said("show b").await.err, why);
 }

@@ -10,9 +10,11 @@ use serde_json::Value;
 
 use crate::json_members::agrees;
 use crate::live_view::{does, holder, json, locks, locks_at};
-use crate::programs::{Said, advisory, booking_service, file};
+use crate::programs::{
+    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, file, url_as, words,
+};
 
-fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
+pub(crate) fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
     let columns = columns.iter();
     ClaimRecord {
         table: table.to_owned(),
@@ -50,9 +52,7 @@ fn dump_has_each_derived_claim_with_its_columns() {
     let row = row.unwrap_or_else(|| panic!("{dumped}"));
     let columns = "  locked_until, claimed_by (locked_by), sent_at (completed_at), failed_at, due (run_at), attempts, \
                    house (per, at most 1)  ";
-    for part in [columns, "  5m  ", LETTER, "src/letters.rs:33"] {
-        assert!(row.contains(part), "{part}: {row}");
-    }
+    assert_has_all(&row, &[columns, "  5m  ", LETTER, "src/letters.rs:33"]);
     assert!(dumped.ends_with("; 1 claim\n"), "{dumped}");
     let value: Value = serde_json::from_str(&own(&["dump", "--format", "json"]).out).unwrap();
     let claim = &value["claims"][0];
@@ -88,8 +88,7 @@ fn a_librarys_metadata_has_each_claim_once() {
     let written = |path: &PathBuf| path.metadata().unwrap().modified().unwrap();
     let newest = libraries.max_by_key(written).unwrap();
     let newest = newest.to_str().unwrap();
-    let said = advisory(&["dump", "--format", "json", "--artifact", newest]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = advisory(&["dump", "--format", "json", "--artifact", newest]).exits(0);
     let library: Value = serde_json::from_str(&said.out).unwrap();
     let own: Value = serde_json::from_str(&own(&["dump", "--format", "json"]).out).unwrap();
     assert_eq!(library["claims"], own["claims"]);
@@ -104,7 +103,7 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
     };
     let mut moved: Value = serde_json::from_str(&dumped).unwrap();
     moved["claims"][0]["line"] = 99.into();
-    assert_eq!(check("moved", &moved.to_string()).code, Some(0));
+    check("moved", &moved.to_string()).exits(0);
     // What an earlier release wrote.
     let mut earlier = moved;
     earlier.as_object_mut().unwrap().remove("claims");
@@ -122,11 +121,10 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
             "the program lacks the claim lets_workers::letters::Card".to_owned(),
         ),
     ] {
-        let said = check(name, &text);
-        assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.out.contains(&says), "{says}: {}", said.out);
+        let said = check(name, &text).exits(1);
+        assert_has(&said.out, &says);
         if name == "changed" {
-            assert!(said.out.contains("= + `ttl`: \"5m\""), "{}", said.out);
+            assert_has(&said.out, "= + `ttl`: \"5m\"");
         }
     }
 }
@@ -134,108 +132,28 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
 /// Each field of a claim, and whether old and new workers can run side by side after a change of
 /// it.
 #[test]
-#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn a_claim_that_changes_for_a_running_fleet_is_found() {
+    let columns = "locked_until locked_by completed_at failed_at error_message=error run_at attempts per=tenant";
+    let columns = words(columns).into_iter();
+    let columns = columns.map(|name| name.split_once('=').unwrap_or((name, name)));
     let before = ClaimRecord {
         limit: Some("1".to_owned()),
         max_attempts: Some("5".to_owned()),
         ttl: Some("1m".to_owned()),
         key: vec!["id".to_owned()],
-        ..claim(
-            "mail",
-            &[
-                ("locked_until", "locked_until"),
-                ("locked_by", "locked_by"),
-                ("completed_at", "completed_at"),
-                ("failed_at", "failed_at"),
-                ("error_message", "error"),
-                ("run_at", "run_at"),
-                ("attempts", "attempts"),
-                ("per", "tenant"),
-            ],
-        )
+        ..claim("mail", &columns.collect::<Vec<_>>())
     };
-    let column = |argument: &str, name: &str| {
+    let with = |change: &dyn Fn(&mut ClaimRecord)| {
         let mut claim = before.clone();
-        claim.columns.retain(|(known, _)| known != argument);
-        claim.columns.push((argument.to_owned(), name.to_owned()));
+        change(&mut claim);
         claim
     };
-    let mut deletes = before.clone();
-    deletes
-        .columns
-        .retain(|(argument, _)| argument != "completed_at");
-    deletes.deletes = vec!["completed_at".to_owned()];
-    let order = ClaimRecord {
-        order: vec![
-            ("priority".to_owned(), "DESC".to_owned()),
-            ("id".to_owned(), String::new()),
-        ],
-        ..before.clone()
+    let column = |argument: &str, name: &str| {
+        with(&|claim| {
+            claim.columns.retain(|(known, _)| known != argument);
+            claim.columns.push((argument.to_owned(), name.to_owned()));
+        })
     };
-    let changes = [
-        (
-            ClaimRecord {
-                table: "post".to_owned(),
-                ..before.clone()
-            },
-            "its table has changed from `mail` to `post`",
-            "own table only",
-        ),
-        (
-            column("locked_until", "until"),
-            "its `locked_until` has changed from `locked_until` to `until`",
-            "claims rows that the other's workers are running",
-        ),
-        (
-            column("locked_by", "by"),
-            "its `locked_by`",
-            "can still end it",
-        ),
-        (
-            column("completed_at", "done"),
-            "its `completed_at`",
-            "runs the rows again that the other has completed",
-        ),
-        (
-            deletes,
-            "its `completed_at` has changed from `completed_at` to the deletion of the row",
-            "runs the rows again",
-        ),
-        (
-            column("failed_at", "gone"),
-            "its `failed_at`",
-            "has given up",
-        ),
-        (
-            column("run_at", "due"),
-            "its `run_at`",
-            "has scheduled for later",
-        ),
-        (
-            column("attempts", "tries"),
-            "its `attempts`",
-            "twice as often",
-        ),
-        (
-            column("per", "house"),
-            "its `per` has changed from `tenant` to `house`",
-            "its own column",
-        ),
-        (
-            ClaimRecord {
-                limit: Some("3".to_owned()),
-                ..before.clone()
-            },
-            "its `limit` has changed from `1` to `3`",
-            "as the larger number allows",
-        ),
-        (
-            order,
-            "its order has changed from `run_at, id` to `priority DESC, id`",
-            "`cargo advisory migration claim`",
-        ),
-    ];
     let check = |name: &str, now: &ClaimRecord| {
         let old = program(&format!("claim-{name}-old.rmeta"), &before);
         let dump = advisory(&["dump", "--format", "json", "--artifact", &old]);
@@ -243,13 +161,42 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
         let new = program(&format!("claim-{name}-new.rmeta"), now);
         advisory(&["check", "--artifact", &new, "--against", &released])
     };
-    for (nth, (now, what, happens)) in changes.iter().enumerate() {
-        let said = check(&format!("change-{nth}"), now);
-        assert_eq!(said.code, Some(1), "{what}: {said:?}");
-        for part in [*what, happens, "`--allow-key-change post::Mail`"] {
-            assert!(said.out.contains(part), "{part}: {}", said.out);
-        }
+    let differs = |now: &ClaimRecord, what: &str, happens: &str| {
+        let said = check("change", now).exits(1);
+        let allow = "`--allow-key-change post::Mail`";
+        assert_has_all(&said.out, &[what, happens, allow]);
+    };
+    for line in CHANGED_COLUMNS.lines() {
+        let [argument, name, what, happens] = line.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        differs(
+            &column(argument, name),
+            &format!("its `{argument}`{what}"),
+            happens,
+        );
     }
+    let deletes = with(&|it| {
+        it.columns
+            .retain(|(argument, _)| argument != "completed_at");
+        it.deletes = vec!["completed_at".to_owned()];
+    });
+    let what = "its `completed_at` has changed from `completed_at` to the deletion of the row";
+    differs(&deletes, what, "runs the rows again");
+    let what = "its table has changed from `mail` to `post`";
+    differs(
+        &with(&|it| it.table = "post".to_owned()),
+        what,
+        "own table only",
+    );
+    let limit = with(&|it| it.limit = Some("3".to_owned()));
+    let what = "its `limit` has changed from `1` to `3`";
+    differs(&limit, what, "as the larger number allows");
+    let order = [("priority", "DESC"), ("id", "")];
+    let order = order.map(|(column, direction)| (column.to_owned(), direction.to_owned()));
+    let what = "its order has changed from `run_at, id` to `priority DESC, id`";
+    let migration = "`cargo advisory migration claim`";
+    differs(&with(&|it| it.order = order.to_vec()), what, migration);
     let none = ClaimRecord {
         ttl: Some("9m".to_owned()),
         renew: Some("1m".to_owned()),
@@ -259,27 +206,30 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
         line: 9,
         ..column("error_message", "why")
     };
-    assert_eq!(check("change-none", &none).code, Some(0));
+    check("change-none", &none).exits(0);
     let allowed = program("claim-allowed.rmeta", &column("locked_by", "by"));
     let released = crate::programs::scratch("claim-change-none.json");
-    let words = [
-        "check",
-        "--artifact",
-        &allowed,
-        "--against",
-        &released,
-        "--allow-key-change",
-        "post::Mail",
-    ];
-    assert_eq!(advisory(&words).code, Some(0));
+    let line =
+        format!("check --artifact {allowed} --against {released} --allow-key-change post::Mail");
+    advisory(&words(&line)).exits(0);
 }
+
+/// The argument, its new column, and what is said of it.
+const CHANGED_COLUMNS: &str = "\
+locked_until | until |  has changed from `locked_until` to `until` | claims rows that the other's workers are running
+locked_by | by |  | can still end it
+completed_at | done |  | runs the rows again that the other has completed
+failed_at | gone |  | has given up
+run_at | due |  | has scheduled for later
+attempts | tries |  | twice as often
+per | house |  has changed from `tenant` to `house` | its own column";
 
 #[test]
 fn an_inventory_without_claims_does_not_mention_them() {
     let program = booking_service();
     for format in ["text", "markdown"] {
         let said = advisory(&["dump", "--format", format, "--artifact", &program]);
-        assert!(!said.out.to_lowercase().contains("claim"), "{}", said.out);
+        assert_lacks(&said.out.to_lowercase(), "claim");
     }
 }
 
@@ -298,8 +248,7 @@ async fn an_inventorys_claims_are_shown_without_being_named() {
     let db = Database::create().await;
     jobs(&db, "jobs").await;
     let artifact = program("claims-live.rmeta", &claim("schema::jobs", &DEFAULT));
-    let said = locks(&db, &["--artifact", &artifact]).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    let said = locks(&db, &["--artifact", &artifact]).await.fine();
     for row in [
         ["public.jobs", "1  ", "one#u", "running"],
         ["public.jobs", "2  ", "dead#u", "expired"],
@@ -307,13 +256,14 @@ async fn an_inventorys_claims_are_shown_without_being_named() {
         let has = |line: &str| row.iter().all(|part| line.contains(part));
         assert!(said.out.lines().any(has), "{row:?}: {}", said.out);
     }
-    for hint in [
-        "\nexpired: not renewed in time, so its worker is dead",
-        "takes the row again",
-        "\nrunning: the row is free when its work ends",
-    ] {
-        assert!(said.out.contains(hint), "{hint}: {}", said.out);
-    }
+    assert_has_all(
+        &said.out,
+        &[
+            "\nexpired: not renewed in time, so its worker is dead",
+            "takes the row again",
+            "\nrunning: the row is free when its work ends",
+        ],
+    );
     // The same from a dumped inventory, and each row once if the table is named too.
     let dumped = advisory(&["dump", "--format", "json", "--artifact", &artifact]).out;
     let inventory = file("claims-live.json", dumped);
@@ -325,9 +275,10 @@ async fn an_inventorys_claims_are_shown_without_being_named() {
         let rows = value["claims"].as_array().unwrap();
         assert_eq!(rows.len(), 2, "{words:?}: {rows:?}");
     }
-    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
-    assert_eq!(older.code, Some(1), "{older:?}");
-    assert!(!older.out.contains("one#u"), "{older:?}");
+    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"])
+        .await
+        .exits(1);
+    assert_lacks(&older.out, "one#u");
 }
 
 /// A time without a zone is in UTC, whatever zone the session has; a holder can be a UUID.
@@ -373,36 +324,37 @@ async fn the_table_of_a_claim_is_found_in_its_schema() {
         .await;
     let artifact = program("claims-schema.rmeta", &claim("jobs", &DEFAULT));
     let words = ["--artifact", &artifact];
-    let said = locks(&db, &words).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = locks(&db, &words).await.exits(0);
     let why = "claims on `jobs` are not shown: this database has no table of that name with their columns";
-    assert!(said.out.contains(why), "{}", said.out);
+    assert_has(&said.out, why);
     // An alert does not take silence for an answer.
-    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
-    assert_eq!(older.code, Some(2), "{older:?}");
-    assert!(older.err.contains(why), "{older:?}");
+    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"])
+        .await
+        .exits(2);
+    assert_has(&older.err, why);
     assert_eq!(json(&db, &words).await["unfound_claims"][0], "jobs");
     jobs(&db, "shop.jobs").await;
-    let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"]).await;
-    assert_eq!(older.code, Some(1), "{older:?}");
+    locks(&db, &["--artifact", &artifact, "--older-than", "30m"])
+        .await
+        .exits(1);
     let said = locks(&db, &words).await;
-    assert!(said.out.contains("\nshop.jobs "), "{}", said.out);
+    assert_has(&said.out, "\nshop.jobs ");
     jobs(&db, "other.jobs").await;
     let said = locks(&db, &words).await;
     let why = "several schemas have that table; `--claims SCHEMA.jobs` shows them";
-    assert!(said.out.contains(why), "{}", said.out);
+    assert_has(&said.out, why);
     let said = locks(&db, &["--artifact", &artifact, "--claims", "other.jobs"]).await;
-    assert!(said.out.contains("\nother.jobs "), "{}", said.out);
-    assert!(!said.out.contains("several schemas"), "{}", said.out);
+    assert_has(&said.out, "\nother.jobs ");
+    assert_lacks(&said.out, "several schemas");
     // What the search path finds is the program's.
     db.run("DROP TABLE public.jobs").await;
     jobs(&db, "public.jobs").await;
     let said = locks(&db, &words).await;
-    assert!(said.out.contains("\npublic.jobs "), "{}", said.out);
-    assert!(!said.out.contains("other.jobs"), "{}", said.out);
+    assert_has(&said.out, "\npublic.jobs ");
+    assert_lacks(&said.out, "other.jobs");
     let others = "claims on `public.jobs` are those that the search path finds: \
                   2 other schemas have that table, and `--claims SCHEMA.jobs` shows theirs";
-    assert!(said.out.contains(others), "{}", said.out);
+    assert_has(&said.out, others);
 }
 
 /// A schema's name can have a dot.
@@ -413,7 +365,7 @@ async fn a_schema_with_a_dot_is_one_name() {
     jobs(&db, "\"a.b\".jobs").await;
     let artifact = program("claims-dot.rmeta", &claim("jobs", &DEFAULT));
     let said = locks(&db, &["--artifact", &artifact]).await;
-    assert!(said.out.contains("\na.b.jobs "), "{said:?}");
+    assert_has(&said.out, "\na.b.jobs ");
 }
 
 /// Of two types of row with one table each row is shown once, and of two tables with one name each
@@ -461,19 +413,18 @@ async fn a_locked_table_of_claims_hides_no_locks() {
         &["--artifact", &*artifact][..],
         &["--claims", "public.jobs"],
     ] {
-        let said = locks(&db, words).await;
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.out.contains("migration ("), "{said:?}");
-        assert!(said.out.contains("1 lock, 0 waiters"), "{said:?}");
+        let said = locks(&db, words).await.exits(2);
+        assert_has(&said.out, "migration (");
+        assert_has(&said.out, "1 lock, 0 waiters");
         let why = "cannot read the claims on `public.jobs`: ";
-        assert!(said.err.contains(why), "{said:?}");
-        assert!(said.err.contains("due to lock timeout"), "{said:?}");
+        assert_has(&said.err, why);
+        assert_has(&said.err, "due to lock timeout");
     }
-    let ended = locks(&db, &["terminate", &pid, "--yes", "--artifact", &artifact]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let said = locks(&db, &["--artifact", &artifact]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("dead#u"), "{said:?}");
+    locks(&db, &["terminate", &pid, "--yes", "--artifact", &artifact])
+        .await
+        .exits(0);
+    let said = locks(&db, &["--artifact", &artifact]).await.exits(0);
+    assert_has(&said.out, "dead#u");
 }
 
 /// As for leases: the rest is shown, and an alert does not take silence for an answer.
@@ -483,17 +434,11 @@ async fn claims_that_cannot_be_read_are_a_failure() {
     jobs(&db, "jobs").await;
     db.run("DROP ROLE IF EXISTS claims_reader; CREATE ROLE claims_reader LOGIN")
         .await;
-    let (scheme, address) = db.url().split_once("://").unwrap();
-    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
-    let url = format!("{scheme}://claims_reader@{address}");
+    let url = url_as(&db, "claims_reader");
     let artifact = program("claims-unread.rmeta", &claim("jobs", &DEFAULT));
-    let said = locks_at(&url, &["--artifact", &artifact]).await;
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(
-        said.out.contains("no advisory locks in database"),
-        "{said:?}"
-    );
+    let said = locks_at(&url, &["--artifact", &artifact]).await.exits(2);
+    assert_has(&said.out, "no advisory locks in database");
     let why = "cannot read the claims on `public.jobs`: ";
-    assert!(said.err.contains(why), "{said:?}");
+    assert_has(&said.err, why);
     db.run("DROP ROLE claims_reader").await;
 }

@@ -3,29 +3,29 @@
 use std::fs;
 use std::path::Path;
 
-use crate::programs::{Said, advisory, file, run, scratch};
+use crate::programs::{Said, advisory, assert_has, assert_has_all, file, run, scratch};
 
 #[test]
 fn help_names_every_subcommand_and_exit_code() {
-    let said = advisory(&["--help"]);
-    assert_eq!(said.code, Some(0));
-    for word in [
-        "cargo advisory [OPTIONS] <COMMAND>",
-        "dump",
-        "check",
-        "build",
-        "key",
-        "locks",
-        "log",
-        "doctor",
-        "graph",
-        "migration",
-        "completions",
-        "manual",
-        "Exit codes",
-    ] {
-        assert!(said.out.contains(word), "{word}: {}", said.out);
-    }
+    let said = advisory(&["--help"]).exits(0);
+    assert_has_all(
+        &said.out,
+        &[
+            "cargo advisory [OPTIONS] <COMMAND>",
+            "dump",
+            "check",
+            "build",
+            "key",
+            "locks",
+            "log",
+            "doctor",
+            "graph",
+            "migration",
+            "completions",
+            "manual",
+            "Exit codes",
+        ],
+    );
 }
 
 #[test]
@@ -41,16 +41,14 @@ fn the_readme_has_the_exit_codes_of_the_help() {
 
 #[test]
 fn a_typo_is_wrong_use_and_gets_a_suggestion() {
-    let said = advisory(&["dmp"]);
-    assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("'dump'"), "{}", said.err);
+    let said = advisory(&["dmp"]).exits(2);
+    assert_has(&said.err, "'dump'");
 }
 
 #[test]
 fn an_artifact_and_a_selection_exclude_each_other() {
-    let said = advisory(&["dump", "--artifact", "shop", "--package", "shop"]);
-    assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("cannot be used with"), "{}", said.err);
+    let said = advisory(&["dump", "--artifact", "shop", "--package", "shop"]).exits(2);
+    assert_has(&said.err, "cannot be used with");
 }
 
 #[test]
@@ -82,9 +80,8 @@ fn a_flag_and_then_cargos_variable_decide_about_colours() {
             assert_eq!(shown.contains('\u{1b}'), is_colored, "{flag:?} {words:?}");
         }
     }
-    let said = advisory(&["key", "booking:42", "--color=sometimes"]);
-    assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("auto, always, never"), "{}", said.err);
+    let said = advisory(&["key", "booking:42", "--color=sometimes"]).exits(2);
+    assert_has(&said.err, "auto, always, never");
     // The key of a command line that asks for it, and not a flag.
     let said = advisory(&["key", "--", "--color=always"]);
     assert!(!said.out.contains('\u{1b}'), "{}", said.out);
@@ -105,18 +102,15 @@ fn output_goes_to_the_file() {
     ] {
         let said = advisory(&[words, &["-o", &to]].concat());
         assert_eq!(said.out, "", "{said:?}");
-        assert!(fs::read_to_string(to).unwrap().contains(part), "{words:?}");
+        assert_has(&fs::read_to_string(to).unwrap(), part);
     }
 }
 
 #[test]
 fn every_shell_gets_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let said = advisory(&["completions", shell]);
-        assert_eq!(said.code, Some(0));
-        for word in ["cargo-advisory", "allow-key-change"] {
-            assert!(said.out.contains(word), "{shell}: {word}");
-        }
+        let said = advisory(&["completions", shell]).exits(0);
+        assert_has_all(&said.out, &["cargo-advisory", "allow-key-change"]);
     }
 }
 
@@ -124,10 +118,9 @@ fn every_shell_gets_completions() {
 fn a_failed_build_is_reported_by_cargo() {
     // Not at the same time as another test writes the fixtures' lock file.
     crate::programs::built();
-    let said = advisory(&["dump", "--package", "no-such-package"]);
-    assert_eq!(said.code, Some(101));
-    assert!(said.err.contains("no-such-package"), "{}", said.err);
-    assert!(said.err.contains("`cargo build` failed"), "{}", said.err);
+    let said = advisory(&["dump", "--package", "no-such-package"]).exits(101);
+    assert_has(&said.err, "no-such-package");
+    assert_has(&said.err, "`cargo build` failed");
     let cargos = |said: &Said| {
         said.err
             .split("`cargo build`")
@@ -144,9 +137,8 @@ fn a_failed_build_is_reported_by_cargo() {
 fn a_build_that_names_nothing_is_not_in_order() {
     crate::programs::built();
     let words = ["check", "--package=ledger", "--", "--help"];
-    let said = advisory(&words);
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.err.contains("error: `cargo build`"), "{}", said.err);
+    let said = advisory(&words).exits(2);
+    assert_has(&said.err, "error: `cargo build`");
 }
 
 #[test]
@@ -156,7 +148,7 @@ fn every_subcommand_has_a_manual_page() {
     assert_eq!(said.code, Some(0), "{}", said.err);
     let page = |name: &str| fs::read_to_string(Path::new(&folder).join(name)).expect(name);
     let all = page("cargo-advisory.1");
-    assert!(all.contains("Exit codes:"), "{all}");
+    assert_has(&all, "Exit codes:");
     let help = advisory(&["help"]).out;
     let (_, listed) = help.split_once("Commands:\n").unwrap();
     let (listed, _) = listed.split_once("\n\n").unwrap();
@@ -164,9 +156,9 @@ fn every_subcommand_has_a_manual_page() {
     for line in listed.lines() {
         let name = line.split_whitespace().next().unwrap();
         if name != "help" && line.starts_with("  ") && !line.starts_with("   ") {
-            assert!(all.contains(&format!("advisory\\-{name}")), "{name}: {all}");
+            assert_has(&all, &format!("advisory\\-{name}"));
             let text = page(&format!("cargo-advisory-{name}.1"));
-            assert!(text.contains(&format!("cargo advisory {name}")), "{text}");
+            assert_has(&text, &format!("cargo advisory {name}"));
             pages += 1;
         }
     }
@@ -176,7 +168,6 @@ fn every_subcommand_has_a_manual_page() {
 #[test]
 fn manual_pages_need_a_folder_that_can_be_written() {
     let file = file("manual-file", "not a folder");
-    let said = advisory(&["manual", &file]);
-    assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("cannot write the pages"), "{}", said.err);
+    let said = advisory(&["manual", &file]).exits(2);
+    assert_has(&said.err, "cannot write the pages");
 }

@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use crate::programs::assert_has;
 use advisory_tests::left_out;
 use serde_json::Value;
 
@@ -46,7 +47,7 @@ fn each_panel_of_the_dashboard_has_expressions_that_are_whole() {
             let count = |letter: char| expression.matches(letter).count();
             assert_eq!(count('('), count(')'), "{expression}");
             assert_eq!(count('{'), count('}'), "{expression}");
-            assert!(expression.contains("advisory_"), "{expression}");
+            assert_has(&expression, "advisory_");
             let own = expression.replace("$__rate_interval", "");
             for name in own.split('$').skip(1) {
                 let end = name.find(|c: char| !c.is_ascii_alphanumeric());

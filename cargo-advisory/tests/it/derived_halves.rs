@@ -7,7 +7,7 @@ use diesel_async::SimpleAsyncConnection;
 use serde_json::{Value, json};
 
 use crate::guards::{REFUSED, guard, require};
-use crate::programs::{Said, advisory, file, program_of, site};
+use crate::programs::{Said, advisory, assert_has, file, program_of, site};
 
 const HASHTEXT: Derivation = Derivation::Hashtext;
 
@@ -45,16 +45,12 @@ fn the_registry_has_its_first_half_and_its_pattern() {
     assert_eq!(value["sites"][0]["keys"][0]["pair"], numbers);
     let markdown = dump("half-md.rmeta", pair(23_405, "sale:<x: text>"), "markdown");
     let out = &markdown.out;
-    assert!(out.contains("Per x (text)"), "{out}");
-    assert!(out.contains("| hashtext, `(int, int)` |"), "{out}");
-    assert!(out.contains("| `hashtext` | 1 | 32 |"), "{out}");
+    assert_has(&out, "Per x (text)");
+    assert_has(&out, "| hashtext, `(int, int)` |");
+    assert_has(&out, "| `hashtext` | 1 | 32 |");
     let table = dump("half-table.rmeta", pair(23_405, "sale:<x: text>"), "text");
-    assert!(
-        table.out.contains("(23405,\"sale:<x>\")  "),
-        "{}",
-        table.out
-    );
-    assert!(table.out.contains("hashtext"), "{}", table.out);
+    assert_has(&table.out, "(23405,\"sale:<x>\")  ");
+    assert_has(&table.out, "hashtext");
 }
 
 #[test]
@@ -99,12 +95,9 @@ fn key_prints_both_numbers_of_a_pairs_text() {
         assert_eq!(numbers["fnv1a32"], json!([23_405, fnv]));
         assert_eq!(numbers.get("sha256"), None);
         let shown = advisory(&["key", text]).out;
-        assert!(shown.contains("(23405, 243809511)"), "{shown}");
-        assert!(
-            shown.contains("('hashtext', 23405::oid, 243809511::oid)"),
-            "{shown}"
-        );
-        assert!(shown.contains("l.objsubid = 2"), "{shown}");
+        assert_has(&shown, "(23405, 243809511)");
+        assert_has(&shown, "('hashtext', 23405::oid, 243809511::oid)");
+        assert_has(&shown, "l.objsubid = 2");
     }
 }
 
@@ -139,5 +132,5 @@ async fn a_trigger_computes_both_halves() {
     }
     let said = require(&key).await;
     let why = "the second half of a pair has 32 bits, and `sha256` gives 64";
-    assert!(said.err.contains(why), "{}", said.err);
+    assert_has(&said.err, why);
 }

@@ -1,21 +1,10 @@
 //! `cargo advisory doctor` and its findings.
 
-use crate::programs::{Said, file, run};
+use crate::programs::{Said, file, run_at};
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 pub(crate) async fn doctor(url: &str, words: &[&str]) -> Said {
-    let url = url.to_owned();
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    spawn_blocking(move || {
-        let words: Vec<&str> = ["doctor"]
-            .into_iter()
-            .chain(words.iter().map(String::as_str))
-            .collect();
-        run(&words, &[("DATABASE_URL", &url)])
-    })
-    .await
-    .unwrap()
+    run_at(url, &[&["doctor"], words].concat()).await
 }
 
 /// The findings as JSON. The exit code is 1 if there is a problem.

@@ -5,10 +5,9 @@ use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Bouncer, Database, left_out, pid_of};
-use tokio::task::spawn_blocking;
 
 use crate::live_view::holder;
-use crate::programs::run;
+use crate::programs::{assert_has, assert_has_all, assert_starts, run_at, url_as};
 
 const PAGE: &str = include_str!("../../../advisory-runtime/docs/doctor.md");
 
@@ -22,9 +21,7 @@ impl Role {
     async fn create(db: &Database, name: &str) -> Self {
         let name = format!("{name}-{}", std::process::id());
         db.run(&format!("CREATE ROLE \"{name}\" LOGIN")).await;
-        let (scheme, address) = db.url().split_once("://").unwrap();
-        let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
-        let url = format!("{scheme}://{name}@{address}");
+        let url = url_as(db, &name);
         Self { name, url }
     }
 
@@ -85,7 +82,7 @@ async fn the_statements_advised_for_a_role_fix_its_settings() {
         }
     }
     // For CI, advice is a failure. Without the flag it is not, which `findings` has checked.
-    assert_eq!(doctor(&url, &["--strict"]).await.code, Some(1));
+    doctor(&url, &["--strict"]).await.exits(1);
     let names = before.iter().filter(|found| found["level"] != "fine");
     let names: Vec<&str> = names.map(|found| found["name"].as_str().unwrap()).collect();
     let allowing = async |names: &[&str]| {
@@ -95,13 +92,8 @@ async fn the_statements_advised_for_a_role_fix_its_settings() {
     };
     assert_eq!(allowing(&names).await.code, Some(0), "{names:?}");
     assert_eq!(allowing(&names[1..]).await.code, Some(1), "{names:?}");
-    let wrong = allowing(&["liveview"]).await;
-    assert_eq!(wrong.code, Some(2));
-    assert!(
-        wrong.err.contains("there is no finding of that name"),
-        "{}",
-        wrong.err
-    );
+    let wrong = allowing(&["liveview"]).await.exits(2);
+    assert_has(&wrong.err, "there is no finding of that name");
     for name in advised {
         assert_eq!(level(&before, name), "advice", "{name}");
         for statement in fix(&before, name) {
@@ -114,10 +106,7 @@ async fn the_statements_advised_for_a_role_fix_its_settings() {
         assert_eq!(level(&after, name), "fine", "{}", message(&after, name));
     }
     // Repeated: the advice on one setting must not undo the advice on another.
-    assert!(
-        message(&after, "lock_timeout").starts_with("5s: "),
-        "{after:#?}"
-    );
+    assert_starts(&message(&after, "lock_timeout"), "5s: ");
     assert_eq!(level(&after, "keepalives"), "fine");
     db.run(&format!("REVOKE pg_monitor FROM \"{}\"", role.name))
         .await;
@@ -150,7 +139,7 @@ async fn findings_and_headings_of_the_guides_page_match() {
         last.contains(" fine, ") && last.contains(" problem"),
         "{last}"
     );
-    assert!(said.out.starts_with("PostgreSQL "), "{}", said.out);
+    assert_starts(&said.out, "PostgreSQL ");
 }
 
 /// In each mode, and without a pooler.
@@ -159,7 +148,7 @@ async fn a_pooler_and_its_mode_are_shown() {
     let db = Database::create().await;
     let direct = findings(db.url(), &[]).await;
     let said = message(&direct, "pooler");
-    assert!(said.starts_with("none: "), "{said}");
+    assert_starts(&said, "none: ");
     for (settings, level_of_it, text) in [
         ("pool_mode = session", "fine", "one in session mode"),
         (
@@ -180,7 +169,7 @@ async fn a_pooler_and_its_mode_are_shown() {
         };
         let seen = findings(&bouncer.url(&db), &[]).await;
         let said = message(&seen, "pooler");
-        assert!(said.starts_with(text), "{settings}: {said}");
+        assert_starts(&said, text);
         assert_eq!(level(&seen, "pooler"), level_of_it, "{settings}");
         assert_eq!(problems(&seen).len(), usize::from(level_of_it == "problem"));
         db.until_no_locks().await;
@@ -209,7 +198,7 @@ async fn a_pooler_that_is_named_is_fine() {
     let said = message(&after, "pooler");
     assert_eq!(problems(&after), [""; 0], "{said}");
     assert_eq!(level(&after, "pooler"), "fine");
-    assert!(said.contains("`advisory.pooler` says so"), "{said}");
+    assert_has(&said, "`advisory.pooler` says so");
     let reset = of_database.replace(" SET ", " RESET ");
     db.run(reset.split(" = ").next().unwrap()).await;
 }
@@ -244,10 +233,7 @@ async fn the_lease_table_is_looked_at_with_the_rights_of_the_role() {
         let changed = findings(&role.url, &[]).await;
         let said = message(&changed, "lease_table");
         assert_eq!(problems(&changed), ["lease_table"]);
-        assert!(
-            said.contains("differs from what the migration creates"),
-            "{said}"
-        );
+        assert_has(&said, "differs from what the migration creates");
     }
     role.drop(&db).await;
 }
@@ -308,7 +294,7 @@ async fn a_sequence_below_the_tokens_is_a_problem_until_moved() {
         .await;
     let seen = findings(&role.url, &words).await;
     assert_eq!(level(&seen, name), "advice", "{seen:#?}");
-    assert!(message(&seen, name).contains("timeline"), "{seen:#?}");
+    assert_has(&message(&seen, name), "timeline");
     for statement in fix(&seen, name) {
         db.run(&statement).await;
     }
@@ -328,21 +314,11 @@ async fn an_idle_holder_is_a_problem_and_the_shown_command_ends_it() {
     let seen = findings(db.url(), &now).await;
     assert_eq!(problems(&seen), ["idle_sessions"]);
     let said = message(&seen, "idle_sessions");
-    assert!(
-        said.starts_with(&format!("{pid} (sleeper) has been idle")),
-        "{said}"
-    );
+    assert_starts(&said, &format!("{pid} (sleeper) has been idle"));
     let command = found(&seen, "idle_sessions")["fix"][0].as_str().unwrap();
     assert_eq!(command, format!("cargo advisory locks terminate {pid}"));
-    let url = db.url().to_owned();
-    let pid = pid.to_string();
-    let ended = spawn_blocking(move || {
-        run(
-            &["locks", "terminate", &pid, "--yes"],
-            &[("DATABASE_URL", &url)],
-        )
-    });
-    assert_eq!(ended.await.unwrap().code, Some(0));
+    let words = ["locks", "terminate", &pid.to_string(), "--yes"];
+    run_at(db.url(), &words).await.exits(0);
     let prepare = "BEGIN; SELECT pg_advisory_xact_lock(6); PREPARE TRANSACTION E'it\\\\''s'";
     drop(holder(&db, "two-phase", prepare).await);
     let prepared = findings(db.url(), &now).await;
@@ -388,10 +364,7 @@ async fn a_job_table_is_looked_at_with_the_claims_of_the_program() {
     assert_eq!(level(&unseen, "job_tables"), "unknown");
     for name in names {
         let said = message(&unseen, name);
-        assert!(
-            said.contains("not looked at: `mail`, which may be job tables"),
-            "{name}: {said}"
-        );
+        assert_has(&said, "not looked at: `mail`, which may be job tables");
     }
     let role = Role::create(&db, "postman").await;
     role.set(&db, &["TimeZone = 'Asia/Kolkata'"]).await;
@@ -410,15 +383,16 @@ async fn a_job_table_is_looked_at_with_the_claims_of_the_program() {
         ["job_tables", "row_security", "time_zone", "unlogged_tables"]
     );
     let said = message(&before, "job_tables");
-    for part in [
-        "`locked_by` of `mail` is character varying(30), too short",
-        "`error_message` of `mail` is character varying(20)",
-        "`mail` has no index that its claims can use, for `(\"run_at\", \"id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL`",
-        "`mail` has no index that its claims can use, for `(pg_catalog.hash_record_extended(ROW(\"Tenant\"),0), \"run_at\", \"id\") WHERE",
-        "the index `mail_claim_0123abcd` of `mail` is that of another form",
-    ] {
-        assert!(said.contains(part), "{part}: {said}");
-    }
+    assert_has_all(
+        &said,
+        &[
+            "`locked_by` of `mail` is character varying(30), too short",
+            "`error_message` of `mail` is character varying(20)",
+            "`mail` has no index that its claims can use, for `(\"run_at\", \"id\") WHERE \"completed_at\" IS NULL AND \"failed_at\" IS NULL`",
+            "`mail` has no index that its claims can use, for `(pg_catalog.hash_record_extended(ROW(\"Tenant\"),0), \"run_at\", \"id\") WHERE",
+            "the index `mail_claim_0123abcd` of `mail` is that of another form",
+        ],
+    );
     for name in names {
         for statement in fix(&before, name) {
             db.run(&statement).await;
@@ -433,22 +407,16 @@ async fn a_job_table_is_looked_at_with_the_claims_of_the_program() {
             message(&after, name)
         );
     }
-    assert!(
-        message(&after, "job_tables").starts_with("`mail`: claims find"),
-        "{after:#?}"
-    );
+    assert_starts(&message(&after, "job_tables"), "`mail`: claims find");
     db.run("ALTER TABLE mail DROP COLUMN attempts").await;
     let lacks = findings(&role.url, &words).await;
-    assert!(
-        message(&lacks, "job_tables").contains("lacks the column `attempts`"),
-        "{lacks:#?}"
+    assert_has(
+        &message(&lacks, "job_tables"),
+        "lacks the column `attempts`",
     );
     db.run("DROP TABLE mail").await;
     let gone = findings(&role.url, &words).await;
-    assert!(
-        message(&gone, "job_tables").starts_with("there is no table `mail`"),
-        "{gone:#?}"
-    );
+    assert_starts(&message(&gone, "job_tables"), "there is no table `mail`");
     role.drop(&db).await;
 }
 
@@ -459,10 +427,7 @@ async fn a_role_that_does_not_see_snapshots_learns_that() {
     let name = "oldest_snapshot";
     let seen = findings(db.url(), &[]).await;
     assert_eq!(level(&seen, name), "fine", "{seen:#?}");
-    assert!(
-        message(&seen, name).contains("were not looked at"),
-        "{seen:#?}"
-    );
+    assert_has(&message(&seen, name), "were not looked at");
     let role = Role::create(&db, "shortsighted").await;
     let seen = findings(&role.url, &[]).await;
     assert_eq!(level(&seen, name), "unknown", "{seen:#?}");

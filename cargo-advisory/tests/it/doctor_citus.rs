@@ -5,6 +5,7 @@ use advisory_runtime::lease::Table;
 use advisory_tests::Database;
 
 use crate::diagnosis::{findings, fix, job_program, level, message, problems};
+use crate::programs::assert_has;
 
 async fn node(group: i32) -> Database {
     let db = Database::create().await;
@@ -42,7 +43,7 @@ async fn only_a_worker_node_is_a_problem() {
     let worker = findings(node(2).await.url(), &[]).await;
     assert_eq!(problems(&worker), ["engine"]);
     let said = message(&worker, "engine");
-    assert!(said.contains("this is a worker node"), "{said}");
+    assert_has(&said, "this is a worker node");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,9 +84,9 @@ async fn a_job_table_that_a_foreign_key_has_converted_is_a_problem() {
     assert_eq!(problems(&found), ["job_tables"]);
     let said = message(&found, "job_tables");
     let expected = "`mail` is a table that Citus manages since a foreign key connects it with a reference table, which refuses every claim";
-    assert!(said.contains(expected), "{said}");
+    assert_has(&said, expected);
     let drop = "ALTER TABLE mail DROP CONSTRAINT mail_tenant_id_fkey;".to_owned();
-    assert!(fix(&found, "job_tables").contains(&drop), "{found:#?}");
+    assert!(fix(&found, "job_tables").contains(&drop));
 }
 
 /// Only with a setting of Citus that says so are triggers of such tables accepted.

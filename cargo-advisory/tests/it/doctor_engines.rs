@@ -4,6 +4,7 @@
 use advisory_tests::Database;
 
 use crate::diagnosis::{doctor, findings, fix, level, message, problems};
+use crate::programs::{assert_has, assert_lacks, assert_starts};
 
 /// Makes the database say another version.
 fn version(text: &str) -> String {
@@ -36,7 +37,7 @@ async fn assert_finds(statements: &str, expected: &str, begin: &str) {
     db.run(statements).await;
     let found = findings(db.url(), &[]).await;
     let said = message(&found, "engine");
-    assert!(said.starts_with(begin), "{statements}: {said}");
+    assert_starts(&said, begin);
     assert_eq!(level(&found, "engine"), expected, "{statements}");
     let others: Vec<&str> = problems(&found)
         .into_iter()
@@ -138,7 +139,7 @@ async fn a_failure_of_doctor_names_the_engine() {
     db.run(lacks).await;
     let plain = doctor(db.url(), &[]).await;
     assert_eq!(plain.code, Some(2), "{}", plain.out);
-    assert!(!plain.err.contains("; this is "), "{}", plain.err);
+    assert_lacks(&plain.err, "; this is ");
     db.run(&version("CockroachDB CCL v25.4.0")).await;
     let said = doctor(db.url(), &[]).await;
     assert_eq!(said.code, Some(2), "{}", said.out);
@@ -164,9 +165,6 @@ async fn locks_that_keep_nobody_out_are_a_problem() {
         }
         let found = findings(db.url(), &[]).await;
         assert_eq!(problems(&found), ["pooler"], "{types}");
-        assert!(
-            message(&found, "pooler").contains("excludes nobody"),
-            "{found:#?}"
-        );
+        assert_has(&message(&found, "pooler"), "excludes nobody");
     }
 }

@@ -6,7 +6,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
 
 use crate::diagnosis::{doctor, findings, fix, level, message, problems};
 use crate::live_view::{does, holder, shows};
-use crate::programs::{program_of, site};
+use crate::programs::{assert_has, assert_starts, program_of, site};
 
 /// A test's own server with room for few locks.
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +62,7 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
         pid_of(&mut admin).await
     );
     let said = message(&full, "lock_table");
-    assert!(said.contains(&holder), "{said}");
+    assert_has(&said, &holder);
     shows(13, &doctor(server.url(), &young).await.out);
     // A call with a slice takes more locks than there are places.
     let slice = site(
@@ -76,19 +76,16 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     let called = [&young[..], &["--artifact", &program]].concat();
     let called = findings(server.url(), &called).await;
     let room = message(&called, "lock_table");
-    assert!(
-        room.contains("the remaining 0, and one call of `book` can take 64; without"),
-        "{room}"
+    assert_has(
+        &room,
+        "the remaining 0, and one call of `book` can take 64; without",
     );
     let prepared = "; prepared transaction 'invoice-1' in postgres: ";
     assert!(
         said.contains(prepared) && said.contains(", of them 20 advisory"),
         "{said}"
     );
-    assert!(
-        said.contains(&format!(", of them {left} advisory")),
-        "{said}"
-    );
+    assert_has(&said, &format!(", of them {left} advisory"));
     does(&mut admin, "SELECT pg_advisory_unlock_all()").await;
     does(&mut admin, &take(left * 6 / 10)).await;
     let half = findings(server.url(), &young).await;
@@ -151,9 +148,9 @@ async fn two_way_logical_replication_is_a_problem() {
     does(&mut admins[0], &subscribe(other)).await;
     let one_way = findings(one.url(), &[]).await;
     assert_eq!(level(&one_way, name), "advice", "{one_way:#?}");
-    assert!(
-        message(&one_way, name).starts_with("1 table (public.booking) is received"),
-        "{one_way:#?}"
+    assert_starts(
+        &message(&one_way, name),
+        "1 table (public.booking) is received",
     );
 
     does(&mut admins[0], "CREATE PUBLICATION sent FOR TABLE booking").await;
@@ -161,11 +158,9 @@ async fn two_way_logical_replication_is_a_problem() {
     for server in &servers {
         let two_way = findings(server.url(), &[]).await;
         assert_eq!(problems(&two_way), [name], "{two_way:#?}");
-        assert!(
-            message(&two_way, name).starts_with(
-                "1 table (public.booking) is received from another server and published"
-            ),
-            "{two_way:#?}"
+        assert_starts(
+            &message(&two_way, name),
+            "1 table (public.booking) is received from another server and published",
         );
     }
     for admin in &mut admins {
@@ -191,10 +186,7 @@ async fn keepalives_are_advised_over_tcp() {
     }
     let after = findings(&address, &[]).await;
     assert_eq!(level(&after, "keepalives"), "fine");
-    assert!(
-        message(&after, "keepalives").starts_with("2m00s: "),
-        "{after:#?}"
-    );
+    assert_starts(&message(&after, "keepalives"), "2m00s: ");
 }
 
 /// Without `track_activities` the server does not record which sessions are idle.
@@ -212,10 +204,7 @@ async fn sessions_that_are_not_recorded_are_not_called_fine() {
     for name in names {
         assert_eq!(level(&unknown, name), "unknown", "{unknown:#?}");
         let message = message(&unknown, name);
-        assert!(
-            message.contains("is not known of 1 session with advisory locks"),
-            "{message}"
-        );
+        assert_has(&message, "is not known of 1 session with advisory locks");
         let set = "ALTER SYSTEM SET track_activities = on;";
         assert_eq!(fix(&unknown, name), [set, "SELECT pg_reload_conf();"]);
     }

@@ -3,7 +3,7 @@
 use crate::records::declared;
 use advisory_pattern::{Permits, Record};
 
-use crate::programs::{advisory, file, program_of, site};
+use crate::programs::{advisory, assert_has, assert_has_all, file, program_of, site};
 
 fn transfer(line: u32) -> Record {
     let keys = ["AccountLock { id: from }", "AccountLock { id: to }"];
@@ -16,8 +16,7 @@ fn transfer(line: u32) -> Record {
 
 fn dump(name: &str, sites: &[Record]) -> String {
     let program = program_of(name, sites);
-    let said = advisory(&["dump", "--format", "markdown", "--artifact", &program]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = advisory(&["dump", "--format", "markdown", "--artifact", &program]).exits(0);
     said.out
 }
 
@@ -60,12 +59,13 @@ fn a_name_that_two_locks_have_says_nothing() {
         declared("other", "AccountLock", "purse:<id: int>"),
     ];
     let document = dump("document-two.rmeta", &sites);
-    for row in [
-        "| `AccountLock { id: from }` |",
-        "| `AccountLock { id: to }` |",
-    ] {
-        assert!(document.contains(row), "{document}");
-    }
+    assert_has_all(
+        &document,
+        &[
+            "| `AccountLock { id: from }` |",
+            "| `AccountLock { id: to }` |",
+        ],
+    );
 }
 
 #[test]
@@ -88,8 +88,7 @@ fn moving_a_function_within_its_file_is_not_a_drift() {
         dump("document-before.rmeta", &sites(5, 20)),
     );
     let program = program_of("document-moved.rmeta", &sites(50, 20));
-    let said = advisory(&["check", "--artifact", &program, "--registry", &document]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    advisory(&["check", "--artifact", &program, "--registry", &document]).exits(0);
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn both_formats_show_the_wait_and_the_permits_of_a_site() {
     let document = dump("polled", std::slice::from_ref(&export));
     let wanted =
         "Transaction (`pg_try_advisory_xact_lock`), waits 10m, asks every 1s, at most 3 at once";
-    assert!(document.contains(wanted), "{document}");
+    assert_has(&document, wanted);
     let program = program_of("polled-json", &[export]);
     let said = advisory(&["dump", "--format", "json", "--artifact", &program]);
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
@@ -123,9 +122,8 @@ fn both_formats_show_the_wait_and_the_permits_of_a_site() {
             .replace("\"permits\": 3", &format!("\"permits\": {permits}"));
         let inventory = file("polled.json", text);
         let check = ["check", "--artifact", &program, "--against", &inventory];
-        let checked = advisory(&check);
-        assert_eq!(checked.code, Some(code), "{checked:?}");
-        assert!(checked.err.contains(told), "{checked:?}");
+        let checked = advisory(&check).exits(code);
+        assert_has(&checked.err, told);
     }
 }
 
@@ -138,5 +136,5 @@ fn no_text_leaves_its_cell_or_its_code_span() {
     }];
     let document = dump("document-cells.rmeta", &sites);
     let row = "| ``` hash(\"a``<img src=x>\") \\| 1 ``` | Either a \\| b, a \\| b, or a \\\\\\| b | Per key |";
-    assert!(document.contains(row), "{document}");
+    assert_has(&document, row);
 }

@@ -4,12 +4,13 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::programs::{advisory, booking_service, inventory, run, run_alone, scratch, shop};
+use crate::programs::{
+    advisory, assert_has, booking_service, inventory, run, run_alone, scratch, shop,
+};
 
 #[test]
 fn the_table_is_plain_and_whole_when_piped() {
-    let said = advisory(&["dump", "--artifact", &booking_service()]);
-    assert_eq!(said.code, Some(0));
+    let said = advisory(&["dump", "--artifact", &booking_service()]).exits(0);
     assert_eq!(said.out, include_str!("booking-service.txt"));
     assert_eq!(said.err, "");
 }
@@ -22,8 +23,8 @@ fn the_document_has_all_that_the_one_kept_by_hand_had() {
         "markdown",
         "--artifact",
         &booking_service(),
-    ]);
-    assert_eq!(said.code, Some(0));
+    ])
+    .exits(0);
     assert_eq!(said.out, include_str!("booking-service.md"));
 }
 
@@ -50,9 +51,9 @@ fn the_document_gives_the_odds_for_the_keys_asked_for() {
         ];
         let said = advisory(&words);
         let row = format!("| `fnv1a32` | 2 | 32 | {odds} | 77,000 |");
-        assert!(said.out.contains(&row), "{row}: {}", said.out);
+        assert_has(&said.out, &row);
         let head = format!("Odds for {count} keys");
-        assert!(said.out.contains(&head), "{head}: {}", said.out);
+        assert_has(&said.out, &head);
     }
 }
 
@@ -65,7 +66,7 @@ fn json_has_every_member_of_the_schema() {
     let page = include_str!("../../docs/json.md");
     for site in sites {
         for member in site.as_object().unwrap().keys() {
-            assert!(page.contains(&format!("`{member}`")), "{member}");
+            assert_has(&page, &format!("`{member}`"));
         }
     }
     let create = &sites[0];
@@ -163,11 +164,7 @@ fn several_artifacts_are_one_inventory() {
         "--artifact",
         &shop,
     ]);
-    assert!(
-        said.out.contains("5 lock sites in 3 crates"),
-        "{}",
-        said.out
-    );
+    assert_has(&said.out, "5 lock sites in 3 crates");
 }
 
 #[test]
@@ -178,7 +175,7 @@ fn fat_lto_and_strip_leave_the_records() {
     let mut words = vec!["dump", "--release", "--package=shop"];
     words.extend(settings.iter().map(String::as_str));
     let built = advisory(&words);
-    assert!(built.out.contains("2 lock sites"), "{built:?}");
+    assert_has(&built.out, "2 lock sites");
     // Also the program alone, without the libraries in between.
     let program = shop().replace("debug", "release");
     let said = advisory(&["dump", "--artifact", &program]);

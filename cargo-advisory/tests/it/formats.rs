@@ -5,7 +5,7 @@ use object::write::{Object, pe};
 use object::{Architecture, BinaryFormat, Endianness, SectionKind};
 use proptest::prelude::*;
 
-use crate::programs::{advisory, file};
+use crate::programs::{advisory, assert_has, assert_has_all, assert_starts, file};
 
 /// Two records in a linker's layout: with padding between them.
 fn records(version: &str) -> Vec<u8> {
@@ -143,15 +143,15 @@ fn archive(members: &[&[u8]]) -> Vec<u8> {
 }
 
 fn holds_both(name: &str, program: &[u8]) {
-    let said = advisory(&["dump", "--artifact", &file(name, program)]);
-    assert_eq!(said.code, Some(0), "{name}: {said:?}");
-    for part in [
-        "ported::first",
-        "ported::second",
-        "2 lock sites in 1 crate: ported 0.1.0 (2)",
-    ] {
-        assert!(said.out.contains(part), "{name}: {}", said.out);
-    }
+    let said = advisory(&["dump", "--artifact", &file(name, program)]).exits(0);
+    assert_has_all(
+        &said.out,
+        &[
+            "ported::first",
+            "ported::second",
+            "2 lock sites in 1 crate: ported 0.1.0 (2)",
+        ],
+    );
 }
 
 #[test]
@@ -196,15 +196,14 @@ fn two_versions_of_a_crate_are_one_lock_and_two_crates_are_not() {
     };
     let old = program("version-old.o", &records("0.1.0"));
     let new = program("version-new.o", &records("0.2.0"));
-    let said = advisory(&["check", "--artifact", &old, "--artifact", &new]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    advisory(&["check", "--artifact", &old, "--artifact", &new]).exits(0);
     let copied = String::from_utf8(records("0.1.0")).unwrap();
     let copied = program(
         "copied.o",
         copied.replace("crate=ported", "crate=copied").as_bytes(),
     );
     let said = advisory(&["check", "--artifact", &old, "--artifact", &copied]);
-    assert!(said.out.contains("error: 2 findings"), "{said:?}");
+    assert_has(&said.out, "error: 2 findings");
 }
 
 #[test]
@@ -222,14 +221,9 @@ fn an_unknown_record_is_refused_with_the_files_name() {
         (&derivation, "`crc32`"),
         (&key, "`colour 1`"),
     ] {
-        let said = advisory(&["dump", "--artifact", path]);
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(
-            said.err.starts_with(&format!("error: `{path}`: ")),
-            "{}",
-            said.err
-        );
-        assert!(said.err.contains(why), "{}", said.err);
+        let said = advisory(&["dump", "--artifact", path]).exits(2);
+        assert_starts(&said.err, &format!("error: `{path}`: "));
+        assert_has(&said.err, why);
     }
 }
 

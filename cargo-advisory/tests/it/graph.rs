@@ -2,7 +2,7 @@
 
 use advisory_pattern::order::{Edge, End};
 
-use crate::programs::{advisory, file, run, scratch};
+use crate::programs::{advisory, assert_has, assert_has_all, assert_lacks, file, run, scratch};
 
 fn end(lock: &str, place: &str) -> End {
     End {
@@ -47,11 +47,10 @@ fn a_record_can_not_steer_the_terminal() {
     let (one, other) = ("a\u{202e}", "b\u{2066}");
     let edges = line(end(one, ""), end(other, "")) + &line(end(other, ""), end(one, ""));
     let from = file("order-hostile", edges);
-    let said = advisory(&["graph", "--from", &from]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    for steers in ['\u{202e}', '\u{2066}'] {
-        assert!(!said.out.contains(steers), "{:?}", said.out);
-        assert!(!said.err.contains(steers), "{:?}", said.err);
+    let said = advisory(&["graph", "--from", &from]).exits(1);
+    for steers in ["\u{202e}", "\u{2066}"] {
+        assert_lacks(&said.out, steers);
+        assert_lacks(&said.err, steers);
     }
 }
 
@@ -71,8 +70,7 @@ fn a_mermaid_graph_has_the_same_boxes_and_arrows() {
         )
         + &line(end("account:<id>", "src/c.rs:1"), end("b:<id>", ""));
     let from = file("order-mermaid", edges);
-    let said = advisory(&["graph", "--from", &from, "--format", "mermaid"]);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = advisory(&["graph", "--from", &from, "--format", "mermaid"]).exits(1);
     let golden = include_str!("graph.mmd");
     assert_eq!(said.out, golden);
 }
@@ -87,15 +85,15 @@ fn contradicting_orders_are_red_and_shown_with_both_places() {
         file("order-second", other),
     );
     let to = scratch("order.dot");
-    let said = advisory(&["graph", "--from", &first, "--from", &second, "-o", &to]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    for part in [
-        "`a:<id>` → `b:<id>`",
-        "held since src/b.rs:5, asked for at src/b.rs:7",
-        "help: take them in one call",
-    ] {
-        assert!(said.err.contains(part), "{part}: {}", said.err);
-    }
+    let said = advisory(&["graph", "--from", &first, "--from", &second, "-o", &to]).exits(1);
+    assert_has_all(
+        &said.err,
+        &[
+            "`a:<id>` → `b:<id>`",
+            "held since src/b.rs:5, asked for at src/b.rs:7",
+            "help: take them in one call",
+        ],
+    );
     let drawn = std::fs::read_to_string(to).unwrap();
     assert_eq!(drawn.matches(", color=red").count(), 2, "{drawn}");
     assert_eq!(drawn.matches("->").count(), 3, "{drawn}");
@@ -107,37 +105,31 @@ fn a_lock_held_around_both_orders_rules_the_deadlock_out() {
     let gated = behind(&["import (7)"], a(), b()) + &behind(&["import (7)"], b(), a());
     let said = advisory(&["graph", "--from", &file("order-gated", &gated)]);
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
-    assert!(!said.out.contains("red"), "{}", said.out);
+    assert_lacks(&said.out, "red");
     let open = gated + &line(b(), a());
-    let said = advisory(&["graph", "--from", &file("order-open", open)]);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    advisory(&["graph", "--from", &file("order-open", open)]).exits(1);
 }
 
 #[test]
 fn the_records_go_to_the_given_file() {
     let from = file("order-variable", line(end("a", ""), end("b", "")));
-    let said = run(&["graph"], &[("ADVISORY_LOCK_ORDER", &from)]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("label=\"a\""), "{}", said.out);
+    let said = run(&["graph"], &[("ADVISORY_LOCK_ORDER", &from)]).exits(0);
+    assert_has(&said.out, "label=\"a\"");
 }
 
 #[test]
 fn what_cannot_be_read_is_wrong_use_and_says_what_to_do() {
-    let said = run(&["graph"], &[]);
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.err.contains("ADVISORY_LOCK_ORDER="), "{}", said.err);
-    let said = advisory(&["graph", "--from", &scratch("no-such-order")]);
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.err.contains("there is no such record"), "{}", said.err);
+    let said = run(&["graph"], &[]).exits(2);
+    assert_has(&said.err, "ADVISORY_LOCK_ORDER=");
+    let said = advisory(&["graph", "--from", &scratch("no-such-order")]).exits(2);
+    assert_has(&said.err, "there is no such record");
     let odd = file("order-odd", "1\tlock\n");
-    let said = advisory(&["graph", "--from", &odd]);
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.err.contains("line 1"), "{}", said.err);
+    let said = advisory(&["graph", "--from", &odd]).exits(2);
+    assert_has(&said.err, "line 1");
 }
 
 #[test]
 fn a_record_without_nested_locks_is_said_to_have_none() {
-    let said = advisory(&["graph", "--from", &file("order-empty", "")]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("no lock was asked for"), "{}", said.err);
+    let said = advisory(&["graph", "--from", &file("order-empty", "")]).exits(0);
+    assert_has(&said.err, "no lock was asked for");
 }

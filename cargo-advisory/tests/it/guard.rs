@@ -6,7 +6,7 @@ use advisory_tests::Database;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::spawn_blocking;
 
-use crate::programs::booking_service;
+use crate::programs::{assert_has, assert_starts, booking_service};
 
 const SLOT: [&str; 6] = [
     "--key",
@@ -45,7 +45,7 @@ fn is_refused(outcome: Result<(), String>) -> bool {
     match outcome {
         Ok(()) => false,
         Err(error) => {
-            assert!(error.starts_with(REFUSED), "{error}");
+            assert_starts(&error, REFUSED);
             true
         }
     }
@@ -211,16 +211,13 @@ async fn the_lock_is_found_in_the_program_by_its_name_or_type() {
         assert_eq!(mark, Some(written));
         assert_eq!(lines.next(), Some("-- lock: room-night"));
         assert_eq!(lines.next(), Some("-- column: room=room_id"));
-        assert!(
-            found.out.contains("advisory lock 'room-night' "),
-            "{}",
-            found.out
-        );
+        assert_has(&found.out, "advisory lock 'room-night' ");
     }
-    let missing = require(&[&words[..], &["--lock", "room-nights"]].concat()).await;
-    assert_eq!(missing.code, Some(2));
+    let missing = require(&[&words[..], &["--lock", "room-nights"]].concat())
+        .await
+        .exits(2);
     let hint = "no lock site has the name `room-nights`; did you mean `room-night`?";
-    assert!(missing.err.contains(hint), "{}", missing.err);
+    assert_has(&missing.err, hint);
 }
 
 #[tokio::test]
@@ -233,7 +230,7 @@ async fn a_fixed_number_of_the_program_guards_a_table() {
     assert!(!is_refused(with(&mut conn, &[], &locked).await));
     let derived = ["--table", "bookings", "--artifact", &artifact];
     let said = require(&[&derived[..], &["--lock", "create"]].concat()).await;
-    assert!(said.err.contains("derivation `fnv1a32`"), "{}", said.err);
+    assert_has(&said.err, "derivation `fnv1a32`");
 }
 
 #[tokio::test]
@@ -260,8 +257,8 @@ async fn what_sql_cannot_compute_is_refused_by_name() {
     ] {
         let said = require(&[&["--table", "t"], words].concat()).await;
         assert_eq!(said.code, Some(2), "{words:?}");
-        assert!(said.err.contains(why), "{}", said.err);
+        assert_has(&said.err, why);
     }
     let said = require(&["--key", "a:<v>", "--table", "a b$c"]).await;
-    assert!(said.err.contains("is not a table"), "{}", said.err);
+    assert_has(&said.err, "is not a table");
 }

@@ -7,12 +7,11 @@ use crate::guards::{BLOCKS, GUARD, check, guard};
 use advisory_tests::Database;
 use serde_json::Value;
 
-use crate::programs::{advisory, file, inventory};
+use crate::programs::{advisory, assert_has, file, inventory};
 
 /// The one finding's note.
 async fn note(db: &Database) -> String {
-    let said = check(db, &["--format", "json"]).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = check(db, &["--format", "json"]).await.exits(1);
     let value: Value = serde_json::from_str(&said.out).unwrap();
     let findings = value["findings"].as_array().unwrap();
     let findings: Vec<&Value> = findings
@@ -29,8 +28,7 @@ async fn note(db: &Database) -> String {
 async fn a_table_with_the_committed_trigger_is_in_order() {
     let db = Database::create().await;
     db.run(&format!("{BLOCKS};{GUARD}")).await;
-    let said = check(&db, &[]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    check(&db, &[]).await.exits(0);
 }
 
 #[tokio::test]
@@ -45,7 +43,7 @@ async fn a_table_that_is_not_there_or_has_no_trigger_is_a_finding() {
         "= help: run the migration that `cargo advisory migration require --lock 'room-night' --table blocks` prints",
     ];
     for line in lines {
-        assert!(said.out.contains(line), "{}", said.out);
+        assert_has(&said.out, line);
     }
 }
 
@@ -105,8 +103,8 @@ fn guarded_tables_are_in_every_format_of_the_inventory() {
         "the document names tables that the program does not"
     );
     let document = include_str!("../../../tests/harbour-lets/LOCKS.md");
-    assert!(
-        document.contains("Declared; held where it is used, guards `blocks` |"),
-        "{document}"
+    assert_has(
+        &document,
+        "Declared; held where it is used, guards `blocks` |",
     );
 }

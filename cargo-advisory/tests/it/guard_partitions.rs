@@ -7,10 +7,9 @@ use advisory_pattern::Record;
 use advisory_tests::Database;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 use crate::guards::{REFUSED, guard, require};
-use crate::programs::{Said, advisory, program_of, site};
+use crate::programs::{Said, assert_starts, program_of, run_at, site};
 
 const FIXED: [&str; 6] = [
     "--key",
@@ -71,19 +70,8 @@ async fn check(db: &Database, key: &str) -> Said {
         ..site("books", "post", 7, &[key], &[&format!("pattern {key}")])
     };
     let program = program_of(&format!("guard-partitions-{count}.rmeta"), &[record]);
-    let url = db.url().to_owned();
-    let running = move || {
-        advisory(&[
-            "check",
-            "--format",
-            "json",
-            "--database-url",
-            &url,
-            "--artifact",
-            &program,
-        ])
-    };
-    spawn_blocking(running).await.unwrap()
+    let words = ["check", "--format", "json", "--database-url", db.url()];
+    run_at(db.url(), &[&words[..], &["--artifact", &program]].concat()).await
 }
 
 async fn notes(db: &Database, key: &str) -> Vec<String> {
@@ -233,10 +221,9 @@ async fn a_trigger_with_the_values_in_another_order_is_a_finding() {
     guard(&db, &words).await;
     assert_eq!(notes(&db, "a:<no: int>:<day: int>").await, [""; 0]);
     let found = notes(&db, "a:<day: int>:<account: int>").await;
-    assert!(
-        found[0]
-            .starts_with("it has a trigger `advisory_require_register` that computes another key"),
-        "{found:?}"
+    assert_starts(
+        &found[0],
+        "it has a trigger `advisory_require_register` that computes another key",
     );
 }
 

@@ -1,25 +1,15 @@
 //! Triggers that refuse writes without the lock: `cargo advisory migration require`, and the check
 //! of a table.
 
-use crate::programs::{Said, advisory};
+use crate::programs::{Said, run_at};
 use advisory_tests::Database;
-use tokio::task::spawn_blocking;
 
 /// The start of the refusal.
 pub(crate) const REFUSED: &str = "this session does not hold the advisory lock";
 
 /// The output of the command.
 pub(crate) async fn require(words: &[&str]) -> Said {
-    let words: Vec<String> = ["migration", "require"]
-        .iter()
-        .chain(words)
-        .map(|word| (*word).to_owned())
-        .collect();
-    let running = move || {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        advisory(&words)
-    };
-    spawn_blocking(running).await.unwrap()
+    run_at("", &[&["migration", "require"], words].concat()).await
 }
 
 /// Runs the migration that the command prints.
@@ -39,8 +29,5 @@ pub(crate) async fn check(db: &Database, words: &[&str]) -> Said {
     let program = std::env::current_exe().unwrap();
     let artifact = ["--artifact", program.to_str().unwrap()];
     let url = ["check", "--database-url", db.url()];
-    let words = [&url[..], &artifact, words].concat();
-    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-    let running = move || advisory(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    spawn_blocking(running).await.unwrap()
+    run_at(db.url(), &[&url[..], &artifact, words].concat()).await
 }

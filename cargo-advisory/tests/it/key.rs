@@ -1,11 +1,10 @@
 //! The numbers of a key, and who holds them.
 
-use crate::programs::advisory;
+use crate::programs::{advisory, assert_has};
 
 #[test]
 fn a_key_is_shown_with_each_derivation_and_its_holder_query() {
-    let said = advisory(&["key", "booking:42"]);
-    assert_eq!(said.code, Some(0));
+    let said = advisory(&["key", "booking:42"]).exits(0);
     assert_eq!(said.out, include_str!("key.txt"));
 }
 
@@ -58,9 +57,9 @@ fn a_number_is_shown_with_the_tool_that_uses_it() {
             .filter(|line| line.starts_with(&format!("{number} ")));
         assert_eq!(lines.count(), tools.len(), "{shown}");
         for tool in tools {
-            assert!(shown.contains(tool), "{tool}: {shown}");
+            assert_has(&shown, tool);
         }
-        assert!(shown.contains("('number', "), "{shown}");
+        assert_has(&shown, "('number', ");
     }
     let text: serde_json::Value =
         serde_json::from_str(&advisory(&["key", "a", "--format", "json"]).out).unwrap();

@@ -8,7 +8,7 @@ use advisory_tests::Database;
 use tokio::task::spawn_blocking;
 
 use crate::live_view::{holder, locks};
-use crate::programs::{advisory, file, run};
+use crate::programs::{advisory, assert_has, assert_has_all, assert_starts, file, run};
 
 #[test]
 fn a_number_is_found_among_a_days_candidates() {
@@ -48,27 +48,19 @@ fn a_number_is_found_among_a_days_candidates() {
     }
     let pair = format!("(7, {})", Derivation::Hashtext.half("t-1:2026-11-22"));
     let said = find(pair, "(7,\"<tenant>:<date>\")");
-    assert!(
-        said.out.contains(") is (7,\"t-1:2026-11-22\")  hashtext"),
-        "{said:?}"
-    );
+    assert_has(&said.out, ") is (7,\"t-1:2026-11-22\")  hashtext");
     let number = advisory(&["key", "4711"]).out;
-    for part in [
-        "cargo advisory key --find=4711 ",
-        "`monitor::show(Shown::Key)`",
-    ] {
-        assert!(number.contains(part), "{part}: {number}");
-    }
-    let said = find("5".to_owned(), "<tenant>:<date>");
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.out.starts_with("none of "), "{}", said.out);
-    let said = find("5".to_owned(), "<tenant>:<room>");
-    assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(
-        said.err.contains("write `--values room=FILE`"),
-        "{}",
-        said.err
+    assert_has_all(
+        &number,
+        &[
+            "cargo advisory key --find=4711 ",
+            "`monitor::show(Shown::Key)`",
+        ],
     );
+    let said = find("5".to_owned(), "<tenant>:<date>").exits(1);
+    assert_starts(&said.out, "none of ");
+    let said = find("5".to_owned(), "<tenant>:<room>").exits(2);
+    assert_has(&said.err, "write `--values room=FILE`");
 }
 
 /// Times in a range, and as a query or a file has them.
@@ -141,25 +133,20 @@ fn a_shape_that_cannot_be_searched_says_why() {
             "no values for `<a>`: write `--values a=FILE` or `a=SELECT …`",
         ),
     ] {
-        let said = find(pattern, values);
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
-        assert!(said.err.contains(why), "{pattern}: {}", said.err);
+        let said = find(pattern, values).exits(2);
+        assert_eq!(said.out, "");
+        assert_has(&said.err, why);
         assert_eq!(said.err.lines().count(), 1, "{}", said.err);
     }
-    let said = find("<id: int>", &mixed);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(
-        said.err
-            .contains("1 of the values for `<id>` are not of the shape int"),
-        "{}",
-        said.err
+    let said = find("<id: int>", &mixed).exits(1);
+    assert_has(
+        &said.err,
+        "1 of the values for `<id>` are not of the shape int",
     );
     let said = find("<at: time>", "08:00..18:00");
-    assert!(
-        said.out
-            .contains("times between the steps of a range were not tried"),
-        "{}",
-        said.out
+    assert_has(
+        &said.out,
+        "times between the steps of a range were not tried",
     );
 }
 
@@ -177,8 +164,7 @@ fn a_placeholder_is_rendered_at_each_of_its_places() {
         for (number, code) in [(Derivation::Sha256.key(text), 0), (5, 1)] {
             let number = format!("--find={number}");
             let words = ["key", &number, "--pattern", pattern, "--values", &name];
-            let said = advisory(&words);
-            assert_eq!(said.code, Some(code), "{said:?}");
+            let said = advisory(&words).exits(code);
             let line = format!(" is {text}  sha256\n");
             assert_eq!(said.out.contains(&line), code == 0, "{said:?}");
         }
@@ -226,11 +212,10 @@ fn the_number_of_a_permit_is_found() {
         let find = format!("--find={}", advisory_pattern::permit_key(&key, 3));
         let words = ["key", &find, "--pattern", pattern, "--values", "1..9"];
         for (permits, code) in [("2", 1), ("3", 0)] {
-            let said = advisory(&[&words[..], &["--permits", permits]].concat());
-            assert_eq!(said.code, Some(code), "{said:?}");
+            let said = advisory(&[&words[..], &["--permits", permits]].concat()).exits(code);
             assert_eq!(said.out.ends_with(end), code == 0, "{said:?}");
         }
-        assert_eq!(advisory(&words).code, Some(1));
+        advisory(&words).exits(1);
         let said = advisory(&[&words[..], &["--permits", "3", "--format", "json"]].concat());
         let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(value["found"][0]["permit"], 3, "{value}");
@@ -249,8 +234,8 @@ async fn the_live_view_names_the_command_that_finds_the_key() {
     let out = locks(&db, &[]).await.out;
     let command =
         format!("cargo advisory key --find={number} --pattern 'booking:<id>' --values id=FILE");
-    assert!(out.contains(&command), "{out}");
-    assert!(out.contains("`monitor::show(Shown::Key)`"), "{out}");
+    assert_has(&out, &command);
+    assert_has(&out, "`monitor::show(Shown::Key)`");
     let url = db.url().to_owned();
     let said = spawn_blocking(move || {
         let number = format!("--find={number}");
@@ -267,24 +252,25 @@ async fn the_live_view_names_the_command_that_finds_the_key() {
         [query, run(&words, &[("DATABASE_URL", &url)])]
     });
     for said in said.await.unwrap() {
-        assert!(said.out.contains(" is booking:417  sha256"), "{said:?}");
+        assert_has(&said.out, " is booking:417  sha256");
     }
     drop(held);
     db.until_no_locks().await;
     let held = holder(&db, "job", "SELECT pg_advisory_lock(987654321987)").await;
     let out = locks(&db, &[]).await.out;
-    for part in [
-        "cargo advisory key --find NUMBER",
-        "`monitor::show(Shown::Key)`",
-    ] {
-        assert!(out.contains(part), "{part}: {out}");
-    }
+    assert_has_all(
+        &out,
+        &[
+            "cargo advisory key --find NUMBER",
+            "`monitor::show(Shown::Key)`",
+        ],
+    );
     drop(held);
     // The comment is cut in the pattern, by the marks of the comment of another lock or by the
     // server.
     let cut = "/*advisory:booking:<i…*/;SELECT pg_catalog.pg_advisory_lock(987654321987)";
     let held = holder(&db, "job", cut).await;
     let out = locks(&db, &[]).await.out;
-    assert!(out.contains("cargo advisory key --find NUMBER"), "{out}");
+    assert_has(&out, "cargo advisory key --find NUMBER");
     drop(held);
 }

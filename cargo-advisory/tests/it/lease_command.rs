@@ -1,28 +1,26 @@
 //! `cargo advisory lease`: what is held and overdue, and a key that is freed for good.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use advisory_pattern::Record;
 use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Error, Request, Table};
+use advisory_runtime::lease::{Error, Lease, Request, Table};
 use advisory_tests::Database;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::live_view::locks;
-use crate::programs::{Said, program_of, run, site};
+use crate::programs::{Said, program_of, run, run_at, site};
 
 async fn lease(db: &Database, words: &[&str]) -> Said {
-    let url = db.url().to_owned();
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let running = move || {
-        let own = words.iter().map(String::as_str);
-        let words: Vec<&str> = ["lease"].into_iter().chain(own).collect();
-        run(&words, &[("DATABASE_URL", &url)])
-    };
-    spawn_blocking(running).await.unwrap()
+    run_at(db.url(), &[&["lease"], words].concat()).await
+}
+
+/// Grants the lease of a key.
+async fn acquire(table: &Table, conn: &mut AsyncPgConnection, key: &str) -> Lease {
+    let request = Request::rendered("webhook:<id>", key.to_owned());
+    table.acquire(conn, request).await.unwrap()
 }
 
 /// A database with the lease table, which a process that is dead by now has used.
@@ -34,8 +32,8 @@ async fn database() -> (Database, Table, AsyncPgConnection) {
     (db, table, conn)
 }
 
-fn request(key: &str) -> Request {
-    Request::rendered("webhook:<id>", key.to_owned())
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn has(said: &Said, code: i32, parts: &[&str]) {
@@ -49,10 +47,7 @@ fn has(said: &Said, code: i32, parts: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_is_not_renewed_is_overdue() {
     let (db, table, mut conn) = database().await;
-    table
-        .acquire(&mut conn, request("webhook:1"))
-        .await
-        .unwrap();
+    acquire(&table, &mut conn, "webhook:1").await;
     let program = program_of(
         "lease-overdue.rmeta",
         &[Record {
@@ -100,10 +95,7 @@ async fn a_lease_that_is_not_renewed_is_overdue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_released_lease_refuses_the_old_holders_write() {
     let (db, table, mut conn) = database().await;
-    let old = table
-        .acquire(&mut conn, request("webhook:42"))
-        .await
-        .unwrap();
+    let old = acquire(&table, &mut conn, "webhook:42").await;
     let asked = lease(&db, &["release", "webhook:42"]).await;
     has(
         &asked,
@@ -130,10 +122,7 @@ async fn a_released_lease_refuses_the_old_holders_write() {
             .await
             .unwrap()
     );
-    let next = table
-        .acquire(&mut conn, request("webhook:42"))
-        .await
-        .unwrap();
+    let next = acquire(&table, &mut conn, "webhook:42").await;
     assert!(next.token() > old.token());
     has(
         &lease(&db, &["release", "webhook:43", "-y"]).await,
@@ -142,16 +131,9 @@ async fn a_released_lease_refuses_the_old_holders_write() {
     );
     // The screens show the start of the hash, since the table does not have the text.
     let list = lease(&db, &["list"]).await.out;
-    let hash = list
-        .lines()
-        .nth(1)
-        .unwrap()
-        .split(' ')
-        .next()
-        .unwrap()
-        .to_owned();
+    let hash = list.lines().nth(1).unwrap().split(' ').next().unwrap();
     has(
-        &lease(&db, &["resign", &hash, "-y"]).await,
+        &lease(&db, &["resign", hash, "-y"]).await,
         0,
         &["The term has ended."],
     );
@@ -162,10 +144,7 @@ async fn a_released_lease_refuses_the_old_holders_write() {
 async fn a_fenced_write_ends_before_its_lease_does() {
     let (db, table, mut conn) = database().await;
     db.run("CREATE TABLE paid (id int)").await;
-    let old = table
-        .acquire(&mut conn, request("webhook:42"))
-        .await
-        .unwrap();
+    let old = acquire(&table, &mut conn, "webhook:42").await;
     let url = db.url().to_owned();
     conn.transaction(async |conn| {
         old.fence(conn).await?;
@@ -196,13 +175,15 @@ async fn a_fenced_write_ends_before_its_lease_does() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_done_key_runs_again_after_its_release() {
     let (db, table, mut conn) = database().await;
-    let done = table
-        .acquire(&mut conn, request("webhook:42"))
-        .await
-        .unwrap();
+    let done = acquire(&table, &mut conn, "webhook:42").await;
     let day = Duration::from_secs(86_400);
     assert!(table.keep(&mut conn, &done, day).await.unwrap());
-    let again = table.acquire(&mut conn, request("webhook:42")).await;
+    let again = table
+        .acquire(
+            &mut conn,
+            Request::rendered("webhook:<id>", "webhook:42".to_owned()),
+        )
+        .await;
     assert!(matches!(again, Err(Error::Done { .. })), "{again:?}");
     has(
         &locks(&db, &[]).await,
@@ -216,10 +197,7 @@ async fn a_done_key_runs_again_after_its_release() {
         0,
         &["runs the work again", "The key is free."],
     );
-    let again = table
-        .acquire(&mut conn, request("webhook:42"))
-        .await
-        .unwrap();
+    let again = acquire(&table, &mut conn, "webhook:42").await;
     assert!(again.token() > done.token());
 }
 
@@ -227,10 +205,7 @@ async fn a_done_key_runs_again_after_its_release() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_is_found_without_a_scan_of_the_table() {
     let (db, table, mut conn) = database().await;
-    table
-        .acquire(&mut conn, request("webhook:7"))
-        .await
-        .unwrap();
+    acquire(&table, &mut conn, "webhook:7").await;
     db.run(
         "INSERT INTO public.advisory_lease (key_hash, token, grant_id, holder, is_kept, acquired_at, expires_at) \
          SELECT sha256(convert_to('done:' || id, 'UTF8')), id, id, 'a worker', true, now(), now() + interval '1 hour' \
@@ -241,10 +216,7 @@ async fn a_hash_is_found_without_a_scan_of_the_table() {
         format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'advisory_lease'")
     };
     let scans = db.count(&reads("seq_scan")).await;
-    let mut hash = String::new();
-    for byte in &advisory_pattern::sha256("webhook:7")[..6] {
-        write!(hash, "{byte:02x}").unwrap();
-    }
+    let hash = hex(&advisory_pattern::sha256("webhook:7")[..6]);
     has(
         &lease(&db, &["release", &hash, "--yes"]).await,
         0,
@@ -258,10 +230,7 @@ async fn a_hash_is_found_without_a_scan_of_the_table() {
     let mut starts: Vec<Vec<u8>> = (1..=20_000).map(first).collect();
     starts.sort_unstable();
     let twice = starts.windows(2).find(|pair| pair[0] == pair[1]).unwrap();
-    let mut digits = String::new();
-    for byte in &twice[0] {
-        write!(digits, "{byte:02x}").unwrap();
-    }
+    let digits = hex(&twice[0]);
     let said = lease(&db, &["release", &digits, "--yes"]).await;
     has(
         &said,

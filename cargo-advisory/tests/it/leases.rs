@@ -6,7 +6,7 @@ use std::slice::from_ref;
 use advisory_pattern::Record;
 use serde_json::Value;
 
-use crate::programs::{Said, advisory, file};
+use crate::programs::{Said, advisory, assert_has, assert_has_all, file};
 
 /// A lease whose key is a pattern, or a number.
 fn lease(function: &str, line: u32, written: &str, key: &str) -> Record {
@@ -73,8 +73,7 @@ fn program(name: &str, sites: &[Record]) -> String {
 
 fn dump(name: &str, format: &str, sites: &[Record]) -> String {
     let program = program(name, sites);
-    let said = advisory(&["dump", "--format", format, "--artifact", &program]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = advisory(&["dump", "--format", format, "--artifact", &program]).exits(0);
     said.out
 }
 
@@ -136,7 +135,7 @@ fn check(name: &str, sites: &[Record]) -> Said {
 
 #[test]
 fn leases_collide_with_leases_and_not_with_advisory_locks() {
-    assert_eq!(check("leases-apart.rmeta", &sites()).code, Some(0));
+    check("leases-apart.rmeta", &sites()).exits(0);
     let mut other = sites();
     other.push(lease(
         "resend",
@@ -146,15 +145,15 @@ fn leases_collide_with_leases_and_not_with_advisory_locks() {
     ));
     // A different derivation does not make a different lease.
     "md5".clone_into(&mut other[6].derivation);
-    let said = check("leases-collide.rmeta", &other);
-    assert_eq!(said.code, Some(1));
-    for part in [
-        "error: lease keys can collide: `invoice:<id>` and `invoice:<month>`",
-        "both can render \"invoice:",
-        "1 finding;",
-    ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
-    }
+    let said = check("leases-collide.rmeta", &other).exits(1);
+    assert_has_all(
+        &said.out,
+        &[
+            "error: lease keys can collide: `invoice:<id>` and `invoice:<month>`",
+            "both can render \"invoice:",
+            "1 finding;",
+        ],
+    );
 }
 
 #[test]
@@ -163,15 +162,15 @@ fn one_name_for_a_lease_and_an_advisory_lock_is_a_finding() {
     for site in [0, 5] {
         sites[site].name = Some("invoice".to_owned());
     }
-    let said = check("leases-name.rmeta", &sites);
-    assert_eq!(said.code, Some(1));
-    for part in [
-        "advisory lock `invoice` is two locks",
-        "`invoice` names a lease and an advisory lock",
-        "write `#[advisory_lease]` at both or at neither",
-    ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
-    }
+    let said = check("leases-name.rmeta", &sites).exits(1);
+    assert_has_all(
+        &said.out,
+        &[
+            "advisory lock `invoice` is two locks",
+            "`invoice` names a lease and an advisory lock",
+            "write `#[advisory_lease]` at both or at neither",
+        ],
+    );
 }
 
 /// The findings if these were the sites before.
@@ -217,27 +216,24 @@ fn changing_a_lock_to_a_lease_or_back_changes_its_key() {
         ] {
             let said = against(&name, from_ref(now), from_ref(before));
             assert_eq!(said.code, Some(1), "{key}: {said:?}");
-            assert!(said.out.contains(&message), "{message}: {}", said.out);
+            assert_has(&said.out, &message);
         }
     }
     // Changes between the scopes of advisory locks change no key.
     let (xact, session) = (moved(&send(), "xact"), moved(&send(), "session"));
-    assert_eq!(against("leases-none", &[xact], &[session]).code, Some(0));
+    against("leases-none", &[xact], &[session]).exits(0);
 }
 
 #[test]
 fn a_lease_has_no_derivation_and_one_text_for_every_spelling() {
     let mut md5 = send();
     md5.derivation = "md5".to_owned();
-    assert_eq!(
-        against("leases-derivation", &[md5], &[send()]).code,
-        Some(0)
-    );
+    against("leases-derivation", &[md5], &[send()]).exits(0);
     let number = lease("sweep", 1, "42", "number 42");
     let text = lease("sweep", 1, "42", "pattern 42");
-    assert_eq!(against("leases-text", &[text], &[number]).code, Some(0));
+    against("leases-text", &[text], &[number]).exits(0);
     let other = lease("send", 1, "bill:<month>", "pattern bill:<month: uint>");
-    assert_eq!(against("leases-other", &[other], &[send()]).code, Some(1));
+    against("leases-other", &[other], &[send()]).exits(1);
 }
 
 #[test]
@@ -256,8 +252,7 @@ fn a_key_that_becomes_a_declared_lock_is_the_same_key() {
         derivation: "md5".to_owned(),
         ..declared.clone()
     };
-    let said = against("leases-declared", &[md5], from_ref(&declared));
-    assert_eq!(said.code, Some(1));
+    against("leases-declared", &[md5], from_ref(&declared)).exits(1);
     for scope in ["lease", "xact"] {
         let site = named(moved(&send(), scope));
         let (site, declared) = ([site], [declared.clone()]);

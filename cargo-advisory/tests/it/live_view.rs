@@ -1,6 +1,6 @@
 //! `cargo advisory locks` on a database, sessions for it to show, and the screens of the pages.
 
-use crate::programs::{Said, run};
+use crate::programs::{Said, assert_has, run_at};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
@@ -16,16 +16,7 @@ pub(crate) async fn locks(db: &Database, words: &[&str]) -> Said {
 }
 
 pub(crate) async fn locks_at(url: &str, words: &[&str]) -> Said {
-    let url = url.to_owned();
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let running = move || {
-        let words: Vec<&str> = ["locks"]
-            .into_iter()
-            .chain(words.iter().map(String::as_str))
-            .collect();
-        run(&words, &[("DATABASE_URL", &url)])
-    };
-    spawn_blocking(running).await.unwrap()
+    run_at(url, &[&["locks"], words].concat()).await
 }
 
 /// The same on a terminal of so many columns, which `script` makes; `None` without one.
@@ -49,8 +40,7 @@ pub(crate) async fn locks_on_terminal(db: &Database, columns: u32, words: &str) 
 }
 
 pub(crate) async fn json(db: &Database, words: &[&str]) -> Value {
-    let words: Vec<&str> = ["--format", "json"].iter().chain(words).copied().collect();
-    let said = locks(db, &words).await;
+    let said = locks(db, &[&["--format", "json"], words].concat()).await;
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
@@ -131,9 +121,6 @@ pub(crate) fn screens(number: usize) -> Vec<&'static str> {
 pub(crate) fn shows(number: usize, out: &str) {
     for part in screens(number) {
         let (wanted, printed) = (shape(part), shape(out));
-        assert!(
-            printed.contains(&wanted),
-            "{number}: {wanted}\n\n{printed}\n\n{out}"
-        );
+        assert_has(&printed, &wanted);
     }
 }

@@ -9,7 +9,9 @@ use advisory_runtime::well_known;
 use advisory_tests::{Database, pid_of};
 use diesel_async::SimpleAsyncConnection;
 
-use crate::programs::{advisory, booking_service, file, inventory};
+use crate::programs::{
+    advisory, assert_has, assert_lacks, assert_starts, booking_service, file, inventory,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_shown_by_name_with_their_waiters_below() {
@@ -30,29 +32,27 @@ async fn locks_are_shown_by_name_with_their_waiters_below() {
     let artifact = booking_service();
     let dumped = file("names.json", inventory());
     for names in [["--artifact", &artifact], ["--inventory", &dumped]] {
-        let said = locks(&db, &names).await;
-        assert_eq!((said.code, &*said.err), (Some(0), ""));
+        let said = locks(&db, &names).await.fine();
         let lines: Vec<&str> = said.out.lines().collect();
-        assert!(lines[0].starts_with("LOCK "), "{}", said.out);
-        assert!(
-            lines[1].starts_with(&format!("idempotency-cleanup ({CLEANUP})  {held_by}  ")),
-            "{}",
-            said.out
+        assert_starts(&lines[0], "LOCK ");
+        assert_starts(
+            &lines[1],
+            &format!("idempotency-cleanup ({CLEANUP})  {held_by}  "),
         );
-        assert!(lines[1].contains("cleanup-job ("), "{}", said.out);
+        assert_has(&lines[1], "cleanup-job (");
         assert!(
             lines[2].starts_with("└─ waits ") && lines[2].contains(&awaits.to_string()),
             "{}",
             said.out
         );
-        assert!(lines[2].contains("booking-service ("), "{}", said.out);
+        assert_has(&lines[2], "booking-service (");
         let last = lines.last().unwrap();
-        assert!(last.starts_with("1 lock, 1 waiter in database `"), "{last}");
+        assert_starts(&last, "1 lock, 1 waiter in database `");
     }
     // Without an inventory the name is from the comment of the waiter's query.
     let bare = locks(&db, &[]).await;
     let said = format!("\n<tenant_id>:<date> ({CLEANUP})  {held_by} ");
-    assert!(bare.out.contains(&said), "{}", bare.out);
+    assert_has(&bare.out, &said);
     drop(job);
     drop(waiting.await.unwrap());
 }
@@ -86,8 +86,8 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
         let has = |line: &str| row.iter().all(|part| line.contains(part));
         assert!(shown.lines().any(has), "{row:?}: {shown}");
     }
-    assert!(!shown.contains("2026"), "values: {shown}");
-    assert!(!shown.contains("1, 9"), "{shown}");
+    assert_lacks(&shown, "2026");
+    assert_lacks(&shown, "1, 9");
     let value = json(&db, &["--claims", "public.jobs"]).await;
     let forever = &value["claims"][2];
     assert_eq!(forever["row"], "1, 10");
@@ -102,20 +102,13 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
 async fn only_what_is_older_is_shown_and_found() {
     let db = Database::create().await;
     let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
-    let said = locks(&db, &["--older-than", "1h"]).await;
-    assert_eq!(said.code, Some(0));
+    let said = locks(&db, &["--older-than", "1h"]).await.exits(0);
     let none = "no advisory locks older than 1h00m in database `";
-    assert!(said.out.starts_with(none), "{}", said.out);
-    let said = locks(&db, &["--older-than", "0s"]).await;
-    assert_eq!(said.code, Some(1));
-    assert!(
-        said.out.contains("1 lock older than 0s, 0 waiters"),
-        "{}",
-        said.out
-    );
-    let said = locks(&db, &["--older-than", "soon"]).await;
-    assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("write `30s`"), "{}", said.err);
+    assert_starts(&said.out, none);
+    let said = locks(&db, &["--older-than", "0s"]).await.exits(1);
+    assert_has(&said.out, "1 lock older than 0s, 0 waiters");
+    let said = locks(&db, &["--older-than", "soon"]).await.exits(2);
+    assert_has(&said.err, "write `30s`");
     drop(held);
 }
 
@@ -137,7 +130,7 @@ async fn what_holds_up_a_holder_is_shown_and_a_circle_ends() {
         .await;
     let said = locks(&db, &[]).await;
     let lines: Vec<&str> = said.out.lines().collect();
-    assert!(lines[1].contains("stuck ("), "{}", said.out);
+    assert_has(&lines[1], "stuck (");
     assert!(
         lines[2].starts_with("held up by a row lock of") && lines[2].contains("cause ("),
         "{}",
@@ -158,7 +151,7 @@ async fn what_holds_up_a_holder_is_shown_and_a_circle_ends() {
     db.until_waiting(2).await;
     let said = locks(&db, &[]).await;
     assert_eq!(said.out.matches("waits ").count(), 2, "{}", said.out);
-    assert!(said.out.contains("2 locks, 2 waiters"), "{}", said.out);
+    assert_has(&said.out, "2 locks, 2 waiters");
     db.terminate(pids[0]).await;
     for done in circle {
         done.await.unwrap();
@@ -168,8 +161,10 @@ async fn what_holds_up_a_holder_is_shown_and_a_circle_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_takes_no_lock_names_none() {
     let db = Database::create().await;
-    let said = locks(&db, &["--artifact", env!("CARGO_BIN_EXE_cargo-advisory")]).await;
-    assert_eq!((said.code, &*said.out), (Some(2), ""));
+    let said = locks(&db, &["--artifact", env!("CARGO_BIN_EXE_cargo-advisory")])
+        .await
+        .exits(2);
+    assert_eq!(said.out, "");
     assert!(
         said.err.contains("has no lock sites") && said.err.contains("leave `--artifact` out"),
         "{}",
@@ -231,7 +226,7 @@ async fn the_locks_of_other_tools_have_their_names() {
     let own = "/*advisory:nightly*/;SELECT pg_catalog.pg_advisory_lock(1)";
     let held = holder(&db, "job", own).await;
     let said = locks(&db, &[]).await;
-    assert!(said.out.contains("\nnightly (1) "), "{}", said.out);
+    assert_has(&said.out, "\nnightly (1) ");
     drop(held);
 }
 
@@ -245,10 +240,10 @@ async fn nothing_that_others_wrote_steers_the_terminal() {
         let said = locks(&db, words).await;
         let steers = |c: &char| *c != '\n' && (c.is_control() || *c == '\u{202e}');
         assert_eq!(said.out.chars().find(steers), None, "{}", said.out);
-        assert!(said.out.contains("owned"), "{}", said.out);
+        assert_has(&said.out, "owned");
     }
     let value = json(&db, &[]).await;
     let query = value["backends"][0]["query"].as_str().unwrap();
-    assert!(query.contains(nasty), "JSON escapes it: {query}");
+    assert_has(&query, nasty);
     drop(held);
 }

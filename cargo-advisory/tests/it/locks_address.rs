@@ -5,6 +5,7 @@ use std::process::Command;
 use advisory_tests::Database;
 
 use crate::live_view::{holder, locks_at};
+use crate::programs::{assert_has, assert_lacks, url_as};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_without_pg_monitor_learns_what_is_hidden() {
@@ -15,23 +16,20 @@ async fn a_role_without_pg_monitor_learns_what_is_hidden() {
     db.run(&format!("CREATE ROLE {role} LOGIN")).await;
     let take = "/*advisory:nightly:<day>*/;SELECT pg_catalog.pg_advisory_lock(5)";
     let held = holder(&db, "job", take).await;
-    let (scheme, address) = db.url().split_once("://").unwrap();
-    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
-    let url = format!("{scheme}://{name}@{address}");
-    let said = locks_at(&url, &[]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let url = url_as(&db, &name);
+    let said = locks_at(&url, &[]).await.exits(0);
     assert!(
         said.out.contains("job (") && said.out.contains("hidden"),
         "{}",
         said.out
     );
     let note = format!("nor the lock names in their queries: GRANT pg_monitor TO {role}\n");
-    assert!(said.out.contains(&note), "{}", said.out);
-    assert!(!said.out.contains("nightly"), "{}", said.out);
+    assert_has(&said.out, &note);
+    assert_lacks(&said.out, "nightly");
     db.run(&format!("GRANT pg_monitor TO {role}")).await;
     let said = locks_at(&url, &[]).await;
-    assert!(said.out.contains("nightly:<day> (5)"), "{}", said.out);
-    assert!(!said.out.contains("GRANT"), "{}", said.out);
+    assert_has(&said.out, "nightly:<day> (5)");
+    assert_lacks(&said.out, "GRANT");
     drop(held);
     db.run(&format!("REVOKE pg_monitor FROM {role}; DROP ROLE {role}"))
         .await;
@@ -88,11 +86,11 @@ async fn the_database_is_found_as_diesels_command_finds_it() {
     std::fs::write(format!("{folder}/.env"), "").unwrap();
     let (code, err) = command(&[], &[]);
     assert_eq!(code, Some(2));
-    assert!(err.contains("--database-url"), "{err}");
+    assert_has(&err, "--database-url");
     for nowhere in ["postgres:///shop", "dbname=shop"] {
         let (code, err) = command(&[("DATABASE_URL", nowhere)], &[]);
         assert_eq!(code, Some(2));
-        assert!(err.contains("host=/var/run/postgresql"), "{err}");
+        assert_has(&err, "host=/var/run/postgresql");
     }
 }
 
@@ -107,7 +105,7 @@ async fn the_url_of_a_program_is_accepted_or_refused_by_the_name_of_its_option()
     );
     let said = crate::diagnosis::doctor(&url, &[]).await;
     assert_eq!(said.err, "");
-    assert!(said.out.contains("7s: a wait ends"), "{}", said.out);
+    assert_has(&said.out, "7s: a wait ends");
     for (options, write) in [
         (
             "service=shop",
@@ -120,10 +118,10 @@ async fn the_url_of_a_program_is_accepted_or_refused_by_the_name_of_its_option()
         ),
         ("secretword=x", "unknown option"),
     ] {
-        let said = locks_at(&with(options), &[]).await;
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
-        assert!(said.err.contains(write), "{}", said.err);
-        assert!(!said.err.contains("secretword"), "{}", said.err);
+        let said = locks_at(&with(options), &[]).await.exits(2);
+        assert_eq!(said.out, "");
+        assert_has(&said.err, write);
+        assert_lacks(&said.err, "secretword");
         assert_eq!(said.err.lines().count(), 1, "{}", said.err);
     }
     // The first of two hosts does not answer.
@@ -142,8 +140,7 @@ async fn the_url_of_a_program_is_accepted_or_refused_by_the_name_of_its_option()
     if let Some(password) = config.get_password() {
         two = format!("{two} password='{}'", String::from_utf8_lossy(password));
     }
-    let said = locks_at(&two, &[]).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    locks_at(&two, &[]).await.fine();
 }
 
 /// An unencoded `@`, `/`, `?` or space ends the password for the parser.
@@ -154,9 +151,9 @@ fn no_message_has_a_part_of_the_password() {
         "postgres://me:p@ss?secretword=x@h/db",
         "password=my secretword=1",
     ] {
-        let said = crate::programs::run(&["locks"], &[("DATABASE_URL", url)]);
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{url}");
-        assert!(!said.err.contains("cret"), "{url}: {}", said.err);
-        assert!(!said.err.contains("word="), "{url}: {}", said.err);
+        let said = crate::programs::run(&["locks"], &[("DATABASE_URL", url)]).exits(2);
+        assert_eq!(said.out, "");
+        assert_lacks(&said.err, "cret");
+        assert_lacks(&said.err, "word=");
     }
 }

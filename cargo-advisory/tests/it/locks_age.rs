@@ -8,10 +8,10 @@ use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
 use crate::live_view::{does, holder, json, locks, locks_at};
-use crate::programs::{Said, program_of, run, site};
+use crate::programs::{Said, assert_has, assert_starts, program_of, run_at, site, url_as};
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
@@ -50,8 +50,8 @@ impl Busy {
 fn assert_unknown(said: &Said, why: &str) {
     assert_eq!(said.code, Some(2), "{said:?}");
     let begins = "error: it is not known whether a lock is older than ";
-    assert!(said.err.starts_with(begins), "{said:?}");
-    assert!(said.err.contains(why), "{said:?}");
+    assert_starts(&said.err, begins);
+    assert_has(&said.err, why);
     let counted = ", 1 lock of unknown age, 0 waiters in database `";
     assert!(
         said.out.contains("no advisory locks older than ") && said.out.contains(counted),
@@ -78,23 +78,17 @@ async fn a_session_level_lock_of_a_busy_session_is_not_called_young() {
         // Locks whose age is certain are ended first.
         let said = locks(&db, &["--older-than", "0s"]).await;
         assert_eq!((said.code, &*said.err), (Some(1), ""), "{said:?}");
-        let said = locks(&db, &["--older-than", "1h"]).await;
-        assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+        locks(&db, &["--older-than", "1h"]).await.fine();
         // It is old once its session has been idle for that long.
         let conn = busy.stop().await;
         let recent = "SELECT 'recent' FROM pg_stat_activity WHERE application_name = 'busy' \
              AND state_change > clock_timestamp() - interval '2 s'";
         db.until_empty(GENEROUS, "a silent session", recent).await;
         let other = Busy::start(&db, 6, sql).await;
-        let said = locks(&db, &["--older-than", "2s"]).await;
-        assert_eq!(said.code, Some(1), "{said:?}");
+        let said = locks(&db, &["--older-than", "2s"]).await.exits(1);
         let counted = "1 lock older than 2s, 1 lock of unknown age, 0 waiters";
-        assert!(said.out.contains(counted), "{said:?}");
-        assert!(
-            said.err
-                .starts_with("it is not known whether a lock is older"),
-            "{said:?}"
-        );
+        assert_has(&said.out, counted);
+        assert_starts(&said.err, "it is not known whether a lock is older");
         drop((conn, other.stop().await));
         db.until_no_locks().await;
     }
@@ -158,9 +152,7 @@ async fn a_lock_that_a_role_does_not_see_is_not_called_young() {
     db.run("DROP ROLE IF EXISTS \"user\"; CREATE ROLE \"user\" LOGIN")
         .await;
     let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
-    let (scheme, address) = db.url().split_once("://").unwrap();
-    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
-    let url = format!("{scheme}://user@{address}");
+    let url = url_as(&db, "user");
     let said = locks_at(&url, &["--older-than", "1h"]).await;
     assert_unknown(
         &said,
@@ -170,8 +162,7 @@ async fn a_lock_that_a_role_does_not_see_is_not_called_young() {
     assert!(said.out.ends_with(grant), "{said:?}");
     let (_, grant) = said.out.rsplit_once(": ").unwrap();
     db.run(grant).await;
-    let said = locks_at(&url, &["--older-than", "1h"]).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    locks_at(&url, &["--older-than", "1h"]).await.fine();
     drop(held);
     db.run("DROP ROLE \"user\"").await;
 }
@@ -292,42 +283,27 @@ async fn a_lease_of_unknown_renewal_is_not_called_young() {
             "UPDATE public.advisory_lease SET acquired_at = clock_timestamp() - interval '1 day'",
         )
         .await;
-        let said = older("45s").await;
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains(why), "{why}: {said:?}");
-        assert!(
-            said.out.contains("; 1 lease of unknown renewal"),
-            "{said:?}"
-        );
-        assert!(said.out.contains("report:<month>"), "{said:?}");
+        let said = older("45s").await.exits(2);
+        assert_has(&said.err, why);
+        assert_has(&said.out, "; 1 lease of unknown renewal");
+        assert_has(&said.out, "report:<month>");
         for listed in [locks(&db, &names).await, leases(&db, &names).await] {
             assert_eq!(listed.code, Some(0), "{listed:?}");
-            assert!(listed.out.contains(why), "{why}: {listed:?}");
+            assert_has(&listed.out, why);
         }
         db.run("UPDATE public.advisory_lease SET acquired_at = clock_timestamp()")
             .await;
-        let said = older("45s").await;
-        assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+        older("45s").await.fine();
     }
     // A lock that is old is found all the same.
     db.run("UPDATE public.advisory_lease SET acquired_at = clock_timestamp() - interval '1 day'")
         .await;
     let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
-    let said = locks(&db, &["--older-than", "0s"]).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    locks(&db, &["--older-than", "0s"]).await.exits(1);
     drop(held);
 }
 
 /// Runs `cargo advisory lease list`.
 async fn leases(db: &Database, names: &[&str]) -> Said {
-    let url = db.url().to_owned();
-    let words: Vec<String> = names.iter().map(|word| (*word).to_owned()).collect();
-    let list = move || {
-        let words: Vec<&str> = ["lease", "list"]
-            .into_iter()
-            .chain(words.iter().map(String::as_str))
-            .collect();
-        run(&words, &[("DATABASE_URL", &url)])
-    };
-    spawn_blocking(list).await.unwrap()
+    run_at(db.url(), &[&["lease", "list"], names].concat()).await
 }

@@ -8,7 +8,7 @@ use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Database, left_out, pid_of};
 
 use crate::live_view::{does, holder, locks, locks_on_terminal, waiter};
-use crate::programs::{program_of, site};
+use crate::programs::{assert_has, assert_has_all, assert_lacks, assert_starts, program_of, site};
 
 /// The lines of one cause, which ends at an empty line.
 fn cause(out: &str, first: &str) -> String {
@@ -38,22 +38,24 @@ async fn a_cause_has_its_command_and_the_command_ends_it() {
         let pid = pid_of(&mut job).await;
         // Without a waiter it is not a cause.
         let said = locks(&db, &[]).await.out;
-        assert!(!said.contains("cargo advisory locks "), "{said}");
+        assert_lacks(&said, "cargo advisory locks ");
         let (_, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
         let said = locks(&db, &[]).await.out;
         let shown = cause(&said, &format!("{pid}  job ("));
-        for part in [
-            "holds up 1 session, for ",
-            reason,
-            effect,
-            "last statement: ",
-        ] {
-            assert!(shown.contains(part), "{part}: {shown}");
-        }
+        assert_has_all(
+            &shown,
+            &[
+                "holds up 1 session, for ",
+                reason,
+                effect,
+                "last statement: ",
+            ],
+        );
         let command = format!("cargo advisory locks {word} {pid}");
         assert!(shown.lines().any(|line| line.trim() == command), "{shown}");
-        let ended = locks(&db, &[word, &pid.to_string(), "--yes"]).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        locks(&db, &[word, &pid.to_string(), "--yes"])
+            .await
+            .exits(0);
         drop(waiting.await.unwrap());
     }
 }
@@ -72,19 +74,18 @@ async fn a_running_statement_is_cancelled_first() {
     db.until_active("pg_sleep").await;
     let (_, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
     let shown = cause(&locks(&db, &[]).await.out, &format!("{pid}  job ("));
-    for part in [
-        "runs a statement for ",
-        "statement: BEGIN; SELECT",
-        "has to roll back; then its lock is released",
-    ] {
-        assert!(shown.contains(part), "{part}: {shown}");
-    }
-    assert!(
-        shown.contains(&format!("cargo advisory locks cancel {pid}\n")),
-        "{shown}"
+    assert_has_all(
+        &shown,
+        &[
+            "runs a statement for ",
+            "statement: BEGIN; SELECT",
+            "has to roll back; then its lock is released",
+        ],
     );
-    let ended = locks(&db, &["cancel", &pid.to_string(), "--yes"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_has(&shown, &format!("cargo advisory locks cancel {pid}\n"));
+    locks(&db, &["cancel", &pid.to_string(), "--yes"])
+        .await
+        .exits(0);
     let mut job = running.await.unwrap();
     does(&mut job, "ROLLBACK").await;
     drop(waiting.await.unwrap());
@@ -109,9 +110,10 @@ async fn a_cancel_is_not_said_to_release_a_session_lock() {
     let (_, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
     let shown = cause(&locks(&db, &[]).await.out, &format!("{pid}  job ("));
     let effect = "has to roll back, which releases a transaction-level lock. If the lock stays, `terminate` releases it";
-    assert!(shown.contains(effect), "{shown}");
-    let ended = locks(&db, &["cancel", &pid.to_string(), "--yes"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_has(&shown, effect);
+    locks(&db, &["cancel", &pid.to_string(), "--yes"])
+        .await
+        .exits(0);
     let mut job = running.await.unwrap();
     assert_eq!(db.locks().await.len(), 2, "the lock stays");
     does(&mut job, "SELECT pg_advisory_unlock(5)").await;
@@ -135,10 +137,7 @@ async fn the_cause_is_the_last_of_a_chain() {
     let said = locks(&db, &[]).await.out;
     assert_eq!(said.matches("cargo advisory locks ").count(), 1, "{said}");
     let shown = cause(&said, &format!("{pid}  last ("));
-    assert!(
-        shown.contains("holds up 2 sessions, the first for "),
-        "{shown}"
-    );
+    assert_has(&shown, "holds up 2 sessions, the first for ");
     drop(last);
     drop(middle.await.unwrap());
     drop(first.await.unwrap());
@@ -173,7 +172,7 @@ async fn a_circle_has_only_those_that_wait_for_each_other() {
     circle.sort_unstable();
     let line = format!("{} and {} wait for each other.", circle[0], circle[1]);
     assert_eq!(said.matches("wait for each other").count(), 1, "{said}");
-    assert!(said.contains(&format!("\n{line}")), "{said}");
+    assert_has(&said, &format!("\n{line}"));
     // A session can have ended by then, because it has got its lock.
     for pid in pids {
         db.run(&format!("SELECT pg_terminate_backend({pid})")).await;
@@ -251,15 +250,16 @@ async fn each_note_fits_the_terminal() {
             return left_out("a terminal", "`script` is not installed");
         };
         let sentences = out.split_whitespace().collect::<Vec<_>>().join(" ");
-        for note in [
-            "pooled: the session of a pooler",
-            "overdue: not renewed in time",
-            "whether a lease is overdue follows",
-            "expired: not renewed in time",
-            "a key is free at once after",
-        ] {
-            assert!(sentences.contains(note), "{note}: {out}");
-        }
+        assert_has_all(
+            &sentences,
+            &[
+                "pooled: the session of a pooler",
+                "overdue: not renewed in time",
+                "whether a lease is overdue follows",
+                "expired: not renewed in time",
+                "a key is free at once after",
+            ],
+        );
         fits(&out, columns);
         // A row is one line.
         for start in ["webhook:<tenant_id>", "outgoing"] {
@@ -342,14 +342,14 @@ async fn a_hundred_columns_show_a_lock_in_a_line() {
         };
         let lines: Vec<&str> = out.lines().collect();
         fits(&out, columns);
-        assert!(lines[1].starts_with("tenant:<tenant_id>:room"), "{out}");
-        assert!(lines[1].contains(&format!(" {pid}  session ")), "{out}");
-        assert!(lines[1].contains("  idle "), "{out}");
+        assert_starts(&lines[1], "tenant:<tenant_id>:room");
+        assert_has(&lines[1], &format!(" {pid}  session "));
+        assert_has(&lines[1], "  idle ");
         assert!(
             lines[2].starts_with("└─ waits ") && lines[2].contains(&format!(" {waits} ")),
             "{out}"
         );
-        assert!(lines[3].starts_with("7700 locks without a name "), "{out}");
+        assert_starts(&lines[3], "7700 locks without a name ");
         assert_eq!(lines[4], "", "{out}");
     }
     drop((held, hoarder));

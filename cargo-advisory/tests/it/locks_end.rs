@@ -7,6 +7,7 @@ use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnectio
 use tokio::task::spawn_blocking;
 
 use crate::live_view::{holder, locks, waiter};
+use crate::programs::{assert_has, assert_has_all, assert_lacks, assert_lacks_all, url_as};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
@@ -16,37 +17,30 @@ async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
     let held_by = pid_of(&mut job).await.to_string();
     let (awaits, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
 
-    let asked = locks(&db, &["terminate", &held_by]).await;
-    assert_eq!((asked.code, &*asked.out), (Some(2), ""));
-    for word in [
-        "job (",
-        "its transaction is open",
-        "last ran: SELECT",
-        "holds 5 (xact or session)",
-        "holds 23 (",
-        "holds 1 lock more, for which nobody waits",
-        &format!("{awaits} has waited for it for "),
-        "is rolled back",
-        "write `--yes`",
-    ] {
-        assert!(asked.err.contains(word), "{word}: {}", asked.err);
-    }
-    for word in ["holds 24", "waits for its"] {
-        assert!(!asked.err.contains(word), "{word}: {}", asked.err);
-    }
+    let asked = locks(&db, &["terminate", &held_by]).await.exits(2);
+    assert_eq!(asked.out, "");
+    assert_has_all(
+        &asked.err,
+        &[
+            "job (",
+            "its transaction is open",
+            "last ran: SELECT",
+            "holds 5 (xact or session)",
+            "holds 23 (",
+            "holds 1 lock more, for which nobody waits",
+            &format!("{awaits} has waited for it for "),
+            "is rolled back",
+            "write `--yes`",
+        ],
+    );
+    assert_lacks_all(&asked.err, &["holds 24", "waits for its"]);
     assert_eq!(db.locks().await.len(), 6, "nothing was ended");
 
-    let idle = locks(&db, &["cancel", &held_by, "--yes"]).await;
-    assert_eq!(idle.code, Some(1));
-    assert!(idle.err.contains("nothing to cancel"), "{}", idle.err);
+    let idle = locks(&db, &["cancel", &held_by, "--yes"]).await.exits(1);
+    assert_has(&idle.err, "nothing to cancel");
 
-    let done = locks(&db, &["terminate", &held_by, "--yes"]).await;
-    assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(
-        done.err.contains("has ended, and its locks are released"),
-        "{}",
-        done.err
-    );
+    let done = locks(&db, &["terminate", &held_by, "--yes"]).await.exits(0);
+    assert_has(&done.err, "has ended, and its locks are released");
     let mut web = waiting.await.unwrap();
     assert_eq!(pid_of(&mut web).await, awaits);
     job.batch_execute("SELECT 1").await.unwrap_err();
@@ -63,15 +57,16 @@ async fn an_unrecorded_transaction_is_not_called_closed() {
     let asked = locks(&db, &["terminate", &pid]).await;
     let shown = locks(&db, &[]).await;
     for text in [&asked.err, &shown.out] {
-        for part in [
-            "what it does is not known: `track_activities` is off",
-            "a transaction that is open is rolled back",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        assert!(!text.contains("no transaction is open"), "{text}");
+        assert_has_all(
+            &text,
+            &[
+                "what it does is not known: `track_activities` is off",
+                "a transaction that is open is rolled back",
+            ],
+        );
+        assert_lacks(&text, "no transaction is open");
     }
-    assert!(!asked.err.contains("nobody waits"), "{}", asked.err);
+    assert_lacks(&asked.err, "nobody waits");
     drop(job);
     drop(waiting.await.unwrap());
 }
@@ -81,11 +76,12 @@ async fn a_waiters_statement_is_cancelled_and_its_session_stays() {
     let db = Database::create().await;
     let held = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
     let (pid, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
-    let said = locks(&db, &["cancel", "-y", &pid.to_string()]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("has waited for 5 for "), "{}", said.err);
-    assert!(said.err.contains("was cancelled"), "{}", said.err);
-    assert!(!said.err.contains("waits for a "), "{}", said.err);
+    let said = locks(&db, &["cancel", "-y", &pid.to_string()])
+        .await
+        .exits(0);
+    assert_has(&said.err, "has waited for 5 for ");
+    assert_has(&said.err, "was cancelled");
+    assert_lacks(&said.err, "waits for a ");
     let mut web = waiting.await.unwrap();
     assert_eq!(pid_of(&mut web).await, pid);
     drop(held);
@@ -97,9 +93,8 @@ async fn who_has_no_advisory_lock_is_left_alone() {
     let mut bystander = holder(&db, "web", "BEGIN").await;
     let pid = pid_of(&mut bystander).await.to_string();
     for words in [["terminate", &pid, "--yes"], ["cancel", &pid, "--yes"]] {
-        let said = locks(&db, &words).await;
-        assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.err.contains("Nothing was done."), "{}", said.err);
+        let said = locks(&db, &words).await.exits(1);
+        assert_has(&said.err, "Nothing was done.");
     }
     bystander.batch_execute("SELECT 1").await.unwrap();
     for pid in ["0", "-1", "x"] {
@@ -115,34 +110,29 @@ async fn a_role_without_the_right_learns_which_role_has_it() {
     db.run(&format!("CREATE ROLE {role} LOGIN")).await;
     let mut job = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
     let pid = pid_of(&mut job).await.to_string();
-    let (scheme, address) = db.url().split_once("://").unwrap();
-    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
-    let url = format!("{scheme}://{role}@{address}");
+    let url = url_as(&db, &role);
     let words = ["terminate", &pid, "--yes", "--database-url", &url];
-    let said = locks(&db, &words).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = locks(&db, &words).await.exits(1);
     let hidden = format!("its activity is hidden from role `{role}`: GRANT pg_monitor TO ");
-    assert!(said.err.contains(&hidden), "{}", said.err);
+    assert_has(&said.err, &hidden);
     db.run(&format!("GRANT pg_monitor TO {role}")).await;
-    let said = locks(&db, &words).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("Only a superuser may"), "{}", said.err);
+    let said = locks(&db, &words).await.exits(1);
+    assert_has(&said.err, "Only a superuser may");
     job.batch_execute("SELECT 1").await.unwrap();
     // A session whose role is not a superuser.
     db.run(&format!("CREATE ROLE {role}_job LOGIN")).await;
-    let job_url = format!("{scheme}://{role}_job@{address}");
+    let job_url = url_as(&db, &format!("{role}_job"));
     let mut job = AsyncPgConnection::establish(&job_url).await.unwrap();
     job.batch_execute("SELECT pg_advisory_lock(6)")
         .await
         .unwrap();
     let pid = pid_of(&mut job).await.to_string();
     let words = ["terminate", &pid, "--yes", "--database-url", &url];
-    let said = locks(&db, &words).await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = locks(&db, &words).await.exits(1);
     let refused = format!(
         "Role `{role}` may not signal {pid}: use the role of that session, or GRANT pg_signal_backend TO "
     );
-    assert!(said.err.contains(&refused), "{}", said.err);
+    assert_has(&said.err, &refused);
     job.batch_execute("SELECT 1").await.unwrap();
     drop(job);
     db.run(&format!(
@@ -186,11 +176,8 @@ async fn a_person_is_asked_and_only_yes_means_yes() {
     for no in ["\\n", "n\\n", "no\\n"] {
         let (code, shown) = answer(no).await.unwrap();
         assert_eq!(code, Some(1), "{shown}");
-        assert!(
-            shown.contains(&format!("End the session of {pid}? [y/N]")),
-            "{shown}"
-        );
-        assert!(shown.contains("Nothing was done."), "{shown}");
+        assert_has(&shown, &format!("End the session of {pid}? [y/N]"));
+        assert_has(&shown, "Nothing was done.");
     }
     job.batch_execute("SELECT 1").await.unwrap();
     let (code, shown) = answer("y\\n").await.unwrap();
@@ -211,9 +198,9 @@ async fn flags_of_the_list_are_refused() {
         let mut words = vec![flag];
         words.extend(value);
         words.extend(["cancel", "4711", "--yes"]);
-        let said = locks(&db, &words).await;
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{flag}");
+        let said = locks(&db, &words).await.exits(2);
+        assert_eq!(said.out, "");
         let why = format!("`{flag}` does not apply to `cancel`: leave it out");
-        assert!(said.err.contains(&why), "{}", said.err);
+        assert_has(&said.err, &why);
     }
 }

@@ -6,7 +6,7 @@ use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
 
 use crate::live_view::{does, holder, json, locks};
-use crate::programs::{Said, program_of, site};
+use crate::programs::{Said, assert_has, program_of, run_at, site};
 
 /// A database with the lease table.
 async fn database() -> Database {
@@ -29,14 +29,14 @@ fn assert_error(said: &Said, why: &str) {
         said.err.starts_with(begins) && said.err.contains(why),
         "{said:?}"
     );
-    assert!(said.out.contains("1 lock"), "the locks are shown: {said:?}");
+    assert_has(&said.out, "1 lock");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_that_cannot_be_read_are_an_error() {
     let db = database().await;
     let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
-    assert_eq!(locks(&db, &[]).await.code, Some(0));
+    locks(&db, &[]).await.exits(0);
     db.run("ALTER TABLE public.advisory_lease RENAME holder TO keeper")
         .await;
     for words in [&[][..], &["--older-than", "0s"], &["--filter", "job"]] {
@@ -49,8 +49,7 @@ async fn leases_that_cannot_be_read_are_an_error() {
     assert_eq!(value["locks"][0]["number"], 5);
     // A database without leases is not an error.
     db.run("DROP TABLE public.advisory_lease").await;
-    let said = locks(&db, &[]).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""));
+    locks(&db, &[]).await.fine();
     drop(held);
 }
 
@@ -64,16 +63,10 @@ async fn a_locked_lease_table_does_not_hide_the_locks() {
         assert_error(&locks(&db, words).await, "lock timeout");
     }
     for words in [&["list"][..], &["release", "report:1", "--yes"]] {
-        let words = [&["lease"], words].concat();
-        let url = db.url().to_owned();
-        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        let said = tokio::task::spawn_blocking(move || {
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            crate::programs::run(&words, &[("DATABASE_URL", &url)])
-        });
-        let said = said.await.unwrap();
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains("lock timeout"), "{said:?}");
+        let said = run_at(db.url(), &[&["lease"], words].concat())
+            .await
+            .exits(2);
+        assert_has(&said.err, "lock timeout");
     }
     drop(held);
 }
@@ -87,8 +80,7 @@ async fn a_lease_that_never_expires_is_shown_with_the_others() {
         "UPDATE public.advisory_lease SET expires_at = 'infinity' WHERE pattern LIKE 'invoice%'",
     )
     .await;
-    let said = locks(&db, &[]).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""));
+    let said = locks(&db, &[]).await.fine();
     let line = |part: &str| {
         let mut lines = said.out.lines();
         lines.find(|line| line.contains(part)).map(str::to_owned)
@@ -126,8 +118,7 @@ async fn a_large_table_of_leases_is_counted_and_not_read() {
     db.run("UPDATE public.advisory_lease SET expires_at = now() + interval '1 day' WHERE pattern LIKE 'report%'")
         .await;
 
-    let said = locks(&db, &[]).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""));
+    let said = locks(&db, &[]).await.fine();
     let more = format!("└─ and {} more ", MANY - 3);
     let lines: Vec<&str> = said.out.lines().collect();
     let found = lines.iter().position(|line| line.starts_with(&more));
@@ -138,7 +129,7 @@ async fn a_large_table_of_leases_is_counted_and_not_read() {
             .iter()
             .all(|line| line.starts_with("send:<id> "))
     );
-    assert!(said.out.contains("report:<month> "), "{}", said.out);
+    assert_has(&said.out, "report:<month> ");
     assert!(lines.len() < 12, "{}", said.out);
 
     let value = json(&db, &[]).await;

@@ -9,6 +9,7 @@ use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Database, left_out, pid_of};
 
 use crate::live_view::{does, holder, locks, locks_on_terminal, shape, waiter};
+use crate::programs::{assert_has, assert_has_all, assert_lacks, assert_starts};
 
 /// The first lines of what `--watch` writes, in a pipe or on a terminal of 200 columns and 24
 /// lines.
@@ -53,22 +54,16 @@ async fn a_thousand_locks_are_counted_sorted_by_waits_and_filtered() {
     let (first, one) = waiter(&db, "patient", "SELECT pg_advisory_lock(1000999)").await;
     let (second, two) = waiter(&db, "hasty", "SELECT pg_advisory_lock(1000001)").await;
     let seen = watched(&db, "", false, 14).await;
-    assert!(
-        seen[0].starts_with("1000 locks, 2 waiters in database `"),
-        "{seen:#?}"
-    );
+    assert_starts(&seen[0], "1000 locks, 2 waiters in database `");
     let table = seen.iter().position(|line| line.starts_with("LOCK "));
     let rows = &seen[table.unwrap_or_else(|| panic!("{seen:#?}")) + 1..];
     // The longest waiter comes first.
-    assert!(rows[0].starts_with("1000999 "), "{seen:#?}");
-    assert!(rows[1].contains(&format!(" {first} ")), "{seen:#?}");
-    assert!(rows[2].starts_with("1000001 "), "{seen:#?}");
-    assert!(rows[3].contains(&format!(" {second} ")), "{seen:#?}");
+    assert_starts(&rows[0], "1000999 ");
+    assert_has(&rows[1], &format!(" {first} "));
+    assert_starts(&rows[2], "1000001 ");
+    assert_has(&rows[3], &format!(" {second} "));
     // What the session holds besides is one line.
-    assert!(
-        rows[4].starts_with("998 locks without a name "),
-        "{seen:#?}"
-    );
+    assert_starts(&rows[4], "998 locks without a name ");
     let said = locks(&db, &[]).await.out;
     assert!(said.lines().count() < 20, "{said}");
 
@@ -82,22 +77,22 @@ async fn a_thousand_locks_are_counted_sorted_by_waits_and_filtered() {
         ),
         ("nobody", "no advisory locks with `nobody` in"),
     ] {
-        let said = locks(&db, &["--filter", filter]).await;
-        assert_eq!(said.code, Some(0));
-        assert!(said.out.contains(count), "{filter}: {}", said.out);
+        let said = locks(&db, &["--filter", filter]).await.exits(0);
+        assert_has(&said.out, count);
     }
     if Command::new("script").arg("--version").output().is_err() {
         return left_out("a terminal", "`script` is not installed");
     }
     let seen = watched(&db, "--filter 1000", true, 23).await.join("\n");
-    assert!(seen.contains("every 0.0s; Ctrl-C ends"), "{seen}");
-    for part in [
-        "1000 locks with `1000`, 2 waiters",
-        "1000999 ",
-        "… and more: `--filter` narrows it",
-    ] {
-        assert!(seen.contains(part), "{part}: {seen}");
-    }
+    assert_has(&seen, "every 0.0s; Ctrl-C ends");
+    assert_has_all(
+        &seen,
+        &[
+            "1000 locks with `1000`, 2 waiters",
+            "1000999 ",
+            "… and more: `--filter` narrows it",
+        ],
+    );
     assert_eq!(
         seen.matches("Ctrl-C ends").count(),
         1,
@@ -148,7 +143,7 @@ async fn many_leases_of_a_pattern_are_a_few_lines() {
         .iter()
         .find(|line| line.starts_with("└─ and 9 more "))
         .unwrap();
-    assert!(rest.contains("6 held, 3 done"), "{rest}");
+    assert_has(&rest, "6 held, 3 done");
     let only = locks(&db, &["--filter", "mail"]).await.out;
     assert!(
         only.contains("mail:<id>") && !only.contains("report"),
@@ -172,20 +167,20 @@ async fn a_refused_try_is_shown() {
     does(&mut polling, poll).await;
     let said = locks(&db, &[]).await.out;
     let lines: Vec<&str> = said.lines().collect();
-    assert!(lines[1].starts_with("export:<id> (5) "), "{said}");
-    assert!(lines[2].starts_with("└─ tried, 0."), "{said}");
+    assert_starts(&lines[1], "export:<id> (5) ");
+    assert_starts(&lines[2], "└─ tried, 0.");
     assert!(
         lines[2].contains(&format!(" {pid} ")) && lines[2].contains("poller ("),
         "{said}"
     );
-    assert!(lines[3].starts_with("6 "), "{said}");
-    assert!(said.contains("2 locks, 0 waiters"), "{said}");
+    assert_starts(&lines[3], "6 ");
+    assert_has(&said, "2 locks, 0 waiters");
     // A call that has got the lock is a holder, and no longer polls.
     drop(held);
     db.until_no_locks().await;
     does(&mut polling, poll).await;
     let said = locks(&db, &[]).await.out;
-    assert!(!said.contains("tried"), "{said}");
+    assert_lacks(&said, "tried");
 }
 
 /// The samples on the pages are the command's output for one call that makes two others wait.

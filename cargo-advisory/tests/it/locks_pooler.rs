@@ -12,7 +12,9 @@ use serde_json::Value;
 
 use crate::diagnosis::{findings, level, message};
 use crate::live_view::{does, holder as holds, json, locks, locks_at};
-use crate::programs::{Said, run};
+use crate::programs::{
+    Said, assert_has, assert_has_all, assert_lacks, assert_lacks_all, assert_starts, run_at,
+};
 
 /// Leaves a session-level lock on a pooler's session, and returns the process id of its backend.
 async fn leave_lock(db: &Database, pooled: &str) -> i32 {
@@ -37,12 +39,10 @@ fn shows_lock_only(said: &Said, pid: i32) {
     assert_eq!((said.code, &*said.err), (Some(0), ""));
     let row = said.out.lines().find(|line| line.starts_with("7 "));
     let row = row.unwrap_or_else(|| panic!("{}", said.out));
-    assert!(row.contains(&format!("  {pid}  session  ")), "{row}");
-    for own in ["cargo-advisory", "SELECT", "active"] {
-        assert!(!row.contains(own), "{own}: {row}");
-    }
+    assert_has(&row, &format!("  {pid}  session  "));
+    assert_lacks_all(&row, &["cargo-advisory", "SELECT", "active"]);
     let note = format!("{pid} is a session of a pooler");
-    assert!(said.out.contains(&note), "{}", said.out);
+    assert_has(&said.out, &note);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,10 +78,10 @@ async fn a_pooled_session_is_not_shown_as_the_command() {
         assert_eq!(backend["query"], "");
         assert_eq!(backend["state"], "idle");
         let said = locks(&db, &["--filter", "cargo-advisory"]).await;
-        assert!(said.out.starts_with("no advisory locks"), "{}", said.out);
+        assert_starts(&said.out, "no advisory locks");
         let ended = locks(&db, &["terminate", "--yes", &pid.to_string()]).await;
         assert_eq!(ended.code, Some(0), "{}", ended.err);
-        assert!(!ended.err.contains("cargo-advisory"), "{}", ended.err);
+        assert_lacks(&ended.err, "cargo-advisory");
         db.until_no_locks().await;
     }
 }
@@ -143,18 +143,17 @@ async fn an_exhausted_pooler_is_named_at_once() {
     let mut conn = AsyncPgConnection::establish(&pooled).await.unwrap();
     does(&mut conn, "BEGIN; SELECT pg_advisory_xact_lock(7)").await;
     for words in [&["locks"][..], &["doctor"], &["lease", "list"]] {
-        let (url, words) = (pooled.clone(), words.to_vec());
         let since = Instant::now();
-        let said = tokio::task::spawn_blocking(move || run(&words, &[("DATABASE_URL", &url)]));
-        let said = said.await.unwrap();
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
-        for part in [
-            "error: the pooler in front of ",
-            "gives no connection",
-            "Connect to the server itself",
-        ] {
-            assert!(said.err.contains(part), "{part}: {}", said.err);
-        }
+        let said = run_at(&pooled, words).await.exits(2);
+        assert_eq!(said.out, "");
+        assert_has_all(
+            &said.err,
+            &[
+                "error: the pooler in front of ",
+                "gives no connection",
+                "Connect to the server itself",
+            ],
+        );
         // Two seconds, and what a busy machine adds.
         assert!(
             since.elapsed() < Duration::from_secs(6),
@@ -190,9 +189,9 @@ async fn a_poolers_waiter_is_marked() {
     db.until_waiting(7).await;
     let out = locks(&db, &[]).await.out;
     let line = |start: &str| out.lines().find(|line| line.starts_with(start)).unwrap();
-    assert!(line("└─ waits ").contains("active, pooled"), "{out}");
-    assert!(!line("7 ").contains("pooled"), "{out}");
-    assert!(out.contains("pooled: the session of a pooler"), "{out}");
+    assert_has(&line("└─ waits "), "active, pooled");
+    assert_lacks(&line("7 "), "pooled");
+    assert_has(&out, "pooled: the session of a pooler");
     let value = json(&db, &[]).await;
     for backend in value["backends"].as_array().unwrap() {
         assert_eq!(backend["is_pooled"], backend["pid"] != holder, "{value}");
@@ -250,8 +249,9 @@ async fn a_stranded_lock_is_a_finding_whose_command_frees_it() {
     assert_eq!(level(&own, "stranded_locks"), "fine");
     // Through the pooler it can be, as the program has the pooler's role and address; it is not to
     // be ended unseen.
-    let ended = locks(&db, &["terminate", &pid.to_string(), "--yes"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    locks(&db, &["terminate", &pid.to_string(), "--yes"])
+        .await
+        .exits(0);
     db.until_no_locks().await;
     let mut direct = holds(&db, "leader", "SELECT pg_advisory_lock(8)").await;
     let leader = pid_of(&mut direct).await;

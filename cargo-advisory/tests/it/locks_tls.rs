@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::programs::{run, scratch};
+use crate::programs::{assert_lacks, run, scratch};
 
 /// Asks whether the server speaks TLS.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
@@ -85,9 +85,9 @@ fn serve(config: Option<Arc<ServerConfig>>) -> u16 {
 
 /// The output of the command for an address.
 fn refused(url: &str) -> String {
-    let said = run(&["locks"], &[("DATABASE_URL", url)]);
-    assert_eq!((said.code, &*said.out), (Some(2), ""), "{url}");
-    assert!(!said.err.contains("secret"), "{}", said.err);
+    let said = run(&["locks"], &[("DATABASE_URL", url)]).exits(2);
+    assert_eq!(said.out, "");
+    assert_lacks(&said.err, "secret");
     said.err
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::time::{interval, timeout};
 
 use crate::live_view::holder;
+use crate::programs::{assert_has, assert_starts};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watching_shows_what_changes_and_ends_with_ctrl_c() {
@@ -77,7 +78,7 @@ async fn watching_a_stopped_server_ends_with_its_reader() {
     server.stop("immediate").await;
     let mut errors = BufReader::new(watching.stderr.take().unwrap()).lines();
     let first = errors.next().unwrap().unwrap();
-    assert!(first.contains("error"), "{first}");
+    assert_has(&first, "error");
     // It must notice even if the pipe is full.
     let errors = std::thread::spawn(move || errors.count());
     drop(lines);
@@ -148,10 +149,7 @@ async fn watching_ends_with_its_reader() {
         .unwrap();
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
-    assert!(
-        first.starts_with("no advisory locks in database `"),
-        "{first}"
-    );
+    assert_starts(&first, "no advisory locks in database `");
     drop(lines);
     assert_eq!(watching.wait().unwrap().code(), Some(0));
 }

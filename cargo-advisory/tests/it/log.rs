@@ -9,7 +9,7 @@ use diesel_async::SimpleAsyncConnection;
 use serde_json::Value;
 
 use crate::live_view::{CLEANUP, does};
-use crate::programs::booking_service;
+use crate::programs::{assert_has, assert_has_all, assert_starts, booking_service};
 
 /// Common prefixes: the default, that of pgBadger's page, that of Amazon's servers, and two more.
 const PREFIXES: [&str; 5] = [
@@ -90,8 +90,9 @@ async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
 
 async fn json(path: &Path, words: &[&str]) -> Value {
     let path = path.to_str().unwrap();
-    let said = log(&[&[path, "--format", "json"], words].concat()).await;
-    assert_eq!((said.code, &*said.err), (Some(0), ""));
+    let said = log(&[&[path, "--format", "json"], words].concat())
+        .await
+        .fine();
     serde_json::from_str(&said.out).unwrap()
 }
 
@@ -207,17 +208,14 @@ async fn each_wait_is_reported_in_each_format_and_with_each_prefix() {
             6 * rounds,
             3 * rounds
         );
-        assert!(summary.starts_with(&counts), "{summary}");
-        for part in [
-            "cargo advisory key --find NUMBER",
-            "`monitor::show(Shown::Key)`",
-        ] {
-            assert!(table.out.contains(part), "{part}: {}", table.out);
-        }
-        assert!(
-            table.out.contains("\nidempotency-cleanup (42424242) "),
-            "{}",
-            table.out
+        assert_starts(&summary, &counts);
+        assert_has_all(
+            &table.out,
+            &[
+                "cargo advisory key --find NUMBER",
+                "`monitor::show(Shown::Key)`",
+            ],
         );
+        assert_has(&table.out, "\nidempotency-cleanup (42424242) ");
     }
 }

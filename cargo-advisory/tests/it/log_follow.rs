@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::live_view::does;
 use crate::logging_server::{Logging, STILL_WAITING, spawn};
+use crate::programs::assert_has;
 
 /// While the log grows, after its file was truncated or renamed, and until Ctrl-C.
 #[tokio::test(flavor = "multi_thread")]
@@ -36,10 +37,7 @@ async fn a_followed_log_is_reported_as_it_grows() {
     drop(holder);
     drop(waiting.await.unwrap());
     let line = next();
-    assert!(
-        line.contains(&format!("{pid} acquired booking:<id> (42) after ")),
-        "{line}"
-    );
+    assert_has(&line, &format!("{pid} acquired booking:<id> (42) after "));
     let given_up = |pid: u32| {
         format!(
             "2026-11-22 07:06:19.026 UTC [{pid}] ERROR:  canceling statement due to lock timeout\n\

@@ -5,15 +5,16 @@ use std::io::Write;
 use std::process::Stdio;
 
 use crate::logging_server::{log, spawn};
-use crate::programs::file;
+use crate::programs::{assert_has, assert_starts, file};
 
 /// Any role can write such lines with `RAISE LOG`.
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_that_add_up_to_more_than_time_are_summed_up() {
     let longest = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 10000000000000000000000.000 ms\n";
-    let said = log(&[&file("endless.log", longest.repeat(3))]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("\n42    3 "), "{}", said.out);
+    let said = log(&[&file("endless.log", longest.repeat(3))])
+        .await
+        .exits(0);
+    assert_has(&said.out, "\n42    3 ");
 }
 
 /// Piped input gives the same result as a file. Input that is not a log is reported.
@@ -23,15 +24,11 @@ async fn the_standard_input_is_a_log_and_a_program_is_not() {
                 2026-11-22 07:06:19.026 UTC [3] DETAIL:  Processes holding the lock: 1, 2. Wait queue: 3.\n\
                 2026-11-22 07:06:19.026 UTC [3] STATEMENT:  SELECT pg_advisory_lock_shared(42)";
     let path = file("one-wait.log", text);
-    let of_file = log(&[&path]).await;
-    assert_eq!(of_file.code, Some(0));
-    assert!(of_file.out.contains("\n42    1 "), "{}", of_file.out);
-    assert!(
-        of_file.out.contains(
-            "1 wait for 1 lock: 0 cancelled, 1 not over at the end, 0 deadlocks; 1 message"
-        ),
-        "{}",
-        of_file.out
+    let of_file = log(&[&path]).await.exits(0);
+    assert_has(&of_file.out, "\n42    1 ");
+    assert_has(
+        &of_file.out,
+        "1 wait for 1 lock: 0 cancelled, 1 not over at the end, 0 deadlocks; 1 message",
     );
     for words in [&["log"][..], &["log", "-"]] {
         let mut piped = spawn(words, Stdio::piped());
@@ -44,27 +41,19 @@ async fn the_standard_input_is_a_log_and_a_program_is_not() {
         let said = piped.wait_with_output().unwrap();
         assert_eq!(String::from_utf8(said.stdout).unwrap(), of_file.out);
     }
-    let nothing = log(&[&file("no.log", "a line of something else\n")]).await;
-    assert_eq!((nothing.code, &*nothing.out), (Some(2), ""));
-    assert!(
-        nothing.err.contains("no message of a PostgreSQL server"),
-        "{}",
-        nothing.err
-    );
+    let nothing = log(&[&file("no.log", "a line of something else\n")])
+        .await
+        .exits(2);
+    assert_eq!(nothing.out, "");
+    assert_has(&nothing.err, "no message of a PostgreSQL server");
     let quiet = log(&[&file(
         "quiet.log",
         "2026-11-22 07:06:19.026 UTC [3] LOG:  checkpoint starting: time\n",
     )])
-    .await;
-    assert_eq!(quiet.code, Some(0));
-    assert!(
-        quiet
-            .out
-            .starts_with("no waits for advisory locks in 1 message, "),
-        "{}",
-        quiet.out
-    );
-    assert!(quiet.out.contains("`log_lock_waits`"), "{}", quiet.out);
+    .await
+    .exits(0);
+    assert_starts(&quiet.out, "no waits for advisory locks in 1 message, ");
+    assert_has(&quiet.out, "`log_lock_waits`");
 }
 
 /// A record of csvlog, whose statement has two lines.
@@ -113,10 +102,7 @@ async fn a_log_that_is_cut_inside_a_record_is_read_from_the_next() {
     ] {
         let path = file("cut.log", &text);
         let said = log(&[&path]).await;
-        assert!(
-            said.out.contains(&format!("\n42    {waits} ")),
-            "{name}: {said:?}"
-        );
+        assert_has(&said.out, &format!("\n42    {waits} "));
         let mut following = spawn(&["log", "--follow", "-"], Stdio::piped());
         let mut pipe = following.stdin.take().unwrap();
         pipe.write_all(text.as_bytes()).unwrap();
@@ -146,11 +132,10 @@ async fn a_log_steers_no_terminal() {
     .unwrap();
     let path = file("nasty.log", text);
     for words in [&[][..], &["--format", "json"]] {
-        let said = log(&[&[&*path], words].concat()).await;
-        assert_eq!(said.code, Some(0));
+        let said = log(&[&[&*path], words].concat()).await.exits(0);
         let steers = |c: &char| *c != '\n' && (c.is_control() || *c == '\u{202e}');
         assert_eq!(said.out.chars().find(steers), None, "{}", said.out);
-        assert!(said.out.contains("owned"), "{}", said.out);
+        assert_has(&said.out, "owned");
     }
 }
 
@@ -197,5 +182,5 @@ async fn the_sample_of_the_page_is_what_is_printed() {
     let said = log(&[&file("sample.log", text)]).await;
     let (table, _) = said.out.split_once("\n\n").unwrap();
     let page = include_str!("../../README.md");
-    assert!(page.contains(&format!("```text\n{table}\n```")), "{table}");
+    assert_has(&page, &format!("```text\n{table}\n```"));
 }

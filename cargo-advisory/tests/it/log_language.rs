@@ -5,7 +5,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 
 use crate::live_view::does;
 use crate::logging_server::log;
-use crate::programs::file;
+use crate::programs::{assert_has, assert_starts, file};
 
 const SAYS: &str = "this log has messages in another language than English (`";
 
@@ -39,18 +39,10 @@ async fn a_log_in_another_language_says_so() {
             format!("{prefix}{tag}{message}\n"),
         );
         for words in [&[path.as_str()][..], &[&path, "--format", "json"]] {
-            let said = log(words).await;
-            assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
-            assert!(
-                said.err.starts_with(&format!("error: {SAYS}")),
-                "{}",
-                said.err
-            );
-            assert!(
-                said.err.contains("ALTER SYSTEM SET lc_messages = 'C'"),
-                "{}",
-                said.err
-            );
+            let said = log(words).await.exits(2);
+            assert_eq!(said.out, "");
+            assert_starts(&said.err, &format!("error: {SAYS}"));
+            assert_has(&said.err, "ALTER SYSTEM SET lc_messages = 'C'");
         }
     }
     // What is in English is read; the first line says that it is not all.
@@ -58,8 +50,7 @@ async fn a_log_in_another_language_says_so() {
         "{prefix}LOG:  process 18366 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1689.402 ms\n"
     );
     let both = format!("{english}{prefix}FEHLER:  storniere Anfrage\n");
-    let said = log(&[&file("log-language-both.log", both)]).await;
-    assert_eq!(said.code, Some(0));
+    let said = log(&[&file("log-language-both.log", both)]).await.exits(0);
     assert!(
         said.out.starts_with(SAYS) && said.out.contains("1 wait for 1 lock"),
         "{}",
@@ -70,7 +61,7 @@ async fn a_log_in_another_language_says_so() {
         "{prefix}LOG:  statement: SELECT ARRAY[5,0,42,1], 18366 -- NOTE:  x\n\tDETALLE:  x\nDETALLE:  x\n"
     );
     let said = log(&[&file("log-language-none.log", english + &statement)]).await;
-    assert!(said.out.starts_with("LOCK "), "{}", said.out);
+    assert_starts(&said.out, "LOCK ");
 }
 
 /// A message in the three formats.
@@ -94,19 +85,22 @@ async fn each_format_says_its_language() {
         .into_iter()
         .enumerate()
     {
-        let said = log(&[&file(&format!("log-language-debug-{at}.log"), text)]).await;
-        assert_eq!((said.code, &*said.err), (Some(0), ""), "{at}: {said:?}");
+        let said = log(&[&file(&format!("log-language-debug-{at}.log"), text)])
+            .await
+            .fine();
         let nothing = "no waits for advisory locks in 1 message";
-        assert!(said.out.starts_with(nothing), "{at}: {said:?}");
+        assert_starts(&said.out, nothing);
     }
     for (at, text) in in_each_format("FEHLER", "storniere Anfrage")
         .into_iter()
         .enumerate()
     {
-        let said = log(&[&file(&format!("log-language-of-{at}.log"), text)]).await;
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{at}: {said:?}");
+        let said = log(&[&file(&format!("log-language-of-{at}.log"), text)])
+            .await
+            .exits(2);
+        assert_eq!(said.out, "");
         let says = format!("error: {SAYS}FEHLER`");
-        assert!(said.err.starts_with(&says), "{at}: {said:?}");
+        assert_starts(&said.err, &says);
     }
 }
 
@@ -154,19 +148,10 @@ async fn a_database_has_its_name_instead_of_its_number() {
     };
     let path = file("log-database.log", line(number) + &line(7));
     let bare = log(&[&path]).await;
-    assert!(
-        bare.out.contains(&format!("42 in database {number} ")),
-        "{}",
-        bare.out
-    );
+    assert_has(&bare.out, &format!("42 in database {number} "));
     let (_, name) = db.url().rsplit_once('/').unwrap();
     let name = name.split('?').next().unwrap();
-    let named = log(&[&path, "--database-url", db.url()]).await;
-    assert_eq!(named.code, Some(0), "{named:?}");
-    assert!(
-        named.out.contains(&format!("42 in {name} ")),
-        "{}",
-        named.out
-    );
-    assert!(named.out.contains("42 in database 7 "), "{}", named.out);
+    let named = log(&[&path, "--database-url", db.url()]).await.exits(0);
+    assert_has(&named.out, &format!("42 in {name} "));
+    assert_has(&named.out, "42 in database 7 ");
 }

@@ -1,13 +1,13 @@
 //! A server that logs waits, and `cargo advisory log`.
 
 use crate::live_view::does;
-use crate::programs::{Said, run};
+use crate::programs::{Said, run_at};
 use advisory_tests::{OwnServer, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// A server that logs in every format that it supports.
@@ -125,14 +125,5 @@ pub(crate) fn spawn(words: &[&str], stdin: Stdio) -> Child {
 }
 
 pub(crate) async fn log(words: &[&str]) -> Said {
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    spawn_blocking(move || {
-        let words: Vec<&str> = ["log"]
-            .into_iter()
-            .chain(words.iter().map(String::as_str))
-            .collect();
-        run(&words, &[])
-    })
-    .await
-    .unwrap()
+    run_at("", &[&["log"], words].concat()).await
 }

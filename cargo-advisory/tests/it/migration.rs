@@ -1,17 +1,15 @@
 //! The project's own migrations are printed unchanged, and run up and down.
 
 use advisory_tests::Database;
-use tokio::task::spawn_blocking;
 
-use crate::programs::{Said, advisory, scratch};
+use crate::programs::{Said, advisory, assert_has, run_at, scratch};
 
 fn migration(words: &[&str]) -> Said {
     advisory(&[&["migration"], words].concat())
 }
 
-async fn printed(words: &'static [&'static str]) -> String {
-    let said = spawn_blocking(|| migration(words)).await.unwrap();
-    assert_eq!((said.code, &*said.err), (Some(0), ""), "{words:?}");
+async fn printed(words: &[&str]) -> String {
+    let said = run_at("", &[&["migration"], words].concat()).await.fine();
     said.out
 }
 
@@ -39,8 +37,8 @@ fn what_is_printed_is_the_crates_migration() {
     ] {
         assert!(migration(words).out == file, "{words:?}");
         let path = scratch("migration.sql");
-        let said = migration(&[words, &["-o", &path]].concat());
-        assert_eq!((said.code, &*said.out), (Some(0), ""));
+        let said = migration(&[words, &["-o", &path]].concat()).exits(0);
+        assert_eq!(said.out, "");
         assert!(std::fs::read_to_string(&path).unwrap() == file, "{words:?}");
     }
 }
@@ -50,19 +48,15 @@ fn what_is_printed_is_the_crates_migration() {
 fn a_pattern_without_a_file_is_refused_as_the_output() {
     let pattern = scratch("no-migrations/*_advisory_lease/up.sql");
     for words in [&["migration", "lease"][..], &["key", "booking:42"]] {
-        let said = advisory(&[words, &["-o", &pattern]].concat());
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{said:?}");
+        let said = advisory(&[words, &["-o", &pattern]].concat()).exits(2);
+        assert_eq!(said.out, "");
         assert_eq!(said.err.lines().count(), 1, "{}", said.err);
-        assert!(
-            said.err.contains("this pattern matches no file"),
-            "{}",
-            said.err
-        );
+        assert_has(&said.err, "this pattern matches no file");
     }
     assert!(!std::path::Path::new(&scratch("no-migrations")).exists());
     // A file can have such a name.
     let named = crate::programs::file("which[1].sql", "");
-    assert_eq!(migration(&["keys", "-o", &named]).code, Some(0));
+    migration(&["keys", "-o", &named]).exits(0);
 }
 
 /// In an empty database, each migration creates the objects that it names, and its `down.sql`
@@ -148,9 +142,5 @@ async fn what_claims_need_runs_up_and_down_and_up_again() {
         }
     }
     let said = migration(&["claim", "--table", "mail", "--order", "id downwards"]);
-    assert!(
-        said.err.contains("`--order` cannot contain `id downwards`"),
-        "{}",
-        said.err
-    );
+    assert_has(&said.err, "`--order` cannot contain `id downwards`");
 }

@@ -6,6 +6,8 @@ use std::process::Command;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use advisory_pattern::Record;
+use advisory_tests::Database;
+use tokio::task::spawn_blocking;
 
 /// The output of a run of the command.
 #[derive(Debug)]
@@ -13,6 +15,20 @@ pub(crate) struct Said {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
+}
+
+impl Said {
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn fine(self) -> Self {
+        assert_eq!((self.code, &*self.err), (Some(0), ""), "{self:?}");
+        self
+    }
 }
 
 /// Read-locked by tests that use cargo's artifacts, and write-locked by those that rebuild a part
@@ -28,6 +44,17 @@ pub(crate) fn advisory(words: &[&str]) -> Said {
 pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Said {
     let _reads = BUILDS.read().unwrap_or_else(PoisonError::into_inner);
     said(words, variables, &fixtures())
+}
+
+/// Runs the command with a database, in a thread that may block.
+pub(crate) async fn run_at(url: &str, words: &[&str]) -> Said {
+    let url = url.to_owned();
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let running = move || {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        run(&words, &[("DATABASE_URL", &url)])
+    };
+    spawn_blocking(running).await.unwrap()
 }
 
 /// The same in another folder, with artifacts that no other test rebuilds.
@@ -153,4 +180,48 @@ fn fixtures() -> PathBuf {
 fn target() -> PathBuf {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     tmp.parent().unwrap().to_owned()
+}
+
+/// The words of a command line without spaces in them.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+#[track_caller]
+pub(crate) fn assert_has(text: &(impl AsRef<str> + ?Sized), part: &str) {
+    let text = text.as_ref();
+    assert!(text.contains(part), "{part}: {text}");
+}
+
+#[track_caller]
+pub(crate) fn assert_lacks(text: &(impl AsRef<str> + ?Sized), part: &str) {
+    let text = text.as_ref();
+    assert!(!text.contains(part), "{part}: {text}");
+}
+
+#[track_caller]
+pub(crate) fn assert_starts(text: &(impl AsRef<str> + ?Sized), start: &str) {
+    let text = text.as_ref();
+    assert!(text.starts_with(start), "{start}: {text}");
+}
+
+#[track_caller]
+pub(crate) fn assert_has_all(text: &(impl AsRef<str> + ?Sized), parts: &[&str]) {
+    for part in parts {
+        assert_has(text, part);
+    }
+}
+
+#[track_caller]
+pub(crate) fn assert_lacks_all(text: &(impl AsRef<str> + ?Sized), parts: &[&str]) {
+    for part in parts {
+        assert_lacks(text, part);
+    }
+}
+
+/// The address of the database for another role.
+pub(crate) fn url_as(db: &Database, role: &str) -> String {
+    let (scheme, address) = db.url().split_once("://").unwrap();
+    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    format!("{scheme}://{role}@{address}")
 }

@@ -2,7 +2,9 @@
 
 use advisory_pattern::Record;
 
-use crate::programs::{Said, advisory, booking_service, file, inventory, program_of, site};
+use crate::programs::{
+    Said, advisory, assert_has, assert_has_all, booking_service, file, inventory, program_of, site,
+};
 
 const DOCUMENT: &str = include_str!("booking-service.md");
 
@@ -13,8 +15,8 @@ fn registry(name: &str, document: &str) -> Said {
 
 #[test]
 fn what_dump_wrote_is_up_to_date() {
-    assert_eq!(registry("registry.md", DOCUMENT).code, Some(0));
-    assert_eq!(registry("registry.json", &inventory()).code, Some(0));
+    registry("registry.md", DOCUMENT).exits(0);
+    registry("registry.json", &inventory()).exits(0);
 }
 
 #[test]
@@ -22,24 +24,24 @@ fn line_numbers_and_line_ends_may_differ() {
     let moved = DOCUMENT
         .replace("repository.rs:11", "repository.rs:99")
         .replace('\n', "\r\n");
-    assert_eq!(registry("registry-moved.md", &moved).code, Some(0));
+    registry("registry-moved.md", &moved).exits(0);
     let moved = inventory().replace("\"line\": 11", "\"line\": 99");
-    assert_eq!(registry("registry-moved.json", &moved).code, Some(0));
+    registry("registry-moved.json", &moved).exits(0);
 }
 
 #[test]
 fn an_outdated_row_is_shown_with_its_replacement() {
     let old = DOCUMENT.replace("<tenant_id>:balance:", "<tenant_id>:payment:");
-    let said = registry("registry-old.md", &old);
-    assert_eq!(said.code, Some(1));
-    for part in [
-        "registry-old.md:20",
-        "= - | `<tenant_id>:payment:<booking_id>`",
-        "= + | `<tenant_id>:balance:<booking_id>`",
-        "cargo advisory dump --format markdown -o ",
-    ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
-    }
+    let said = registry("registry-old.md", &old).exits(1);
+    assert_has_all(
+        &said.out,
+        &[
+            "registry-old.md:20",
+            "= - | `<tenant_id>:payment:<booking_id>`",
+            "= + | `<tenant_id>:balance:<booking_id>`",
+            "cargo advisory dump --format markdown -o ",
+        ],
+    );
 }
 
 /// The pattern has the same text, but other keys.
@@ -47,42 +49,32 @@ fn an_outdated_row_is_shown_with_its_replacement() {
 fn the_type_of_a_value_is_part_of_the_document() {
     let markdown = DOCUMENT.replacen("date (text)", "date (date)", 1);
     assert_ne!(markdown, DOCUMENT);
-    let said = registry("registry-type.md", &markdown);
-    assert_eq!(said.code, Some(1));
-    for part in ["date (date) |", "date (text) |"] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
-    }
+    let said = registry("registry-type.md", &markdown).exits(1);
+    assert_has_all(&said.out, &["date (date) |", "date (text) |"]);
     let json = inventory().replacen("<date: text>", "<date: date>", 1);
     assert_ne!(json, inventory());
-    let said = registry("registry-type.json", &json);
-    assert_eq!(said.code, Some(1));
+    let said = registry("registry-type.json", &json).exits(1);
     for part in [
         "the lock site booking_service::booking_repository::create has changed since `",
         "= - `keys`: [{",
         "<date: date>",
         "= + `keys`: [{",
     ] {
-        assert!(said.out.contains(part), "{part}: {}", said.out);
+        assert_has(&said.out, part);
     }
 }
 
 #[test]
 fn a_site_is_missing_on_either_side() {
     let old = inventory().replace("\"pay_balance\"", "\"settle\"");
-    let said = registry("registry-old.json", &old);
-    assert_eq!(said.code, Some(1));
-    assert!(
-        said.out
-            .contains("lacks the lock site booking_service::booking_repository::pay_balance"),
-        "{}",
-        said.out
+    let said = registry("registry-old.json", &old).exits(1);
+    assert_has(
+        &said.out,
+        "lacks the lock site booking_service::booking_repository::pay_balance",
     );
-    assert!(
-        said.out.contains(
-            "the program lacks the lock site booking_service::booking_repository::settle"
-        ),
-        "{}",
-        said.out
+    assert_has(
+        &said.out,
+        "the program lacks the lock site booking_service::booking_repository::settle",
     );
 }
 
@@ -116,10 +108,9 @@ fn one_of_two_equal_sites_is_missing_on_either_side() {
             "the program lacks the lock site bookings::book",
         ),
     ] {
-        let said = check(program, registry);
-        assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.out.contains(message), "{}", said.out);
-        assert!(said.out.contains("error: 1 finding;"), "{}", said.out);
+        let said = check(program, registry).exits(1);
+        assert_has(&said.out, message);
+        assert_has(&said.out, "error: 1 finding;");
     }
-    assert_eq!(check(&two, &of_two).code, Some(0));
+    check(&two, &of_two).exits(0);
 }

@@ -3,7 +3,10 @@
 use advisory_pattern::{Permits, Record};
 use serde_json::Value;
 
-use crate::programs::{Said, advisory, booking_service, file, inventory, program_of, site};
+use crate::programs::{
+    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, file, inventory,
+    program_of, site,
+};
 use crate::records::declared;
 
 fn against(name: &str, previous: &str, more: &[&str]) -> Said {
@@ -14,17 +17,13 @@ fn against(name: &str, previous: &str, more: &[&str]) -> Said {
 
 #[test]
 fn the_same_keys_are_not_a_change() {
-    assert_eq!(
-        against("against-same.json", &inventory(), &[]).code,
-        Some(0)
-    );
+    against("against-same.json", &inventory(), &[]).exits(0);
 }
 
 #[test]
 fn a_changed_key_is_a_finding_that_shows_both() {
     let previous = inventory().replace(":balance:", ":payment:");
-    let said = against("against-changed.json", &previous, &[]);
-    assert_eq!(said.code, Some(1));
+    let said = against("against-changed.json", &previous, &[]).exits(1);
     let file = crate::programs::scratch("against-changed.json");
     assert_eq!(
         said.out.replace(&file, "previous.json"),
@@ -36,17 +35,16 @@ fn a_changed_key_is_a_finding_that_shows_both() {
 #[test]
 fn another_type_of_a_value_is_shown_by_its_shape() {
     let previous = inventory().replacen("<date: text>", "<date: date>", 1);
-    let said = against("against-type.json", &previous, &[]);
-    assert_eq!(said.code, Some(1));
+    let said = against("against-type.json", &previous, &[]).exits(1);
     let changed = "has changed from `<tenant_id: text>:<date: date>` by fnv1a32 to `<tenant_id: text>:<date: text>` by fnv1a32";
-    assert!(said.out.contains(changed), "{}", said.out);
+    assert_has(&said.out, changed);
 }
 
 #[test]
 fn another_derivation_is_another_key() {
     let previous = inventory().replace("fnv1a32", "sha256");
     let said = against("against-derivation.json", &previous, &[]);
-    assert!(said.out.contains("error: 2 findings"), "{}", said.out);
+    assert_has(&said.out, "error: 2 findings");
 }
 
 #[test]
@@ -54,13 +52,8 @@ fn a_lock_is_known_by_its_name_also_where_its_function_moved() {
     let previous = inventory()
         .replace("42424242", "42424243")
         .replace("clean_up", "sweep");
-    let said = against("against-name.json", &previous, &[]);
-    assert_eq!(said.code, Some(1));
-    assert!(
-        said.out.contains("`idempotency-cleanup` has changed"),
-        "{}",
-        said.out
-    );
+    let said = against("against-name.json", &previous, &[]).exits(1);
+    assert_has(&said.out, "`idempotency-cleanup` has changed");
 }
 
 #[test]
@@ -71,8 +64,7 @@ fn a_declared_change_is_not_reported() {
         "booking_service::idempotency::clean_up",
     ] {
         let allowed = ["--allow-key-change", name];
-        let said = against("against-allowed.json", &previous, &allowed);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        against("against-allowed.json", &previous, &allowed).exits(0);
     }
 }
 
@@ -81,10 +73,7 @@ fn renamed_placeholders_and_removed_functions_are_not_a_change() {
     let previous = inventory()
         .replace("<date", "<day")
         .replace("\"pay_balance\"", "\"gone\"");
-    assert_eq!(
-        against("against-renamed.json", &previous, &[]).code,
-        Some(0)
-    );
+    against("against-renamed.json", &previous, &[]).exits(0);
 }
 
 #[test]
@@ -96,12 +85,13 @@ fn methods_with_one_path_are_distinguished_by_their_keys() {
     twin["keys"][0]["shaped"] = "other:<id: text>".into();
     sites.push(twin);
     // The key of a removed method is gone with it; the remaining one has its own.
-    let said = against("against-removed.json", &previous.to_string(), &[]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    against("against-removed.json", &previous.to_string(), &[]).exits(0);
 }
 
 /// `check` of a program with the sites `new`, against one with the sites `old`.
-fn between(name: &str, old: &[Record], new: &[Record]) -> Said {
+#[track_caller]
+fn between(old: &[Record], new: &[Record]) -> Said {
+    let name = format!("against-{}", std::panic::Location::caller().line());
     let old = program_of(&format!("{name}-old.rmeta"), old);
     let dump = advisory(&["dump", "--format", "json", "--artifact", &old]);
     let released = file(&format!("{name}.json"), dump.out);
@@ -130,98 +120,59 @@ fn changed(said: &Said, identity: &str, was: &str, is: &str) {
     let message = format!(
         "the key of advisory lock `{identity}` has changed from `{was}` by sha256 to `{is}`"
     );
-    assert!(said.out.contains(&message), "{}", said.out);
-    assert!(said.out.contains("error: 1 finding;"), "{}", said.out);
+    assert_has(&said.out, &message);
+    assert_has(&said.out, "error: 1 finding;");
 }
 
 /// Without a name, nothing but its place in the program connects the two.
 #[test]
 fn a_function_that_is_renamed_together_with_its_key_is_found() {
-    let old = || function("book", "slot:<room: int>:<day: date>");
-    let other = function("cancel", "cancel:<id: int>");
-    for (name, new, code) in [
-        (
-            "renamed",
-            function("reserve", "place:<r: int>:<d: date>"),
-            1,
-        ),
-        (
-            "same-key",
-            function("reserve", "slot:<r: int>:<d: date>"),
-            0,
-        ),
-        ("other-values", function("reserve", "place:<id: int>"), 0),
-        (
-            "elsewhere",
-            Record {
-                module: "shop".into(),
-                ..function("reserve", "place:<r: int>:<d: date>")
-            },
-            0,
-        ),
-    ] {
-        let said = between(
-            &format!("against-both-{name}"),
-            &[old(), other.clone()],
-            &[new, other.clone()],
-        );
-        assert_eq!(said.code, Some(code), "{name}: {said:?}");
-        if code == 1 {
-            for part in [
-                "advisory lock `bookings::book` with the key `slot:<room: int>:<day: date>` by sha256 is gone",
-                "`bookings::reserve` with the key `place:<r: int>:<d: date>` by sha256 is new",
-                "do not exclude each other",
-                "`--allow-key-change bookings::reserve`",
-            ] {
-                assert!(said.out.contains(part), "{part}: {}", said.out);
-            }
-        }
-    }
-    // It can also be an addition.
-    let said = between(
-        "against-both-added",
-        &[old()],
-        &[old(), function("reserve", "place:<r: int>:<d: date>")],
+    let old = [
+        function("book", "slot:<room: int>:<day: date>"),
+        function("cancel", "cancel:<id: int>"),
+    ];
+    let becomes = |new: Record| between(&old, &[new, old[1].clone()]);
+    let place = || function("reserve", "place:<r: int>:<d: date>");
+    let said = becomes(place()).exits(1);
+    assert_has_all(
+        &said.out,
+        &[
+            "advisory lock `bookings::book` with the key `slot:<room: int>:<day: date>` by sha256 is gone",
+            "`bookings::reserve` with the key `place:<r: int>:<d: date>` by sha256 is new",
+            "do not exclude each other",
+            "`--allow-key-change bookings::reserve`",
+        ],
     );
-    assert_eq!(said.code, Some(0), "{said:?}");
+    becomes(function("reserve", "slot:<r: int>:<d: date>")).exits(0);
+    becomes(function("reserve", "place:<id: int>")).exits(0);
+    let module = "shop".into();
+    becomes(Record { module, ..place() }).exits(0);
+    // It can also be an addition.
+    between(&old[..1], &[old[0].clone(), place()]).exits(0);
 }
 
 #[test]
 fn the_type_of_a_field_is_said_to_be_unknown() {
     let at = |written: &str, shape: &str| {
-        site(
-            "bookings",
-            "book",
-            7,
-            &[written],
-            &[&format!("pattern slot:<slot.at: {shape}>")],
-        )
+        let encoded = format!("pattern slot:<slot.at: {shape}>");
+        site("bookings", "book", 7, &[written], &[&encoded])
     };
-    let out = becomes(
-        "field",
+    let [text, was, is] = [
         at("slot:<slot.at>", "text"),
-        at("slot:<slot.at>", "text"),
-        0,
-    );
-    assert!(
-        out.contains("a change of the type of `<slot.at>` in `bookings::book` would not be found"),
-        "{out}"
-    );
-    assert!(
-        out.contains("write its shape, such as `<slot.at: timestamp>`"),
-        "{out}"
-    );
-    let [was, is] = [
         at("slot:<slot.at: date>", "date"),
         at("slot:<slot.at: timestamp>", "timestamp"),
     ];
-    let out = becomes("field-shape", was.clone(), is, 1);
-    assert!(
-        out.contains("from `slot:<slot.at: date>` by sha256 to `slot:<slot.at: timestamp>`"),
-        "{out}"
+    let out = becomes(text.clone(), text, 0);
+    let unknown = "a change of the type of `<slot.at>` in `bookings::book` would not be found";
+    assert_has(&out, unknown);
+    assert_has(&out, "write its shape, such as `<slot.at: timestamp>`");
+    let out = becomes(was.clone(), is, 1);
+    assert_has(
+        &out,
+        "from `slot:<slot.at: date>` by sha256 to `slot:<slot.at: timestamp>`",
     );
-    let out = becomes("field-known", was.clone(), was, 0);
-    assert!(!out.contains("would not be found"), "{out}");
+    let out = becomes(was.clone(), was, 0);
+    assert_lacks(&out, "would not be found");
 }
 
 #[test]
@@ -232,7 +183,7 @@ fn moving_a_function_to_another_lock_is_its_change() {
         named("slot", function("shift", "slot:<id: int>")),
     ];
     let new = [book, named("move", function("shift", "move:<id: int>"))];
-    let said = between("against-left", &old, &new);
+    let said = between(&old, &new);
     let (was, is) = ("slot:<id: int>", "move:<id: int>");
     changed(&said, "bookings::shift", was, is);
 }
@@ -241,7 +192,7 @@ fn moving_a_function_to_another_lock_is_its_change() {
 fn a_change_of_a_name_is_reported_once_for_all_its_functions() {
     let sites = |key| ["book", "shift"].map(|name| named("slot", function(name, key)));
     let (was, is) = ("slot:<id: int>", "place:<id: int>");
-    let said = between("against-once", &sites(was), &sites(is));
+    let said = between(&sites(was), &sites(is));
     changed(&said, "slot", was, is);
 }
 
@@ -257,11 +208,11 @@ fn the_key_of_a_declared_lock_is_compared_where_it_is_used() {
     let (was, is) = ("slot:<id: int>", "slot2:<id: int>");
     let old = [lock("SlotLock", was), expression("book", "SlotLock { id }")];
     let new = [lock("SlotV2", is), expression("book", "SlotV2 { id }")];
-    let said = between("against-declared", &old, &new);
+    let said = between(&old, &new);
     changed(&said, "bookings::book", was, is);
     // A change of the declaration is reported there.
     let new = [lock("SlotLock", is), expression("book", "SlotLock { id }")];
-    let said = between("against-declaration", &old, &new);
+    let said = between(&old, &new);
     changed(&said, "bookings::SlotLock", was, is);
 }
 
@@ -272,42 +223,28 @@ fn declaring_the_lock_of_a_pattern_is_not_a_change() {
         lock("SlotLock", "slot:<slot: int>"),
         expression("book", "SlotLock { slot }"),
     ];
-    let said = between("against-declared-now", &old, &new);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    between(&old, &new).exits(0);
 }
 
 #[test]
 fn a_key_that_becomes_an_expression_is_compared_by_scope_only() {
     let old = [function("book", "slot:<id: int>")];
     let new = [expression("book", "slot.key()")];
-    let said = between("against-expression", &old, &new);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    between(&old, &new).exits(0);
     let new = new.map(|site| Record {
         scope: "lease".into(),
         ..site
     });
-    let said = between("against-expression-lease", &old, &new);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    between(&old, &new).exits(1);
 }
 
 #[test]
 fn a_key_next_to_an_unchanged_expression_is_compared() {
     let keys = |first: &str| {
-        let encoded = format!("pattern {first}");
-        [site(
-            "bookings",
-            "book",
-            7,
-            &[first, "other.key()"],
-            &[&encoded, "?"],
-        )]
+        let (written, encoded) = ([first, "other.key()"], format!("pattern {first}"));
+        [site("bookings", "book", 7, &written, &[&encoded, "?"])]
     };
-    let said = between(
-        "against-beside",
-        &keys("slot:<id: int>"),
-        &keys("place:<id: int>"),
-    );
-    assert_eq!(said.code, Some(1), "{said:?}");
+    between(&keys("slot:<id: int>"), &keys("place:<id: int>")).exits(1);
 }
 
 fn keys(name: &str, keys: &[&str]) -> Record {
@@ -318,9 +255,8 @@ fn keys(name: &str, keys: &[&str]) -> Record {
 
 /// `check` of the one site `new` against the one site `old`.
 #[track_caller]
-fn becomes(name: &str, old: Record, new: Record, code: i32) -> String {
-    let said = between(&format!("against-{name}"), &[old], &[new]);
-    assert_eq!(said.code, Some(code), "{said:?}");
+fn becomes(old: Record, new: Record, code: i32) -> String {
+    let said = between(&[old], &[new]).exits(code);
     said.out
 }
 
@@ -330,25 +266,21 @@ fn the_same_values_in_another_order_are_another_key() {
         "slot:<room: int>:<seat: int>",
         "slot:<seat: int>:<room: int>",
     );
-    let said = between(
-        "against-order",
-        &[function("book", was)],
-        &[function("book", is)],
-    );
+    let said = between(&[function("book", was)], &[function("book", is)]);
     changed(&said, "bookings::book", was, is);
     // A value that only one release names may be the same value.
     let renamed = function("book", "slot:<r: int>:<seat: int>");
-    becomes("renamed", function("book", was), renamed, 0);
+    becomes(function("book", was), renamed, 0);
     // The values of two keys were exchanged.
     let old = keys("book", &["room:<a: int>", "seat:<b: int>"]);
     let new = keys("book", &["room:<b: int>", "seat:<a: int>"]);
-    becomes("order-of-two", old.clone(), new, 1);
+    becomes(old.clone(), new, 1);
     let new = keys("book", &["seat:<b: int>", "room:<a: int>"]);
-    becomes("order-of-keys", old, new, 0);
+    becomes(old, new, 0);
     // Each is looked for among those of its values first.
     let [from, to] = ["account:<from: int>", "account:<to: int>"];
     let (old, new) = (keys("pay", &[from, to]), keys("pay", &[to, from]));
-    becomes("order-of-form", old, new, 0);
+    becomes(old, new, 0);
 }
 
 #[test]
@@ -357,17 +289,12 @@ fn values_that_changed_places_in_with_are_found() {
         with: vec![("from".into(), from.into()), ("to".into(), to.into())],
         ..function("pay", "pay:<from: int>:<to: int>")
     };
-    let out = becomes("with", with("a.id", "b.id"), with("b . id", "a . id"), 1);
+    let out = becomes(with("a.id", "b.id"), with("b . id", "a . id"), 1);
     let message =
         "from `pay:<a.id: int>:<b.id: int>` by sha256 to `pay:<b.id: int>:<a.id: int>` by sha256";
-    assert!(out.contains(message), "{out}");
-    becomes("with-same", with("a.id", "b.id"), with("a . id", "b.id"), 0);
-    becomes(
-        "with-renamed",
-        with("a.id", "b.id"),
-        with("x.id", "y.id"),
-        0,
-    );
+    assert_has(&out, message);
+    becomes(with("a.id", "b.id"), with("a . id", "b.id"), 0);
+    becomes(with("a.id", "b.id"), with("x.id", "y.id"), 0);
 }
 
 /// The first can be any of the others under other names, and the second the third; the third cannot
@@ -385,162 +312,82 @@ fn methods_of_one_path_are_told_apart_by_their_values() {
     };
     let old = [at(1, one), at(2, other), at(3, swapped)];
     let new = [at(1, other), at(2, swapped), at(3, one)];
-    let said = between("against-methods", &old, &new);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    between(&old, &new).exits(0);
 }
 
 #[test]
 fn values_that_changed_places_in_an_expression_are_found() {
-    for (name, old, new, code) in [
-        ("call", "slot_key(room, seat)", "slot_key(seat, room)", 1),
-        ("tuple", "SlotLock(room, seat)", "SlotLock(seat, room)", 1),
-        (
-            "fields",
-            "SlotLock { room: a, seat: b }",
-            "SlotLock { room: b, seat: a }",
-            1,
-        ),
-        (
-            "shorthand",
-            "SlotLock { room, seat }",
-            "SlotLock { seat, room }",
-            0,
-        ),
-        ("other", "slot_key(room, seat)", "seat_key(seat, room)", 0),
+    for (old, new, code) in [
+        ("slot_key(room, seat)", "slot_key(seat, room)", 1),
+        ("SlotLock(room, seat)", "SlotLock(seat, room)", 1),
+        ("S { room: a, seat: b }", "S { room: b, seat: a }", 1),
+        ("SlotLock { room, seat }", "SlotLock { seat, room }", 0),
+        ("slot_key(room, seat)", "seat_key(seat, room)", 0),
     ] {
-        becomes(
-            &format!("expression-{name}"),
-            expression("book", old),
-            expression("book", new),
-            code,
-        );
+        becomes(expression("book", old), expression("book", new), code);
     }
     let pair = |written: &str| site("bookings", "book", 7, &[written], &["number (?,?)"]);
-    becomes("pair", pair("(room, seat)"), pair("(seat, room)"), 1);
+    becomes(pair("(room, seat)"), pair("(seat, room)"), 1);
     let declared = lock("SlotLock", "slot:<room: int>:<seat: int>");
-    for (name, written, code) in [
-        ("same", "SlotLock { room: r, seat: s }", 0),
-        ("swapped", "SlotLock { room: s, seat: r }", 1),
+    for (written, code) in [
+        ("SlotLock { room: r, seat: s }", 0),
+        ("SlotLock { room: s, seat: r }", 1),
     ] {
         let old = [declared.clone(), function("book", "slot:<r: int>:<s: int>")];
         let new = [declared.clone(), expression("book", written)];
-        let said = between(&format!("against-to-declared-{name}"), &old, &new);
-        assert_eq!(said.code, Some(code), "{said:?}");
+        between(&old, &new).exits(code);
     }
 }
 
 #[test]
 fn one_key_of_several_that_is_dropped_is_found() {
-    let both = keys("pay", &["account:<from: int>", "account:<to: int>"]);
-    let out = becomes(
-        "dropped",
-        both.clone(),
-        function("pay", "account:<from: int>"),
-        1,
-    );
+    let both = || keys("pay", &["account:<from: int>", "account:<to: int>"]);
+    let one = || function("pay", "account:<from: int>");
+    let out = becomes(both(), one(), 1);
     let message = "the key of advisory lock `bookings::pay` has changed from `account:<from: int>` by sha256, `account:<to: int>` \
                    by sha256 to `account:<from: int>` by sha256";
-    assert!(out.contains(message), "{out}");
-    let slice = function("pay", "account:<ids*: int>");
-    becomes("slice", both.clone(), slice.clone(), 0);
-    becomes("no-slice", slice.clone(), both.clone(), 0);
-    becomes(
-        "one-of-slice",
-        slice,
-        function("pay", "account:<from: int>"),
-        1,
-    );
-    becomes(
-        "added",
-        function("pay", "account:<from: int>"),
-        both.clone(),
-        0,
-    );
-    becomes(
-        "renamed-both",
-        both,
-        keys("pay", &["account:<a: int>", "account:<b: int>"]),
-        0,
-    );
-    let with_expression = site(
-        "bookings",
-        "pay",
-        7,
-        &["other.key()", "a:<x: int>"],
-        &["?", "pattern a:<x: int>"],
-    );
-    becomes(
-        "dropped-expression",
-        with_expression.clone(),
-        function("pay", "a:<x: int>"),
-        1,
-    );
-    becomes(
-        "known-now",
-        with_expression,
-        keys("pay", &["a:<x: int>", "b:<y: int>"]),
-        0,
-    );
+    assert_has(&out, message);
+    let slice = || function("pay", "account:<ids*: int>");
+    becomes(both(), slice(), 0);
+    becomes(slice(), both(), 0);
+    becomes(slice(), one(), 1);
+    becomes(one(), both(), 0);
+    let renamed = keys("pay", &["account:<a: int>", "account:<b: int>"]);
+    becomes(both(), renamed, 0);
+    let (written, encoded) = (["other.key()", "a:<x: int>"], ["?", "pattern a:<x: int>"]);
+    let with_expression = site("bookings", "pay", 7, &written, &encoded);
+    becomes(with_expression.clone(), function("pay", "a:<x: int>"), 1);
+    let known = keys("pay", &["a:<x: int>", "b:<y: int>"]);
+    becomes(with_expression, known, 0);
 }
 
 #[test]
-#[allow(clippy::too_many_lines, reason = "a table of cases")]
 fn what_decides_the_number_or_who_shares_it_is_compared() {
     let book = || function("book", "slot:<id: text>");
-    let other = [
-        (
-            "derivation",
-            Record {
-                derivation: "md5".into(),
-                ..book()
-            },
-            "from `slot:<id: text>` by sha256 to `slot:<id: text>` by md5",
-        ),
-        (
-            "filter",
-            function("book", "slot:<id: text|lower>"),
-            "to `slot:<id: text|lower>`",
-        ),
-        (
-            "raw",
-            function("book", "slot:<id: raw>"),
-            "to `slot:<id: raw>`",
-        ),
-        (
-            "shape",
-            function("book", "slot:<id: uuid>"),
-            "to `slot:<id: uuid>`",
-        ),
-        (
-            "space",
-            site("bookings", "book", 7, &["(7, id)"], &["number (7,?)"]),
-            "to `(7, id)`",
-        ),
-        (
-            "lease",
-            Record {
-                scope: "lease".into(),
-                ..book()
-            },
-            "to `slot:<id: text>` as a lease",
-        ),
-        (
-            "permits",
-            Record {
-                permits: Some(Permits::Number(3)),
-                ..book()
-            },
-            "the number of permits of advisory lock `bookings::book` has changed from 1 to 3",
-        ),
-        (
-            "mode",
-            Record {
-                mode: "shared".into(),
-                ..book()
-            },
-            "the mode of advisory lock `bookings::book` has changed from exclusive to shared",
-        ),
-    ];
+    let with = |change: &dyn Fn(&mut Record)| {
+        let mut record = book();
+        change(&mut record);
+        record
+    };
+    let differs = |new: Record, message: &str| {
+        let out = becomes(book(), new, 1);
+        assert_has(&out, message);
+        assert_has(&out, "bookings: src/lib.rs:7 (fn `bookings::book`)");
+    };
+    let is = "from `slot:<id: text>` by sha256 to `slot:<id: text>` by md5";
+    differs(with(&|it| it.derivation = "md5".into()), is);
+    for shape in ["text|lower", "raw", "uuid"] {
+        let key = format!("slot:<id: {shape}>");
+        differs(function("book", &key), &format!("to `{key}`"));
+    }
+    let pair = site("bookings", "book", 7, &["(7, id)"], &["number (7,?)"]);
+    differs(pair, "to `(7, id)`");
+    let is = "to `slot:<id: text>` as a lease";
+    differs(with(&|it| it.scope = "lease".into()), is);
+    let is = "the number of permits of advisory lock `bookings::book` has changed from 1 to 3";
+    differs(with(&|it| it.permits = Some(Permits::Number(3))), is);
+    let is = "the mode of advisory lock `bookings::book` has changed from exclusive to shared";
+    differs(with(&|it| it.mode = "shared".into()), is);
     let nothing = Record {
         wait: Some("5s".into()),
         poll: Some("1s".into()),
@@ -554,44 +401,20 @@ fn what_decides_the_number_or_who_shares_it_is_compared() {
         version: "2.0.0".into(),
         ..book()
     };
-    becomes("decides-nothing", book(), nothing, 0);
+    becomes(book(), nothing, 0);
     let lease = |keep: Option<&str>| Record {
         scope: "lease".into(),
         keep: keep.map(str::to_owned),
         ..book()
     };
-    becomes(
-        "decides-keep-longer",
-        lease(Some("1h")),
-        lease(Some("2h")),
-        0,
-    );
-    let out = becomes("decides-keep", lease(Some("24h")), lease(None), 1);
+    becomes(lease(Some("1h")), lease(Some("2h")), 0);
+    let out = becomes(lease(Some("24h")), lease(None), 1);
     let message = "the `keep` of advisory lock `bookings::book` has changed from `24h` to none";
-    assert!(out.contains(message), "{out}");
-    for (name, new, message) in other {
-        let out = becomes(&format!("decides-{name}"), book(), new, 1);
-        assert!(out.contains(message), "{out}");
-        assert!(
-            out.contains("bookings: src/lib.rs:7 (fn `bookings::book`)"),
-            "{out}"
-        );
-    }
+    assert_has(&out, message);
     // Readers and a writer of one name.
-    let shared = || Record {
-        mode: "shared".into(),
-        ..named("slot", function("read", "slot:<id: text>"))
-    };
-    let both = [named("slot", book()), shared()];
-    let said = between("against-modes", &both, &both);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let said = between(
-        "against-moved-mode",
-        &both,
-        &[
-            named("slot", book()),
-            named("slot", function("read", "slot:<id: text>")),
-        ],
-    );
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let read = || named("slot", function("read", "slot:<id: text>"));
+    let mode = "shared".into();
+    let both = [named("slot", book()), Record { mode, ..read() }];
+    between(&both, &both).exits(0);
+    between(&both, &[named("slot", book()), read()]).exits(1);
 }

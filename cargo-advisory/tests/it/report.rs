@@ -5,7 +5,8 @@ use advisory_pattern::order::Edge;
 use advisory_pattern::{ClaimRecord, Record};
 
 use crate::programs::{
-    advisory, booking_service, file, inventory, program_of, scratch, shop, site,
+    advisory, assert_has, assert_has_all, assert_lacks, assert_lacks_all, booking_service, file,
+    inventory, program_of, scratch, shop, site,
 };
 
 /// The page, which is balanced and loads nothing.
@@ -14,11 +15,12 @@ fn page(words: &[&str]) -> String {
     let said = advisory(&[&["report", "-o", &path], words].concat());
     assert_eq!((said.code, &*said.out, &*said.err), (Some(0), "", ""));
     let text = std::fs::read_to_string(&path).unwrap();
-    for foreign in [
-        "<script", "http:", "https:", "src=", "@import", "<link", "<img",
-    ] {
-        assert!(!text.contains(foreign), "{foreign}");
-    }
+    assert_lacks_all(
+        &text,
+        &[
+            "<script", "http:", "https:", "src=", "@import", "<link", "<img",
+        ],
+    );
     for parts in text.split("url(").skip(1) {
         assert!(
             parts.starts_with("#tip)") || parts.starts_with("#red-tip)"),
@@ -43,7 +45,7 @@ fn page(words: &[&str]) -> String {
     assert_eq!(open, [""; 0]);
     for link in text.split("href=\"#").skip(1) {
         let (id, _) = link.split_once('"').unwrap();
-        assert!(text.contains(&format!("id=\"{id}\"")), "{id}");
+        assert_has(&text, &format!("id=\"{id}\""));
     }
     text
 }
@@ -66,46 +68,48 @@ fn a_page_has_the_locks_their_order_and_the_changes() {
     let old = file("report-old.json", old);
     let artifact = booking_service();
     let text = page(&["--artifact", &artifact, "--from", &order, "--against", &old]);
-    for part in [
-        "3 lock sites in 1 crate",
-        "No two locks can collide by accident.",
-        "BookingRepository",
-        "<code>&lt;tenant_id&gt;:balance:&lt;booking_id&gt;</code>",
-        "Balance payment coordination",
-        "<path class=\"red\" d=\"M",
-        "aria-label=\"A circle of locks\"",
-        "<p class=\"bad\"><a href=\"#order\">1 circle in the order of locks</a></p>",
-        "<p class=\"bad\"><a href=\"#changes\">1 change for which two releases cannot run side by side</a></p>",
-        "<p>No two locks can collide by accident.</p>",
-        "<dt>number</dt><dd>fixed</dd>",
-        "<path class=\"arrow\"",
-        "locks are taken in more than one order",
-        "has changed",
-        "prefers-color-scheme: dark",
-        "name=\"viewport\"",
-    ] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
+    assert_has_all(
+        &text,
+        &[
+            "3 lock sites in 1 crate",
+            "No two locks can collide by accident.",
+            "BookingRepository",
+            "<code>&lt;tenant_id&gt;:balance:&lt;booking_id&gt;</code>",
+            "Balance payment coordination",
+            "<path class=\"red\" d=\"M",
+            "aria-label=\"A circle of locks\"",
+            "<p class=\"bad\"><a href=\"#order\">1 circle in the order of locks</a></p>",
+            "<p class=\"bad\"><a href=\"#changes\">1 change for which two releases cannot run side by side</a></p>",
+            "<p>No two locks can collide by accident.</p>",
+            "<dt>number</dt><dd>fixed</dd>",
+            "<path class=\"arrow\"",
+            "locks are taken in more than one order",
+            "has changed",
+            "prefers-color-scheme: dark",
+            "name=\"viewport\"",
+        ],
+    );
 }
 
 #[test]
 fn a_page_shows_collisions_and_says_what_is_missing() {
     let text = page(&["--artifact", &shop()]);
-    for part in [
-        "advisory lock keys can collide",
-        "ledger::Settlement",
-        "both can render",
-        "<code>--from target/lock-order</code>",
-    ] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
-    assert!(!text.contains("id=\"changes\""), "{text}");
-    assert!(!text.contains("class=\"fine\""), "{text}");
+    assert_has_all(
+        &text,
+        &[
+            "advisory lock keys can collide",
+            "ledger::Settlement",
+            "both can render",
+            "<code>--from target/lock-order</code>",
+        ],
+    );
+    assert_lacks(&text, "id=\"changes\"");
+    assert_lacks(&text, "class=\"fine\"");
     // Green only where nothing is red.
     let text = page(&["--artifact", &booking_service()]);
-    assert!(
-        text.contains("<p class=\"fine\">No two locks can collide by accident.</p>"),
-        "{text}"
+    assert_has(
+        &text,
+        "<p class=\"fine\">No two locks can collide by accident.</p>",
     );
 }
 
@@ -154,21 +158,22 @@ fn a_lock_of_two_components_is_one_card_with_all_its_values() {
         1,
         "{text}"
     );
-    for part in [
-        "<dt>held</dt><dd>lease, xact shared</dd>",
-        "<dt>number</dt><dd>sha256</dd>",
-        "<dt>lease</dt><dd>a row, found by the text of its key</dd>",
-        "<dt>ttl</dt><dd><code>30s</code>, <code>90s</code></dd>",
-        "<code>svc::send</code> <small>src/lib.rs:7, Mail</small>",
-        "<code>hook:&lt;id&gt;</code></a> of Billing</p>",
-        "<a href=\"#claims\">Claims <small>1</small></a>",
-        "<h3><code>schema::outbox</code></h3>\n<p>Sends &lt;mail&gt;</p>",
-        "taken_by",
-        "<dt>ttl</dt><dd><code>45s</code></dd>",
-        "<code>svc::jobs::Outbox</code>",
-    ] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
+    assert_has_all(
+        &text,
+        &[
+            "<dt>held</dt><dd>lease, xact shared</dd>",
+            "<dt>number</dt><dd>sha256</dd>",
+            "<dt>lease</dt><dd>a row, found by the text of its key</dd>",
+            "<dt>ttl</dt><dd><code>30s</code>, <code>90s</code></dd>",
+            "<code>svc::send</code> <small>src/lib.rs:7, Mail</small>",
+            "<code>hook:&lt;id&gt;</code></a> of Billing</p>",
+            "<a href=\"#claims\">Claims <small>1</small></a>",
+            "<h3><code>schema::outbox</code></h3>\n<p>Sends &lt;mail&gt;</p>",
+            "taken_by",
+            "<dt>ttl</dt><dd><code>45s</code></dd>",
+            "<code>svc::jobs::Outbox</code>",
+        ],
+    );
 }
 
 #[test]
@@ -184,10 +189,7 @@ fn nothing_that_a_program_says_is_markup() {
     site.component = Some("\"><img src=x>".to_owned());
     let program = program_of("report.rmeta", &[site]);
     let path = scratch("report-nasty.html");
-    let said = advisory(&["report", "--artifact", &program, "-o", &path]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    advisory(&["report", "--artifact", &program, "-o", &path]).exits(0);
     let text = std::fs::read_to_string(&path).unwrap();
-    for markup in ["<script", "<img"] {
-        assert!(!text.contains(markup), "{text}");
-    }
+    assert_lacks_all(&text, &["<script", "<img"]);
 }

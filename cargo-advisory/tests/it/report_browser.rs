@@ -149,7 +149,7 @@ fn the_page_can_be_read_in_a_browser() {
         "-o",
         &page,
     ];
-    assert_eq!(advisory(&words).code, Some(0));
+    advisory(&words).exits(0);
     let page = std::fs::read_to_string(&page).unwrap();
     let dark = page.replace("(prefers-color-scheme: dark)", "all");
     let printed = dark.replace("@media print", "@media all");

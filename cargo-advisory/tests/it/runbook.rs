@@ -8,10 +8,9 @@ use advisory_tests::{Database, pid_of};
 use diesel::sql_types::{Integer, Nullable, Text};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use tokio::task::spawn_blocking;
 
 use crate::live_view::{does, holder, waiter};
-use crate::programs::{Said, booking_service, run};
+use crate::programs::{Said, assert_has, assert_lacks, booking_service, run_at};
 
 const PAGE: &str = include_str!("../../../docs/stuck-locks.md");
 
@@ -25,17 +24,10 @@ fn blocks(language: &str) -> Vec<&'static str> {
 }
 
 async fn cargo(db: &Database, line: &str) -> Said {
-    let (url, line) = (db.url().to_owned(), line.to_owned());
-    spawn_blocking(move || {
-        let words: Vec<&str> = line
-            .split_whitespace()
-            .map(|word| word.trim_matches('\''))
-            .collect();
-        assert_eq!(words[..2], ["cargo", "advisory"], "{line}");
-        run(&words[2..], &[("DATABASE_URL", &url)])
-    })
-    .await
-    .unwrap()
+    let words = line.split_whitespace().map(|word| word.trim_matches('\''));
+    let words: Vec<&str> = words.collect();
+    assert_eq!(words[..2], ["cargo", "advisory"], "{line}");
+    run_at(db.url(), &words[2..]).await
 }
 
 /// A log in which one session has waited.
@@ -81,7 +73,7 @@ async fn every_command_does_what_the_page_says() {
         let said = cargo(&db, &line).await;
         if line.ends_with(" doctor") {
             // The server's age can be a problem by itself.
-            assert!(said.out.contains(" fine, "), "{said:?}");
+            assert_has(&said.out, " fine, ");
             drop(job);
             drop(waiting.await.unwrap());
             db.until_no_locks().await;
@@ -312,7 +304,7 @@ async fn the_answers_of_the_diagram_are_what_is_printed() {
             "idle" => {
                 let held = holder(&db, "job", "SELECT pg_advisory_lock(8)").await;
                 let shown = cargo(&db, "cargo advisory locks").await.out;
-                assert!(!shown.contains("idle in transaction"), "{shown}");
+                assert_lacks(&shown, "idle in transaction");
                 drop(held);
                 shown
             }
@@ -336,7 +328,7 @@ async fn the_answers_of_the_diagram_are_what_is_printed() {
             "it is in the table of leases" | "there is no such lock" => continue,
             other => panic!("{other} is not tested"),
         };
-        assert!(shown.contains(answer), "{answer}: {shown}");
+        assert_has(&shown, answer);
         db.until_no_locks().await;
     }
 }

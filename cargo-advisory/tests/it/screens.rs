@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::programs::{booking_service, file, run, shop};
+use crate::programs::{assert_lacks, assert_starts, booking_service, file, run, shop};
 
 const GALLERY: &str = include_str!("screens.txt");
 
@@ -76,13 +76,7 @@ fn each_screen_is_as_the_gallery_shows_it() {
 #[test]
 fn a_password_with_an_at_sign_is_not_shown() {
     let address = "postgres://app:se@cret@127.0.0.1:1/shop";
-    let said = run(&["locks", "--database-url", address], &[]);
-    assert_eq!(said.code, Some(2));
-    assert!(
-        said.err
-            .starts_with("error: cannot connect to the database: "),
-        "{}",
-        said.err
-    );
-    assert!(!said.err.contains("cret"), "{}", said.err);
+    let said = run(&["locks", "--database-url", address], &[]).exits(2);
+    assert_starts(&said.err, "error: cannot connect to the database: ");
+    assert_lacks(&said.err, "cret");
 }
