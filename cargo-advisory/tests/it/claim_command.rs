@@ -5,7 +5,7 @@ use advisory_tests::Database;
 use serde_json::Value;
 
 use crate::programs::{
-    Said, assert_has, assert_has_all, assert_lacks, assert_starts, file, run_at, words,
+    Said, assert_has, assert_has_all, assert_lacks, assert_starts, cases, file, run_at, words,
 };
 
 /// A queue with rows in every state.
@@ -190,8 +190,7 @@ cancel 1 --table mail --failed-at none | so none can be cancelled";
 async fn nothing_is_changed_without_an_answer_or_with_wrong_words() {
     let db = queue("mail").await;
     let before = states(&db, "--table mail").await;
-    for line in WRONG.lines() {
-        let (line, why) = line.split_once(" | ").unwrap();
+    for [line, why] in cases(WRONG) {
         let said = claim(&db, line).await.exits(2);
         assert_eq!(said.out, "");
         assert_has(&said.err, why);

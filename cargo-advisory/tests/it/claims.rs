@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::json_members::agrees;
 use crate::live_view::{does, holder, json, locks, locks_at};
 use crate::programs::{
-    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, file, url_as, words,
+    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, cases, file, url_as,
+    words,
 };
 
 pub(crate) fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
@@ -166,10 +167,7 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
         let allow = "`--allow-key-change post::Mail`";
         assert_has_all(&said.out, &[what, happens, allow]);
     };
-    for line in CHANGED_COLUMNS.lines() {
-        let [argument, name, what, happens] = line.split(" | ").collect::<Vec<_>>()[..] else {
-            panic!("{line}");
-        };
+    for [argument, name, what, happens] in cases(CHANGED_COLUMNS) {
         differs(
             &column(argument, name),
             &format!("its `{argument}`{what}"),

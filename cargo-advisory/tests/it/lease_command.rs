@@ -32,7 +32,7 @@ async fn database() -> (Database, Table, AsyncPgConnection) {
     (db, table, conn)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use advisory_tests::Database;
 
 use crate::live_view::{holder, locks_at};
-use crate::programs::{assert_has, assert_lacks, url_as};
+use crate::programs::{assert_has, assert_lacks, cases, url_as};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_without_pg_monitor_learns_what_is_hidden() {
@@ -106,18 +106,12 @@ async fn the_url_of_a_program_is_accepted_or_refused_by_the_name_of_its_option()
     let said = crate::diagnosis::doctor(&url, &[]).await;
     assert_eq!(said.err, "");
     assert_has(&said.out, "7s: a wait ends");
-    for (options, write) in [
-        (
-            "service=shop",
-            "`service` in the database URL is not supported: no such file is read",
-        ),
-        ("passfile=/x", "set `PGPASSWORD`"),
-        (
-            "sslmode=prefer&target_session_attrs=prefer-standby",
-            "write `standby` or `any`",
-        ),
-        ("secretword=x", "unknown option"),
-    ] {
+    let table = "\
+service=shop | `service` in the database URL is not supported: no such file is read
+passfile=/x | set `PGPASSWORD`
+sslmode=prefer&target_session_attrs=prefer-standby | write `standby` or `any`
+secretword=x | unknown option";
+    for [options, write] in cases(table) {
         let said = locks_at(&with(options), &[]).await.exits(2);
         assert_eq!(said.out, "");
         assert_has(&said.err, write);

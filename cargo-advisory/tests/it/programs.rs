@@ -187,6 +187,15 @@ pub(crate) fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
 
+/// The lines of a table of cases, each with so many cells.
+pub(crate) fn cases<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+    let cells =
+        |line| <Vec<&str> as TryInto<[&str; N]>>::try_into(str::split(line, " | ").collect());
+    table
+        .lines()
+        .map(move |line: &str| cells(line).unwrap_or_else(|_| panic!("{line}")))
+}
+
 #[track_caller]
 pub(crate) fn assert_has(text: &(impl AsRef<str> + ?Sized), part: &str) {
     let text = text.as_ref();
@@ -218,6 +227,17 @@ pub(crate) fn assert_lacks_all(text: &(impl AsRef<str> + ?Sized), parts: &[&str]
         assert_lacks(text, part);
     }
 }
+
+/// pgbouncer with these settings; ends the test where it is not installed.
+macro_rules! pooler {
+    ($db:expr, $settings:expr) => {
+        match advisory_tests::Bouncer::start($db, $settings).await {
+            Ok(bouncer) => bouncer,
+            Err(why) => return advisory_tests::left_out("pgbouncer", why),
+        }
+    };
+}
+pub(crate) use pooler;
 
 /// The address of the database for another role.
 pub(crate) fn url_as(db: &Database, role: &str) -> String {
