@@ -135,10 +135,8 @@ async fn findings_and_headings_of_the_guides_page_match() {
     assert_eq!(names, headings);
     let said = doctor(db.url(), &[]).await;
     let last = said.out.lines().last().unwrap();
-    assert!(
-        last.contains(" fine, ") && last.contains(" problem"),
-        "{last}"
-    );
+    assert_has(&last, " fine, ");
+    assert_has(&last, " problem");
     assert_starts(&said.out, "PostgreSQL ");
 }
 

@@ -120,11 +120,8 @@ async fn a_failure_of_doctor_names_the_engine() {
     let said = doctor(db.url(), &[]).await;
     assert_eq!(said.code, Some(2), "{}", said.out);
     let named = "; this is CockroachDB, by its documentation: session-level locks lock nothing";
-    assert!(
-        said.err.contains("pg_locks") && said.err.contains(named),
-        "{}",
-        said.err
-    );
+    assert_has(&said.err, "pg_locks");
+    assert_has(&said.err, named);
 }
 
 /// Locks of both key spaces are tried, whatever the server calls itself.

@@ -18,11 +18,8 @@ async fn a_role_without_pg_monitor_learns_what_is_hidden() {
     let held = holder(&db, "job", take).await;
     let url = url_as(&db, &name);
     let said = locks_at(&url, &[]).await.exits(0);
-    assert!(
-        said.out.contains("job (") && said.out.contains("hidden"),
-        "{}",
-        said.out
-    );
+    assert_has(&said.out, "job (");
+    assert_has(&said.out, "hidden");
     let note = format!("nor the lock names in their queries: GRANT pg_monitor TO {role}\n");
     assert_has(&said.out, &note);
     assert_lacks(&said.out, "nightly");
@@ -74,15 +71,14 @@ async fn the_database_is_found_as_diesels_command_finds_it() {
     assert_eq!(empty, (Some(0), String::new()));
     let (code, err) = &cases[2];
     assert_eq!(*code, Some(2));
-    assert!(
-        err.contains("cannot connect to") && !err.contains("secret"),
-        "{err}"
-    );
+    assert_has(&err, "cannot connect to");
+    assert_lacks(&err, "secret");
 
     std::fs::write(format!("{folder}/.env"), "PASSWORD='secret\n").unwrap();
     let (code, err) = command(&[], &[]);
     assert_eq!(code, Some(2));
-    assert!(err.contains("`.env`") && !err.contains("secret"), "{err}");
+    assert_has(&err, "`.env`");
+    assert_lacks(&err, "secret");
     std::fs::write(format!("{folder}/.env"), "").unwrap();
     let (code, err) = command(&[], &[]);
     assert_eq!(code, Some(2));

@@ -36,11 +36,8 @@ async fn a_log_in_another_language_says_so() {
     );
     let both = format!("{english}{prefix}FEHLER:  storniere Anfrage\n");
     let said = log(&[&file("log-language-both.log", both)]).await.exits(0);
-    assert!(
-        said.out.starts_with(SAYS) && said.out.contains("1 wait for 1 lock"),
-        "{}",
-        said.out
-    );
+    assert_starts(&said.out, SAYS);
+    assert_has(&said.out, "1 wait for 1 lock");
     // Nothing of this is another language.
     let statement = format!(
         "{prefix}LOG:  statement: SELECT ARRAY[5,0,42,1], 18366 -- NOTE:  x\n\tDETALLE:  x\nDETALLE:  x\n"

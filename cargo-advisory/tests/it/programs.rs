@@ -166,6 +166,20 @@ pub(crate) fn site(
     }
 }
 
+/// A lease with this key.
+pub(crate) fn leased(
+    krate: &str,
+    function: &str,
+    line: u32,
+    written: &[&str],
+    keys: &[&str],
+) -> Record {
+    Record {
+        scope: "lease".into(),
+        ..site(krate, function, line, written, keys)
+    }
+}
+
 fn program(name: &str) -> String {
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let path = target().join("debug").join(file);

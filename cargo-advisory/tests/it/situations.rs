@@ -4,14 +4,14 @@
 use crate::live_view::{does, holder, locks, locks_at, screens, shape, shows, waiter};
 use std::time::{Duration, Instant};
 
-use advisory_pattern::{ClaimRecord, Record};
+use advisory_pattern::ClaimRecord;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::JoinHandle;
 
-use crate::programs::{file, pooler, program_of, site};
+use crate::programs::{file, leased, pooler, program_of};
 
 const LOCK: &str = "/*advisory:booking:<id>*/;SELECT pg_catalog.pg_advisory_xact_lock(42)";
 
@@ -168,16 +168,13 @@ async fn a_dead_holders_lease_looks_as_on_the_page() {
     drop(table.acquire(&mut conn, request).await.unwrap());
     db.run("UPDATE public.advisory_lease SET expires_at = clock_timestamp() + interval '12 s'")
         .await;
-    let leased = Record {
-        scope: "lease".to_owned(),
-        ..site(
-            "svc",
-            "hook",
-            7,
-            &["webhook:<id>"],
-            &["pattern webhook:<id: uint>"],
-        )
-    };
+    let leased = leased(
+        "svc",
+        "hook",
+        7,
+        &["webhook:<id>"],
+        &["pattern webhook:<id: uint>"],
+    );
     let program = program_of("situations.rmeta", &[leased]);
     shows(10, &locks(&db, &["--artifact", &program]).await.out);
 }
