@@ -48,7 +48,7 @@ pub(crate) fn with<C: Connection, T>(
 pub(crate) fn watch<C: Connection>(
     address: &str,
     every: Duration,
-    read: impl AsyncFn(&mut C) -> Result<String, Failure>,
+    read: &impl AsyncFn(&mut C) -> Result<String, Failure>,
 ) -> Result<bool, Failure> {
     block_on(async {
         let mut connection = Some(C::open(address).await?);

@@ -33,7 +33,8 @@ async fn database() -> (Database, Table, AsyncPgConnection) {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 fn has(said: &Said, code: i32, parts: &[&str]) {
