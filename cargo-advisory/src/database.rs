@@ -7,7 +7,7 @@ mod session;
 mod tls;
 
 pub(crate) use address::{DatabaseUrl, find};
-pub(crate) use session::{Queries, Session, with_timeout};
+pub(crate) use session::{Connection, Queries, Session, with_timeout};
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -21,14 +21,6 @@ use tokio_postgres::{Client, Row, SimpleQueryMessage, SimpleQueryRow};
 use crate::failure::Failure;
 use crate::screen::{self, ERROR};
 use crate::text::controls_terminal;
-
-/// A connection to the database. No failure shows the whole address, which may contain a password.
-pub(crate) trait Connection: Sized {
-    async fn open(address: &str) -> Result<Self, Failure>;
-
-    /// Ends it, after what was sent has been answered.
-    async fn close(self);
-}
 
 /// Connects, runs the work, and disconnects.
 pub(crate) fn with<C: Connection, T>(

@@ -303,7 +303,7 @@ async fn watched(db: &Database, columns: u32, rows: u32, words: &str) -> Vec<Str
         let mut script = script.spawn().unwrap();
         let mut text = Vec::new();
         let mut bytes = BufReader::new(script.stdout.take().unwrap()).bytes();
-        // The rest of the screen is cleared behind a picture.
+        // The rest of the screen is cleared after a picture.
         while !text.ends_with(b"\x1b[J") {
             text.push(bytes.next().unwrap().unwrap());
         }

@@ -1,4 +1,4 @@
-//! A lock that a program left on a session behind a pooler, which the command itself uses too.
+//! A lock that a program left on a session of a pooler, which the command itself uses too.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
