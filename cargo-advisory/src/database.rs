@@ -150,7 +150,6 @@ pub(crate) async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQuery
     Ok(only_rows(with_timeout(client.simple_query(query)).await??))
 }
 
-/// The rows in an answer.
 pub(crate) fn only_rows(answer: Vec<SimpleQueryMessage>) -> Vec<SimpleQueryRow> {
     let rows = answer.into_iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
@@ -159,7 +158,6 @@ pub(crate) fn only_rows(answer: Vec<SimpleQueryMessage>) -> Vec<SimpleQueryRow> 
     rows.collect()
 }
 
-/// A cell of the first row.
 pub(crate) fn cell(rows: &[SimpleQueryRow], at: usize) -> Option<&str> {
     rows.first()?.get(at)
 }

@@ -95,7 +95,6 @@ impl Connection for Queries {
     }
 }
 
-/// The half of a connection that reads and writes.
 type Driver =
     tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
