@@ -6,11 +6,11 @@ use advisory_tests::Database;
 use tokio::task::spawn_blocking;
 
 use crate::live_view::{holder, locks};
-use crate::programs::{advisory, assert_has, assert_has_all, assert_starts, cases, file, run};
+use crate::programs::{advisory, assert_has, assert_has_all, assert_starts, cases, file, hex, run};
 
 /// The start of a lease's hash.
 fn hash(text: &str) -> String {
-    crate::lease_command::hex(&advisory_pattern::sha256(text)[..6])
+    hex(&advisory_pattern::sha256(text)[..6])
 }
 
 #[test]

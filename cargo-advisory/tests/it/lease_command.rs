@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::live_view::locks;
-use crate::programs::{Said, program_of, run, run_at, site, words};
+use crate::programs::{Said, hex, program_of, run, run_at, site, words};
 
 async fn lease(db: &Database, line: &str) -> Said {
     run_at(db.url(), &words(&format!("lease {line}"))).await
@@ -30,11 +30,6 @@ async fn database() -> (Database, Table, AsyncPgConnection) {
     let mut conn = db.connect().await;
     table.set_up(&mut conn).await.unwrap();
     (db, table, conn)
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    digits.concat()
 }
 
 fn has(said: &Said, code: i32, parts: &[&str]) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use advisory_pattern::Record;
+use advisory_pattern::{ClaimRecord, Record};
 use advisory_tests::Database;
 use tokio::task::spawn_blocking;
 
@@ -164,6 +164,26 @@ pub(crate) fn site(
         version: "1.0.0".into(),
         ..Record::default()
     }
+}
+
+/// A claim with these columns, by their arguments.
+pub(crate) fn claim_record(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
+    let columns = columns.iter();
+    ClaimRecord {
+        table: table.to_owned(),
+        columns: columns
+            .map(|(argument, column)| ((*argument).to_owned(), (*column).to_owned()))
+            .collect(),
+        module: "post".to_owned(),
+        row: "Mail".to_owned(),
+        krate: "post".to_owned(),
+        ..ClaimRecord::default()
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 /// A lease with this key.
