@@ -82,7 +82,6 @@ impl Output {
     }
 }
 
-/// The help of `--lease-table`.
 pub(crate) const LEASE_TABLE: &str =
     "The lease table [default: public.advisory_lease, if it exists]";
 

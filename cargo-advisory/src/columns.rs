@@ -48,7 +48,6 @@ impl<const N: usize> Columns<N> {
         })
     }
 
-    /// The width of the table without a limit.
     pub(crate) fn width(&self, rows: &[[String; N]]) -> usize {
         self.fit(rows, None)
             .map_or(0, |widths| total_width(&widths))

@@ -7,7 +7,7 @@ mod session;
 mod tls;
 
 pub(crate) use address::{DatabaseUrl, find};
-pub(crate) use session::{Queries, Session, with_timeout};
+pub(crate) use session::{Connection, Queries, Session, with_timeout};
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -21,14 +21,6 @@ use tokio_postgres::{Client, Row, SimpleQueryMessage, SimpleQueryRow};
 use crate::failure::Failure;
 use crate::screen::{self, ERROR};
 use crate::text::controls_terminal;
-
-/// A connection to the database. No failure shows the whole address, which may contain a password.
-pub(crate) trait Connection: Sized {
-    async fn open(address: &str) -> Result<Self, Failure>;
-
-    /// Ends it, after what was sent has been answered.
-    async fn close(self);
-}
 
 /// Connects, runs the work, and disconnects.
 pub(crate) fn with<C: Connection, T>(
@@ -48,7 +40,7 @@ pub(crate) fn with<C: Connection, T>(
 pub(crate) fn watch<C: Connection>(
     address: &str,
     every: Duration,
-    read: impl AsyncFn(&mut C) -> Result<String, Failure>,
+    read: &impl AsyncFn(&mut C) -> Result<String, Failure>,
 ) -> Result<bool, Failure> {
     block_on(async {
         let mut connection = Some(C::open(address).await?);
@@ -158,7 +150,6 @@ pub(crate) async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQuery
     Ok(only_rows(with_timeout(client.simple_query(query)).await??))
 }
 
-/// The rows in an answer.
 pub(crate) fn only_rows(answer: Vec<SimpleQueryMessage>) -> Vec<SimpleQueryRow> {
     let rows = answer.into_iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
@@ -167,7 +158,6 @@ pub(crate) fn only_rows(answer: Vec<SimpleQueryMessage>) -> Vec<SimpleQueryRow> 
     rows.collect()
 }
 
-/// A cell of the first row.
 pub(crate) fn cell(rows: &[SimpleQueryRow], at: usize) -> Option<&str> {
     rows.first()?.get(at)
 }

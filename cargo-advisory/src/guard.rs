@@ -217,7 +217,6 @@ pub(crate) fn is_same(one: &LockedKey, other: &LockedKey) -> bool {
     }
 }
 
-/// A key as findings and migrations write it.
 pub(crate) fn key_text(key: &LockedKey, derivation: Derivation) -> String {
     format!("{} by {}", encode_key(Some(key)), derivation.name())
 }

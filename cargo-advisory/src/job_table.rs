@@ -170,7 +170,6 @@ impl JobTable {
         self.qualified(&self.name)
     }
 
-    /// A name of the table's schema, in SQL.
     pub(crate) fn qualified(&self, name: &str) -> String {
         let schema = self.schema.iter().map(|schema| quoted(schema) + ".");
         schema.collect::<String>() + &quoted(name)
@@ -187,7 +186,6 @@ impl JobTable {
         self.claim.column(argument)
     }
 
-    /// The conditions of a row that has not ended, in SQL.
     pub(crate) fn pending(&self) -> Vec<String> {
         let ends = ["completed_at", "failed_at"].iter();
         let columns = ends.filter_map(|argument| self.column(argument));
@@ -217,7 +215,6 @@ fn names_of(claims: &[ClaimRecord]) -> String {
     }
 }
 
-/// A column of an order, and its direction in SQL.
 fn direction(part: &str) -> Result<(String, String), Failure> {
     let mut words = part.split_whitespace();
     let column = words.next().unwrap_or_default();

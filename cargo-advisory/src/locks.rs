@@ -328,7 +328,7 @@ impl View<'_> {
             .interval
             .unwrap_or(INTERVAL)
             .max(SHORTEST_INTERVAL);
-        database::watch(address, every, async |session: &mut Session| {
+        database::watch(address, every, &async |session: &mut Session| {
             let snapshot = self.snapshot(session, 0).await?;
             if self.list.format == Format::Text {
                 let picture = view::frame(&snapshot, screen::width(None), screen::height());

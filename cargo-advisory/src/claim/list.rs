@@ -129,7 +129,7 @@ impl Arguments {
         tables: &[JobTable],
         every: Duration,
     ) -> Result<bool, Failure> {
-        database::watch(address, every, async |queries: &mut Queries| {
+        database::watch(address, every, &async |queries: &mut Queries| {
             let text = self.read(&queries.client, tables).await?;
             Ok(match (self.format, screen::height()) {
                 (Format::Text, Some(_)) => format!(

@@ -125,7 +125,7 @@ fn split_words(words: &str) -> (String, Options) {
     (others.join(" "), options)
 }
 
-/// The name and the value of the first setting of a key-value string, and the text behind it;
+/// The name and the value of the first setting of a key-value string, and the text after it;
 /// `None` if the text does not start with one.
 fn setting(text: &str) -> Option<(&str, String, &str)> {
     let (name, rest) = text.split_at(text.find(|c: char| c.is_whitespace() || c == '=')?);

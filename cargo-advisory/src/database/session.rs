@@ -18,13 +18,21 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{Connection, address};
+use super::address;
 use crate::failure::{Failure, bail, chain};
 use crate::text::one_line;
 
 /// The time limit for the server's answers, and for connecting unless the address has a
 /// `connect_timeout`.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection to the database. No failure shows the whole address, which may contain a password.
+pub(crate) trait Connection: Sized {
+    async fn open(address: &str) -> Result<Self, Failure>;
+
+    /// Ends it, after what was sent has been answered.
+    async fn close(self);
+}
 
 /// A connection with Diesel.
 pub(crate) struct Session(AsyncPgConnection);
@@ -87,7 +95,6 @@ impl Connection for Queries {
     }
 }
 
-/// The half of a connection that reads and writes.
 type Driver =
     tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 

@@ -229,7 +229,6 @@ mod tests {
     use crate::doctor::facts::Facts;
     use crate::doctor::{Finding, Level};
 
-    /// A name, a value and its unit.
     type Setting<'s> = (&'s str, &'s str, Option<&'s str>);
 
     fn found(name: &str, settings: &[Setting]) -> Finding {

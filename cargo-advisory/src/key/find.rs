@@ -19,7 +19,7 @@ use crate::failure::{Failure, bail};
 use crate::json::VERSION;
 use crate::locks::hex;
 use crate::screen::{self, BOLD, DIM, KEY};
-use crate::text::one_line;
+use crate::text::{joined, one_line};
 
 const SHOWN: usize = 10;
 /// The shortest start of a lease's hash, in digits.
@@ -258,16 +258,12 @@ fn columns(
 }
 
 fn no_values(name: &str, shape: Option<Shape>) -> Failure {
-    let ways: &[&str] = match shape {
-        None => &["1..1000", "2026-11-01..2026-11-30", "08:00..18:00/15min"],
-        Some(Shape::Int | Shape::Uint) => &["1..1000"],
-        Some(Shape::Date) => &["2026-11-01..2026-11-30"],
-        Some(Shape::Time) => &["08:00..18:00/15min"],
-        Some(Shape::DateTime) => &["2026-11-22T08:00..2026-11-22T18:00/15min"],
-        Some(Shape::Timestamp) => &["2026-11-22T08:00Z..2026-11-22T18:00Z/15min"],
-        Some(_) => &[],
+    let shapes = match &shape {
+        None => &[Shape::Int, Shape::Date, Shape::Time][..],
+        Some(shape) => std::slice::from_ref(shape),
     };
-    let range: String = ways.iter().map(|way| format!(", `{name}={way}`")).collect();
+    let ways = shapes.iter().filter_map(|shape| range::example(*shape));
+    let range = joined(ways.map(|way| format!(", `{name}={way}`")), "");
     Failure::Input(format!(
         "no values for `<{name}>`: write `--values {name}=FILE`{range} or `{name}=SELECT …`"
     ))

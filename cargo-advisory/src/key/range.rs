@@ -38,27 +38,28 @@ impl Kind {
 
     /// Refuses a range for a placeholder that never has one of its values.
     pub(super) fn check(self, shape: Option<Shape>, placeholder: &str) -> Result<(), Failure> {
-        let write = match shape {
-            None => return Ok(()),
-            Some(Shape::Int | Shape::Uint) if self != Self::Numbers => "1..1000",
-            Some(Shape::Date) if self != Self::Days => "2026-11-01..2026-11-30",
-            Some(Shape::Time) if self != Self::Times => "08:00..18:00/15min",
-            Some(Shape::DateTime) if self != Self::DateTimes => {
-                "2026-11-22T08:00..2026-11-22T18:00/15min"
-            }
-            Some(Shape::Timestamp) if !matches!(self, Self::DateTimes | Self::Instants) => {
-                "2026-11-22T08:00Z..2026-11-22T18:00Z/15min"
-            }
-            Some(Shape::Uuid) => bail!(
+        let Some(shape) = shape else { return Ok(()) };
+        let fits = match shape {
+            Shape::Int | Shape::Uint => self == Self::Numbers,
+            Shape::Date => self == Self::Days,
+            Shape::Time => self == Self::Times,
+            Shape::DateTime => self == Self::DateTimes,
+            Shape::Timestamp => matches!(self, Self::DateTimes | Self::Instants),
+            Shape::Uuid => bail!(
                 "`{placeholder}` has no range: there are too many UUIDs to try; write `NAME=FILE` or `NAME=SELECT …`"
             ),
-            Some(Shape::Bool) => bail!(
+            Shape::Bool => bail!(
                 "`{placeholder}` has no range: leave its `--values` out, and both values are tried"
             ),
-            Some(_) => return Ok(()),
+            _ => true,
         };
-        let (range, shape) = (self.name(), shape.map_or("", Shape::name));
-        bail!("a range of {range} has no {shape} for `{placeholder}`: write `{write}`")
+        let (range, name) = (self.name(), shape.name());
+        match example(shape) {
+            Some(write) if !fits => {
+                bail!("a range of {range} has no {name} for `{placeholder}`: write `{write}`")
+            }
+            _ => Ok(()),
+        }
     }
 
     const fn name(self) -> &'static str {
@@ -69,6 +70,18 @@ impl Kind {
             Self::DateTimes => "days with a time",
             Self::Instants => "instants",
         }
+    }
+}
+
+/// A range of values of this shape; `None` for a shape without ranges.
+pub(super) const fn example(shape: Shape) -> Option<&'static str> {
+    match shape {
+        Shape::Int | Shape::Uint => Some("1..1000"),
+        Shape::Date => Some("2026-11-01..2026-11-30"),
+        Shape::Time => Some("08:00..18:00/15min"),
+        Shape::DateTime => Some("2026-11-22T08:00..2026-11-22T18:00/15min"),
+        Shape::Timestamp => Some("2026-11-22T08:00Z..2026-11-22T18:00Z/15min"),
+        _ => None,
     }
 }
 

@@ -12,7 +12,7 @@ use super::renewal;
 use super::tree::{self, Content};
 use crate::display_width::cut;
 use crate::duration::short;
-use crate::text::one_line;
+use crate::text::{joined, one_line};
 
 pub(super) const LONGEST_QUERY: usize = 60;
 
@@ -247,5 +247,5 @@ pub(super) fn claim(table: &str, row: &ClaimedRow) -> [String; 5] {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    joined(bytes.iter().map(|byte| format!("{byte:02x}")), "")
 }

@@ -222,7 +222,12 @@ fn outcome(pid: i32, action: &Action, signal: Signal, role: &str) -> (bool, Stri
             format!("The session of {pid} has ended, and its locks are released.\n")
         }
         (Signal::Sent, _) => format!("{pid}: signal sent; still alive after 5 s.\n"),
-        (Signal::Refused { needs, .. }, _) if needs == "superuser" => format!(
+        (
+            Signal::Refused {
+                needs: "superuser", ..
+            },
+            _,
+        ) => format!(
             "Only a superuser may signal {pid}, which is the session of a superuser. Nothing was done.\n"
         ),
         (Signal::Refused { needs, .. }, _) => format!(

@@ -54,7 +54,6 @@ fn lock(lock: &Lock) -> Value {
     value
 }
 
-/// A key in its space.
 pub(crate) fn key_json(key: Key) -> Value {
     let (space, number, pair) = match key {
         Key::BigInt(number) => ("bigint", Some(number), None),
@@ -63,7 +62,6 @@ pub(crate) fn key_json(key: Key) -> Value {
     json!({ "key_space": space, "number": number, "pair": pair })
 }
 
-/// A name with its lock sites.
 pub(crate) fn name_json(name: &Name) -> Value {
     let certainty = match name.certainty {
         Certainty::Certain => "certain",

@@ -23,14 +23,15 @@ pub(crate) enum Content<'l> {
     /// Several locks of one session that have one name, or none: the first of them, and their
     /// number.
     Group(&'l Lock, usize),
-    /// Another holder of the lock.
     OtherHolder(&'l Holder),
-    /// A waiter for the lock above.
     Waiter(&'l Waiter),
     /// A backend that has tried to get the lock above.
     Try(&'l Try),
     /// A backend that blocks the one above, by a lock of that kind on a row or a table.
-    Blocker { pid: i32, kind: &'l str },
+    Blocker {
+        pid: i32,
+        kind: &'l str,
+    },
 }
 
 /// The common part of locks of one session that differ only in their numbers: its process id, their

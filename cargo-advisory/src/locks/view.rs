@@ -61,7 +61,6 @@ const SHORTEST_LABEL: usize = 24;
 /// The maximum number of leases of one pattern, and of claims of one table, that are shown.
 const OF_ONE: usize = 3;
 
-/// Draws the locks, the leases and the notes.
 pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
     let mut text = tables(snapshot, width, None);
     text.push_str(&causes::text(snapshot, width));
@@ -293,7 +292,6 @@ fn paragraph<const N: usize>(text: &mut String, grid: &Columns<N>, row: &[String
     let _ = writeln!(text, "    {}", joined(cells, ", "));
 }
 
-/// The number of locks and waiters.
 fn totals(snapshot: &Snapshot) -> String {
     let database = one_line(&snapshot.locks.database);
     let shown = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
@@ -438,7 +436,6 @@ fn hints(snapshot: &Snapshot) -> impl Iterator<Item = String> {
     hints.chain(pooled_hint(snapshot)).chain(hint(snapshot))
 }
 
-/// The meaning of a session of a pooler.
 fn pooled_hint(snapshot: &Snapshot) -> Option<String> {
     let mut backends = snapshot.locks.backends.iter();
     backends.any(|backend| backend.is_pooled).then(|| {

@@ -6,7 +6,6 @@ use advisory_runtime::Key;
 
 use super::record::Record;
 
-/// A lock of one of the server's databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LockId {
     /// The database's `pg_database.oid`; 0 if the lock is known only from a statement.

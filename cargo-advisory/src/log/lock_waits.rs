@@ -9,7 +9,6 @@ use jiff::SignedDuration;
 use super::event::LockId;
 use super::time::Time;
 
-/// The waits for one lock.
 #[derive(Default)]
 pub(super) struct LockWaits {
     pub(super) names: Vec<Name>,

@@ -2,11 +2,9 @@
 
 use super::time::Time;
 
-/// A message with its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) time: Option<Time>,
-    /// The backend that wrote it.
     pub(super) pid: Option<i32>,
     pub(super) user: Option<String>,
     pub(super) database: Option<String>,

@@ -29,7 +29,6 @@ const COLUMNS: Columns<8> = Columns {
     narrowest: 11,
 };
 
-/// The maximum number of holders in a row.
 const HOLDERS: usize = 3;
 
 pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {

@@ -24,7 +24,6 @@ pub(super) enum Incident {
     Deadlock,
 }
 
-/// The waits for advisory locks in a log.
 pub(super) struct Waits {
     names: Names,
     pub(super) records: usize,
@@ -66,7 +65,6 @@ impl Waits {
         }
     }
 
-    /// Adds the next record.
     pub(super) fn take(&mut self, record: Record) -> Option<Incident> {
         self.records += 1;
         if let Some(time) = &record.time {

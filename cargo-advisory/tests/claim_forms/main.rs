@@ -156,67 +156,41 @@ fn the_indexes_of_every_form_of_a_claim_are_those_of_the_runtime() {
 /// The same columns, as options.
 #[test]
 fn a_claim_that_is_named_by_options_has_the_indexes_of_the_program() {
-    let command = |words: &[&str]| {
+    let command = |line: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
             .args(["advisory", "migration", "claim"])
-            .args(words)
+            .args(line.split('|'))
             .output()
             .unwrap();
-        let err = String::from_utf8(output.stderr.clone()).unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (
             output.status.code(),
-            String::from_utf8(output.stdout).unwrap(),
-            err,
+            text(output.stdout),
+            text(output.stderr),
         )
     };
-    let indexes = |words: &[&str]| {
-        let (code, out, err) = command(words);
+    let indexes = |line: &str| {
+        let (code, out, err) = command(line);
         assert_eq!(code, Some(0), "{err}");
         let lines = out.lines().filter(|line| line.starts_with("CREATE INDEX"));
         lines.map(str::to_owned).collect::<Vec<String>>()
     };
-    let none = [
-        "--run-at",
-        "none",
-        "--completed-at",
-        "none",
-        "--failed-at",
-        "none",
-    ];
-    assert_eq!(
-        indexes(&[&["--table", "plain"][..], &none].concat()),
-        claim::indexes::<Plain>()
-    );
-    assert_eq!(indexes(&["--table", "queued"]), claim::indexes::<Queued>());
-    let deleted = ["--completed-at", "delete", "--failed-at", "none"];
-    assert_eq!(
-        indexes(&[&["--table", "deleted"][..], &deleted].concat()),
-        claim::indexes::<Deleted>()
-    );
-    for (words, why) in [
-        (
-            &["--table", "mail", "--order", "id downwards"][..],
-            "`--order` cannot contain `id downwards`",
-        ),
-        (
-            &["--table", "mail", "--locked-by", "none"],
-            "`--locked-by` cannot be `none`",
-        ),
-        (
-            &["--table", "mail", "--failed-at", "delete"],
-            "`--failed-at` cannot be `delete`",
-        ),
-        (
-            &["--per", "tenant", "--artifact", "x"],
-            "name the table, `--table mail`",
-        ),
-    ] {
-        let (code, out, err) = command(words);
-        assert_eq!((code, &*out), (Some(2), ""), "{words:?}");
-        assert!(
-            err.contains(why) && err.lines().count() == 1,
-            "{why}: {err}"
-        );
+    let none = "--table|plain|--run-at|none|--completed-at|none|--failed-at|none";
+    assert_eq!(indexes(none), claim::indexes::<Plain>());
+    assert_eq!(indexes("--table|queued"), claim::indexes::<Queued>());
+    let deleted = "--table|deleted|--completed-at|delete|--failed-at|none";
+    assert_eq!(indexes(deleted), claim::indexes::<Deleted>());
+    let wrong = "\
+--table|mail|--order|id downwards => `--order` cannot contain `id downwards`
+--table|mail|--locked-by|none => `--locked-by` cannot be `none`
+--table|mail|--failed-at|delete => `--failed-at` cannot be `delete`
+--per|tenant|--artifact|x => name the table, `--table mail`";
+    for line in wrong.lines() {
+        let (line, why) = line.split_once(" => ").unwrap();
+        let (code, out, err) = command(line);
+        assert_eq!((code, &*out), (Some(2), ""), "{line}");
+        let is_said = err.contains(why) && err.lines().count() == 1;
+        assert!(is_said, "{why}: {err}");
     }
     let output = printed(&["--table", "mail"]);
     let err = String::from_utf8(output.stderr).unwrap();

@@ -31,7 +31,7 @@ async fn guard(db: &Database, words: &[&str]) {
 
 /// Guards a table whose column `v` has this type, and writes each value: refused without the lock
 /// on its key, and accepted with it.
-async fn agree(words: &[&str], column: &str, rows: &[(&str, Key)]) {
+async fn agree(words: &[&str], column: &str, rows: &[(impl AsRef<str>, Key)]) {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     db.run(&format!("CREATE TABLE t (v {column})")).await;
@@ -44,6 +44,7 @@ async fn agree(words: &[&str], column: &str, rows: &[(&str, Key)]) {
     )
     .await;
     for (value, key) in rows {
+        let value = value.as_ref();
         let insert = format!("INSERT INTO public.t VALUES ({value})");
         let refused = conn.batch_execute(&insert).await.expect_err(&insert);
         assert!(refused.to_string().starts_with(REFUSED), "{refused}");
@@ -112,10 +113,6 @@ fn day(year: i32, month: u32, day: u32) -> NaiveDate {
 async fn days_of_every_year() {
     let key = |v: NaiveDate| lock_key!("date:<v: date>");
     let rows = DAYS.map(|(text, y, m, d)| (format!("date '{text}'"), key(day(y, m, d))));
-    let rows: Vec<_> = rows
-        .iter()
-        .map(|(text, key)| (text.as_str(), *key))
-        .collect();
     agree(&["--key", "date:<v: date>"], "date", &rows).await;
 }
 
@@ -135,10 +132,6 @@ fn time(text: &str) -> NaiveTime {
 async fn times_of_day() {
     let key = |v: NaiveTime| lock_key!("time:<v: time>");
     let rows = TIMES.map(|text| (format!("time '{text}'"), key(time(text))));
-    let rows: Vec<_> = rows
-        .iter()
-        .map(|(text, key)| (text.as_str(), *key))
-        .collect();
     agree(&["--key", "time:<v: time>"], "time", &rows).await;
 }
 
@@ -148,39 +141,25 @@ async fn moments_with_and_without_a_time_zone() {
     for (text, y, m, d) in DAYS {
         let (date, era) = text.split_once(' ').unwrap_or((text, ""));
         for clock in TIMES {
-            moments.push((
-                format!("{date} {clock}"),
-                era,
-                day(y, m, d).and_time(time(clock)),
-            ));
+            let moment = day(y, m, d).and_time(time(clock));
+            moments.push((format!("{date} {clock}"), era, moment));
         }
     }
     let key = |v: NaiveDateTime| lock_key!("datetime:<v: datetime>");
-    let rows: Vec<_> = moments
+    let rows = moments
         .iter()
-        .map(|(text, era, moment)| (format!("timestamp '{text} {era}'"), key(*moment)))
-        .collect();
-    let rows: Vec<_> = rows
-        .iter()
-        .map(|(text, key)| (text.as_str(), *key))
-        .collect();
+        .map(|(text, era, moment)| (format!("timestamp '{text} {era}'"), key(*moment)));
+    let rows: Vec<_> = rows.collect();
     agree(&["--key", "datetime:<v: datetime>"], "timestamp", &rows).await;
     let key = |v: DateTime<Utc>| lock_key!("timestamp:<v: timestamp>");
-    let rows: Vec<_> = moments
-        .iter()
-        .map(|(text, era, moment)| {
-            (
-                format!("timestamptz '{text}+00 {era}'"),
-                key(moment.and_utc()),
-            )
-        })
-        .collect();
-    let mut rows: Vec<_> = rows
-        .iter()
-        .map(|(text, key)| (text.as_str(), *key))
-        .collect();
+    let rows = moments.iter().map(|(text, era, moment)| {
+        let text = format!("timestamptz '{text}+00 {era}'");
+        (text, key(moment.and_utc()))
+    });
+    let mut rows: Vec<_> = rows.collect();
     let moment = day(2025, 1, 15).and_time(time("20:00:00")).and_utc();
-    rows.push(("timestamptz '2025-01-16 01:30+05:30'", key(moment)));
+    let other_zone = "timestamptz '2025-01-16 01:30+05:30'".to_owned();
+    rows.push((other_zone, key(moment)));
     agree(&["--key", "timestamp:<v: timestamp>"], "timestamptz", &rows).await;
 }
 
@@ -206,71 +185,33 @@ async fn texts_and_characters_are_escaped() {
         let letter = text.chars().next().unwrap();
         (format!("'{text}'"), key(letter))
     });
-    let rows: Vec<_> = rows
-        .iter()
-        .map(|(text, key)| (text.as_str(), *key))
-        .collect();
     agree(&["--key", "char:<v: char>"], "varchar", &rows).await;
+}
+
+/// Guards by this key, and writes every text.
+async fn texts_agree(words: &[&str], key: impl Fn(&str) -> Key) {
+    let words = [&["--key"], words].concat();
+    agree(&words, "text", &TEXTS.map(|(sql, text)| (sql, key(text)))).await;
 }
 
 #[tokio::test]
 async fn filters() {
-    let trim = |v: &str| lock_key!("trim:<v|trim>");
-    let lower = |v: &str| lock_key!("lower:<v|lower>");
+    texts_agree(&["trim:<v|trim>"], |v| lock_key!("trim:<v|trim>")).await;
+    texts_agree(&["lower:<v|lower>"], |v| lock_key!("lower:<v|lower>")).await;
     let both = |v: &str| lock_key!("both:<v|lower|trim>");
-    let raw = |v: &str| lock_key!("raw:<v|raw>");
+    texts_agree(&["both:<v|lower|trim>"], both).await;
+    texts_agree(&["raw:<v|raw>"], |v| lock_key!("raw:<v|raw>")).await;
     let all = |v: &str| lock_key!("all:<v|raw|trim|lower>");
-    agree(
-        &["--key", "trim:<v|trim>"],
-        "text",
-        &TEXTS.map(|(sql, text)| (sql, trim(text))),
-    )
-    .await;
-    agree(
-        &["--key", "lower:<v|lower>"],
-        "text",
-        &TEXTS.map(|(sql, text)| (sql, lower(text))),
-    )
-    .await;
-    agree(
-        &["--key", "both:<v|lower|trim>"],
-        "text",
-        &TEXTS.map(|(sql, text)| (sql, both(text))),
-    )
-    .await;
-    agree(
-        &["--key", "raw:<v|raw>"],
-        "text",
-        &TEXTS.map(|(sql, text)| (sql, raw(text))),
-    )
-    .await;
-    agree(
-        &["--key", "all:<v|raw|trim|lower>"],
-        "text",
-        &TEXTS.map(|(sql, text)| (sql, all(text))),
-    )
-    .await;
+    texts_agree(&["all:<v|raw|trim|lower>"], all).await;
 }
 
 #[tokio::test]
 async fn derivations() {
     let md5 = |v: &str| lock_key!("md5:<v>", derivation = "md5");
+    texts_agree(&["md5:<v>", "--derivation", "md5"], md5).await;
     let hashtext = |v: &str| lock_key!("hashtext:<v>", derivation = "hashtext");
+    texts_agree(&["hashtext:<v>", "--derivation", "hashtext"], hashtext).await;
     let extended = |v: &str| lock_key!("extended:<v>", derivation = "hashtextextended");
-    let words = ["--key", "md5:<v>", "--derivation", "md5"];
-    agree(&words, "text", &TEXTS.map(|(sql, text)| (sql, md5(text)))).await;
-    let words = ["--key", "hashtext:<v>", "--derivation", "hashtext"];
-    agree(
-        &words,
-        "text",
-        &TEXTS.map(|(sql, text)| (sql, hashtext(text))),
-    )
-    .await;
-    let words = ["--key", "extended:<v>", "--derivation", "hashtextextended"];
-    agree(
-        &words,
-        "text",
-        &TEXTS.map(|(sql, text)| (sql, extended(text))),
-    )
-    .await;
+    let words = ["extended:<v>", "--derivation", "hashtextextended"];
+    texts_agree(&words, extended).await;
 }

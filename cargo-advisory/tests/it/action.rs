@@ -76,14 +76,7 @@ impl Repository {
     /// Writes the document of the program as it is.
     fn dump(&self) {
         let output = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
-            .args([
-                "dump",
-                "--format",
-                "markdown",
-                "-o",
-                "locks.md",
-                "--artifact",
-            ])
+            .args(["dump", "--format=markdown", "-o", "locks.md", "--artifact"])
             .arg(&self.program)
             .current_dir(&self.root)
             .output()
@@ -122,13 +115,8 @@ impl Repository {
 }
 
 fn lock(function: &str, line: u32, pattern: &str) -> Record {
-    site(
-        "shop",
-        function,
-        line,
-        &[pattern],
-        &[&format!("pattern {pattern}")],
-    )
+    let key = format!("pattern {pattern}");
+    site("shop", function, line, &[pattern], &[&key])
 }
 
 #[test]
@@ -162,10 +150,7 @@ fn a_pull_request_gets_one_comment_with_the_difference() {
 
 #[test]
 fn a_finding_fails_the_run_after_the_comment() {
-    let (base, head) = (
-        [lock("book", 7, "slot:<day>")],
-        [lock("book", 7, "seat:<day>")],
-    );
+    let [base, head] = ["slot:<day>", "seat:<day>"].map(|key| [lock("book", 7, key)]);
     let repository = repository("action-drift", &base, &head);
     let output = repository.review(&[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -178,10 +163,7 @@ fn a_finding_fails_the_run_after_the_comment() {
 
 #[test]
 fn a_forks_difference_is_on_the_page_of_the_run() {
-    let (base, head) = (
-        [lock("book", 7, "slot:<day>")],
-        [lock("book", 7, "seat:<day>")],
-    );
+    let [base, head] = ["slot:<day>", "seat:<day>"].map(|key| [lock("book", 7, key)]);
     let repository = repository("action-fork", &base, &head);
     repository.dump();
     let output = repository.review(&[("GH_FAILS", "yes")]);

@@ -94,55 +94,38 @@ fn inventories_that_are_none() {
     let (no_permits, permits) = (permits("0"), permits("4294967295"));
     let word = site(r#""keys": [{"pair": ["\u009b31m", 1]}]"#);
     let scope = site(r#""scope": "table", "keys": []"#);
-    let all = [
-        ("newer.json", newer.as_str(), "has version 7"),
-        ("cut.json", cut, "not an inventory of"),
-        ("no-version.json", "{}", "`version` is not a number"),
-        (
-            "no-sites.json",
-            "{\"version\": 1}",
-            "`sites` is not an array",
-        ),
-        ("wrong.json", &wrong, "sites[0]: `crate` is not a string"),
-        ("strange.json", &strange, "sites[0]: "),
-        ("number.json", &number, "sites[0]: `number` is not a number"),
-        ("pair.json", &pair, "sites[0]: `pair` is not an array"),
-        (
-            "word.json",
-            &word,
-            "sites[0]: `pair` does not contain integers",
-        ),
-        ("scope.json", &scope, "scope `table`"),
-        (
-            "no-permits.json",
-            &no_permits,
-            "sites[0]: `permits` is neither a number from 1 to 1000 nor an expression",
-        ),
-        (
-            "permits.json",
-            &permits,
-            "sites[0]: `permits` is neither a number from 1 to 1000 nor an expression",
-        ),
-    ];
-    for (name, content, why) in all {
+    let none = |name: &str, content: &str, why: &str| {
         let path = file(name, content);
         for flag in ["--with", "--against"] {
             let said = advisory(&["check", "--artifact", &program, flag, &path]);
             refused(&said, name, why);
         }
-    }
+    };
+    none("newer.json", &newer, "has version 7");
+    none("cut.json", cut, "not an inventory of");
+    none("no-version.json", "{}", "`version` is not a number");
+    let why = "`sites` is not an array";
+    none("no-sites.json", "{\"version\": 1}", why);
+    none("wrong.json", &wrong, "sites[0]: `crate` is not a string");
+    none("strange.json", &strange, "sites[0]: ");
+    none("number.json", &number, "sites[0]: `number` is not a number");
+    none("pair.json", &pair, "sites[0]: `pair` is not an array");
+    none(
+        "word.json",
+        &word,
+        "sites[0]: `pair` does not contain integers",
+    );
+    none("scope.json", &scope, "scope `table`");
+    let why = "sites[0]: `permits` is neither a number from 1 to 1000 nor an expression";
+    none("no-permits.json", &no_permits, why);
+    none("permits.json", &permits, why);
 }
 
 #[test]
 fn a_registry_that_is_not_text() {
     let path = file("registry.bin", [0xff, 0xfe, 0x00]);
-    let said = advisory(&[
-        "check",
-        "--artifact",
-        &booking_service(),
-        "--registry",
-        &path,
-    ]);
+    let program = booking_service();
+    let said = advisory(&["check", "--artifact", &program, "--registry", &path]);
     refused(&said, "registry.bin", "UTF-8");
 }
 
@@ -159,14 +142,7 @@ fn an_inventory_can_not_steer_the_terminal() {
     // With the command's own colours, which would be removed together with the others.
     let said = run(&words, &[("CLICOLOR_FORCE", "1")]).exits(1);
     let json = run(&[&words[..], &["--format", "json"]].concat(), &[]);
-    for steers in [
-        "\u{1b}[2J",
-        "\u{1b}]0",
-        "\u{7}",
-        "\u{202e}",
-        "\u{2066}",
-        "\u{9b}",
-    ] {
+    for steers in "\u{1b}[2J \u{1b}]0 \u{7} \u{202e} \u{2066} \u{9b}".split(' ') {
         assert_lacks(&said.out, steers);
         assert_lacks(&json.out, steers);
     }

@@ -129,86 +129,31 @@ fn has(found: &[Value], parts: &[&str]) {
     }
 }
 
+/// A table with its rows, and what is said: rows with NULL are not compared, a rule can be on one of
+/// the columns, neither an index that is not unique nor one of other columns says it, one row shows
+/// nothing, and an index for a part of the rows, or one that begins with another column, is no help.
+const CONSTRAINTS: &str = "\
+(a int, b int, PRIMARY KEY (a, b)) => has one row for each key of the advisory lock `own` & FOR UPDATE
+(a int NOT NULL, b int NOT NULL, UNIQUE (a, b)) => already allows one row & ON CONFLICT DO NOTHING & `allow_redundant
+(a int NOT NULL, b int NOT NULL, UNIQUE (a, b) DEFERRABLE) => already allows one row & so `ON CONFLICT` is refused
+(a int NOT NULL, b int, UNIQUE (a, b)) => could say the rule & ALTER TABLE public.t ALTER COLUMN b SET NOT NULL;
+(a int, b int NOT NULL UNIQUE) => already allows one row for each (b)
+(a int NOT NULL, b int NOT NULL, id serial PRIMARY KEY); CREATE INDEX ON t (a, b); CREATE INDEX ON t (a) => no two of the 2 rows & CREATE UNIQUE INDEX CONCURRENTLY ON public.t (a, b);
+(a int NOT NULL, b int NOT NULL) < (1, 1) => no index of `public.t` begins with
+(a int, b int, c int); CREATE INDEX ON t (a) WHERE c > 0; CREATE INDEX ON t (c, a) < (1, 1, 1), (1, 1, 2) => no index of `public.t` begins with & except for those with a WHERE & CREATE INDEX CONCURRENTLY ON public.t (a, b);
+(a int NOT NULL, b int NOT NULL) PARTITION BY LIST (a); CREATE TABLE t_1 PARTITION OF t DEFAULT => no index of `public.t` begins with & CREATE INDEX ON public.t (a, b);";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_kind_of_constraint_is_answered_in_its_own_way() {
     let key = "t:<a>:<b>";
-    let two = "INSERT INTO t VALUES (1, 1), (1, 2)";
-    for (table, rows, parts) in [
-        (
-            "CREATE TABLE t (a int, b int, PRIMARY KEY (a, b))",
-            two,
-            &[
-                "has one row for each key of the advisory lock `own`",
-                "FOR UPDATE",
-            ][..],
-        ),
-        (
-            "CREATE TABLE t (a int NOT NULL, b int NOT NULL, UNIQUE (a, b))",
-            two,
-            &[
-                "already allows one row",
-                "ON CONFLICT DO NOTHING",
-                "`allow_redundant = ",
-            ],
-        ),
-        (
-            "CREATE TABLE t (a int NOT NULL, b int NOT NULL, UNIQUE (a, b) DEFERRABLE)",
-            two,
-            &["already allows one row", "so `ON CONFLICT` is refused"],
-        ),
-        // Rows with NULL are not compared, so it does not say the rule.
-        (
-            "CREATE TABLE t (a int NOT NULL, b int, UNIQUE (a, b))",
-            two,
-            &[
-                "could say the rule",
-                "ALTER TABLE public.t ALTER COLUMN b SET NOT NULL;",
-            ],
-        ),
-        // A rule of its own, on one of the columns.
-        (
-            "CREATE TABLE t (a int, b int NOT NULL UNIQUE)",
-            two,
-            &["already allows one row for each (b)"],
-        ),
-        // Neither an index that is not unique nor one of other columns says the rule.
-        (
-            "CREATE TABLE t (a int NOT NULL, b int NOT NULL, id serial PRIMARY KEY); CREATE INDEX ON t (a, b); CREATE INDEX ON t (a)",
-            two,
-            &[
-                "no two of the 2 rows",
-                "CREATE UNIQUE INDEX CONCURRENTLY ON public.t (a, b);",
-            ],
-        ),
-        // One row shows nothing.
-        (
-            "CREATE TABLE t (a int NOT NULL, b int NOT NULL)",
-            "INSERT INTO t VALUES (1, 1)",
-            &["no index of `public.t` begins with"],
-        ),
-        // The indexes that there are do not help: one is for a part of the rows, one begins with
-        // another column.
-        (
-            "CREATE TABLE t (a int, b int, c int); CREATE INDEX ON t (a) WHERE c > 0; CREATE INDEX ON t (c, a)",
-            "INSERT INTO t VALUES (1, 1, 1), (1, 1, 2)",
-            &[
-                "no index of `public.t` begins with",
-                "except for those with a WHERE",
-                "CREATE INDEX CONCURRENTLY ON public.t (a, b);",
-            ],
-        ),
-        (
-            "CREATE TABLE t (a int NOT NULL, b int NOT NULL) PARTITION BY LIST (a); CREATE TABLE t_1 PARTITION OF t DEFAULT",
-            two,
-            &[
-                "no index of `public.t` begins with",
-                "CREATE INDEX ON public.t (a, b);",
-            ],
-        ),
-    ] {
+    for case in CONSTRAINTS.lines() {
+        let (table, parts) = case.split_once(" => ").unwrap();
+        let (table, rows) = table.split_once(" < ").unwrap_or((table, "(1, 1), (1, 2)"));
+        let table = format!("CREATE TABLE t {table}; INSERT INTO t VALUES {rows}");
+        let parts: Vec<&str> = parts.split(" & ").collect();
         let db = Database::create().await;
-        db.run(&format!("{table}; {rows}")).await;
-        has(&on_table(&db, key, None).await, parts);
+        db.run(&table).await;
+        has(&on_table(&db, key, None).await, &parts);
         let needed = on_table(&db, key, Some("the sum over the week needs it")).await;
         assert!(needed.is_empty(), "{needed:#?}");
     }

@@ -136,19 +136,15 @@ fn a_line_of_an_earlier_release_is_not_one_of_this_tree() {
         ..number("shop", "src/lib.rs", 400)
     };
     let old = program_of("sarif-released-old.rmeta", &[old]);
-    advisory_in(
-        &workspace,
-        &[
-            "dump",
-            "--format",
-            "json",
-            "-o",
-            "released.json",
-            "--artifact",
-            &old,
-        ],
-    )
-    .exits(0);
+    let words = [
+        "dump",
+        "--format=json",
+        "-o",
+        "released.json",
+        "--artifact",
+        &old,
+    ];
+    advisory_in(&workspace, &words).exits(0);
     let log = sarif(&workspace, &program, &["--against", "released.json"]);
     let result = &log["runs"][0]["results"][0];
     assert_eq!(result["ruleId"], "key-change");

@@ -5,7 +5,8 @@ use advisory_tests::Database;
 use serde_json::Value;
 
 use crate::programs::{
-    Said, assert_has, assert_has_all, assert_lacks, assert_starts, file, run_at, words,
+    Said, assert_has, assert_has_all, assert_lacks, assert_starts, cases, claim_record, file,
+    run_at, words,
 };
 
 /// A queue with rows in every state.
@@ -190,8 +191,7 @@ cancel 1 --table mail --failed-at none | so none can be cancelled";
 async fn nothing_is_changed_without_an_answer_or_with_wrong_words() {
     let db = queue("mail").await;
     let before = states(&db, "--table mail").await;
-    for line in WRONG.lines() {
-        let (line, why) = line.split_once(" | ").unwrap();
+    for [line, why] in cases(WRONG) {
         let said = claim(&db, line).await.exits(2);
         assert_eq!(said.out, "");
         assert_has(&said.err, why);
@@ -220,7 +220,7 @@ async fn the_columns_are_those_of_the_programs_claim() {
     let record = ClaimRecord {
         key: vec!["house".to_owned(), "id".to_owned()],
         row: "Letter".to_owned(),
-        ..crate::claims::claim("schema::letters", &columns)
+        ..claim_record("schema::letters", &columns)
     };
     let program = file("claim-command.rmeta", format!("rust{}", record.encode()));
     let said = async |line: &str| claim(&db, &format!("{line} --artifact {program}")).await;

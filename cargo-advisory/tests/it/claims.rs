@@ -11,22 +11,9 @@ use serde_json::Value;
 use crate::json_members::agrees;
 use crate::live_view::{does, holder, json, locks, locks_at};
 use crate::programs::{
-    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, file, url_as, words,
+    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, cases, claim_record,
+    file, url_as, words,
 };
-
-pub(crate) fn claim(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
-    let columns = columns.iter();
-    ClaimRecord {
-        table: table.to_owned(),
-        columns: columns
-            .map(|(argument, column)| ((*argument).to_owned(), (*column).to_owned()))
-            .collect(),
-        module: "post".to_owned(),
-        row: "Mail".to_owned(),
-        krate: "post".to_owned(),
-        ..ClaimRecord::default()
-    }
-}
 
 /// A program with this claim, in the form of its record.
 fn program(name: &str, claim: &ClaimRecord) -> String {
@@ -141,7 +128,7 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
         max_attempts: Some("5".to_owned()),
         ttl: Some("1m".to_owned()),
         key: vec!["id".to_owned()],
-        ..claim("mail", &columns.collect::<Vec<_>>())
+        ..claim_record("mail", &columns.collect::<Vec<_>>())
     };
     let with = |change: &dyn Fn(&mut ClaimRecord)| {
         let mut claim = before.clone();
@@ -166,10 +153,7 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
         let allow = "`--allow-key-change post::Mail`";
         assert_has_all(&said.out, &[what, happens, allow]);
     };
-    for line in CHANGED_COLUMNS.lines() {
-        let [argument, name, what, happens] = line.split(" | ").collect::<Vec<_>>()[..] else {
-            panic!("{line}");
-        };
+    for [argument, name, what, happens] in cases(CHANGED_COLUMNS) {
         differs(
             &column(argument, name),
             &format!("its `{argument}`{what}"),
@@ -247,7 +231,7 @@ async fn jobs(db: &Database, table: &str) {
 async fn an_inventorys_claims_are_shown_without_being_named() {
     let db = Database::create().await;
     jobs(&db, "jobs").await;
-    let artifact = program("claims-live.rmeta", &claim("schema::jobs", &DEFAULT));
+    let artifact = program("claims-live.rmeta", &claim_record("schema::jobs", &DEFAULT));
     let said = locks(&db, &["--artifact", &artifact]).await.fine();
     for row in [
         ["public.jobs", "1  ", "one#u", "running"],
@@ -296,8 +280,8 @@ async fn rows_are_read_by_the_columns_of_their_claim() {
         ("locked_by", "token"),
         ("completed_at", "sent_at"),
     ];
-    let artifact = program("claims-columns.rmeta", &claim("mail", &columns));
-    let table = ClaimTable::of("mail", &claim("mail", &columns));
+    let artifact = program("claims-columns.rmeta", &claim_record("mail", &columns));
+    let table = ClaimTable::of("mail", &claim_record("mail", &columns));
     let mut conn = db.connect().await;
     does(&mut conn, "SET TimeZone = 'Asia/Tokyo'").await;
     let rows = monitor::claimed_rows(&mut conn, table).await.unwrap();
@@ -322,7 +306,7 @@ async fn the_table_of_a_claim_is_found_in_its_schema() {
     let db = Database::create().await;
     db.run("CREATE SCHEMA shop; CREATE SCHEMA other; CREATE TABLE jobs (id int)")
         .await;
-    let artifact = program("claims-schema.rmeta", &claim("jobs", &DEFAULT));
+    let artifact = program("claims-schema.rmeta", &claim_record("jobs", &DEFAULT));
     let words = ["--artifact", &artifact];
     let said = locks(&db, &words).await.exits(0);
     let why = "claims on `jobs` are not shown: this database has no table of that name with their columns";
@@ -363,7 +347,7 @@ async fn a_schema_with_a_dot_is_one_name() {
     let db = Database::create().await;
     db.run("CREATE SCHEMA \"a.b\"").await;
     jobs(&db, "\"a.b\".jobs").await;
-    let artifact = program("claims-dot.rmeta", &claim("jobs", &DEFAULT));
+    let artifact = program("claims-dot.rmeta", &claim_record("jobs", &DEFAULT));
     let said = locks(&db, &["--artifact", &artifact]).await;
     assert_has(&said.out, "\na.b.jobs ");
 }
@@ -382,7 +366,7 @@ async fn claims_of_one_name_are_told_apart_by_their_columns() {
     .await;
     let ends = [&DEFAULT[..], &[("completed_at", "done")]].concat();
     let shop = [("locked_until", "until"), ("locked_by", "by")];
-    let claims = [&DEFAULT[..], &ends, &shop].map(|columns| claim("jobs", columns).encode());
+    let claims = [&DEFAULT[..], &ends, &shop].map(|columns| claim_record("jobs", columns).encode());
     let artifact = file("claims-apart.rmeta", format!("rust{}", claims.concat()));
     let shown = async |words: &[&str]| {
         let value = json(&db, &[&["--artifact", &artifact], words].concat()).await;
@@ -408,7 +392,7 @@ async fn a_locked_table_of_claims_hides_no_locks() {
     let lock = "BEGIN; LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE; SELECT pg_advisory_xact_lock(5)";
     let mut migration = holder(&db, "migration", lock).await;
     let pid = pid_of(&mut migration).await.to_string();
-    let artifact = program("claims-locked.rmeta", &claim("jobs", &DEFAULT));
+    let artifact = program("claims-locked.rmeta", &claim_record("jobs", &DEFAULT));
     for words in [
         &["--artifact", &*artifact][..],
         &["--claims", "public.jobs"],
@@ -435,7 +419,7 @@ async fn claims_that_cannot_be_read_are_a_failure() {
     db.run("DROP ROLE IF EXISTS claims_reader; CREATE ROLE claims_reader LOGIN")
         .await;
     let url = url_as(&db, "claims_reader");
-    let artifact = program("claims-unread.rmeta", &claim("jobs", &DEFAULT));
+    let artifact = program("claims-unread.rmeta", &claim_record("jobs", &DEFAULT));
     let said = locks_at(&url, &["--artifact", &artifact]).await.exits(2);
     assert_has(&said.out, "no advisory locks in database");
     let why = "cannot read the claims on `public.jobs`: ";

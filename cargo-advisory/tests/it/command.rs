@@ -3,29 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-use crate::programs::{Said, advisory, assert_has, assert_has_all, file, run, scratch};
+use crate::programs::{Said, advisory, assert_has, assert_has_all, file, run, scratch, words};
 
 #[test]
 fn help_names_every_subcommand_and_exit_code() {
     let said = advisory(&["--help"]).exits(0);
-    assert_has_all(
-        &said.out,
-        &[
-            "cargo advisory [OPTIONS] <COMMAND>",
-            "dump",
-            "check",
-            "build",
-            "key",
-            "locks",
-            "log",
-            "doctor",
-            "graph",
-            "migration",
-            "completions",
-            "manual",
-            "Exit codes",
-        ],
-    );
+    let names = "dump check build key locks log doctor graph migration completions manual";
+    assert_has_all(&said.out, &words(names));
+    let rest = ["cargo advisory [OPTIONS] <COMMAND>", "Exit codes"];
+    assert_has_all(&said.out, &rest);
 }
 
 #[test]
@@ -90,17 +76,15 @@ fn a_flag_and_then_cargos_variable_decide_about_colours() {
 #[test]
 fn output_goes_to_the_file() {
     let (script, found) = (scratch("completions.bash"), scratch("found.json"));
-    let words = [
-        "--find=3",
-        "--pattern=<id>",
-        "--values=1..3",
-        "--format=json",
-    ];
-    for (words, to, part) in [
-        (&["completions", "bash"][..], script, "cargo-advisory"),
-        (&[&["key"], &words[..]].concat(), found, "\"tried\": 3"),
+    for (line, to, part) in [
+        ("completions bash", script, "cargo-advisory"),
+        (
+            "key --find=3 --pattern=<id> --values=1..3 --format=json",
+            found,
+            "\"tried\": 3",
+        ),
     ] {
-        let said = advisory(&[words, &["-o", &to]].concat());
+        let said = advisory(&[&words(line)[..], &["-o", &to]].concat());
         assert_eq!(said.out, "", "{said:?}");
         assert_has(&fs::read_to_string(to).unwrap(), part);
     }

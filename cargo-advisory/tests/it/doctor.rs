@@ -4,10 +4,10 @@ use crate::diagnosis::{doctor, findings, fix, found, job_program, level, message
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Request, Table};
-use advisory_tests::{Bouncer, Database, left_out, pid_of};
+use advisory_tests::{Bouncer, Database, pid_of};
 
 use crate::live_view::holder;
-use crate::programs::{assert_has, assert_has_all, assert_starts, run_at, url_as};
+use crate::programs::{assert_has, assert_has_all, assert_starts, pooler, run_at, url_as};
 
 const PAGE: &str = include_str!("../../../advisory-runtime/docs/doctor.md");
 
@@ -135,10 +135,8 @@ async fn findings_and_headings_of_the_guides_page_match() {
     assert_eq!(names, headings);
     let said = doctor(db.url(), &[]).await;
     let last = said.out.lines().last().unwrap();
-    assert!(
-        last.contains(" fine, ") && last.contains(" problem"),
-        "{last}"
-    );
+    assert_has(&last, " fine, ");
+    assert_has(&last, " problem");
     assert_starts(&said.out, "PostgreSQL ");
 }
 
@@ -163,10 +161,7 @@ async fn a_pooler_and_its_mode_are_shown() {
         ),
         ("pool_mode = statement", "problem", "one in statement mode"),
     ] {
-        let bouncer = match Bouncer::start(&db, settings).await {
-            Ok(bouncer) => bouncer,
-            Err(why) => return left_out("pgbouncer", why),
-        };
+        let bouncer = pooler!(&db, settings);
         let seen = findings(&bouncer.url(&db), &[]).await;
         let said = message(&seen, "pooler");
         assert_starts(&said, text);
@@ -180,10 +175,7 @@ async fn a_pooler_and_its_mode_are_shown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_that_is_named_is_fine() {
     let db = Database::create().await;
-    let bouncer = match Bouncer::start(&db, "pool_mode = transaction").await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
-    };
+    let bouncer = pooler!(&db, "pool_mode = transaction");
     let before = findings(&bouncer.url(&db), &[]).await;
     let statement = fix(&before, "pooler").remove(0);
     // For this database only: other tests use the same role.

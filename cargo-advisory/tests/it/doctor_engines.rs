@@ -4,7 +4,7 @@
 use advisory_tests::Database;
 
 use crate::diagnosis::{doctor, findings, fix, level, message, problems};
-use crate::programs::{assert_has, assert_lacks, assert_starts};
+use crate::programs::{assert_has, assert_lacks, assert_starts, cases};
 
 /// Makes the database say another version.
 fn version(text: &str) -> String {
@@ -58,31 +58,15 @@ async fn postgresql_is_no_other_engine() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_is_recognized_by_its_version() {
-    for (text, level, begin) in [
-        // https://github.com/cockroachdb/cockroach/issues/173479 names the release; the form is
-        // that of `cockroach version`.
-        (
-            "CockroachDB CCL v26.3.0 (x86_64-pc-linux-gnu, built 2026/08/05 10:00:00, go1.25.5)",
-            "problem",
-            "CockroachDB, ",
-        ),
-        // The form is that of https://github.com/yugabyte/yugabyte-db/issues/12323.
-        (
-            "PostgreSQL 15.12-YB-2025.1.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang version 17.0.6, 64-bit",
-            "advice",
-            "YugabyteDB, ",
-        ),
-        (
-            "PostgreSQL 15.2-YB-2.25.1.0-b0 on x86_64-pc-linux-gnu, 64-bit",
-            "problem",
-            "YugabyteDB before 2025.1",
-        ),
-        (
-            "PostgreSQL 11.2-YB-2024.2.3.0-b0 on x86_64-pc-linux-gnu, 64-bit",
-            "problem",
-            "YugabyteDB before 2025.1",
-        ),
-    ] {
+    // https://github.com/cockroachdb/cockroach/issues/173479 names the release; the form is that of
+    // `cockroach version`. That of YugabyteDB is in
+    // https://github.com/yugabyte/yugabyte-db/issues/12323.
+    let table = "\
+CockroachDB CCL v26.3.0 (x86_64-pc-linux-gnu, built 2026/08/05 10:00:00, go1.25.5) | problem | CockroachDB,
+PostgreSQL 15.12-YB-2025.1.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang version 17.0.6, 64-bit | advice | YugabyteDB,
+PostgreSQL 15.2-YB-2.25.1.0-b0 on x86_64-pc-linux-gnu, 64-bit | problem | YugabyteDB before 2025.1
+PostgreSQL 11.2-YB-2024.2.3.0-b0 on x86_64-pc-linux-gnu, 64-bit | problem | YugabyteDB before 2025.1";
+    for [text, level, begin] in cases(table) {
         assert_finds(&version(text), level, begin).await;
     }
 }
@@ -116,19 +100,11 @@ const WITHOUT_EXTENSIONS: &str = "SET allow_system_table_mods = on; \
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_without_extensions_is_recognized() {
     let dsql = "CREATE SCHEMA sys; CREATE TABLE sys.iam_pg_role_mappings ()";
-    assert_finds(
-        &format!("{WITHOUT_EXTENSIONS}; {dsql}"),
-        "problem",
-        "Aurora DSQL, ",
-    )
-    .await;
     let cockroach = version("CockroachDB CCL v25.4.0");
-    assert_finds(
-        &format!("{WITHOUT_EXTENSIONS}; {cockroach}"),
-        "problem",
-        "CockroachDB, ",
-    )
-    .await;
+    for (engine, name) in [(dsql, "Aurora DSQL, "), (&cockroach, "CockroachDB, ")] {
+        let statements = format!("{WITHOUT_EXTENSIONS}; {engine}");
+        assert_finds(&statements, "problem", name).await;
+    }
     assert_finds(WITHOUT_EXTENSIONS, "fine", "PostgreSQL, by all signs: ").await;
 }
 
@@ -144,11 +120,8 @@ async fn a_failure_of_doctor_names_the_engine() {
     let said = doctor(db.url(), &[]).await;
     assert_eq!(said.code, Some(2), "{}", said.out);
     let named = "; this is CockroachDB, by its documentation: session-level locks lock nothing";
-    assert!(
-        said.err.contains("pg_locks") && said.err.contains(named),
-        "{}",
-        said.err
-    );
+    assert_has(&said.err, "pg_locks");
+    assert_has(&said.err, named);
 }
 
 /// Locks of both key spaces are tried, whatever the server calls itself.

@@ -81,10 +81,8 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
         "the remaining 0, and one call of `book` can take 64; without",
     );
     let prepared = "; prepared transaction 'invoice-1' in postgres: ";
-    assert!(
-        said.contains(prepared) && said.contains(", of them 20 advisory"),
-        "{said}"
-    );
+    assert_has(&said, prepared);
+    assert_has(&said, ", of them 20 advisory");
     assert_has(&said, &format!(", of them {left} advisory"));
     does(&mut admin, "SELECT pg_advisory_unlock_all()").await;
     does(&mut admin, &take(left * 6 / 10)).await;

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::programs::{
-    advisory, assert_has, booking_service, inventory, run, run_alone, scratch, shop,
+    advisory, assert_has, booking_service, inventory, run, run_alone, scratch, shop, words,
 };
 
 #[test]
@@ -17,14 +17,8 @@ fn the_table_is_plain_and_whole_when_piped() {
 
 #[test]
 fn the_document_has_all_that_the_one_kept_by_hand_had() {
-    let said = advisory(&[
-        "dump",
-        "--format",
-        "markdown",
-        "--artifact",
-        &booking_service(),
-    ])
-    .exits(0);
+    let program = booking_service();
+    let said = advisory(&["dump", "--format=markdown", "--artifact", &program]).exits(0);
     assert_eq!(said.out, include_str!("booking-service.md"));
 }
 
@@ -41,15 +35,8 @@ fn the_document_gives_the_odds_for_the_keys_asked_for() {
             "100 %",
         ),
     ] {
-        let words = [
-            "dump",
-            "--format=markdown",
-            "--artifact",
-            &program,
-            "--keys",
-            keys,
-        ];
-        let said = advisory(&words);
+        let line = format!("dump --format=markdown --artifact {program} --keys {keys}");
+        let said = advisory(&words(&line));
         let row = format!("| `fnv1a32` | 2 | 32 | {odds} | 77,000 |");
         assert_has(&said.out, &row);
         let head = format!("Odds for {count} keys");
@@ -155,15 +142,8 @@ fn the_selection_is_built_and_its_crates_are_named() {
 #[test]
 fn several_artifacts_are_one_inventory() {
     let (service, shop) = (booking_service(), shop());
-    let said = advisory(&[
-        "dump",
-        "--artifact",
-        &service,
-        "--artifact",
-        &shop,
-        "--artifact",
-        &shop,
-    ]);
+    let line = format!("dump --artifact {service} --artifact {shop} --artifact {shop}");
+    let said = advisory(&words(&line));
     assert_has(&said.out, "5 lock sites in 3 crates");
 }
 
@@ -186,11 +166,6 @@ fn fat_lto_and_strip_leave_the_records() {
 fn a_program_without_locks_has_none() {
     // The command itself, which contains the parts of a record.
     let said = advisory(&["dump", "--artifact", env!("CARGO_BIN_EXE_cargo-advisory")]);
-    assert_eq!(
-        (said.code, said.out.as_str()),
-        (
-            Some(0),
-            "no lock sites (a crate that the source never names is not linked)\n"
-        )
-    );
+    let none = "no lock sites (a crate that the source never names is not linked)\n";
+    assert_eq!(said.exits(0).out, none);
 }

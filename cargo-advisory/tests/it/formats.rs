@@ -5,32 +5,23 @@ use object::write::{Object, pe};
 use object::{Architecture, BinaryFormat, Endianness, SectionKind};
 use proptest::prelude::*;
 
-use crate::programs::{advisory, assert_has, assert_has_all, assert_starts, file};
+use crate::programs::{advisory, assert_has, assert_has_all, assert_starts, file, site};
 
 /// Two records in a linker's layout: with padding between them.
 fn records(version: &str) -> Vec<u8> {
-    let site = |function: &str, number: i64| Record {
-        kind: "fn".to_owned(),
-        written: vec![number.to_string()],
-        keys: vec![format!("number {number}")],
-        derivation: "sha256".to_owned(),
-        scope: "xact".to_owned(),
-        mode: "exclusive".to_owned(),
-        module: "ported".to_owned(),
-        function: function.to_owned(),
-        file: "src/lib.rs".to_owned(),
-        line: 7,
-        krate: "ported".to_owned(),
+    let site = |function: &str, number: &str| Record {
         version: version.to_owned(),
-        ..Record::default()
+        ..site(
+            "ported",
+            function,
+            7,
+            &[number],
+            &[&format!("number {number}")],
+        )
     };
-    let (first, second) = (site("first", 1), site("second", 2));
-    [
-        first.encode().as_bytes(),
-        &[0; 16],
-        second.encode().as_bytes(),
-    ]
-    .concat()
+    let (first, second) = (site("first", "1"), site("second", "2"));
+    let (first, second) = (first.encode(), second.encode());
+    [first.as_bytes(), &[0; 16], second.as_bytes()].concat()
 }
 
 fn object(format: BinaryFormat, architecture: Architecture, endianness: Endianness) -> Vec<u8> {

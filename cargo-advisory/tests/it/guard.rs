@@ -6,15 +6,12 @@ use advisory_tests::Database;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::spawn_blocking;
 
-use crate::programs::{assert_has, assert_starts, booking_service};
+use crate::programs::{assert_has, assert_starts, booking_service, cases};
 
-const SLOT: [&str; 6] = [
-    "--key",
-    "slot:<room: int>:<night: date>",
-    "--lock",
-    "booking-slot",
-    "--table",
-    "bookings",
+const SLOT: [&str; 3] = [
+    "--key=slot:<room: int>:<night: date>",
+    "--lock=booking-slot",
+    "--table=bookings",
 ];
 
 async fn bookings(words: &[&str]) -> (Database, AsyncPgConnection) {
@@ -76,12 +73,9 @@ async fn each_write_needs_the_lock_of_the_row_as_it_was_and_as_it_is() {
     assert!(is_refused(with(&mut conn, &[HERE], move_on).await));
     assert!(is_refused(with(&mut conn, &[THERE], move_on).await));
     assert!(!is_refused(with(&mut conn, &[HERE, THERE], move_on).await));
-    assert!(is_refused(
-        with(&mut conn, &[HERE], "DELETE FROM bookings").await
-    ));
-    assert!(!is_refused(
-        with(&mut conn, &[THERE], "DELETE FROM bookings").await
-    ));
+    let delete = "DELETE FROM bookings";
+    assert!(is_refused(with(&mut conn, &[HERE], delete).await));
+    assert!(!is_refused(with(&mut conn, &[THERE], delete).await));
 }
 
 #[tokio::test]
@@ -235,28 +229,19 @@ async fn a_fixed_number_of_the_program_guards_a_table() {
 
 #[tokio::test]
 async fn what_sql_cannot_compute_is_refused_by_name() {
-    for (words, why) in [
-        (
-            &["--key", "a:<v|display>"][..],
-            "placeholder `<v>`: SQL cannot compute the filter `display`",
-        ),
-        (
-            &["--key", "a:<v>", "--derivation", "fnv1a32"],
-            "SQL has no function for the derivation `fnv1a32`",
-        ),
-        (
-            &["--key", "a:<v>", "--column", "w=v"],
-            "`--column w=…`: the key has no such placeholder; it has `v`",
-        ),
-        (
-            &["--key", "a:<v>", "--column", "v=1; DROP TABLE t"],
-            "`--column v=1; DROP TABLE t` is not an expression",
-        ),
-        (&["--key", "a:<v"], "`--key a:<v`:"),
-        (&[], "no lock: use"),
-    ] {
-        let said = require(&[&["--table", "t"], words].concat()).await;
-        assert_eq!(said.code, Some(2), "{words:?}");
+    // The words of a case are between `#`.
+    let table = "\
+--key#a:<v|display> | placeholder `<v>`: SQL cannot compute the filter `display`
+--key#a:<v>#--derivation#fnv1a32 | SQL has no function for the derivation `fnv1a32`
+--key#a:<v>#--column#w=v | `--column w=…`: the key has no such placeholder; it has `v`
+--key#a:<v>#--column#v=1; DROP TABLE t | `--column v=1; DROP TABLE t` is not an expression
+--key#a:<v | `--key a:<v`:
+--down | no lock: use";
+    for [line, why] in cases(table) {
+        let words: Vec<&str> = line.split('#').collect();
+        let said = require(&[&["--table", "t"], &words[..]].concat())
+            .await
+            .exits(2);
         assert_has(&said.err, why);
     }
     let said = require(&["--key", "a:<v>", "--table", "a b$c"]).await;

@@ -11,21 +11,11 @@ use serde_json::Value;
 use crate::guards::{REFUSED, guard, require};
 use crate::programs::{Said, assert_starts, program_of, run_at, site};
 
-const FIXED: [&str; 6] = [
-    "--key",
-    "the-register",
-    "--lock",
-    "register",
-    "--table",
-    "ledger",
-];
-const PER_ROW: [&str; 6] = [
-    "--key",
-    "account:<account: int>",
-    "--lock",
-    "register",
-    "--table",
-    "ledger",
+const FIXED: [&str; 3] = ["--key=the-register", "--lock=register", "--table=ledger"];
+const PER_ROW: [&str; 3] = [
+    "--key=account:<account: int>",
+    "--lock=register",
+    "--table=ledger",
 ];
 
 const PARTITIONED: &str = "CREATE TABLE ledger (account int, day int) PARTITION BY LIST (day);
@@ -135,17 +125,12 @@ async fn inheritance_children_are_bound_as_their_parent_is() {
             "UPDATE ledger SET day = 2",
             "DELETE FROM grandchild",
         ] {
-            assert!(
-                needs_lock(&mut conn, &lock(key), sql).await,
-                "{words:?} {sql}"
-            );
+            let is_needed = needs_lock(&mut conn, &lock(key), sql).await;
+            assert!(is_needed, "{words:?} {sql}");
         }
         for sql in ["TRUNCATE child", "TRUNCATE ledger"] {
-            assert_eq!(
-                needs_lock(&mut conn, &lock(key), sql).await,
-                truncates,
-                "{sql}"
-            );
+            let is_needed = needs_lock(&mut conn, &lock(key), sql).await;
+            assert_eq!(is_needed, truncates, "{sql}");
         }
     }
 }
@@ -210,15 +195,8 @@ async fn a_child_that_is_created_later_is_a_finding() {
 async fn a_trigger_with_the_values_in_another_order_is_a_finding() {
     let db = Database::create().await;
     db.run("CREATE TABLE ledger (account int, day int)").await;
-    let words = [
-        "--lock",
-        "register",
-        "--table",
-        "ledger",
-        "--key",
-        "a:<account: int>:<day: int>",
-    ];
-    guard(&db, &words).await;
+    let key = "--key=a:<account: int>:<day: int>";
+    guard(&db, &[key, "--lock=register", "--table=ledger"]).await;
     assert_eq!(notes(&db, "a:<no: int>:<day: int>").await, [""; 0]);
     let found = notes(&db, "a:<day: int>:<account: int>").await;
     assert_starts(

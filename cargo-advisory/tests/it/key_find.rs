@@ -1,14 +1,17 @@
 //! From a number back to the key: the command of the live view, with the values of a file, a range
 //! and a query.
 
-use std::fmt::Write;
-
 use advisory_pattern::Derivation;
 use advisory_tests::Database;
 use tokio::task::spawn_blocking;
 
 use crate::live_view::{holder, locks};
-use crate::programs::{advisory, assert_has, assert_has_all, assert_starts, file, run};
+use crate::programs::{advisory, assert_has, assert_has_all, assert_starts, cases, file, hex, run};
+
+/// The start of a lease's hash.
+fn hash(text: &str) -> String {
+    hex(&advisory_pattern::sha256(text)[..6])
+}
 
 #[test]
 fn a_number_is_found_among_a_days_candidates() {
@@ -32,19 +35,11 @@ fn a_number_is_found_among_a_days_candidates() {
             let number = derivation.key(text).to_string();
             let said = find(number.clone(), pattern);
             let line = format!("{number} is {text}  {}\n", derivation.name());
-            assert_eq!((said.code, &*said.out), (Some(0), &*line), "{}", said.err);
+            assert_eq!(said.exits(0).out, line);
         }
-        let mut hash = String::new();
-        for byte in &advisory_pattern::sha256(text)[..6] {
-            write!(hash, "{byte:02x}").unwrap();
-        }
+        let hash = hash(text);
         let said = find(hash.clone(), pattern);
-        assert_eq!(
-            said.out,
-            format!("{hash} is {text}  lease\n"),
-            "{}",
-            said.err
-        );
+        assert_eq!(said.out, format!("{hash} is {text}  lease\n"));
     }
     let pair = format!("(7, {})", Derivation::Hashtext.half("t-1:2026-11-22"));
     let said = find(pair, "(7,\"<tenant>:<date>\")");
@@ -70,39 +65,22 @@ fn a_time_is_found_however_it_is_given() {
         "key-find-times.txt",
         "2026-11-22 09:30:00.125+01\n2026-11-22 10:00:00+01\n",
     );
-    for (pattern, text, values) in [
-        ("<at: time>", "093000", "08:00..18:00/15min"),
-        ("<at: time>", "093007", "08:00:00..18:00:00"),
-        (
-            "<at: datetime>",
-            "2026-11-22T093000",
-            "2026-11-22T00:00..2026-11-23T00:00",
-        ),
-        (
-            "<at: timestamp>",
-            "2026-11-22T083000Z",
-            "2026-11-22T09:00+01:00..2026-11-22T10:00+01:00",
-        ),
-        // As the live view shows it, without the shape.
-        (
-            "slot:<slot.at>",
-            "slot:2026-11-22T083000Z",
-            "at=2026-11-22T08:00..2026-11-22T09:00",
-        ),
-        ("slot:<at>", "slot:2026-11-22T083000.125Z", &times),
-        ("<at: timestamp>", "2026-11-22T090000Z", &times),
-        ("<flag: bool>:<at: time>", "true:180000", "at=18:00..18:00"),
-    ] {
+    // The slot is as the live view shows it, without the shape.
+    let table = "\
+<at: time> | 093000 | 08:00..18:00/15min
+<at: time> | 093007 | 08:00:00..18:00:00
+<at: datetime> | 2026-11-22T093000 | 2026-11-22T00:00..2026-11-23T00:00
+<at: timestamp> | 2026-11-22T083000Z | 2026-11-22T09:00+01:00..2026-11-22T10:00+01:00
+slot:<slot.at> | slot:2026-11-22T083000Z | at=2026-11-22T08:00..2026-11-22T09:00
+slot:<at> | slot:2026-11-22T083000.125Z | FILE
+<at: timestamp> | 2026-11-22T090000Z | FILE
+<flag: bool>:<at: time> | true:180000 | at=18:00..18:00";
+    for [pattern, text, values] in cases(&table.replace("FILE", &times)) {
         let number = Derivation::Sha256.key(text);
         let find = format!("--find={number}");
         let said = advisory(&["key", &find, "--pattern", pattern, "--values", values]);
         let line = format!("{number} is {text}  sha256\n");
-        assert_eq!(
-            (said.code, &*said.out),
-            (Some(0), &*line),
-            "{pattern}: {}",
-            said.err
-        );
+        assert_eq!(said.exits(0).out, line);
     }
 }
 
@@ -112,27 +90,15 @@ fn a_shape_that_cannot_be_searched_says_why() {
     let find = |pattern: &str, values: &str| {
         advisory(&["key", "--find=5", "--pattern", pattern, "--values", values])
     };
-    for (pattern, values, why) in [
-        ("<id: uuid>", "1..9", "too many UUIDs to try"),
-        (
-            "<at: timestamp>",
-            "2026-11-01..2026-11-30",
-            "write `2026-11-22T08:00Z..2026-11-22T18:00Z/15min`",
-        ),
-        ("<at: time>", "080000..180000", "write `08:00..18:00/15min`"),
-        ("<id: int>", "2026-11-01..2026-11-30", "write `1..1000`"),
-        ("<on: bool>", "0..1", "both values are tried"),
-        (
-            "<at: timestamp>",
-            &mixed,
-            "2 of the values for `<at>` are not of the shape timestamp, the first of them `7`",
-        ),
-        (
-            "<a: uuid>:<b>",
-            "b=1..9",
-            "no values for `<a>`: write `--values a=FILE` or `a=SELECT …`",
-        ),
-    ] {
+    let table = "\
+<id: uuid> | 1..9 | too many UUIDs to try
+<at: timestamp> | 2026-11-01..2026-11-30 | write `2026-11-22T08:00Z..2026-11-22T18:00Z/15min`
+<at: time> | 080000..180000 | write `08:00..18:00/15min`
+<id: int> | 2026-11-01..2026-11-30 | write `1..1000`
+<on: bool> | 0..1 | both values are tried
+<at: timestamp> | FILE | 2 of the values for `<at>` are not of the shape timestamp, the first of them `7`
+<a: uuid>:<b> | b=1..9 | no values for `<a>`: write `--values a=FILE` or `a=SELECT …`";
+    for [pattern, values, why] in cases(&table.replace("| FILE |", &format!("| {mixed} |"))) {
         let said = find(pattern, values).exits(2);
         assert_eq!(said.out, "");
         assert_has(&said.err, why);
@@ -174,13 +140,7 @@ fn a_placeholder_is_rendered_at_each_of_its_places() {
 /// One hash of some hundred is written with decimal digits alone.
 #[test]
 fn a_hash_without_letters_is_not_only_a_number() {
-    let hash = |id: u32| {
-        let mut digits = String::new();
-        for byte in &advisory_pattern::sha256(&format!("booking:{id}"))[..6] {
-            write!(digits, "{byte:02x}").unwrap();
-        }
-        digits
-    };
+    let hash = |id: u32| hash(&format!("booking:{id}"));
     let id = (1..20_000).find(|id| hash(*id).chars().all(|c| c.is_ascii_digit()));
     let (id, find) = (id.unwrap(), format!("--find={}", hash(id.unwrap())));
     let words = [

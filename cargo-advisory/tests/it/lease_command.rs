@@ -11,10 +11,10 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::live_view::locks;
-use crate::programs::{Said, program_of, run, run_at, site};
+use crate::programs::{Said, hex, program_of, run, run_at, site, words};
 
-async fn lease(db: &Database, words: &[&str]) -> Said {
-    run_at(db.url(), &[&["lease"], words].concat()).await
+async fn lease(db: &Database, line: &str) -> Said {
+    run_at(db.url(), &words(&format!("lease {line}"))).await
 }
 
 /// Grants the lease of a key.
@@ -30,10 +30,6 @@ async fn database() -> (Database, Table, AsyncPgConnection) {
     let mut conn = db.connect().await;
     table.set_up(&mut conn).await.unwrap();
     (db, table, conn)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn has(said: &Said, code: i32, parts: &[&str]) {
@@ -66,7 +62,7 @@ async fn a_lease_that_is_not_renewed_is_overdue() {
     for of_lease in [true, false] {
         let shown = async |words: &[&str]| {
             if of_lease {
-                lease(&db, &[&["list"], words].concat()).await
+                lease(&db, &format!("list {}", words.join(" "))).await
             } else {
                 locks(&db, words).await
             }
@@ -80,13 +76,14 @@ async fn a_lease_that_is_not_renewed_is_overdue() {
         db.run("UPDATE public.advisory_lease SET expires_at = clock_timestamp() + interval '10 s'")
             .await;
         let frees = "cargo advisory lease release ";
+        let said = shown(&artifact).await;
         has(
-            &shown(&artifact).await,
+            &said,
             0,
             &[" overdue ", " 50s ago ", "not renewed in time", frees],
         );
     }
-    let said = lease(&db, &["list", "--format", "json", "--artifact", &program]).await;
+    let said = lease(&db, &format!("list --format json --artifact {program}")).await;
     let value: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(value["leases"][0]["is_overdue"], true, "{value}");
     assert!(value["leases"][0]["renewed_ms_ago"].as_u64().unwrap() >= 50_000);
@@ -96,7 +93,7 @@ async fn a_lease_that_is_not_renewed_is_overdue() {
 async fn a_released_lease_refuses_the_old_holders_write() {
     let (db, table, mut conn) = database().await;
     let old = acquire(&table, &mut conn, "webhook:42").await;
-    let asked = lease(&db, &["release", "webhook:42"]).await;
+    let asked = lease(&db, "release webhook:42").await;
     has(
         &asked,
         2,
@@ -109,11 +106,9 @@ async fn a_released_lease_refuses_the_old_holders_write() {
     );
     assert!(table.holds(&mut conn, &old).await.unwrap());
 
-    has(
-        &lease(&db, &["release", "webhook:42", "--yes"]).await,
-        0,
-        &["The key is free."],
-    );
+    let said = lease(&db, "release webhook:42 --yes").await;
+
+    has(&said, 0, &["The key is free."]);
     let late = conn.transaction(async |conn| old.fence(conn).await).await;
     assert!(matches!(late, Err(Error::Lost { .. })), "{late:?}");
     assert!(
@@ -124,19 +119,13 @@ async fn a_released_lease_refuses_the_old_holders_write() {
     );
     let next = acquire(&table, &mut conn, "webhook:42").await;
     assert!(next.token() > old.token());
-    has(
-        &lease(&db, &["release", "webhook:43", "-y"]).await,
-        1,
-        &["nobody holds a lease on `webhook:43`"],
-    );
+    let said = lease(&db, "release webhook:43 -y").await;
+    has(&said, 1, &["nobody holds a lease on `webhook:43`"]);
     // The screens show the start of the hash, since the table does not have the text.
-    let list = lease(&db, &["list"]).await.out;
+    let list = lease(&db, "list").await.out;
     let hash = list.lines().nth(1).unwrap().split(' ').next().unwrap();
-    has(
-        &lease(&db, &["resign", hash, "-y"]).await,
-        0,
-        &["The term has ended."],
-    );
+    let said = lease(&db, &format!("resign {hash} -y")).await;
+    has(&said, 0, &["The term has ended."]);
     assert!(!table.holds(&mut conn, &next).await.unwrap());
 }
 
@@ -185,18 +174,12 @@ async fn a_done_key_runs_again_after_its_release() {
         )
         .await;
     assert!(matches!(again, Err(Error::Done { .. })), "{again:?}");
-    has(
-        &locks(&db, &[]).await,
-        0,
-        &[" done ", "cargo advisory lease release KEY"],
-    );
-    let resigned = lease(&db, &["resign", "webhook:42", "-y"]).await;
+    let said = locks(&db, &[]).await;
+    has(&said, 0, &[" done ", "cargo advisory lease release KEY"]);
+    let resigned = lease(&db, "resign webhook:42 -y").await;
     has(&resigned, 1, &["done by svc:14365@vm", "Nobody holds it"]);
-    has(
-        &lease(&db, &["release", "webhook:42", "-y"]).await,
-        0,
-        &["runs the work again", "The key is free."],
-    );
+    let said = lease(&db, "release webhook:42 -y").await;
+    has(&said, 0, &["runs the work again", "The key is free."]);
     let again = acquire(&table, &mut conn, "webhook:42").await;
     assert!(again.token() > done.token());
 }
@@ -217,13 +200,10 @@ async fn a_hash_is_found_without_a_scan_of_the_table() {
     };
     let scans = db.count(&reads("seq_scan")).await;
     let hash = hex(&advisory_pattern::sha256("webhook:7")[..6]);
-    has(
-        &lease(&db, &["release", &hash, "--yes"]).await,
-        0,
-        &["The key is free."],
-    );
+    let said = lease(&db, &format!("release {hash} --yes")).await;
+    has(&said, 0, &["The key is free."]);
     assert_eq!(db.count(&reads("seq_scan")).await, scans);
-    let said = lease(&db, &["release", "webhook:none", "--yes"]).await;
+    let said = lease(&db, "release webhook:none --yes").await;
     has(&said, 1, &["nobody holds a lease"]);
     // Six digits are the start of more than one hash of these.
     let first = |id: u32| advisory_pattern::sha256(&format!("done:{id}"))[..3].to_vec();
@@ -231,7 +211,7 @@ async fn a_hash_is_found_without_a_scan_of_the_table() {
     starts.sort_unstable();
     let twice = starts.windows(2).find(|pair| pair[0] == pair[1]).unwrap();
     let digits = hex(&twice[0]);
-    let said = lease(&db, &["release", &digits, "--yes"]).await;
+    let said = lease(&db, &format!("release {digits} --yes")).await;
     has(
         &said,
         2,

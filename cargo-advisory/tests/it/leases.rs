@@ -6,26 +6,18 @@ use std::slice::from_ref;
 use advisory_pattern::Record;
 use serde_json::Value;
 
-use crate::programs::{Said, advisory, assert_has, assert_has_all, file};
+use crate::programs::{Said, advisory, assert_has, assert_has_all, file, program_of, site};
 
 /// A lease whose key is a pattern, or a number.
 fn lease(function: &str, line: u32, written: &str, key: &str) -> Record {
     Record {
-        kind: "fn".to_owned(),
-        written: vec![written.to_owned()],
-        keys: vec![key.to_owned()],
-        derivation: "sha256".to_owned(),
         scope: "lease".to_owned(),
-        mode: "exclusive".to_owned(),
-        module: "billing".to_owned(),
-        function: function.to_owned(),
-        file: "src/lib.rs".to_owned(),
-        line,
-        krate: "billing".to_owned(),
         version: "2.0.0".to_owned(),
-        ..Record::default()
+        ..site("billing", function, line, &[written], &[key])
     }
 }
+
+const INVOICE: (&str, &str) = ("invoice:<month>", "pattern invoice:<month: uint>");
 
 fn send() -> Record {
     Record {
@@ -35,22 +27,12 @@ fn send() -> Record {
         ttl: Some("30s".to_owned()),
         renew: Some("10s".to_owned()),
         keep: Some("24h".to_owned()),
-        ..lease(
-            "send",
-            7,
-            "invoice:<month>",
-            "pattern invoice:<month: uint>",
-        )
+        ..lease("send", 7, INVOICE.0, INVOICE.1)
     }
 }
 
 fn sites() -> Vec<Record> {
-    let mut book = lease(
-        "book",
-        90,
-        "invoice:<month>",
-        "pattern invoice:<month: uint>",
-    );
+    let mut book = lease("book", 90, INVOICE.0, INVOICE.1);
     "xact".clone_into(&mut book.scope);
     let mut sweep = lease("sweep", 30, "42", "number 42");
     sweep.name = Some("sweep".to_owned());
@@ -64,15 +46,8 @@ fn sites() -> Vec<Record> {
     ]
 }
 
-/// A file that contains the records.
-fn program(name: &str, sites: &[Record]) -> String {
-    let records: String = sites.iter().map(Record::encode).collect();
-    // A file without sections is searched as a whole.
-    file(name, format!("rust{records}"))
-}
-
 fn dump(name: &str, format: &str, sites: &[Record]) -> String {
-    let program = program(name, sites);
+    let program = program_of(name, sites);
     let said = advisory(&["dump", "--format", format, "--artifact", &program]).exits(0);
     said.out
 }
@@ -114,35 +89,27 @@ fn a_registry_of_leases_is_up_to_date_in_either_form() {
     for format in ["json", "markdown"] {
         let committed = dump("leases-registry.rmeta", format, &sites());
         let committed = file(&format!("leases-registry.{format}"), committed);
-        let program = program(&format!("leases-now.{format}.rmeta"), &sites());
+        let program = program_of(&format!("leases-now.{format}.rmeta"), &sites());
         let words = ["check", "--artifact", &program, "--registry", &committed];
         assert_eq!(advisory(&words).code, Some(0), "{format}");
         let mut shorter = sites();
         shorter[0].keep = Some("12h".to_owned());
-        let program = program_with(format, &shorter);
+        let program = program_of(&format!("leases-shorter.{format}.rmeta"), &shorter);
         let words = ["check", "--artifact", &program, "--registry", &committed];
         assert_eq!(advisory(&words).code, Some(1), "{format}");
     }
 }
 
-fn program_with(format: &str, sites: &[Record]) -> String {
-    program(&format!("leases-shorter.{format}.rmeta"), sites)
-}
-
 fn check(name: &str, sites: &[Record]) -> Said {
-    advisory(&["check", "--artifact", &program(name, sites)])
+    advisory(&["check", "--artifact", &program_of(name, sites)])
 }
 
 #[test]
 fn leases_collide_with_leases_and_not_with_advisory_locks() {
     check("leases-apart.rmeta", &sites()).exits(0);
     let mut other = sites();
-    other.push(lease(
-        "resend",
-        99,
-        "invoice:<id>",
-        "pattern invoice:<id: text>",
-    ));
+    let (written, key) = ("invoice:<id>", "pattern invoice:<id: text>");
+    other.push(lease("resend", 99, written, key));
     // A different derivation does not make a different lease.
     "md5".clone_into(&mut other[6].derivation);
     let said = check("leases-collide.rmeta", &other).exits(1);
@@ -177,7 +144,7 @@ fn one_name_for_a_lease_and_an_advisory_lock_is_a_finding() {
 fn against(name: &str, now: &[Record], before: &[Record]) -> Said {
     let before = dump(&format!("{name}-before.rmeta"), "json", before);
     let before = file(&format!("{name}-before.json"), before);
-    let now = program(&format!("{name}-now.rmeta"), now);
+    let now = program_of(&format!("{name}-now.rmeta"), now);
     advisory(&["check", "--artifact", &now, "--against", &before])
 }
 
@@ -191,11 +158,7 @@ fn moved(site: &Record, scope: &str) -> Record {
 
 #[test]
 fn changing_a_lock_to_a_lease_or_back_changes_its_key() {
-    assert_eq!(
-        against("leases-same", &sites(), &sites()).code,
-        Some(0),
-        "nothing has changed"
-    );
+    against("leases-same", &sites(), &sites()).exits(0);
     // Even if the key is only known at run time.
     for (at, key) in [
         (0, "invoice:<month>"),
@@ -206,18 +169,13 @@ fn changing_a_lock_to_a_lease_or_back_changes_its_key() {
         let lease = &sites()[at];
         let lock = moved(lease, "session");
         let name = format!("leases-moved-{at}");
-        for (now, before, message) in [
-            (lease, &lock, format!(" to `{key}` as a lease\n")),
-            (
-                &lock,
-                lease,
-                format!(" has changed from `{key}` as a lease to "),
-            ),
-        ] {
-            let said = against(&name, from_ref(now), from_ref(before));
-            assert_eq!(said.code, Some(1), "{key}: {said:?}");
-            assert_has(&said.out, &message);
-        }
+        let said = against(&name, from_ref(lease), from_ref(&lock)).exits(1);
+        assert_has(&said.out, &format!(" to `{key}` as a lease\n"));
+        let said = against(&name, from_ref(&lock), from_ref(lease)).exits(1);
+        assert_has(
+            &said.out,
+            &format!(" has changed from `{key}` as a lease to "),
+        );
     }
     // Changes between the scopes of advisory locks change no key.
     let (xact, session) = (moved(&send(), "xact"), moved(&send(), "session"));

@@ -40,11 +40,8 @@ async fn locks_are_shown_by_name_with_their_waiters_below() {
             &format!("idempotency-cleanup ({CLEANUP})  {held_by}  "),
         );
         assert_has(&lines[1], "cleanup-job (");
-        assert!(
-            lines[2].starts_with("└─ waits ") && lines[2].contains(&awaits.to_string()),
-            "{}",
-            said.out
-        );
+        assert_starts(&lines[2], "└─ waits ");
+        assert_has(&lines[2], &awaits.to_string());
         assert_has(&lines[2], "booking-service (");
         let last = lines.last().unwrap();
         assert_starts(&last, "1 lock, 1 waiter in database `");
@@ -131,11 +128,8 @@ async fn what_holds_up_a_holder_is_shown_and_a_circle_ends() {
     let said = locks(&db, &[]).await;
     let lines: Vec<&str> = said.out.lines().collect();
     assert_has(&lines[1], "stuck (");
-    assert!(
-        lines[2].starts_with("held up by a row lock of") && lines[2].contains("cause ("),
-        "{}",
-        said.out
-    );
+    assert_starts(&lines[2], "held up by a row lock of");
+    assert_has(&lines[2], "cause (");
     drop(cause);
     blocked.await.unwrap();
 
@@ -165,11 +159,8 @@ async fn a_program_that_takes_no_lock_names_none() {
         .await
         .exits(2);
     assert_eq!(said.out, "");
-    assert!(
-        said.err.contains("has no lock sites") && said.err.contains("leave `--artifact` out"),
-        "{}",
-        said.err
-    );
+    assert_has(&said.err, "has no lock sites");
+    assert_has(&said.err, "leave `--artifact` out");
 }
 
 #[tokio::test(flavor = "multi_thread")]

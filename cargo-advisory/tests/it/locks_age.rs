@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::live_view::{does, holder, json, locks, locks_at};
-use crate::programs::{Said, assert_has, assert_starts, program_of, run_at, site, url_as};
+use crate::programs::{Said, assert_has, assert_starts, leased, program_of, run_at, site, url_as};
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
@@ -53,10 +53,8 @@ fn assert_unknown(said: &Said, why: &str) {
     assert_starts(&said.err, begins);
     assert_has(&said.err, why);
     let counted = ", 1 lock of unknown age, 0 waiters in database `";
-    assert!(
-        said.out.contains("no advisory locks older than ") && said.out.contains(counted),
-        "{said:?}"
-    );
+    assert_has(&said.out, "no advisory locks older than ");
+    assert_has(&said.out, counted);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,16 +179,13 @@ async fn lease_the_report(db: &Database) {
 async fn leases_and_claims_that_nobody_ends_are_older() {
     let db = Database::create().await;
     lease_the_report(&db).await;
-    let leased = Record {
-        scope: "lease".to_owned(),
-        ..site(
-            "svc",
-            "report",
-            7,
-            &["report:<month>"],
-            &["pattern report:<month: text>"],
-        )
-    };
+    let leased = leased(
+        "svc",
+        "report",
+        7,
+        &["report:<month>"],
+        &["pattern report:<month: text>"],
+    );
     let program = program_of("locks-age.rmeta", &[leased]);
     db.run("CREATE TABLE jobs (id int PRIMARY KEY, locked_until timestamptz, locked_by text)")
         .await;

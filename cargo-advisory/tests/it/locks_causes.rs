@@ -2,13 +2,14 @@
 
 use std::io::{BufReader, Read};
 
-use advisory_pattern::Record;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Database, left_out, pid_of};
 
 use crate::live_view::{does, holder, locks, locks_on_terminal, waiter};
-use crate::programs::{assert_has, assert_has_all, assert_lacks, assert_starts, program_of, site};
+use crate::programs::{
+    assert_has, assert_has_all, assert_lacks, assert_starts, leased, program_of,
+};
 
 /// The lines of one cause, which ends at an empty line.
 fn cause(out: &str, first: &str) -> String {
@@ -231,16 +232,13 @@ async fn each_note_fits_the_terminal() {
          clock_timestamp() - interval '48 s', 'worker-3@a-service-with-a-long-name.eu-west-1#9f0c')",
     )
     .await;
-    let leased = Record {
-        scope: "lease".to_owned(),
-        ..site(
-            "svc",
-            "hook",
-            7,
-            &["webhook:<tenant_id>:<delivery_id>"],
-            &["pattern webhook:<t: uint>:<d: uint>"],
-        )
-    };
+    let leased = leased(
+        "svc",
+        "hook",
+        7,
+        &["webhook:<tenant_id>:<delivery_id>"],
+        &["pattern webhook:<t: uint>:<d: uint>"],
+    );
     let program = program_of("causes-notes.rmeta", &[leased]);
     let call = "/*advisory:tenant:<tenant_id>:room:<room_id>:<date>*/;SELECT pg_catalog.pg_advisory_lock(-4814109257161839213)";
     let held = holder(&db, "web - 10.0.0.7:4711", call).await;
@@ -305,7 +303,7 @@ async fn watched(db: &Database, columns: u32, rows: u32, words: &str) -> Vec<Str
         let mut script = script.spawn().unwrap();
         let mut text = Vec::new();
         let mut bytes = BufReader::new(script.stdout.take().unwrap()).bytes();
-        // The rest of the screen is cleared behind a picture.
+        // The rest of the screen is cleared after a picture.
         while !text.ends_with(b"\x1b[J") {
             text.push(bytes.next().unwrap().unwrap());
         }
@@ -345,10 +343,8 @@ async fn a_hundred_columns_show_a_lock_in_a_line() {
         assert_starts(&lines[1], "tenant:<tenant_id>:room");
         assert_has(&lines[1], &format!(" {pid}  session "));
         assert_has(&lines[1], "  idle ");
-        assert!(
-            lines[2].starts_with("└─ waits ") && lines[2].contains(&format!(" {waits} ")),
-            "{out}"
-        );
+        assert_starts(&lines[2], "└─ waits ");
+        assert_has(&lines[2], &format!(" {waits} "));
         assert_starts(&lines[3], "7700 locks without a name ");
         assert_eq!(lines[4], "", "{out}");
     }

@@ -6,7 +6,7 @@ use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
 
 use crate::live_view::{does, holder, json, locks};
-use crate::programs::{Said, assert_has, program_of, run_at, site};
+use crate::programs::{Said, assert_has, assert_starts, program_of, run_at, site};
 
 /// A database with the lease table.
 async fn database() -> Database {
@@ -25,10 +25,8 @@ async fn lease(db: &Database, pattern: &'static str, key: &str) {
 fn assert_error(said: &Said, why: &str) {
     assert_eq!(said.code, Some(2), "{said:?}");
     let begins = "error: cannot read the leases in `public.advisory_lease`: ";
-    assert!(
-        said.err.starts_with(begins) && said.err.contains(why),
-        "{said:?}"
-    );
+    assert_starts(&said.err, begins);
+    assert_has(&said.err, why);
     assert_has(&said.out, "1 lock");
 }
 

@@ -1,10 +1,10 @@
-//! A lock that a program left on a session behind a pooler, which the command itself uses too.
+//! A lock that a program left on a session of a pooler, which the command itself uses too.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use advisory_tests::{Bouncer, Database, left_out, pid_of};
+use advisory_tests::{Database, pid_of};
 use diesel::dsl::{select, sql};
 use diesel::sql_types::{Integer, Nullable};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::diagnosis::{findings, level, message};
 use crate::live_view::{does, holder as holds, json, locks, locks_at};
 use crate::programs::{
-    Said, assert_has, assert_has_all, assert_lacks, assert_lacks_all, assert_starts, run_at,
+    Said, assert_has, assert_has_all, assert_lacks, assert_lacks_all, assert_starts, pooler, run_at,
 };
 
 /// Leaves a session-level lock on a pooler's session, and returns the process id of its backend.
@@ -54,10 +54,7 @@ async fn a_pooled_session_is_not_shown_as_the_command() {
         "pool_mode = transaction\nignore_startup_parameters = application_name",
     ] {
         let db = Database::create().await;
-        let bouncer = match Bouncer::start(&db, settings).await {
-            Ok(bouncer) => bouncer,
-            Err(why) => return left_out("pgbouncer", why),
-        };
+        let bouncer = pooler!(&db, settings);
         let pooled = bouncer.url(&db);
         let mut pid = 0;
         for _ in 0..20 {
@@ -90,10 +87,7 @@ async fn a_pooled_session_is_not_shown_as_the_command() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_shows_nothing_of_the_runs_before_it() {
     let db = Database::create().await;
-    let bouncer = match Bouncer::start(&db, "pool_mode = transaction").await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
-    };
+    let bouncer = pooler!(&db, "pool_mode = transaction");
     let mut conn = db.connect().await;
     does(&mut conn, "SELECT pg_advisory_lock(7)").await;
     for url in [&bouncer.url(&db), db.url(), &bouncer.url(&db)] {
@@ -109,10 +103,7 @@ async fn a_run_shows_nothing_of_the_runs_before_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn watching_leaves_no_statement_behind() {
     let db = Database::create().await;
-    let bouncer = match Bouncer::start(&db, "pool_mode = transaction").await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
-    };
+    let bouncer = pooler!(&db, "pool_mode = transaction");
     let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
         .args(["locks", "--watch", "--format=json", "--interval", "1h"])
         .env("DATABASE_URL", bouncer.url(&db))
@@ -135,10 +126,7 @@ async fn watching_leaves_no_statement_behind() {
 async fn an_exhausted_pooler_is_named_at_once() {
     let db = Database::create().await;
     let settings = "pool_mode = transaction\ndefault_pool_size = 1";
-    let bouncer = match Bouncer::start(&db, settings).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
-    };
+    let bouncer = pooler!(&db, settings);
     let pooled = bouncer.url(&db);
     let mut conn = AsyncPgConnection::establish(&pooled).await.unwrap();
     does(&mut conn, "BEGIN; SELECT pg_advisory_xact_lock(7)").await;
@@ -173,10 +161,7 @@ async fn an_exhausted_pooler_is_named_at_once() {
 async fn a_poolers_waiter_is_marked() {
     let db = Database::create().await;
     let settings = "pool_mode = transaction\napplication_name_add_host = 1";
-    let bouncer = match Bouncer::start(&db, settings).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
-    };
+    let bouncer = pooler!(&db, settings);
     let mut direct = holds(&db, "job", "SELECT pg_advisory_lock(7)").await;
     let holder = pid_of(&mut direct).await;
     let url = bouncer.url(&db);
@@ -222,10 +207,7 @@ async fn a_poolers_waiter_is_marked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranded_lock_is_a_finding_whose_command_frees_it() {
     let db = Database::create().await;
-    let bouncer = match Bouncer::start(&db, "pool_mode = transaction").await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
-    };
+    let bouncer = pooler!(&db, "pool_mode = transaction");
     let pooled = bouncer.url(&db);
     assert_eq!(
         level(&findings(&pooled, &[]).await, "stranded_locks"),

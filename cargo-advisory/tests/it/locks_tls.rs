@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::programs::{assert_lacks, run, scratch};
+use crate::programs::{assert_lacks, cases, run, scratch};
 
 /// Asks whether the server speaks TLS.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
@@ -96,51 +96,26 @@ fn no_form_of_an_address_weakens_its_sslmode() {
     let port = serve(None);
     let (clear, encrypted) = ("in the clear", "server does not support TLS");
     let system = "with `sslrootcert=system`: write `sslmode=verify-full`";
-    for (address, word) in [
-        (format!("postgres://me:secret@localhost:{port}/d"), clear),
-        (format!("hostaddr=127.0.0.1 port={port} user=me"), clear),
-        (
-            format!("hostaddr=127.0.0.1 port={port} user=me password=secret sslmode=verify-full"),
-            encrypted,
-        ),
-        (
-            format!("postgres:///d?hostaddr=127.0.0.1&port={port}&user=me&sslmode=verify-full"),
-            encrypted,
-        ),
-        (
-            format!("host=/tmp hostaddr=127.0.0.1 port={port} user=me sslmode=require"),
-            encrypted,
-        ),
-        (
-            format!("postgres://me:secret?x@localhost:{port}/d?sslmode=require"),
-            encrypted,
-        ),
-        (
-            format!("postgres://me@localhost:{port}/d?ssl%6Dode=require"),
-            encrypted,
-        ),
-        (
-            format!("postgres://localhost:{port}/d?sslmode=require&user=me@shop"),
-            encrypted,
-        ),
-        (
-            format!("host=localhost port={port} user=me sslmode = require"),
-            encrypted,
-        ),
-        (
-            format!("host=localhost port={port} user=me password=a://secret sslmode=require"),
-            encrypted,
-        ),
-        (
-            format!("postgres://me@localhost:{port}/d?sslrootcert=system"),
-            encrypted,
-        ),
-        (
-            format!("postgres://me@localhost:{port}/d?sslrootcert=system&sslmode=require"),
-            system,
-        ),
-    ] {
-        let err = refused(&address);
+    let table = "\
+clear | postgres://me:secret@localhost:PORT/d
+clear | hostaddr=127.0.0.1 port=PORT user=me
+encrypted | hostaddr=127.0.0.1 port=PORT user=me password=secret sslmode=verify-full
+encrypted | postgres:///d?hostaddr=127.0.0.1&port=PORT&user=me&sslmode=verify-full
+encrypted | host=/tmp hostaddr=127.0.0.1 port=PORT user=me sslmode=require
+encrypted | postgres://me:secret?x@localhost:PORT/d?sslmode=require
+encrypted | postgres://me@localhost:PORT/d?ssl%6Dode=require
+encrypted | postgres://localhost:PORT/d?sslmode=require&user=me@shop
+encrypted | host=localhost port=PORT user=me sslmode = require
+encrypted | host=localhost port=PORT user=me password=a://secret sslmode=require
+encrypted | postgres://me@localhost:PORT/d?sslrootcert=system
+system | postgres://me@localhost:PORT/d?sslrootcert=system&sslmode=require";
+    for [word, address] in cases(&table.replace("PORT", &port.to_string())) {
+        let word = match word {
+            "clear" => clear,
+            "encrypted" => encrypted,
+            _ => system,
+        };
+        let err = refused(address);
         // If the system has no authorities at all, the answer says so.
         let has_none = word == encrypted && err.contains("no trusted authorities");
         assert!(err.contains(word) || has_none, "{address}: {err}");
@@ -168,51 +143,25 @@ fn sslmode_means_what_it_does_for_libpq() {
         refused(&url)
     };
     let trusted = format!("sslrootcert={folder}/ca.pem").replace('/', "%2F");
-    let (encrypted, clear) = ("it is encrypted", "in the clear");
-    let (stranger, elsewhere) = ("UnknownIssuer", "not valid for name");
-    for (host, query, word) in [
-        ("localhost", "", encrypted),
-        ("localhost", "sslmode=disable", clear),
-        ("localhost", "sslmode=prefer", encrypted),
-        ("localhost", "sslmode=require", encrypted),
-        ("localhost", "sslmode=verify-full", stranger),
-        ("localhost", "sslmode=verify-ca", stranger),
-        (
-            "localhost",
-            &format!("sslmode=verify-full&{trusted}"),
-            encrypted,
-        ),
-        (
-            "127.0.0.1",
-            &format!("sslmode=verify-full&{trusted}"),
-            elsewhere,
-        ),
-        (
-            "127.0.0.1",
-            &format!("sslmode=verify-ca&{trusted}"),
-            encrypted,
-        ),
-        (
-            "127.0.0.1",
-            &format!("sslmode=require&{trusted}"),
-            encrypted,
-        ),
-        (
-            "127.0.0.1",
-            &format!("hostaddr=127.0.0.1&sslmode=verify-full&{trusted}"),
-            elsewhere,
-        ),
-        ("localhost", "sslrootcert=system", stranger),
-        ("localhost", "sslmode=yes", "write `disable`"),
-        (
-            "localhost",
-            "sslmode=verify-ca&sslrootcert=none",
-            "`sslrootcert=none`",
-        ),
-    ] {
+    let table = "\
+localhost |  | it is encrypted
+localhost | sslmode=disable | in the clear
+localhost | sslmode=prefer | it is encrypted
+localhost | sslmode=require | it is encrypted
+localhost | sslmode=verify-full | UnknownIssuer
+localhost | sslmode=verify-ca | UnknownIssuer
+localhost | sslmode=verify-full&TRUSTED | it is encrypted
+127.0.0.1 | sslmode=verify-full&TRUSTED | not valid for name
+127.0.0.1 | sslmode=verify-ca&TRUSTED | it is encrypted
+127.0.0.1 | sslmode=require&TRUSTED | it is encrypted
+127.0.0.1 | hostaddr=127.0.0.1&sslmode=verify-full&TRUSTED | not valid for name
+localhost | sslrootcert=system | UnknownIssuer
+localhost | sslmode=yes | write `disable`
+localhost | sslmode=verify-ca&sslrootcert=none | `sslrootcert=none`";
+    for [host, query, word] in cases(&table.replace("TRUSTED", &trusted)) {
         let err = said(host, query);
         // If the system has no authorities at all, the answer says so.
-        let has_none = word == stranger && err.contains("no trusted authorities");
+        let has_none = word == "UnknownIssuer" && err.contains("no trusted authorities");
         assert!(err.contains(word) || has_none, "{query} of {host}: {err}");
     }
 }

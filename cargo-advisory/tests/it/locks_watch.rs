@@ -14,15 +14,7 @@ use crate::programs::{assert_has, assert_starts};
 #[tokio::test(flavor = "multi_thread")]
 async fn watching_shows_what_changes_and_ends_with_ctrl_c() {
     let db = Database::create().await;
-    let url = db.url().to_owned();
-    let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
-        .args(["locks", "--watch", "--format=json", "--interval", "20ms"])
-        .env("DATABASE_URL", url)
-        .env_remove("CARGO_TERM_COLOR")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut watching = watch(db.url(), &["--format=json", "--interval", "20ms"]);
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     let mut until = |count: usize| {
         lines.by_ref().any(|line| {
@@ -44,10 +36,10 @@ async fn watching_shows_what_changes_and_ends_with_ctrl_c() {
     assert_eq!(err, "");
 }
 
-/// Starts the view of a database, with the next refresh an hour away, or after `interval`.
-fn watch(url: &str, interval: &str) -> Child {
+fn watch(url: &str, words: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
-        .args(["locks", "--watch", "--interval", interval])
+        .args(["locks", "--watch"])
+        .args(words)
         .env("DATABASE_URL", url)
         .env_remove("CARGO_TERM_COLOR")
         .stdout(Stdio::piped())
@@ -59,7 +51,7 @@ fn watch(url: &str, interval: &str) -> Child {
 #[tokio::test(flavor = "multi_thread")]
 async fn watching_ends_between_refreshes_with_its_reader() {
     let db = Database::create().await;
-    let mut watching = watch(db.url(), "1h");
+    let mut watching = watch(db.url(), &["--interval", "1h"]);
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     lines.next().unwrap().unwrap();
     drop(lines);
@@ -72,7 +64,7 @@ async fn watching_a_stopped_server_ends_with_its_reader() {
         return left_out("a server that stops", "the server is somebody's own");
     }
     let server = OwnServer::start().await;
-    let mut watching = watch(server.url(), "20ms");
+    let mut watching = watch(server.url(), &["--interval", "20ms"]);
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     lines.next().unwrap().unwrap();
     server.stop("immediate").await;
@@ -140,13 +132,7 @@ async fn until(is_so: impl Fn() -> bool) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn watching_ends_with_its_reader() {
     let db = Database::create().await;
-    let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
-        .args(["locks", "--watch", "--interval", "20ms"])
-        .env("DATABASE_URL", db.url())
-        .env_remove("CARGO_TERM_COLOR")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut watching = watch(db.url(), &["--interval", "20ms"]);
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     assert_starts(&first, "no advisory locks in database `");

@@ -32,12 +32,9 @@ async fn the_standard_input_is_a_log_and_a_program_is_not() {
     );
     for words in [&["log"][..], &["log", "-"]] {
         let mut piped = spawn(words, Stdio::piped());
-        piped
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(text.as_bytes())
-            .unwrap();
+        let mut pipe = piped.stdin.take().unwrap();
+        pipe.write_all(text.as_bytes()).unwrap();
+        drop(pipe);
         let said = piped.wait_with_output().unwrap();
         assert_eq!(String::from_utf8(said.stdout).unwrap(), of_file.out);
     }
@@ -46,12 +43,8 @@ async fn the_standard_input_is_a_log_and_a_program_is_not() {
         .exits(2);
     assert_eq!(nothing.out, "");
     assert_has(&nothing.err, "no message of a PostgreSQL server");
-    let quiet = log(&[&file(
-        "quiet.log",
-        "2026-11-22 07:06:19.026 UTC [3] LOG:  checkpoint starting: time\n",
-    )])
-    .await
-    .exits(0);
+    let line = "2026-11-22 07:06:19.026 UTC [3] LOG:  checkpoint starting: time\n";
+    let quiet = log(&[&file("quiet.log", line)]).await.exits(0);
     assert_starts(&quiet.out, "no waits for advisory locks in 1 message, ");
     assert_has(&quiet.out, "`log_lock_waits`");
 }
@@ -77,28 +70,16 @@ async fn a_log_that_is_cut_inside_a_record_is_read_from_the_next() {
     let (one, two, three) = (acquired(1), acquired(2), acquired(3));
     let stderr = "2026-11-22 07:06:19.026 UTC [4] LOG:  process 4 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1003.570 ms\n";
     let json = "{\"timestamp\":\"2026-11-22 07:06:19.026 UTC\",\"pid\":5,\"error_severity\":\"LOG\",\"message\":\"process 5 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1003.570 ms\"}\n";
-    for (name, text, waits) in [
-        (
-            "begins inside the statement",
-            format!("{}{two}{three}", &one[one.find("FROM").unwrap()..]),
-            2,
-        ),
-        (
-            "begins inside a line",
-            format!("{}{two}{three}", &one[one.find("acquired").unwrap()..]),
-            2,
-        ),
-        (
-            "ends inside the statement",
-            format!("{}\n{two}{three}", &one[..one.find("FROM").unwrap()]),
-            2,
-        ),
-        (
-            "ends inside the message",
-            format!("{}\n{two}{three}", &one[..one.find("advisory").unwrap()]),
-            2,
-        ),
-        ("each format", format!("{one}{stderr}{json}{two}{json}"), 5),
+    let from = |part: &str| format!("{}{two}{three}", &one[one.find(part).unwrap()..]);
+    let until = |part: &str| format!("{}\n{two}{three}", &one[..one.find(part).unwrap()]);
+    for (text, waits) in [
+        // It begins inside the statement, or a line, or ends inside the statement, or the message.
+        (from("FROM"), 2),
+        (from("acquired"), 2),
+        (until("FROM"), 2),
+        (until("advisory"), 2),
+        // Each format.
+        (format!("{one}{stderr}{json}{two}{json}"), 5),
     ] {
         let path = file("cut.log", &text);
         let said = log(&[&path]).await;
@@ -108,11 +89,8 @@ async fn a_log_that_is_cut_inside_a_record_is_read_from_the_next() {
         pipe.write_all(text.as_bytes()).unwrap();
         drop(pipe);
         let said = following.wait_with_output().unwrap();
-        assert_eq!(
-            String::from_utf8(said.stdout).unwrap().lines().count(),
-            waits,
-            "{name}"
-        );
+        let out = String::from_utf8(said.stdout).unwrap();
+        assert_eq!(out.lines().count(), waits, "{text}");
     }
 }
 

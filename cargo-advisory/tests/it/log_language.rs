@@ -10,34 +10,19 @@ use crate::programs::{assert_has, assert_starts, file};
 const SAYS: &str = "this log has messages in another language than English (`";
 
 /// A wait that was given up, as servers log it in the languages of their distribution.
-const LOGS: [(&str, &str); 5] = [
-    (
-        "Prozess 18366 wartet immer noch auf ExclusiveLock-Sperre auf Benutzersperre [16384,0,42,1] nach 100,184 ms",
-        "LOG:  ",
-    ),
-    (
-        "storniere Anfrage wegen Zeitüberschreitung einer Sperre",
-        "FEHLER:  ",
-    ),
-    (
-        "выполнение оператора отменено из-за тайм-аута блокировки",
-        "ОШИБКА:  ",
-    ),
-    (
-        "プロセス18366はExclusiveLockをアドバイザリ・ロック[16384,0,42,1]で待機しています。100.138ミリ秒後",
-        "LOG:  ",
-    ),
-    ("SELECT pg_advisory_lock(42)", "INSTRUCTION :  "),
-];
+const LOGS: &str = "\
+LOG:  Prozess 18366 wartet immer noch auf ExclusiveLock-Sperre auf Benutzersperre [16384,0,42,1] nach 100,184 ms
+FEHLER:  storniere Anfrage wegen Zeitüberschreitung einer Sperre
+ОШИБКА:  выполнение оператора отменено из-за тайм-аута блокировки
+LOG:  プロセス18366はExclusiveLockをアドバイザリ・ロック[16384,0,42,1]で待機しています。100.138ミリ秒後
+INSTRUCTION :  SELECT pg_advisory_lock(42)";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_in_another_language_says_so() {
     let prefix = "2026-11-23 09:05:22.574 UTC [18366] ";
-    for (at, (message, tag)) in LOGS.iter().enumerate() {
-        let path = file(
-            &format!("log-language-{at}.log"),
-            format!("{prefix}{tag}{message}\n"),
-        );
+    for (at, line) in LOGS.lines().enumerate() {
+        let name = format!("log-language-{at}.log");
+        let path = file(&name, format!("{prefix}{line}\n"));
         for words in [&[path.as_str()][..], &[&path, "--format", "json"]] {
             let said = log(words).await.exits(2);
             assert_eq!(said.out, "");
@@ -51,11 +36,8 @@ async fn a_log_in_another_language_says_so() {
     );
     let both = format!("{english}{prefix}FEHLER:  storniere Anfrage\n");
     let said = log(&[&file("log-language-both.log", both)]).await.exits(0);
-    assert!(
-        said.out.starts_with(SAYS) && said.out.contains("1 wait for 1 lock"),
-        "{}",
-        said.out
-    );
+    assert_starts(&said.out, SAYS);
+    assert_has(&said.out, "1 wait for 1 lock");
     // Nothing of this is another language.
     let statement = format!(
         "{prefix}LOG:  statement: SELECT ARRAY[5,0,42,1], 18366 -- NOTE:  x\n\tDETALLE:  x\nDETALLE:  x\n"
@@ -81,23 +63,13 @@ fn in_each_format(severity: &str, message: &str) -> [String; 3] {
 /// `log_min_messages = debug1` adds a severity, not a language.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_format_says_its_language() {
-    for (at, text) in in_each_format("DEBUG", "forked new backend, pid=18366")
-        .into_iter()
-        .enumerate()
-    {
-        let said = log(&[&file(&format!("log-language-debug-{at}.log"), text)])
-            .await
-            .fine();
+    for text in in_each_format("DEBUG", "forked new backend, pid=18366") {
+        let said = log(&[&file("log-language-debug.log", text)]).await.fine();
         let nothing = "no waits for advisory locks in 1 message";
         assert_starts(&said.out, nothing);
     }
-    for (at, text) in in_each_format("FEHLER", "storniere Anfrage")
-        .into_iter()
-        .enumerate()
-    {
-        let said = log(&[&file(&format!("log-language-of-{at}.log"), text)])
-            .await
-            .exits(2);
+    for text in in_each_format("FEHLER", "storniere Anfrage") {
+        let said = log(&[&file("log-language-of.log", text)]).await.exits(2);
         assert_eq!(said.out, "");
         let says = format!("error: {SAYS}FEHLER`");
         assert_starts(&said.err, &says);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use advisory_pattern::Record;
+use advisory_pattern::{ClaimRecord, Record};
 use advisory_tests::Database;
 use tokio::task::spawn_blocking;
 
@@ -166,6 +166,40 @@ pub(crate) fn site(
     }
 }
 
+/// A claim with these columns, by their arguments.
+pub(crate) fn claim_record(table: &str, columns: &[(&str, &str)]) -> ClaimRecord {
+    let columns = columns.iter();
+    ClaimRecord {
+        table: table.to_owned(),
+        columns: columns
+            .map(|(argument, column)| ((*argument).to_owned(), (*column).to_owned()))
+            .collect(),
+        module: "post".to_owned(),
+        row: "Mail".to_owned(),
+        krate: "post".to_owned(),
+        ..ClaimRecord::default()
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
+}
+
+/// A lease with this key.
+pub(crate) fn leased(
+    krate: &str,
+    function: &str,
+    line: u32,
+    written: &[&str],
+    keys: &[&str],
+) -> Record {
+    Record {
+        scope: "lease".into(),
+        ..site(krate, function, line, written, keys)
+    }
+}
+
 fn program(name: &str) -> String {
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let path = target().join("debug").join(file);
@@ -185,6 +219,15 @@ fn target() -> PathBuf {
 /// The words of a command line without spaces in them.
 pub(crate) fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
+}
+
+/// The lines of a table of cases, each with so many cells.
+pub(crate) fn cases<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+    let cells =
+        |line| <Vec<&str> as TryInto<[&str; N]>>::try_into(str::split(line, " | ").collect());
+    table
+        .lines()
+        .map(move |line: &str| cells(line).unwrap_or_else(|_| panic!("{line}")))
 }
 
 #[track_caller]
@@ -218,6 +261,17 @@ pub(crate) fn assert_lacks_all(text: &(impl AsRef<str> + ?Sized), parts: &[&str]
         assert_lacks(text, part);
     }
 }
+
+/// pgbouncer with these settings; ends the test where it is not installed.
+macro_rules! pooler {
+    ($db:expr, $settings:expr) => {
+        match advisory_tests::Bouncer::start($db, $settings).await {
+            Ok(bouncer) => bouncer,
+            Err(why) => return advisory_tests::left_out("pgbouncer", why),
+        }
+    };
+}
+pub(crate) use pooler;
 
 /// The address of the database for another role.
 pub(crate) fn url_as(db: &Database, role: &str) -> String {

@@ -4,14 +4,14 @@
 use crate::live_view::{does, holder, locks, locks_at, screens, shape, shows, waiter};
 use std::time::{Duration, Instant};
 
-use advisory_pattern::{ClaimRecord, Record};
+use advisory_pattern::ClaimRecord;
 use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
-use advisory_tests::{Bouncer, Database, left_out, pid_of};
+use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::JoinHandle;
 
-use crate::programs::{file, program_of, site};
+use crate::programs::{file, leased, pooler, program_of};
 
 const LOCK: &str = "/*advisory:booking:<id>*/;SELECT pg_catalog.pg_advisory_xact_lock(42)";
 
@@ -118,10 +118,7 @@ async fn holders_that_wait_themselves_look_as_on_the_page() {
 async fn a_poolers_situations_look_as_on_the_page() {
     let db = Database::create().await;
     let settings = "pool_mode = transaction\ndefault_pool_size = 1";
-    let bouncer = match Bouncer::start(&db, settings).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
-    };
+    let bouncer = pooler!(&db, settings);
     let pooled = bouncer.url(&db);
     let mut conn = AsyncPgConnection::establish(&pooled).await.unwrap();
     does(&mut conn, "SELECT pg_advisory_lock(42)").await;
@@ -148,10 +145,7 @@ async fn a_poolers_situations_look_as_on_the_page() {
 async fn a_waiter_behind_a_pooler_looks_as_on_the_page() {
     let db = Database::create().await;
     let settings = "pool_mode = transaction\napplication_name_add_host = 1";
-    let bouncer = match Bouncer::start(&db, settings).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
-    };
+    let bouncer = pooler!(&db, settings);
     let held = holder(&db, "booking-service", &format!("BEGIN; {LOCK}")).await;
     let pooled = format!("{}?application_name=web", bouncer.url(&db));
     let waiting = tokio::spawn(async move {
@@ -174,16 +168,13 @@ async fn a_dead_holders_lease_looks_as_on_the_page() {
     drop(table.acquire(&mut conn, request).await.unwrap());
     db.run("UPDATE public.advisory_lease SET expires_at = clock_timestamp() + interval '12 s'")
         .await;
-    let leased = Record {
-        scope: "lease".to_owned(),
-        ..site(
-            "svc",
-            "hook",
-            7,
-            &["webhook:<id>"],
-            &["pattern webhook:<id: uint>"],
-        )
-    };
+    let leased = leased(
+        "svc",
+        "hook",
+        7,
+        &["webhook:<id>"],
+        &["pattern webhook:<id: uint>"],
+    );
     let program = program_of("situations.rmeta", &[leased]);
     shows(10, &locks(&db, &["--artifact", &program]).await.out);
 }
