@@ -163,9 +163,11 @@ pub use {
     request::{Isolation, Mode, Request, Wait},
 };
 
-/// The functions that the attribute's expansion calls. They are not public: any release can change
-/// them.
+/// What the attribute's expansion and `cargo advisory` call. It is not public: any release can
+/// change it.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::expansion::*;
+    #[cfg(feature = "diesel-async")]
+    pub use crate::sql::qualify::qualify;
 }

@@ -14,6 +14,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use advisory_runtime::__private::qualify;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, SimpleQueryMessage, SimpleQueryRow};
@@ -141,13 +142,15 @@ const RESERVED: &str = "\
 /// Connects, gives the rows of a query that has nothing to bind, and disconnects.
 pub(crate) fn query(address: &str, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
     with(address, async |queries: &mut Queries| {
-        rows(&queries.client, query).await
+        let answer = with_timeout(queries.client.simple_query(query)).await??;
+        Ok(only_rows(answer))
     })
 }
 
-/// The rows of a query that has nothing to bind.
+/// The rows of a query that has nothing to bind, in plain SQL that is qualified here.
 pub(crate) async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
-    Ok(only_rows(with_timeout(client.simple_query(query)).await??))
+    let answer = with_timeout(client.simple_query(&qualify(query))).await??;
+    Ok(only_rows(answer))
 }
 
 pub(crate) fn only_rows(answer: Vec<SimpleQueryMessage>) -> Vec<SimpleQueryRow> {

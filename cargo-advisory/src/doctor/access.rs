@@ -87,17 +87,17 @@ pub(super) async fn lease_table(
 fn question(name: &str) -> String {
     let right = |right: &str| {
         format!(
-            "pg_catalog.has_table_privilege(CAST(c.oid AS pg_catalog.oid), CAST('{right}' AS pg_catalog.text))"
+            "has_table_privilege(c.oid::oid, '{right}'::text)"
         )
     };
     format!(
-        "SELECT (SELECT pg_catalog.string_agg(CAST(a.attname AS pg_catalog.text), ',' ORDER BY CAST(a.attname AS pg_catalog.text)) \
-         FROM pg_catalog.pg_attribute AS a WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid \
-         AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped), {}, {}, {}, {}, s.seqcache, \
-         pg_catalog.has_sequence_privilege(s.seqrelid, CAST('USAGE' AS pg_catalog.text)) \
+        "SELECT (SELECT string_agg(a.attname::text, ',' ORDER BY a.attname::text) \
+         FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid \
+         AND a.attnum > 0 AND NOT a.attisdropped), {}, {}, {}, {}, s.seqcache, \
+         has_sequence_privilege(s.seqrelid, 'USAGE'::text) \
          FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_sequence AS s \
-         ON s.seqrelid OPERATOR(pg_catalog.=) CAST(pg_catalog.to_regclass('{name}_token') AS pg_catalog.oid) \
-         WHERE c.oid OPERATOR(pg_catalog.=) CAST(pg_catalog.to_regclass('{name}') AS pg_catalog.oid)",
+         ON s.seqrelid = CAST(to_regclass('{name}_token') AS oid) \
+         WHERE c.oid = CAST(to_regclass('{name}') AS oid)",
         right("SELECT"),
         right("INSERT"),
         right("UPDATE"),
@@ -125,27 +125,27 @@ pub(super) fn live_view(facts: &Facts) -> Finding {
 /// and prepared transactions that do. A lock whose `objsubid` is neither 1 nor 2 belongs to an
 /// extension, such as Citus.
 const IDLE: &str = "WITH held AS (SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_catalog.pg_locks AS l \
-     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.<=) CAST(2 AS pg_catalog.int2) \
-     AND l.granted AND l.database OPERATOR(pg_catalog.=) \
-     (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())) \
-     SELECT CAST(a.pid AS pg_catalog.text), a.application_name, CAST(pg_catalog.date_part('epoch', \
-     pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.state_change) AS pg_catalog.int8) \
-     FROM held AS h JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) h.pid \
-     WHERE a.state OPERATOR(pg_catalog.=) ANY ('{idle in transaction,idle in transaction (aborted)}') \
-     UNION ALL SELECT NULL, p.gid, CAST(pg_catalog.date_part('epoch', \
-     pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) p.prepared) AS pg_catalog.int8) \
+     WHERE l.locktype = 'advisory' AND l.objsubid <= 2::int2 \
+     AND l.granted AND l.database = \
+     (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())) \
+     SELECT a.pid::text, a.application_name, CAST(date_part('epoch', \
+     clock_timestamp() - a.state_change) AS int8) \
+     FROM held AS h JOIN pg_catalog.pg_stat_activity AS a ON a.pid = h.pid \
+     WHERE a.state = ANY ('{idle in transaction,idle in transaction (aborted)}') \
+     UNION ALL SELECT NULL, p.gid, CAST(date_part('epoch', \
+     clock_timestamp() - p.prepared) AS int8) \
      FROM held AS h JOIN pg_catalog.pg_locks AS x ON h.pid IS NULL AND x.pid IS NULL \
-     AND x.locktype OPERATOR(pg_catalog.=) 'transactionid' AND x.virtualtransaction OPERATOR(pg_catalog.=) h.virtualtransaction \
-     JOIN pg_catalog.pg_prepared_xacts AS p ON CAST(p.transaction AS pg_catalog.text) OPERATOR(pg_catalog.=) \
-     CAST(x.transactionid AS pg_catalog.text) ORDER BY 3 DESC";
+     AND x.locktype = 'transactionid' AND x.virtualtransaction = h.virtualtransaction \
+     JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction::text = \
+     x.transactionid::text ORDER BY 3 DESC";
 
 /// The number of sessions that hold an advisory lock in this database and do not record what they do.
-const UNTRACKED: &str = "SELECT pg_catalog.count(DISTINCT a.pid) FROM pg_catalog.pg_locks AS l \
-     JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
-     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.<=) CAST(2 AS pg_catalog.int2) \
-     AND l.granted AND l.database OPERATOR(pg_catalog.=) \
-     (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) \
-     AND a.state OPERATOR(pg_catalog.=) 'disabled'";
+const UNTRACKED: &str = "SELECT count(DISTINCT a.pid) FROM pg_catalog.pg_locks AS l \
+     JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
+     WHERE l.locktype = 'advisory' AND l.objsubid <= 2::int2 \
+     AND l.granted AND l.database = \
+     (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database()) \
+     AND a.state = 'disabled'";
 
 /// That it is not known which sessions are idle, if this role does not see it or some sessions do
 /// not record it.
@@ -216,19 +216,19 @@ pub(super) async fn idle_sessions(
 /// known to be its sessions: this session and those that this command had before it (`{seen}`),
 /// none of which acquires a lock, and those of a role whose setting says so. Of the same role and
 /// address (if `{pooled}`) can also be a program beside the pooler, which is connected directly.
-const STRANDED: &str = "SELECT CAST(h.pid AS pg_catalog.text), pg_catalog.count(*), h.is_known FROM (SELECT a.pid, \
-     a.pid OPERATOR(pg_catalog.=) own.pid OR a.state OPERATOR(pg_catalog.=) 'idle' \
-     AND (a.pid OPERATOR(pg_catalog.=) ANY (CAST('{{seen}}' AS pg_catalog.int4[])) \
-     OR EXISTS (SELECT 1 FROM pg_catalog.pg_db_role_setting AS s CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (line) \
-     WHERE (s.setrole OPERATOR(pg_catalog.=) a.usesysid OR s.setrole OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.oid)) \
-     AND (s.setdatabase OPERATOR(pg_catalog.=) a.datid OR s.setdatabase OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.oid)) \
-     AND c.line OPERATOR(pg_catalog.=) 'advisory.pooler=transaction')) AS is_known, \
-     {pooled} AND a.state OPERATOR(pg_catalog.=) 'idle' AND a.usesysid OPERATOR(pg_catalog.=) own.usesysid \
-     AND COALESCE(pg_catalog.host(a.client_addr), '') OPERATOR(pg_catalog.=) COALESCE(pg_catalog.host(own.client_addr), '') AS is_likely \
-     FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
-     JOIN pg_catalog.pg_stat_activity AS own ON own.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() \
-     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.<=) CAST(2 AS pg_catalog.int2) \
-     AND l.granted AND l.database OPERATOR(pg_catalog.=) own.datid) AS h \
+const STRANDED: &str = "SELECT h.pid::text, count(*), h.is_known FROM (SELECT a.pid, \
+     a.pid = own.pid OR a.state = 'idle' \
+     AND (a.pid = ANY ('{{seen}}'::int4[]) \
+     OR EXISTS (SELECT 1 FROM pg_catalog.pg_db_role_setting AS s CROSS JOIN LATERAL unnest(s.setconfig) AS c (line) \
+     WHERE (s.setrole = a.usesysid OR s.setrole = 0::oid) \
+     AND (s.setdatabase = a.datid OR s.setdatabase = 0::oid) \
+     AND c.line = 'advisory.pooler=transaction')) AS is_known, \
+     {pooled} AND a.state = 'idle' AND a.usesysid = own.usesysid \
+     AND COALESCE(host(a.client_addr), '') = COALESCE(host(own.client_addr), '') AS is_likely \
+     FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
+     JOIN pg_catalog.pg_stat_activity AS own ON own.pid = pg_backend_pid() \
+     WHERE l.locktype = 'advisory' AND l.objsubid <= 2::int2 \
+     AND l.granted AND l.database = own.datid) AS h \
      WHERE h.is_known OR h.is_likely GROUP BY h.pid, h.is_known ORDER BY h.pid";
 
 /// Session-level locks that programs have left on sessions of a pooler. `seen` has the pooler's

@@ -12,12 +12,12 @@ const GROUP: &str = "SELECT groupid FROM pg_catalog.pg_dist_local_group";
 
 /// Triggers that notify or ask for locks, of tables whose rows are on other nodes. Citus accepts
 /// them only with `citus.enable_unsafe_triggers`.
-const TRIGGERS: &str = "SELECT t.tgname, CAST(CAST(t.tgrelid AS pg_catalog.regclass) AS pg_catalog.text) FROM pg_catalog.pg_trigger AS t \
-     JOIN pg_catalog.pg_dist_partition AS p ON CAST(p.logicalrelid AS pg_catalog.oid) OPERATOR(pg_catalog.=) t.tgrelid \
-     JOIN pg_catalog.pg_proc AS f ON f.oid OPERATOR(pg_catalog.=) t.tgfoid \
-     WHERE NOT t.tgisinternal AND f.prosrc OPERATOR(pg_catalog.~*) 'notify|pg_locks|advisory' \
-     AND (p.partmethod OPERATOR(pg_catalog.<>) 'n' OR p.repmodel OPERATOR(pg_catalog.=) 't' \
-     OR p.colocationid OPERATOR(pg_catalog.<>) 0) ORDER BY 2, 1 LIMIT 5";
+const TRIGGERS: &str = "SELECT t.tgname, CAST(t.tgrelid::regclass AS text) FROM pg_catalog.pg_trigger AS t \
+     JOIN pg_catalog.pg_dist_partition AS p ON p.logicalrelid::oid = t.tgrelid \
+     JOIN pg_catalog.pg_proc AS f ON f.oid = t.tgfoid \
+     WHERE NOT t.tgisinternal AND f.prosrc ~* 'notify|pg_locks|advisory' \
+     AND (p.partmethod <> 'n' OR p.repmodel = 't' \
+     OR p.colocationid <> 0) ORDER BY 2, 1 LIMIT 5";
 
 #[derive(Default)]
 pub(super) struct Node {
@@ -53,7 +53,7 @@ pub(super) struct Managed {
 /// What Citus manages a table as; `None` for an ordinary table. `name` is the table's name in SQL.
 pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>, Failure> {
     let table = format!(
-        "CAST(pg_catalog.to_regclass({}) AS pg_catalog.oid)",
+        "CAST(to_regclass({}) AS oid)",
         literal(name)
     );
     let found = rows(client, &kind_question(&table)).await?;
@@ -85,23 +85,23 @@ impl Managed {
 
 fn kind_question(table: &str) -> String {
     format!(
-        "SELECT CASE WHEN p.partmethod OPERATOR(pg_catalog.<>) 'n' THEN 'distributed' \
-         WHEN p.repmodel OPERATOR(pg_catalog.=) 't' THEN 'reference' \
-         WHEN p.colocationid OPERATOR(pg_catalog.<>) 0 THEN 'distributed' \
+        "SELECT CASE WHEN p.partmethod <> 'n' THEN 'distributed' \
+         WHEN p.repmodel = 't' THEN 'reference' \
+         WHEN p.colocationid <> 0 THEN 'distributed' \
          WHEN p.autoconverted THEN 'converted' ELSE 'local' END FROM pg_catalog.pg_dist_partition AS p \
-         WHERE CAST(p.logicalrelid AS pg_catalog.oid) OPERATOR(pg_catalog.=) {table}"
+         WHERE p.logicalrelid::oid = {table}"
     )
 }
 
 /// When the last one is gone, Citus makes an ordinary table of it.
 fn foreign_keys_question(table: &str) -> String {
     format!(
-        "SELECT pg_catalog.format('ALTER TABLE %s DROP CONSTRAINT %I;', CAST(k.conrelid AS pg_catalog.regclass), k.conname) \
+        "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I;', k.conrelid::regclass, k.conname) \
          FROM pg_catalog.pg_constraint AS k JOIN pg_catalog.pg_dist_partition AS p \
-         ON CAST(p.logicalrelid AS pg_catalog.oid) OPERATOR(pg_catalog.=) \
-         CASE WHEN k.conrelid OPERATOR(pg_catalog.=) {table} THEN k.confrelid ELSE k.conrelid END \
-         WHERE k.contype OPERATOR(pg_catalog.=) 'f' AND k.conrelid OPERATOR(pg_catalog.<>) k.confrelid \
-         AND (k.conrelid OPERATOR(pg_catalog.=) {table} OR k.confrelid OPERATOR(pg_catalog.=) {table}) ORDER BY 1"
+         ON p.logicalrelid::oid = \
+         CASE WHEN k.conrelid = {table} THEN k.confrelid ELSE k.conrelid END \
+         WHERE k.contype = 'f' AND k.conrelid <> k.confrelid \
+         AND (k.conrelid = {table} OR k.confrelid = {table}) ORDER BY 1"
     )
 }
 

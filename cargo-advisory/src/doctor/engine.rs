@@ -15,19 +15,19 @@ use crate::text::one_line;
 const NAME: &str = "engine";
 
 /// The version, and a sign for each extension, function and setting that could name an engine.
-const SIGNS: &str = "SELECT pg_catalog.version(), pg_catalog.array_to_string(ARRAY(\
-     SELECT pg_catalog.concat('extension ', e.extname) FROM pg_catalog.pg_extension AS e \
-     UNION ALL SELECT pg_catalog.concat('function ', p.proname) FROM pg_catalog.pg_proc AS p \
-     WHERE p.proname OPERATOR(pg_catalog.=) 'aurora_version' \
-     AND p.pronamespace OPERATOR(pg_catalog.=) CAST('pg_catalog' AS pg_catalog.regnamespace) \
-     UNION ALL SELECT pg_catalog.concat('setting ', pg_catalog.split_part(s.name, '.', 1)) FROM pg_catalog.pg_settings AS s \
-     WHERE s.name OPERATOR(pg_catalog.~) '^(alloydb|neon)[.]'), ',')";
+const SIGNS: &str = "SELECT version(), array_to_string(ARRAY(\
+     SELECT concat('extension ', e.extname) FROM pg_catalog.pg_extension AS e \
+     UNION ALL SELECT concat('function ', p.proname) FROM pg_catalog.pg_proc AS p \
+     WHERE p.proname = 'aurora_version' \
+     AND p.pronamespace = 'pg_catalog'::regnamespace \
+     UNION ALL SELECT concat('setting ', split_part(s.name, '.', 1)) FROM pg_catalog.pg_settings AS s \
+     WHERE s.name ~ '^(alloydb|neon)[.]'), ',')";
 
 /// For engines that lack a catalog of [`SIGNS`]: the version, and the sign of Aurora DSQL, which
 /// has no `pg_extension`.
-const FEWER_SIGNS: &str = "SELECT pg_catalog.version(), (SELECT pg_catalog.concat('table ', n.nspname, '.', c.relname) \
-     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
-     WHERE n.nspname OPERATOR(pg_catalog.=) 'sys' AND c.relname OPERATOR(pg_catalog.=) 'iam_pg_role_mappings')";
+const FEWER_SIGNS: &str = "SELECT version(), (SELECT concat('table ', n.nspname, '.', c.relname) \
+     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE n.nspname = 'sys' AND c.relname = 'iam_pg_role_mappings')";
 
 enum Sign {
     Version(&'static str),

@@ -13,16 +13,16 @@ use crate::text::one_line;
 /// `pg_settings` has each setting as it is for this session: in the base unit, and with what the
 /// role and the database set.
 const SETTINGS: &str = "SELECT s.name, s.setting, s.unit FROM pg_catalog.pg_settings AS s \
-     WHERE s.name OPERATOR(pg_catalog.=) ANY (CAST('{lock_timeout,statement_timeout,idle_in_transaction_session_timeout,transaction_timeout,\
+     WHERE s.name = ANY ('{lock_timeout,statement_timeout,idle_in_transaction_session_timeout,transaction_timeout,\
      idle_session_timeout,default_transaction_isolation,log_lock_waits,deadlock_timeout,client_connection_check_interval,\
      tcp_keepalives_idle,tcp_keepalives_interval,tcp_keepalives_count,tcp_user_timeout,TimeZone,max_locks_per_transaction,max_connections,\
-     max_prepared_transactions,max_worker_processes,max_wal_senders,autovacuum_max_workers,autovacuum_worker_slots}' AS pg_catalog.text[]))";
+     max_prepared_transactions,max_worker_processes,max_wal_senders,autovacuum_max_workers,autovacuum_worker_slots}'::text[])";
 
-const SERVER: &str = "SELECT pg_catalog.current_database(), CURRENT_USER, pg_catalog.current_setting('server_version'), \
-     pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery(), \
-     pg_catalog.to_char(pg_catalog.clock_timestamp(), 'YYYYMMDD'), pg_catalog.inet_server_addr() IS NOT NULL, \
-     pg_catalog.pg_has_role(CAST('pg_read_all_stats' AS pg_catalog.name), CAST('USAGE' AS pg_catalog.text)), \
-     pg_catalog.current_setting('advisory.pooler', true), pg_catalog.to_regclass('pg_catalog.pg_dist_local_group') IS NOT NULL";
+const SERVER: &str = "SELECT current_database(), CURRENT_USER, current_setting('server_version'), \
+     current_setting('server_version_num'), pg_is_in_recovery(), \
+     to_char(clock_timestamp(), 'YYYYMMDD'), inet_server_addr() IS NOT NULL, \
+     pg_has_role('pg_read_all_stats'::name, 'USAGE'::text), \
+     current_setting('advisory.pooler', true), to_regclass('pg_catalog.pg_dist_local_group') IS NOT NULL";
 
 #[derive(Default)]
 pub(super) struct Facts {

@@ -13,10 +13,10 @@ use crate::migration::claim::indexes;
 use crate::text::{in_backticks, joined, one_line};
 
 /// The tables that look like queues: with the columns that a claim has, whatever they are for.
-const LIKELY: &str = "SELECT CAST(CAST(c.oid AS pg_catalog.regclass) AS pg_catalog.text) FROM pg_catalog.pg_class AS c \
-     WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND NOT c.relispartition AND 2 OPERATOR(pg_catalog.=) \
-     (SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute AS a WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid \
-     AND NOT a.attisdropped AND a.attname OPERATOR(pg_catalog.=) ANY ('{locked_until,locked_by}')) ORDER BY 1 LIMIT 5";
+const LIKELY: &str = "SELECT CAST(c.oid::regclass AS text) FROM pg_catalog.pg_class AS c \
+     WHERE c.relkind = ANY ('{r,p}') AND NOT c.relispartition AND 2 = \
+     (SELECT count(*) FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid \
+     AND NOT a.attisdropped AND a.attname = ANY ('{locked_until,locked_by}')) ORDER BY 1 LIMIT 5";
 
 /// The shortest `locked_by` that a claim fits in: a name of one letter, `#` and a UUID. A worker's
 /// name makes it longer.
@@ -290,13 +290,13 @@ pub(super) async fn time_zone(
 
 async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>, Failure> {
     let question = format!(
-        "SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), \
-         CASE WHEN a.atttypid OPERATOR(pg_catalog.=) ANY (CAST('{{1042,1043}}' AS pg_catalog.oid[])) \
-         AND a.atttypmod OPERATOR(pg_catalog.>) 0 THEN a.atttypmod OPERATOR(pg_catalog.-) 4 END, \
-         COALESCE(pg_catalog.pg_get_expr(d.adbin, d.adrelid), '') FROM pg_catalog.pg_attribute AS a \
-         LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid OPERATOR(pg_catalog.=) a.attrelid \
-         AND d.adnum OPERATOR(pg_catalog.=) a.attnum WHERE a.attrelid OPERATOR(pg_catalog.=) \
-         CAST(pg_catalog.to_regclass({}) AS pg_catalog.oid) AND a.attnum OPERATOR(pg_catalog.>) CAST(0 AS pg_catalog.int2) \
+        "SELECT a.attname, format_type(a.atttypid, a.atttypmod), \
+         CASE WHEN a.atttypid = ANY ('{{1042,1043}}'::oid[]) \
+         AND a.atttypmod > 0 THEN a.atttypmod - 4 END, \
+         COALESCE(pg_get_expr(d.adbin, d.adrelid), '') FROM pg_catalog.pg_attribute AS a \
+         LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = a.attrelid \
+         AND d.adnum = a.attnum WHERE a.attrelid = \
+         CAST(to_regclass({}) AS oid) AND a.attnum > 0::int2 \
          AND NOT a.attisdropped",
         literal(&table.quoted())
     );
@@ -313,13 +313,13 @@ async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>, Failu
 async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Failure> {
     // One row for each column of an index. Bit 1 is a descending order, bit 2 is nulls first.
     let question = format!(
-        "SELECT c.relname, i.indisvalid AND i.indisready, COALESCE(pg_catalog.pg_get_expr(i.indpred, i.indrelid, true), ''), \
-         a.attname, o.option, pg_catalog.pg_get_indexdef(i.indexrelid, CAST(o.place AS pg_catalog.int4), true) FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) i.indexrelid \
-         CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(CAST(i.indkey AS pg_catalog.int2[])), \
-         pg_catalog.unnest(CAST(i.indoption AS pg_catalog.int2[]))) WITH ORDINALITY AS o (attnum, option, place) \
-         LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid \
-         AND a.attnum OPERATOR(pg_catalog.=) o.attnum WHERE o.option IS NOT NULL AND i.indrelid OPERATOR(pg_catalog.=) \
-         CAST(pg_catalog.to_regclass({}) AS pg_catalog.oid) ORDER BY c.relname, o.place",
+        "SELECT c.relname, i.indisvalid AND i.indisready, COALESCE(pg_get_expr(i.indpred, i.indrelid, true), ''), \
+         a.attname, o.option, pg_get_indexdef(i.indexrelid, o.place::int4, true) FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid \
+         CROSS JOIN LATERAL ROWS FROM (unnest(i.indkey::int2[]), \
+         unnest(i.indoption::int2[])) WITH ORDINALITY AS o (attnum, option, place) \
+         LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid \
+         AND a.attnum = o.attnum WHERE o.option IS NOT NULL AND i.indrelid = \
+         CAST(to_regclass({}) AS oid) ORDER BY c.relname, o.place",
         literal(&table.quoted())
     );
     let mut indexes: Vec<Index> = Vec::new();
@@ -355,7 +355,7 @@ fn expression(written: &str) -> String {
     let column = written.strip_prefix("hash_record_extended(ROW(");
     match column.and_then(|rest| rest.strip_suffix("), 0::bigint)")) {
         Some(column) => format!(
-            "pg_catalog.hash_record_extended(ROW({}),0)",
+            "hash_record_extended(ROW({}),0)",
             in_quotes(column)
         ),
         None => written.to_owned(),

@@ -21,9 +21,9 @@ use crate::failure::Failure;
 const ROUNDS: usize = 8;
 
 /// The session of the server that serves a connection.
-const SESSION: &str = "SELECT pg_catalog.pg_backend_pid(), a.backend_start OPERATOR(pg_catalog.<) \
-     pg_catalog.to_timestamp(CAST('{}' AS pg_catalog.float8)), pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) \
-     FROM pg_catalog.pg_stat_activity AS a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
+const SESSION: &str = "SELECT pg_backend_pid(), a.backend_start < \
+     to_timestamp('{}'::float8), date_part('epoch', clock_timestamp()) \
+     FROM pg_catalog.pg_stat_activity AS a WHERE a.pid = pg_backend_pid()";
 
 pub(super) enum Pooler {
     None,

@@ -10,14 +10,14 @@ use crate::text::{joined, one_line, plural};
 
 /// The tables that enabled subscriptions write, and whether this database publishes them too: those
 /// first.
-const SUBSCRIBED: &str = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), \
-     EXISTS (SELECT 1 FROM pg_catalog.pg_publication_tables AS p WHERE p.schemaname OPERATOR(pg_catalog.=) n.nspname \
-     AND p.tablename OPERATOR(pg_catalog.=) c.relname) \
-     FROM pg_catalog.pg_subscription AS s JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) s.subdbid \
-     JOIN pg_catalog.pg_subscription_rel AS r ON r.srsubid OPERATOR(pg_catalog.=) s.oid \
-     JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) r.srrelid \
-     JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
-     WHERE s.subenabled AND d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() ORDER BY 2 DESC, 1";
+const SUBSCRIBED: &str = "SELECT format('%I.%I', n.nspname, c.relname), \
+     EXISTS (SELECT 1 FROM pg_catalog.pg_publication_tables AS p WHERE p.schemaname = n.nspname \
+     AND p.tablename = c.relname) \
+     FROM pg_catalog.pg_subscription AS s JOIN pg_catalog.pg_database AS d ON d.oid = s.subdbid \
+     JOIN pg_catalog.pg_subscription_rel AS r ON r.srsubid = s.oid \
+     JOIN pg_catalog.pg_class AS c ON c.oid = r.srrelid \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE s.subenabled AND d.datname = current_database() ORDER BY 2 DESC, 1";
 
 const NAMED: usize = 3;
 

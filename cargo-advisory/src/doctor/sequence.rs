@@ -84,7 +84,7 @@ pub(super) async fn judge(
 fn privileges() -> String {
     let may = |function: &str| {
         format!(
-            "COALESCE(pg_catalog.has_function_privilege(pg_catalog.to_regprocedure('{function}'), CAST('EXECUTE' AS pg_catalog.text)), false)"
+            "COALESCE(has_function_privilege(to_regprocedure('{function}'), 'EXECUTE'::text), false)"
         )
     };
     format!(
@@ -98,23 +98,23 @@ fn privileges() -> String {
 /// the role may draw from it and move it; no row without a sequence.
 fn catalog(schema: &str, table: &str) -> String {
     let has = |function: &str, relation: &str, right: &str| {
-        format!("pg_catalog.{function}({relation}.oid, CAST('{right}' AS pg_catalog.text))")
+        format!("pg_catalog.{function}({relation}.oid, '{right}'::text)")
     };
     let may_draw = has("has_sequence_privilege", "s", "USAGE");
     let relation = |alias: &str, name: &str| {
         format!(
-            "JOIN pg_catalog.pg_class AS {alias} ON {alias}.relnamespace OPERATOR(pg_catalog.=) n.oid \
-             AND {alias}.relname OPERATOR(pg_catalog.=) '{name}'"
+            "JOIN pg_catalog.pg_class AS {alias} ON {alias}.relnamespace = n.oid \
+             AND {alias}.relname = '{name}'"
         )
     };
     format!(
-        "SELECT q.seqcycle OR q.seqincrement OPERATOR(pg_catalog.<) 1, {} AND {} AND {may_draw}, \
-         EXISTS (SELECT FROM pg_catalog.pg_depend AS d WHERE d.classid OPERATOR(pg_catalog.=) CAST('pg_catalog.pg_class' AS pg_catalog.regclass) \
-         AND d.objid OPERATOR(pg_catalog.=) s.oid AND d.deptype OPERATOR(pg_catalog.=) ANY ('{{a,i}}') \
-         AND d.refobjsubid OPERATOR(pg_catalog.>) 0), {may_draw}, {} \
+        "SELECT q.seqcycle OR q.seqincrement < 1, {} AND {} AND {may_draw}, \
+         EXISTS (SELECT FROM pg_catalog.pg_depend AS d WHERE d.classid = 'pg_catalog.pg_class'::regclass \
+         AND d.objid = s.oid AND d.deptype = ANY ('{{a,i}}') \
+         AND d.refobjsubid > 0), {may_draw}, {} \
          FROM pg_catalog.pg_namespace AS n {} {} \
-         JOIN pg_catalog.pg_sequence AS q ON q.seqrelid OPERATOR(pg_catalog.=) s.oid \
-         WHERE n.nspname OPERATOR(pg_catalog.=) '{schema}'",
+         JOIN pg_catalog.pg_sequence AS q ON q.seqrelid = s.oid \
+         WHERE n.nspname = '{schema}'",
         has("has_schema_privilege", "n", "USAGE"),
         has("has_table_privilege", "t", "SELECT"),
         has("has_sequence_privilege", "s", "UPDATE"),
@@ -127,7 +127,7 @@ fn catalog(schema: &str, table: &str) -> String {
 /// rows are older than the reading of the sequence.
 fn comparison(table: &str, sequence: &str) -> String {
     format!(
-        "SELECT (largest OPERATOR(pg_catalog.<=) last) IS FALSE OR last IS NULL AND largest IS NOT NULL, last, largest \
-         FROM (SELECT pg_catalog.max(token) AS largest, pg_catalog.pg_sequence_last_value('{sequence}') AS last FROM {table}) AS compared"
+        "SELECT (largest <= last) IS FALSE OR last IS NULL AND largest IS NOT NULL, last, largest \
+         FROM (SELECT max(token) AS largest, pg_sequence_last_value('{sequence}') AS last FROM {table}) AS compared"
     )
 }

@@ -10,21 +10,21 @@ use crate::text::{joined, one_line};
 
 /// Distinct locks in the shared table: those on the fast path and the predicate locks are
 /// elsewhere.
-const USED: &str = "SELECT pg_catalog.count(*) FROM (SELECT DISTINCT l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, \
+const USED: &str = "SELECT count(*) FROM (SELECT DISTINCT l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, \
      l.transactionid, l.classid, l.objid, l.objsubid FROM pg_catalog.pg_locks AS l \
-     WHERE NOT l.fastpath AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock') AS distinct_locks";
+     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock') AS distinct_locks";
 
 /// The sessions with most of these locks, and how many of them are advisory.
 const LARGEST: &str = "WITH prepared AS (SELECT x.virtualtransaction, p.gid, p.database FROM pg_catalog.pg_locks AS x \
-     JOIN pg_catalog.pg_prepared_xacts AS p ON CAST(p.transaction AS pg_catalog.text) OPERATOR(pg_catalog.=) \
-     CAST(x.transactionid AS pg_catalog.text) WHERE x.pid IS NULL AND x.locktype OPERATOR(pg_catalog.=) 'transactionid') \
-     SELECT COALESCE(CAST(l.pid AS pg_catalog.text), pg_catalog.format('prepared transaction %L', p.gid)), \
+     JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction::text = \
+     x.transactionid::text WHERE x.pid IS NULL AND x.locktype = 'transactionid') \
+     SELECT COALESCE(l.pid::text, format('prepared transaction %L', p.gid)), \
      a.application_name, COALESCE(d.datname, p.database), \
-     pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory') \
-     FROM pg_catalog.pg_locks AS l LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) l.pid \
-     LEFT JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) a.datid \
-     LEFT JOIN prepared AS p ON l.pid IS NULL AND p.virtualtransaction OPERATOR(pg_catalog.=) l.virtualtransaction \
-     WHERE NOT l.fastpath AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock' \
+     count(*), count(*) FILTER (WHERE l.locktype = 'advisory') \
+     FROM pg_catalog.pg_locks AS l LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
+     LEFT JOIN pg_catalog.pg_database AS d ON d.oid = a.datid \
+     LEFT JOIN prepared AS p ON l.pid IS NULL AND p.virtualtransaction = l.virtualtransaction \
+     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' \
      GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1 LIMIT 3";
 
 /// The oldest version that this project supports.

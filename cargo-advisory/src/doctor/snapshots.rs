@@ -18,14 +18,14 @@ const LONGEST: Duration = Duration::from_secs(5 * 60);
 
 /// Who keeps row versions of this database: sessions with a snapshot or a transaction that writes,
 /// prepared transactions, and slots.
-const OLDEST: &str = "SELECT CAST(a.pid AS pg_catalog.text), a.application_name, CAST(pg_catalog.date_part('epoch', \
-     pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.xact_start) AS pg_catalog.int8), 'session' \
-     FROM pg_catalog.pg_stat_activity AS a WHERE a.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() \
+const OLDEST: &str = "SELECT a.pid::text, a.application_name, CAST(date_part('epoch', \
+     clock_timestamp() - a.xact_start) AS int8), 'session' \
+     FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() \
      AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.xact_start IS NOT NULL \
-     AND a.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid() \
-     UNION ALL SELECT NULL, p.gid, CAST(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() \
-     OPERATOR(pg_catalog.-) p.prepared) AS pg_catalog.int8), 'prepared' FROM pg_catalog.pg_prepared_xacts AS p \
-     WHERE p.database OPERATOR(pg_catalog.=) pg_catalog.current_database() \
+     AND a.pid <> pg_backend_pid() \
+     UNION ALL SELECT NULL, p.gid, CAST(date_part('epoch', clock_timestamp() \
+     - p.prepared) AS int8), 'prepared' FROM pg_catalog.pg_prepared_xacts AS p \
+     WHERE p.database = current_database() \
      ORDER BY 3 DESC NULLS LAST LIMIT 1";
 
 pub(super) async fn judge(client: &Client, facts: &Facts) -> Result<Finding, Failure> {

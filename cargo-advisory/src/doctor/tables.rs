@@ -112,15 +112,15 @@ impl Tables {
 /// table, or a partition, is unlogged.
 fn question(name: &str) -> String {
     format!(
-        "SELECT pg_catalog.row_security_active(c.oid) AND (NOT EXISTS (SELECT 1 FROM pg_catalog.pg_policy AS p \
-         WHERE p.polrelid OPERATOR(pg_catalog.=) c.oid AND p.polpermissive AND p.polcmd OPERATOR(pg_catalog.=) '*' \
-         AND pg_catalog.pg_get_expr(p.polqual, p.polrelid) OPERATOR(pg_catalog.=) 'true' AND EXISTS (SELECT 1 \
-         FROM pg_catalog.unnest(p.polroles) AS r (oid) WHERE r.oid OPERATOR(pg_catalog.=) CAST(0 AS pg_catalog.oid) \
-         OR pg_catalog.pg_has_role(r.oid, CAST('USAGE' AS pg_catalog.text)))) OR EXISTS (SELECT 1 FROM pg_catalog.pg_policy AS p \
-         WHERE p.polrelid OPERATOR(pg_catalog.=) c.oid AND NOT p.polpermissive)), c.relpersistence OPERATOR(pg_catalog.=) 'u' OR EXISTS (SELECT 1 \
-         FROM pg_catalog.pg_partition_tree(CAST(c.oid AS pg_catalog.regclass)) AS t JOIN pg_catalog.pg_class AS p \
-         ON p.oid OPERATOR(pg_catalog.=) CAST(t.relid AS pg_catalog.oid) WHERE p.relpersistence OPERATOR(pg_catalog.=) 'u') \
-         FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) CAST(pg_catalog.to_regclass({}) AS pg_catalog.oid)",
+        "SELECT row_security_active(c.oid) AND (NOT EXISTS (SELECT 1 FROM pg_catalog.pg_policy AS p \
+         WHERE p.polrelid = c.oid AND p.polpermissive AND p.polcmd = '*' \
+         AND pg_get_expr(p.polqual, p.polrelid) = 'true' AND EXISTS (SELECT 1 \
+         FROM unnest(p.polroles) AS r (oid) WHERE r.oid = 0::oid \
+         OR pg_has_role(r.oid, 'USAGE'::text))) OR EXISTS (SELECT 1 FROM pg_catalog.pg_policy AS p \
+         WHERE p.polrelid = c.oid AND NOT p.polpermissive)), c.relpersistence = 'u' OR EXISTS (SELECT 1 \
+         FROM pg_partition_tree(c.oid::regclass) AS t JOIN pg_catalog.pg_class AS p \
+         ON p.oid = t.relid::oid WHERE p.relpersistence = 'u') \
+         FROM pg_catalog.pg_class AS c WHERE c.oid = CAST(to_regclass({}) AS oid)",
         literal(name)
     )
 }
