@@ -29,7 +29,7 @@ fn run(name: &str, flags: &[&str]) -> (Vec<Value>, bool, String) {
 
 /// All but `block-runtime` and `long-text`: docs/stress.md has what they show with the short ttl of
 /// this program.
-const FAULTS: [&str; 17] = [
+const FAULTS: [&str; 18] = [
     "calm",
     "kill-client",
     "stop-client",
@@ -45,6 +45,7 @@ const FAULTS: [&str; 17] = [
     "commit-held-up",
     "failover",
     "alter-type",
+    "long-text",
     "stall-connections",
     "abort-job",
 ];

@@ -3,6 +3,7 @@
 use super::Error;
 use super::claimed::{Claimed, no_answer};
 use super::end::send::{end_all, finish_fitting};
+use super::observers::observers;
 use super::renew::{renew_all, settled};
 use super::sql::text;
 use super::table::{Claim, every};
@@ -51,7 +52,7 @@ pub(crate) fn keep<T: Claim, R: Reach>(
     reach: impl FnOnce() -> R,
     job: &Claimed<T>,
 ) -> Result<KeptJob<T, R>, PoolError> {
-    if let Some(observer) = logging(job.name(), None) {
+    if let Some(observer) = observers(job.name(), None) {
         job.set_observer(&observer);
     }
     let pool = identity.unwrap_or_else(number_of_pool);
@@ -173,47 +174,6 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     fn shown_end(end: &ClaimEnd) -> End {
         end.end
     }
-}
-
-/// The feature `tracing` is an observer like the program's: it logs what goes wrong, and passes
-/// each event on.
-pub(super) fn logging<T: Claim>(
-    claim: impl Into<String>,
-    next: Option<Observer<Claimed<T>, Error>>,
-) -> Option<Observer<Claimed<T>, Error>> {
-    if cfg!(not(feature = "tracing")) {
-        return next;
-    }
-    let claim = claim.into();
-    Some(Arc::new(move |event| {
-        log(&claim, &event);
-        if let Some(next) = &next {
-            next(event);
-        }
-    }))
-}
-
-fn log<T>(claim: &str, event: &Event<'_, Claimed<T>, Error>) {
-    #[cfg(feature = "tracing")]
-    match event {
-        Event::EndFailed(_, error) => {
-            tracing::warn!(
-                pattern = claim,
-                scope = "claim",
-                "the end was refused, and is sent again: {error}"
-            );
-        }
-        Event::Refused(error) | Event::NoConnection(error) => {
-            tracing::warn!(
-                pattern = claim,
-                scope = "claim",
-                "the worker could not claim, and tries again: {error}"
-            );
-        }
-        _ => {}
-    }
-    #[cfg(not(feature = "tracing"))]
-    let _: (&str, &Event<'_, Claimed<T>, Error>) = (claim, event);
 }
 
 struct Renew<T>(Vec<Claimed<T>>);

@@ -10,7 +10,8 @@ mod shared;
 mod source;
 mod start;
 
-use super::rows::logging;
+use super::index::table_name;
+use super::observers::observers;
 use super::sql::{Fragment, Wanted};
 use super::table::{Claim, MaybeRunAt};
 use super::take::{Condition, position_of, take};
@@ -97,8 +98,6 @@ type Stop<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
 /// What the parts of a running worker share.
 pub(crate) struct Settings<'w, T: Claim> {
     name: String,
-    /// The table, as spans and metrics show it.
-    table: &'static str,
     concurrency: usize,
     /// How many rows are fetched ahead; `None` for what fits how fast bodies return.
     prefetch: Option<usize>,
@@ -135,10 +134,8 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
             Some(_) => End::Retry { after: None },
             None => End::Fail,
         };
-        let table = job::label(&super::index::table_name::<T>());
         let settings = Settings {
             name: name.into(),
-            table,
             concurrency: 1,
             prefetch: None,
             on_err,
@@ -148,7 +145,7 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
             is_until_empty: false,
             conditions: Vec::new(),
             changes: Vec::new(),
-            observer: logging(table, None),
+            observer: observers(table_name::<T>(), None),
         };
         Self {
             pool: pool.clone(),
@@ -225,13 +222,13 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         self
     }
 
-    /// Calls this for each event: a row was claimed, renewed, lost, or has ended and how, a claim
-    /// was refused, there was no connection. It is called on the worker's task and on the thread
+    /// Calls this for each event: a row was claimed, renewed, lost, or has ended and how, its body
+    /// was called and is over, a claim was refused, there was no connection. It is called on the worker's task and on the thread
     /// that renews the rows of the process, so it must not block. A panic is caught and discarded.
-    /// The feature `tracing` logs the same events.
+    /// The features `tracing` and `metrics` observe the same events.
     pub fn observe(mut self, observer: impl Fn(Event<'_, T>) + Send + Sync + 'static) -> Self {
         let observer: Observer<Claimed<T>, Error> = Arc::new(observer);
-        self.settings.observer = logging(self.settings.table, Some(observer));
+        self.settings.observer = observers(table_name::<T>(), Some(observer));
         self
     }
 

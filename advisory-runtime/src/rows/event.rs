@@ -32,6 +32,8 @@ pub enum Event<'e, R, E> {
         /// How long the key stays done.
         remaining: Duration,
     },
+    /// A worker calls its body.
+    Started(&'e R),
     /// It was renewed.
     Renewed(&'e R),
     /// A renewal failed. It is tried again until the row expires.
@@ -49,6 +51,16 @@ pub enum Event<'e, R, E> {
         /// How long it was held.
         held: Duration,
     },
+    /// Its body, which a worker has called, is over. The row has ended, or is no longer held.
+    #[non_exhaustive]
+    Finished {
+        /// The claim.
+        row: &'e R,
+        /// How.
+        outcome: BodyOutcome<'e, E>,
+        /// How long the body ran.
+        ran: Duration,
+    },
     /// The server refused the end. It is tried again until the row expires, and a message that does
     /// not fit its column is cut.
     EndFailed(&'e R, &'e E),
@@ -58,6 +70,22 @@ pub enum Event<'e, R, E> {
     NoConnection(&'e E),
     /// The first one that was answered after that.
     Reconnected,
+}
+
+/// How a body that a worker has called is over.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BodyOutcome<'e, E> {
+    /// It returned `Ok`.
+    Done,
+    /// It returned an error with this text.
+    Failed(&'e str),
+    /// It panicked. The text has the message.
+    Panicked(&'e str),
+    /// Its row was lost, or could not be ended.
+    Error(&'e E),
+    /// It was dropped: with its worker, or at the end of the worker's grace.
+    Dropped,
 }
 
 /// Is called with each event.
