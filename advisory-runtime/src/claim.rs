@@ -104,7 +104,6 @@ pub(crate) use {
     count::counts_on,
     end::send::finish,
     renew::renew_or_lose,
-    sql::text,
     worker::{Asked, Boxed, Claiming, Settings, Source, Taken, joined, run as run_worker},
 };
 

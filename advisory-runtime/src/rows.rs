@@ -28,7 +28,6 @@ mod keeper;
 #[cfg(feature = "diesel-async")]
 mod pooled;
 mod reach;
-mod unless;
 mod watch;
 
 pub(crate) use answer::{Renewed, Settled};
@@ -46,8 +45,7 @@ pub(crate) use pooled::{Borrowed, Pooled};
 pub(crate) use reach::{Outside, Reach, Step, Times, may_stick};
 #[cfg(feature = "postgres")]
 pub(crate) use reach::{first_answer, unanswered};
-pub(crate) use unless::unless;
-pub(crate) use watch::watch;
+pub(crate) use watch::{unless, watch};
 
 use crate::driver::{Driver, depth};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};

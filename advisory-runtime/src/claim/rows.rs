@@ -10,9 +10,10 @@ use super::table::{Claim, every};
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    End, Ended, Event, Failure, Hold, Keeper, Kept, Name, Observer, Outside, Reach, Renewed,
-    RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
+    End, Ended, Event, Failure, Hold, Keeper, Kept, Name, Observer, Reach, Renewed, RowError, Rows,
+    Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
 };
+use std::fmt::Display;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,6 +111,21 @@ pub(crate) fn ended<T: Claim>(job: &Claimed<T>, ended: Result<Ended, Error>) -> 
     }
 }
 
+/// Ends a claim as its body has returned. The body's own error counts, whether or not the claim
+/// could be ended.
+pub(crate) async fn end_as_returned<T: Claim, R: Reach, V, E: From<Error> + Display>(
+    kept: KeptJob<T, R>,
+    job: &Claimed<T>,
+    on_err: End,
+    result: Result<V, E>,
+) -> Result<V, E> {
+    match &result {
+        Ok(_) => ended(job, kept.end(ClaimEnd::new(End::Complete)).await)?,
+        Err(error) => drop(kept.end(ClaimEnd::failed(on_err, &error.to_string())).await),
+    }
+    result
+}
+
 /// The rows of one type that one pool reaches.
 pub(crate) struct ClaimRows<T, R>(R, PhantomData<fn() -> T>);
 
@@ -157,10 +173,6 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         self.0.send_from(is_here, EndAllStep(ends), times).await
     }
 
-    fn caller_waits(_: &ClaimEnd) -> Option<Duration> {
-        None
-    }
-
     type Shown = Claimed<T>;
 
     fn shown(job: &Claimed<T>) -> &Claimed<T> {
@@ -189,10 +201,6 @@ impl<T: Claim> Step for Renew<T> {
         renew_all(conn, &jobs).await
     }
 
-    fn outside(&self) -> Outside {
-        Outside::Doubted
-    }
-
     fn doubted(answers: Vec<Renewed>) -> Option<Vec<Renewed>> {
         let doubted = |answer| match answer {
             Renewed::Gone => Renewed::Busy,
@@ -211,10 +219,6 @@ impl<T: Claim> Step for Settle<T> {
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Settled>, Error> {
         let jobs: Vec<_> = self.0.iter().collect();
         settled(conn, &jobs).await
-    }
-
-    fn outside(&self) -> Outside {
-        Outside::Doubted
     }
 
     /// A transaction that is open says nothing, and the pool's connection may be the one that has
@@ -246,10 +250,6 @@ impl<T: Claim> Step for EndStep<T> {
         }
     }
 
-    fn outside(&self) -> Outside {
-        Outside::Doubted
-    }
-
     fn doubted(is_ended: bool) -> Option<bool> {
         is_ended.then_some(true)
     }
@@ -277,10 +277,6 @@ impl<T: Claim> Step for EndAllStep<T> {
             })
             .collect();
         end_all(conn, &ends).await
-    }
-
-    fn outside(&self) -> Outside {
-        Outside::Doubted
     }
 
     /// What it has not ended is ended alone.

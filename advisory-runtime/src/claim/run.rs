@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::claimed::Claimed;
-use super::rows::{ClaimEnd, KeptJob, ReleaseOnDrop, ended, watch};
+use super::rows::{KeptJob, ReleaseOnDrop, end_as_returned, watch};
 use super::table::Claim;
 use crate::Pool;
 use crate::rows::{End, Pooled};
@@ -83,20 +83,7 @@ where
     let Some((kept, ())) = kept.take() else {
         return Err(job.gone().into());
     };
-    match result {
-        Ok(Ok(result)) => {
-            let done = kept.end(ClaimEnd::new(End::Complete)).await;
-            ended(job, done)?;
-            Ok(result)
-        }
-        Ok(Err(error)) => {
-            // The body's own error counts, whether or not the claim could be ended.
-            let failed = ClaimEnd::failed(on_err, &error.to_string());
-            drop(kept.end(failed).await);
-            Err(error)
-        }
-        Err(lost) => Err(lost.into()),
-    }
+    end_as_returned(kept, job, on_err, result?).await
 }
 
 /// Runs a body under a claim as [`run`] does, but leaves it to the body or the caller to finish the

@@ -39,6 +39,7 @@ use std::future::{pending, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -370,13 +371,15 @@ where
         let (mut begun, turn) = (0, Instant::now());
         let is_over = |begun| begun >= TURN.0 || (begun > 0 && turn.elapsed() >= TURN.1);
         loop {
-            shared.set_running(jobs.len());
+            shared.running.store(jobs.len(), Ordering::Relaxed);
             if outcome.is_none()
                 && let Poll::Ready(result) = feed.as_mut().poll(context)
             {
                 outcome = Some(result);
                 shared.stopping.close();
-                shared.release_waiting();
+                // Releases them.
+                let waiting = std::mem::take(&mut *shared.waiting());
+                drop(waiting);
                 // A grace beyond the clock's range never ends.
                 let over = |grace| Instant::now().checked_add(grace);
                 grace.set(settings.grace.and_then(over).map(sleep_until));
@@ -389,7 +392,7 @@ where
             if jobs.len() >= settings.concurrency {
                 break;
             }
-            let Some(row) = shared.next_waiting() else {
+            let Some(row) = shared.waiting().pop_front() else {
                 break;
             };
             begun += 1;

@@ -77,7 +77,9 @@ pub(crate) trait Step: Send + Sync + 'static {
         conn: &mut D,
     ) -> impl Future<Output = Result<Self::Answer, Self::Error>> + Send;
 
-    fn outside(&self) -> Outside;
+    fn outside(&self) -> Outside {
+        Outside::Doubted
+    }
 
     /// What an answer on a connection outside the pool says; `None` if it says nothing.
     fn doubted(answer: Self::Answer) -> Option<Self::Answer> {

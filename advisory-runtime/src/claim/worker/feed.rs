@@ -199,7 +199,7 @@ pub(super) async fn give_back<T: Claim, R: Reach>(shared: &Shared<T, R>) {
         let late: Vec<_> = waiting.drain(..late).collect();
         drop(waiting);
         if !late.is_empty() {
-            shared.pace().block();
+            shared.pace().is_blocked = true;
         }
         // Which releases them in the background.
         drop(late);

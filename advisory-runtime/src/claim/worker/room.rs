@@ -104,7 +104,7 @@ pub(super) struct Pace {
     /// The mean time of a body, in seconds.
     mean: Option<f64>,
     /// Whether rows that were fetched ahead were given back since the last body has returned.
-    is_blocked: bool,
+    pub(super) is_blocked: bool,
 }
 
 impl Pace {
@@ -113,14 +113,6 @@ impl Pace {
         let mean = self.mean.unwrap_or(time);
         self.mean = Some((time - mean).mul_add(WEIGHT, mean));
         self.is_blocked = false;
-    }
-
-    pub(super) const fn block(&mut self) {
-        self.is_blocked = true;
-    }
-
-    pub(super) const fn is_blocked(self) -> bool {
-        self.is_blocked
     }
 
     /// How many rows so many slots work off in the time that is fetched ahead.

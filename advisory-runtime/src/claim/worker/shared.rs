@@ -35,7 +35,7 @@ pub(super) struct Shared<T: Claim, R: Reach> {
     pub(super) has_come: Notify,
     pub(super) room: Arc<Room>,
     /// How many bodies run.
-    running: AtomicUsize,
+    pub(super) running: AtomicUsize,
     pace: Mutex<Pace>,
     /// There may be new rows.
     pub(super) wake: Arc<Notify>,
@@ -97,19 +97,6 @@ impl<T: Claim, R: Reach> Shared<T, R> {
         locked(&self.waiting)
     }
 
-    pub(super) fn next_waiting(&self) -> Option<Waiting<T, R>> {
-        self.waiting().pop_front()
-    }
-
-    pub(super) fn release_waiting(&self) {
-        let waiting = std::mem::take(&mut *self.waiting());
-        drop(waiting);
-    }
-
-    pub(super) fn set_running(&self, bodies: usize) {
-        self.running.store(bodies, Ordering::Relaxed);
-    }
-
     pub(super) fn pace(&self) -> MutexGuard<'_, Pace> {
         locked(&self.pace)
     }
@@ -118,7 +105,7 @@ impl<T: Claim, R: Reach> Shared<T, R> {
     pub(super) fn wanted(&self, settings: &Settings<'_, T>) -> usize {
         let pace = *self.pace();
         let ahead = match settings.prefetch {
-            _ if pace.is_blocked() || self.room.has_suspect() => 0,
+            _ if pace.is_blocked || self.room.has_suspect() => 0,
             Some(rows) => rows,
             // They would use up the limits of their values.
             None if T::Per::COLUMN.is_some() => 0,

@@ -18,7 +18,7 @@ use crate::rows::reach::Times;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -51,12 +51,24 @@ impl<R: Rows> Kept<R> {
 
     /// Ends the row, and calls `reply` with how it has ended.
     pub(crate) fn end_then(self, end: R::End, reply: Reply<R>) {
-        PendingEnd::new(self, end, reply).submit(Place::Here);
+        self.end_at(Place::Here, end, reply);
     }
 
     /// Ends the row on the keeper, and drops `alive` then.
     pub(crate) fn end_later(self, end: R::End, alive: impl Send + 'static) {
-        PendingEnd::new(self, end, Box::new(move |_| drop(alive))).submit(Place::Keeper);
+        self.end_at(Place::Keeper, end, Box::new(move |_| drop(alive)));
+    }
+
+    fn end_at(self, place: Place, end: R::End, reply: Reply<R>) {
+        let end = PendingEnd {
+            tries: Tries::new(R::hold(&self.row)),
+            kept: self,
+            end,
+            since: None,
+            is_alone: !R::GATHERS,
+            reply: Some(reply),
+        };
+        end.submit(place);
     }
 }
 
@@ -90,17 +102,6 @@ pub(super) struct PendingEnd<R: Rows> {
 }
 
 impl<R: Rows> PendingEnd<R> {
-    fn new(kept: Kept<R>, end: R::End, reply: Reply<R>) -> Self {
-        Self {
-            tries: Tries::new(R::hold(&kept.row)),
-            kept,
-            end,
-            since: None,
-            is_alone: !R::GATHERS,
-            reply: Some(reply),
-        }
-    }
-
     fn phase(&self) -> Phase {
         R::hold(&self.kept.row).phase()
     }
@@ -123,9 +124,12 @@ impl<R: Rows> PendingEnd<R> {
         let (batch, number) = if is_inside || self.is_alone {
             (vec![self], None)
         } else {
-            let Some(number) = group.ends.queue(place).push(self) else {
+            let mut queue = group.queue(place);
+            queue.waiting.push(self);
+            let Some(number) = queue.next_sender() else {
                 return;
             };
+            drop(queue);
             (Vec::new(), Some(number))
         };
         let sender = Sender {
@@ -193,32 +197,19 @@ impl<R: Rows> PendingEnd<R> {
     }
 }
 
-/// The ends of a group that wait, by the place from which they are sent.
-pub(super) struct Ends<R: Rows> {
-    here: Mutex<Queue<R>>,
-    keeper: Mutex<Queue<R>>,
-}
-
-impl<R: Rows> Default for Ends<R> {
-    fn default() -> Self {
-        Self {
-            here: Mutex::default(),
-            keeper: Mutex::default(),
-        }
-    }
-}
-
-impl<R: Rows> Ends<R> {
+impl<R: Rows> Group<R> {
     fn queue(&self, place: Place) -> MutexGuard<'_, Queue<R>> {
+        let [here, keeper] = &self.ends;
         let queue = match place {
-            Place::Here => &self.here,
-            Place::Keeper => &self.keeper,
+            Place::Here => here,
+            Place::Keeper => keeper,
         };
         queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Queue<R: Rows> {
+/// The ends of a group that wait to be sent from one place.
+pub(super) struct Queue<R: Rows> {
     waiting: Vec<PendingEnd<R>>,
     /// Who sends what waits.
     sender: Option<u64>,
@@ -236,12 +227,6 @@ impl<R: Rows> Default for Queue<R> {
 }
 
 impl<R: Rows> Queue<R> {
-    /// The number of a new sender, if there is none.
-    fn push(&mut self, end: PendingEnd<R>) -> Option<u64> {
-        self.waiting.push(end);
-        self.next_sender()
-    }
-
     /// The number of a new sender, if there is none and something waits.
     fn next_sender(&mut self) -> Option<u64> {
         if self.sender.is_some() || self.waiting.is_empty() {
@@ -302,7 +287,7 @@ impl<R: Rows> Sender<R> {
             return false;
         }
         loop {
-            let mut queue = self.group.ends.queue(self.place);
+            let mut queue = self.group.queue(self.place);
             if queue.sender != self.number {
                 return false;
             }
@@ -350,7 +335,7 @@ impl<R: Rows> Sender<R> {
 
     /// Lets another sender take over what waits.
     fn start_next(&self) {
-        let mut queue = self.group.ends.queue(self.place);
+        let mut queue = self.group.queue(self.place);
         if queue.sender == self.number {
             queue.sender = None;
         }
@@ -400,7 +385,7 @@ impl<R: Rows> Drop for Sender<R> {
     fn drop(&mut self) {
         let mut ends = std::mem::take(&mut self.batch);
         if self.number.is_some() {
-            let mut queue = self.group.ends.queue(self.place);
+            let mut queue = self.group.queue(self.place);
             if queue.sender == self.number {
                 queue.sender = None;
                 ends.append(&mut queue.waiting);
