@@ -58,22 +58,14 @@ const TURN: (usize, Duration) = (64, Duration::from_millis(1));
 /// ```no_run
 /// # #[cfg(feature = "bb8")]
 /// # mod jobs {
-/// # use advisory_runtime::claim::{self, Claim, Claimed, Error};
+#[doc = example_of_jobs!()]
+/// # use advisory_runtime::claim;
 /// # use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
-/// # diesel::table! {
-/// #     mail (id) {
-/// #         id -> BigInt, locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text>,
-/// #         completed_at -> Nullable<Timestamptz>, failed_at -> Nullable<Timestamptz>, error_message -> Nullable<Text>
-/// #     }
-/// # }
-/// # #[derive(diesel::Queryable, diesel::Selectable, Claim)]
-/// # #[diesel(table_name = mail)]
-/// # struct Mail { id: i64 }
 /// # async fn terminated() {}
 /// # async fn send(_: i64) -> Result<(), Error> { Ok(()) }
 /// async fn deliver(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
 ///     let worker = claim::Worker::new(pool, "worker-7").concurrency(4).until(terminated());
-///     worker.run(async |job: Claimed<Mail>| send(job.id).await).await
+///     worker.run(async |job: Claimed<Job>| send(job.id).await).await
 /// }
 /// # }
 /// ```
@@ -199,7 +191,7 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         self
     }
 
-    /// Does not listen for notifications, and so needs no connection beside the pool's. It only
+    /// Does not listen for notifications, and so needs no connection outside the pool. It only
     /// polls.
     pub const fn poll_only(mut self) -> Self {
         self.settings.is_listening = false;
@@ -223,10 +215,9 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         self
     }
 
-    /// Calls this for each event: a row was claimed, renewed, lost, or has ended and how, its body
-    /// was called and is over, a claim was refused, there was no connection. It is called on the worker's task and on the thread
-    /// that renews the rows of the process, so it must not block. A panic is caught and discarded.
-    /// The features `tracing` and `metrics` observe the same events.
+    /// Calls this for each event, on the worker's task and on the thread that renews the rows of the
+    /// process, so it must not block. A panic is caught and discarded. The features `tracing` and
+    /// `metrics` observe the same events.
     pub fn observe(mut self, observer: impl Fn(Event<'_, T>) + Send + Sync + 'static) -> Self {
         let observer: Observer<Claimed<T>, Error> = Arc::new(observer);
         self.settings.observer = observers(table_name::<T>(), Some(observer));

@@ -14,7 +14,6 @@ pub(crate) struct Hold {
     since: Instant,
     ttl: Duration,
     margin: Duration,
-    /// How long work may go on after the statement that ended the hold in a transaction.
     grace: Duration,
     /// Wakes the task that watches.
     changed: Notify,
@@ -80,7 +79,6 @@ impl Hold {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long this process has held the row.
     pub(crate) fn age(&self) -> Duration {
         self.since.elapsed()
     }
@@ -170,12 +168,10 @@ impl Hold {
         planned.min(now + half.max(pause(every)))
     }
 
-    /// When work must have returned after the hold has ended.
     pub(crate) fn return_by(&self) -> Option<Instant> {
         self.state().return_by
     }
 
-    /// The last transaction in which the hold was ended.
     pub(crate) fn inside(&self) -> Inside {
         self.state().inside
     }

@@ -170,14 +170,10 @@ impl std::fmt::Debug for Keeper {
 
 impl Keeper {
     fn new(home: Home) -> Self {
-        Self {
-            home,
-            state: Mutex::default(),
-            wake: Notify::new(),
-        }
+        let (state, wake) = (Mutex::default(), Notify::new());
+        Self { home, state, wake }
     }
 
-    /// The keeper of this process.
     pub(crate) fn of_process() -> &'static Arc<Self> {
         &KEEPER
     }

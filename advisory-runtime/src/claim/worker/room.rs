@@ -2,11 +2,10 @@
 
 use crate::claim::table::Claim;
 use std::any::TypeId;
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 /// By default so much work is fetched ahead: longer than a claim takes on a slow network, and short
 /// for another worker that has nothing to do.
@@ -34,32 +33,21 @@ impl Room {
     pub(super) fn has_suspect(&self) -> bool {
         self.suspects.load(Ordering::Acquire) > 0
     }
+
+    pub(super) fn place(self: &Arc<Self>, suspect: Option<Suspect>) -> Place {
+        self.held.fetch_add(1, Ordering::AcqRel);
+        if suspect.is_some() {
+            self.suspects.fetch_add(1, Ordering::AcqRel);
+        }
+        let room = Arc::clone(self);
+        Place { room, suspect }
+    }
 }
 
 /// The room of one row, until this is dropped.
 pub(super) struct Place {
     room: Arc<Room>,
     suspect: Option<Suspect>,
-    /// A worker that stops waits until each is dropped.
-    _alive: Option<mpsc::Sender<Infallible>>,
-}
-
-impl Place {
-    pub(super) fn new(
-        room: &Arc<Room>,
-        suspect: Option<Suspect>,
-        alive: Option<mpsc::Sender<Infallible>>,
-    ) -> Self {
-        room.held.fetch_add(1, Ordering::AcqRel);
-        if suspect.is_some() {
-            room.suspects.fetch_add(1, Ordering::AcqRel);
-        }
-        Self {
-            room: Arc::clone(room),
-            suspect,
-            _alive: alive,
-        }
-    }
 }
 
 impl Drop for Place {

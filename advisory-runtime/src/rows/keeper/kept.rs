@@ -66,6 +66,7 @@ impl<R: Rows> Kept<R> {
             end,
             since: None,
             is_alone: !R::GATHERS,
+            was_lost: false,
             reply: Some(reply),
         };
         end.submit(place);
@@ -97,6 +98,8 @@ pub(super) struct PendingEnd<R: Rows> {
     since: Option<Instant>,
     /// Whether it is ended by statements of its own.
     is_alone: bool,
+    /// Whether the row was lost before the last statement.
+    was_lost: bool,
     /// `None` once the caller was told.
     reply: Option<Reply<R>>,
 }
@@ -141,12 +144,6 @@ impl<R: Rows> PendingEnd<R> {
         sender.start(&keeper);
     }
 
-    /// Ends it by statements of its own.
-    fn submit_alone(mut self) {
-        self.is_alone = true;
-        self.submit(Place::Keeper);
-    }
-
     /// Tells the caller. A panic of the program's observer stops nothing.
     fn reply(&mut self, ended: Result<Ended, R::Error>) {
         if let Some(reply) = self.reply.take() {
@@ -164,10 +161,10 @@ impl<R: Rows> PendingEnd<R> {
     }
 
     /// Takes the answer of a try.
-    fn answered(mut self, place: Place, was_lost: bool, answer: Result<bool, R::Error>) {
+    fn answered(mut self, place: Place, answer: Result<bool, R::Error>) {
         let row = &self.kept.row;
         match &answer {
-            Ok(true) if !was_lost => observe::<R>(row, |shown| Event::Ended {
+            Ok(true) if !self.was_lost => observe::<R>(row, |shown| Event::Ended {
                 row: shown,
                 end: R::shown_end(&self.end),
                 held: R::hold(row).age(),
@@ -258,25 +255,22 @@ impl<R: Rows> Sender<R> {
 
     async fn run(mut self) {
         while !self.batch.is_empty() || self.take_batch() {
-            let is_lost = |end: &PendingEnd<R>| R::hold(&end.kept.row).is_lost();
-            let was_lost: Vec<_> = self.batch.iter().map(is_lost).collect();
             let (times, is_here) = (self.times(), self.place == Place::Here);
+            let mut ends = Vec::new();
+            for end in &mut self.batch {
+                end.was_lost = R::hold(&end.kept.row).is_lost();
+                ends.push((end.kept.row.clone(), end.end.clone()));
+            }
             let group = Arc::clone(&self.group);
-            let ends = self.batch.iter();
-            let mut ends: Vec<_> = ends
-                .map(|end| (end.kept.row.clone(), end.end.clone()))
-                .collect();
-            if ends.len() == 1
-                && let Some((row, end)) = ends.pop()
-            {
-                let answer = self.unless_late(group.end(row, end, times, is_here)).await;
-                if let Some((end, was_lost)) = self.batch.pop().zip(was_lost.first()) {
-                    end.answered(self.place, *was_lost, answer);
-                }
-            } else {
+            if ends.len() > 1 {
                 let answers = self.unless_late(group.rows.end_all(ends, times, is_here));
                 let answers = answers.await;
-                self.answered(&was_lost, answers);
+                self.answered(answers);
+            } else if let Some((row, end)) = ends.pop() {
+                let answer = self.unless_late(group.end(row, end, times, is_here)).await;
+                if let Some(end) = self.batch.pop() {
+                    end.answered(self.place, answer);
+                }
             }
         }
     }
@@ -296,8 +290,7 @@ impl<R: Rows> Sender<R> {
                 return false;
             }
             let count = queue.waiting.len().min(MOST);
-            let rest = queue.waiting.split_off(count);
-            let batch = std::mem::replace(&mut queue.waiting, rest);
+            let batch: Vec<_> = queue.waiting.drain(..count).collect();
             drop(queue);
             for end in batch {
                 match end.phase() {
@@ -354,27 +347,19 @@ impl<R: Rows> Sender<R> {
         }
     }
 
-    fn answered(&mut self, was_lost: &[bool], answers: Result<Vec<bool>, R::Error>) {
-        let batch = std::mem::take(&mut self.batch).into_iter().zip(was_lost);
-        let error = match answers {
-            Ok(answers) => {
-                let answers = answers.into_iter().chain(std::iter::repeat(false));
-                for ((end, was_lost), is_ended) in batch.zip(answers) {
-                    if is_ended {
-                        end.answered(self.place, *was_lost, Ok(true));
-                    } else {
-                        end.submit_alone();
-                    }
-                }
-                return;
-            }
-            Err(error) => error,
-        };
-        for (end, was_lost) in batch {
-            match copy(&error) {
-                Some(error) => end.answered(self.place, *was_lost, Err(error)),
-                // Its own statement says why.
-                None => end.submit_alone(),
+    fn answered(&mut self, answers: Result<Vec<bool>, R::Error>) {
+        let mut answers = answers.map(Vec::into_iter);
+        for mut end in std::mem::take(&mut self.batch) {
+            let answer = match &mut answers {
+                Ok(answers) => answers.next().filter(|is_ended| *is_ended).map(Ok),
+                Err(error) => copy(error).map(Err),
+            };
+            if let Some(answer) = answer {
+                end.answered(self.place, answer);
+            } else {
+                // A statement of its own ends it, or says why not.
+                end.is_alone = true;
+                end.submit(Place::Keeper);
             }
         }
     }
