@@ -387,8 +387,7 @@ where
                 break;
             };
             begun += 1;
-            let drops_bodies = source.drops_bodies();
-            let mut job = Box::pin(job::job(settings, &shared, &body, row, drops_bodies));
+            let mut job = Box::pin(job::job(settings, &shared, &body, row));
             if job.as_mut().poll(context).is_pending() {
                 jobs.push(job);
             }

@@ -1,7 +1,6 @@
 //! What happens to rows with an expiry, for metrics and logs.
 
 use super::end::End;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +91,7 @@ pub enum BodyOutcome<'e, E> {
 pub(crate) type Observer<R, E> = Arc<dyn Fn(Event<'_, R, E>) + Send + Sync>;
 
 /// Calls the observer, whose panic is caught: rows are renewed and ended whatever it does.
-pub(crate) fn tell<R, E: fmt::Display>(observer: Option<&Observer<R, E>>, event: Event<'_, R, E>) {
+pub(crate) fn tell<R, E>(observer: Option<&Observer<R, E>>, event: Event<'_, R, E>) {
     if let Some(observer) = observer {
         drop(catch_unwind(AssertUnwindSafe(|| observer(event))));
     }

@@ -89,7 +89,8 @@ pub(crate) trait Step: Send + Sync + 'static {
 
 /// The connections of a pool, and one outside of it.
 pub(crate) trait Reach: Send + Sync + 'static {
-    /// Whether the caller's own runtime can send for others.
+    /// Whether bodies and statements are futures, so that a body can be dropped and the caller's own
+    /// runtime can send for others.
     const IS_ASYNC: bool;
 
     /// Sends the step until a connection answers. Runs on the keeper.

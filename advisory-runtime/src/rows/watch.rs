@@ -125,7 +125,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_renewal_moves_the_stop() {
-        for (lasts, deadline) in [(TTL, TTL / 2 + DEADLINE), (TTL / 4, DEADLINE - TTL / 4)] {
+        for (lasts, deadline) in [
+            (TTL, TTL / 2 + DEADLINE),
+            (TTL / 4, Duration::from_millis(3_250)),
+        ] {
             let hold = hold();
             let renewed = async {
                 tokio::time::advance(TTL / 2).await;

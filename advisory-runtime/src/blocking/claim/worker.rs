@@ -103,10 +103,6 @@ struct ThreadSource<T: Claim, P> {
 impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<T> for ThreadSource<T, P> {
     type Reach = Threaded<P>;
 
-    fn drops_bodies(&self) -> bool {
-        false
-    }
-
     fn identity(&self) -> Option<usize> {
         self.pool.identity()
     }

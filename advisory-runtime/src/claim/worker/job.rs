@@ -60,14 +60,13 @@ struct Failed {
     has_panicked: bool,
 }
 
-/// Runs the body of a row, and has its claim ended. A body that cannot be dropped runs to its end,
-/// and holds its slot meanwhile.
+/// Runs the body of a row, and has its claim ended. A blocking body cannot be dropped: it runs to
+/// its end, and holds its slot meanwhile.
 pub(super) async fn job<T, R, E, F>(
     settings: &Settings<'_, T>,
     shared: &Shared<T, R>,
     body: &impl Fn(Claimed<T>) -> F,
     row: Waiting<T, R>,
-    drops_bodies: bool,
 ) where
     T: Claim,
     R: Reach,
@@ -79,7 +78,7 @@ pub(super) async fn job<T, R, E, F>(
     } = row;
     let mut observed = Observed::new(claimed.clone());
     let body = caught_body(settings, shared, body, &claimed);
-    let result = if drops_bodies {
+    let result = if R::IS_ASYNC {
         watch(&claimed, body).await
     } else {
         Ok(body.await)
