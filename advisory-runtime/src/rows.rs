@@ -42,7 +42,9 @@ pub(crate) use hold::{Hold, Inside, Phase};
 pub(crate) use keeper::{Keeper, Kept, Name, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-pub(crate) use reach::{Outside, Reach, Step, Times, may_stick};
+#[cfg(feature = "diesel-async")]
+pub(crate) use reach::Outside;
+pub(crate) use reach::{Reach, Step, Times, may_stick};
 #[cfg(feature = "postgres")]
 pub(crate) use reach::{first_answer, unanswered};
 pub(crate) use watch::{unless, watch};

@@ -47,6 +47,11 @@ async fn record_statements(db: &Database) {
     .await;
 }
 
+async fn until_statements(db: &Database, count: u32) {
+    let sql = format!("SELECT 'not yet' WHERE (SELECT count(*) FROM statement) < {count}");
+    db.until_empty(GENEROUS, "the statements", &sql).await;
+}
+
 async fn until_held(db: &Database, count: i64) {
     let sql = format!(
         "SELECT 'not yet' WHERE (SELECT count(*) FROM mail WHERE locked_until > now()) <> {count}"
@@ -321,9 +326,8 @@ async fn an_idle_worker_sends_one_statement_for_each_poll() {
     record_statements(&db).await;
     let pool = db.bb8(2).await;
     let since = Instant::now();
-    let looked = "SELECT 'not yet' WHERE (SELECT count(*) FROM statement) < 12";
     let worker = Worker::new(&pool, "worker").poll(POLL).prefetch(100);
-    let worker = worker.until(db.until_empty(GENEROUS, "twelve statements", looked));
+    let worker = worker.until(until_statements(&db, 12));
     work::<Mail, _>(worker).await;
     // The first two come as it begins and as it listens.
     assert!(since.elapsed() >= POLL * 9, "{:?}", since.elapsed());
@@ -336,23 +340,11 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
     let pool = db.bb8(12).await;
     let (mut locks, mut notifies) = (db.connect().await, db.connect().await);
     let stopped = tokio::sync::Semaphore::new(0);
-    let work = async {
+    let five = async || {
         let stop = async || drop(stopped.acquire().await);
         let worker = || Worker::new(&pool, "worker").poll(NEVER).until(stop());
-        let run = || worker().run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
-        let ran = tokio::join!(
-            run(),
-            run(),
-            run(),
-            run(),
-            run(),
-            run(),
-            run(),
-            run(),
-            run(),
-            run()
-        );
-        ran.0.and(ran.9).unwrap();
+        let run = || work::<Mail, _>(worker());
+        tokio::join!(run(), run(), run(), run(), run());
     };
     let notify = async {
         let count = |condition: &str, least: u32| {
@@ -370,9 +362,7 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
         // A first round shows that all have looked after they began to listen, and are idle.
         for count in [10, 20, 30] {
             db.run(NOTIFY).await;
-            let looked =
-                format!("SELECT 'not yet' WHERE (SELECT count(*) FROM statement) < {count}");
-            db.until_empty(GENEROUS, "a look of each", &looked).await;
+            until_statements(&db, count).await;
         }
         let busy = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()";
         db.until_empty(GENEROUS, "that all are idle", busy).await;
@@ -392,11 +382,10 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
             .await;
         locks.batch_execute("COMMIT").await.unwrap();
         // The workers' own end tells that all have been answered.
-        let looked = "SELECT 'not yet' WHERE (SELECT count(*) FROM statement) < 10";
-        db.until_empty(GENEROUS, "the claims", looked).await;
+        until_statements(&db, 10).await;
         stopped.close();
     };
-    tokio::join!(work, notify);
+    tokio::join!(five(), five(), notify);
     let statements = db.count("SELECT count(*) FROM statement").await;
     assert!((10..=20).contains(&statements), "{statements}");
 }

@@ -129,8 +129,7 @@ async fn spawned_bodies_run_in_parallel() {
         Ok::<_, Error>(())
     });
     ran.await.unwrap();
-    let open = format!("{OPEN}");
-    assert_eq!(mails_that(&db, &open).await, 0);
+    assert_eq!(mails_that(&db, OPEN).await, 0);
 }
 
 /// Every connection of the pool has prepared the claim, and refuses it from then on: "cached plan
