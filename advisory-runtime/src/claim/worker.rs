@@ -71,14 +71,10 @@ const TURN: (usize, Duration) = (64, Duration::from_millis(1));
 /// ```
 ///
 /// It runs up to [`concurrency`](Self::concurrency) bodies at a time, in the order of
-/// `#[claim(order = …)]`, each row renewed as under [`claim::run`](super::run). It claims others
-/// ahead ([`prefetch`](Self::prefetch)), many at a time, and rows that end while a statement is on
-/// its way are ended together by the next one. If it finds no row, it looks again when it is
-/// notified, and at the latest after the time of [`poll`](Self::poll).
-///
-/// The bodies run at the same time in one task, not in parallel. For those that need a processor
-/// for long, call [`run_spawned`](Self::run_spawned), or `tokio::task::spawn_blocking` in the body.
-/// The pool needs the connections that the bodies take from it, and one for the worker.
+/// `#[claim(order = …)]`, each row renewed as under [`claim::run`](super::run). The bodies share
+/// one task: for those that need a processor for long, call [`run_spawned`](Self::run_spawned). The
+/// pool needs the connections that the bodies take from it, and one for the worker. The guide says
+/// [what it does when](crate::guide::claims#a-worker).
 #[must_use = "a worker does nothing until `run`"]
 pub struct Worker<'w, T: Claim, P> {
     pool: P,
@@ -153,23 +149,11 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         self
     }
 
-    /// Claims so many rows beyond those that run, so that none waits for a round trip: many at a
-    /// time, by one statement.
+    /// Claims so many rows beyond those that run, so that none waits for a round trip. The guide
+    /// has the [default, and what becomes of rows that wait](crate::guide::claims#a-worker).
     ///
-    /// They are renewed while they wait. When the worker stops, or a row has waited for a quarter
-    /// of the ttl or 5 seconds, whichever is shorter, it goes back, its attempt too, so that it
-    /// does not wait here while another worker has nothing to do. If the process is killed, they
-    /// expire like the rows that run, and each has lost an attempt.
-    ///
-    /// By default as many rows are fetched ahead as the worker runs in a tenth of a second, by the
-    /// time that the last bodies took, and at most 1,000: none if that is less than one.
-    /// With `#[claim(per = …)]`, whose limit they would use up, none. With 0, no row is claimed
-    /// before it can begin, and no slot is free before its row has ended. For the most jobs a
-    /// second write 2,000.
-    ///
-    /// A row whose earlier claim has expired, because its process has died, does not begin before
-    /// all those that wait, and while it is held nothing is fetched ahead: so it takes few others
-    /// with it if it ends this process too.
+    /// With 0, no row is claimed before it can begin, and no slot is free before its row has ended.
+    /// For the most jobs a second write 2,000.
     pub fn prefetch(mut self, rows: u32) -> Self {
         self.settings.prefetch = Some(rows.min(MOST_PREFETCHED) as usize);
         self
@@ -276,16 +260,14 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     /// Claims rows and runs their bodies until the future of [`until`](Self::until) is ready;
     /// without one, for ever.
     ///
-    /// `body` is an async closure or an `async fn`. `Ok` completes the row, and `Err` ends it as
-    /// [`on_err`](Self::on_err) says, with the error's text as the row's message. A panic ends it
-    /// like an error, and the worker goes on. If the body has ended the claim itself, such as in
-    /// the transaction that writes its results, it is left as it is. If the claim is lost, the body
-    /// is dropped, and another worker has the row or will claim it.
+    /// `body` is an async closure or an `async fn`. `Ok` completes the row, and `Err` or a panic
+    /// ends it as [`on_err`](Self::on_err) says, with the text as the row's message. If the body
+    /// has ended the claim itself, such as in the transaction that writes its results, it is left
+    /// as it is. If the claim is lost, the body is dropped.
     ///
-    /// With the feature `tracing`, each body runs in a span `advisory_lock` with the table as its
-    /// pattern and `claim` as its scope, and what goes wrong is a warning there. With `metrics` it
-    /// counts as a lock does: `advisory_acquired_total`, `advisory_hold_seconds`, and
-    /// `advisory_ended_total` by outcome, which is `done`, `failed`, `panicked` or `lost`.
+    /// With the features `tracing` and `metrics` each body is observed
+    /// [as a lock is](crate::guide::watching#what-happened), with the table as its pattern and
+    /// `claim` as its scope. Its outcome is `done`, `failed`, `panicked`, `lost` or `dropped`.
     ///
     /// # Locking
     ///
