@@ -64,6 +64,7 @@ mod error;
 mod index;
 mod limit;
 mod next;
+mod observers;
 mod renew;
 pub(crate) mod rows;
 #[cfg(feature = "diesel-async")]
@@ -78,7 +79,7 @@ mod take;
 mod time;
 mod worker;
 
-pub use crate::rows::End;
+pub use crate::rows::{BodyOutcome, End};
 pub use claimed::{Claimed, Event};
 pub use count::Counts;
 pub use end::EndStatement;
@@ -103,7 +104,6 @@ pub(crate) use {
     count::counts_on,
     end::send::finish,
     renew::renew_or_lose,
-    sql::text,
     worker::{Asked, Boxed, Claiming, Settings, Source, Taken, joined, run as run_worker},
 };
 

@@ -28,26 +28,26 @@ mod keeper;
 #[cfg(feature = "diesel-async")]
 mod pooled;
 mod reach;
-mod unless;
 mod watch;
 
 pub(crate) use answer::{Renewed, Settled};
 pub(crate) use backoff::Backoff;
 pub use end::End;
 pub(crate) use end::Ended;
-pub(crate) use event::Event;
-pub(crate) use event::{Observer, tell};
+pub use event::BodyOutcome;
+pub(crate) use event::{Event, Observer, tell};
 pub(crate) use expiry::{Expiry, Sent};
 pub(crate) use failure::{Failure, RowError, failure_of};
 pub(crate) use hold::{Hold, Inside, Phase};
 pub(crate) use keeper::{Keeper, Kept, Name, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-pub(crate) use reach::{Outside, Reach, Step, Times, may_stick};
+#[cfg(feature = "diesel-async")]
+pub(crate) use reach::Outside;
+pub(crate) use reach::{Reach, Step, Times, may_stick};
 #[cfg(feature = "postgres")]
 pub(crate) use reach::{first_answer, unanswered};
-pub(crate) use unless::unless;
-pub(crate) use watch::watch;
+pub(crate) use watch::{unless, watch};
 
 use crate::driver::{Driver, depth};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};

@@ -43,7 +43,7 @@ mod worker;
 use super::Connection;
 use crate::claim::{
     Blocking, Claim, Claimed, Counts, End, EndStatement, Error, Fails, KeepsCompleted, Next,
-    Retries, counts_on, finish, renew_or_lose, text,
+    Retries, counts_on, finish, renew_or_lose,
 };
 use crate::driver::block_on;
 use std::time::Duration;
@@ -90,26 +90,13 @@ impl<T: Claim> Next<'_, T, Blocking> {
 }
 
 /// Begins a statement that sets columns of yours and ends the claim: see [`crate::claim::end`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// claim::end(job).set(jobs::status.eq("sent")).complete(conn)?;
-/// # Ok(())
-/// # }
-/// ```
 pub const fn end<T: Claim>(job: &Claimed<T>) -> EndStatement<'_, T, Blocking> {
     EndStatement::new(job)
 }
 
-/// Each takes what the function of its name takes.
+/// Each takes what the function of its name takes, and fails as it does.
 impl<T: Claim> EndStatement<'_, T, Blocking> {
     /// Completes the job.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] and [`Error::Database`], as for [`crate::claim::complete`].
     pub fn complete<C: Connection>(self, conn: &mut C) -> Result<(), Error>
     where
         T: KeepsCompleted,
@@ -118,10 +105,6 @@ impl<T: Claim> EndStatement<'_, T, Blocking> {
     }
 
     /// Fails the job for good.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] and [`Error::Database`], as for [`crate::claim::complete`].
     pub fn fail<C: Connection>(self, conn: &mut C, message: &str) -> Result<(), Error>
     where
         T: Fails,
@@ -130,10 +113,6 @@ impl<T: Claim> EndStatement<'_, T, Blocking> {
     }
 
     /// Ends a failed attempt.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] and [`Error::Database`], as for [`crate::claim::complete`].
     pub fn retry<C: Connection>(
         self,
         conn: &mut C,
@@ -147,10 +126,6 @@ impl<T: Claim> EndStatement<'_, T, Blocking> {
     }
 
     /// Releases the claim.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] and [`Error::Database`], as for [`crate::claim::complete`].
     pub fn release<C: Connection>(self, conn: &mut C) -> Result<(), Error> {
         block_on(self.send(conn.pg(), End::Release, ""))
     }
@@ -159,18 +134,6 @@ impl<T: Claim> EndStatement<'_, T, Blocking> {
 /// Renews the claim: see [`crate::claim::renew`].
 ///
 /// [`renew_while`] and [`run`] do so on a thread.
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// for part in 0..10 {
-///     println!("job {}: part {part}", job.id);
-///     claim::renew(conn, job)?; // an error if another worker has the row by now
-/// }
-/// # Ok(())
-/// # }
-/// ```
 pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     block_on(renew_or_lose(conn.pg(), job))
 }
@@ -193,34 +156,15 @@ pub fn complete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Resu
 }
 
 /// Fails the job for good: see [`crate::claim::fail`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// claim::fail(conn, job, "the address does not exist")?;
-/// # Ok(())
-/// # }
-/// ```
 pub fn fail<T: Fails, C: Connection>(
     conn: &mut C,
     job: &Claimed<T>,
     message: &str,
 ) -> Result<(), Error> {
-    block_on(finish(conn.pg(), job, End::Fail, &text(message), &[]))
+    block_on(finish(conn.pg(), job, End::Fail, message, &[]))
 }
 
 /// Ends a failed attempt: see [`crate::claim::retry`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// // After the pause that `#[claim(backoff = …)]` says; `Some(time)` says it here.
-/// claim::retry(conn, job, "the mail server does not answer", None)?;
-/// # Ok(())
-/// # }
-/// ```
 pub fn retry<T: Retries, C: Connection>(
     conn: &mut C,
     job: &Claimed<T>,
@@ -228,52 +172,20 @@ pub fn retry<T: Retries, C: Connection>(
     after: Option<Duration>,
 ) -> Result<(), Error> {
     let end = End::Retry { after };
-    block_on(finish(conn.pg(), job, end, &text(message), &[]))
+    block_on(finish(conn.pg(), job, end, message, &[]))
 }
 
 /// Deletes the row, if the claim is still held: see [`crate::claim::delete`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// claim::delete(conn, job)?;
-/// # Ok(())
-/// # }
-/// ```
 pub fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     block_on(finish(conn.pg(), job, End::Delete, "", &[]))
 }
 
 /// Releases the claim on an unfinished row: see [`crate::claim::release`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// claim::release(conn, job)?; // not now: this worker stops
-/// # Ok(())
-/// # }
-/// ```
 pub fn release<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     block_on(finish(conn.pg(), job, End::Release, "", &[]))
 }
 
 /// Counts the rows of a table by their state: see [`crate::claim::counts`].
-///
-/// # Errors
-///
-/// [`Error::Database`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// let Counts { available, failed, .. } = claim::counts::<Job, _>(conn)?;
-/// println!("{available} wait, {failed} have failed");
-/// # Ok(())
-/// # }
-/// ```
 pub fn counts<T: Claim, C: Connection>(conn: &mut C) -> Result<Counts, Error> {
     block_on(counts_on::<T, _>(conn.pg()))
 }

@@ -2,6 +2,7 @@
 
 use super::Error;
 use super::table::{Claim, ttl};
+use crate::observe::Telemetry;
 use crate::rows::{self, Expiry, Hold, Observer, Phase, Sent};
 use diesel::data_types::PgInterval;
 use diesel::deserialize;
@@ -12,7 +13,7 @@ use diesel::row::NamedRow;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable, Text};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A claimed row. It dereferences to the row. If it is dropped, the claim expires.
@@ -43,6 +44,8 @@ struct Shared<T> {
     unanswered: Unanswered,
     /// That of the worker.
     observer: OnceLock<Observer<Claimed<T>, Error>>,
+    /// What follows the body.
+    telemetry: Mutex<Option<Telemetry>>,
 }
 
 /// What has happened to a claim; see [`Worker::observe`](super::Worker::observe).
@@ -74,6 +77,7 @@ impl<T: Claim> Claimed<T> {
             has_expired: returned.has_expired,
             unanswered: Unanswered::default(),
             observer: OnceLock::new(),
+            telemetry: Mutex::new(None),
         }))
     }
 
@@ -84,6 +88,11 @@ impl<T: Claim> Claimed<T> {
 
     pub(super) fn observer(&self) -> Option<&Observer<Self, Error>> {
         self.0.observer.get()
+    }
+
+    pub(super) fn telemetry(&self) -> MutexGuard<'_, Option<Telemetry>> {
+        let telemetry = self.0.telemetry.lock();
+        telemetry.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value of `locked_by`: the worker's name, `#`, and the UUID of this claim.

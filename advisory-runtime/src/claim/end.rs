@@ -5,7 +5,7 @@ pub(super) mod message;
 pub(super) mod send;
 
 use super::next::Async;
-use super::sql::{Fragment, text};
+use super::sql::Fragment;
 use super::table::Claim;
 #[cfg(feature = "diesel-async")]
 use super::table::{Fails, KeepsCompleted, Retries};
@@ -58,18 +58,14 @@ impl<'j, T: Claim, Kind> EndStatement<'j, T, Kind> {
         end: End,
         message: &str,
     ) -> Result<(), Error> {
-        finish(conn, self.job, end, &text(message), &self.changes).await
+        finish(conn, self.job, end, message, &self.changes).await
     }
 }
 
-/// Each takes what the function of its name takes.
+/// Each takes what the function of its name takes, and fails as it does.
 #[cfg(feature = "diesel-async")]
 impl<'j, T: Claim> EndStatement<'j, T> {
     /// Completes the job, as [`complete`](super::complete) does.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] and [`Error::Database`], as for [`complete`](super::complete).
     pub fn complete<'f, C: Connection>(self, conn: &'f mut C) -> Boxed<'f>
     where
         T: KeepsCompleted,
@@ -79,10 +75,6 @@ impl<'j, T: Claim> EndStatement<'j, T> {
     }
 
     /// Fails the job for good, as [`fail`](super::fail) does.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] and [`Error::Database`], as for [`complete`](super::complete).
     pub fn fail<'f, C: Connection>(self, conn: &'f mut C, message: &'f str) -> Boxed<'f>
     where
         T: Fails,
@@ -92,10 +84,6 @@ impl<'j, T: Claim> EndStatement<'j, T> {
     }
 
     /// Ends a failed attempt, as [`retry`](super::retry) does.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] and [`Error::Database`], as for [`complete`](super::complete).
     pub fn retry<'f, C: Connection>(
         self,
         conn: &'f mut C,
@@ -110,10 +98,6 @@ impl<'j, T: Claim> EndStatement<'j, T> {
     }
 
     /// Releases the claim, as [`release`](super::release) does.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] and [`Error::Database`], as for [`complete`](super::complete).
     pub fn release<'f, C: Connection>(self, conn: &'f mut C) -> Boxed<'f>
     where
         'j: 'f,
@@ -190,18 +174,8 @@ where
 ///
 /// # Locking
 ///
-/// `UPDATE … SET locked_until = NULL, locked_by = NULL, failed_at = clock_timestamp(), error_message = $1`,
-/// if the claim is held and has not expired; in a transaction as [`complete`]. U+0000 in the
-/// message becomes U+FFFD.
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_claims!()]
-/// claim::fail(conn, job, "the address does not exist").await?;
-/// # Ok(())
-/// # }
-/// ```
+/// As [`complete`], with `failed_at = clock_timestamp(), error_message = $1`. U+0000 in the message
+/// becomes U+FFFD.
 // An async fn, whose future has the types in its own, would report a missing column three times.
 #[cfg(feature = "diesel-async")]
 pub fn fail<'f, T, C>(conn: &'f mut C, job: &'f Claimed<T>, message: &'f str) -> Boxed<'f>
@@ -209,7 +183,7 @@ where
     T: Fails,
     C: Connection,
 {
-    Box::pin(async move { finish(conn.pg(), job, End::Fail, &text(message), &[]).await })
+    Box::pin(async move { finish(conn.pg(), job, End::Fail, message, &[]).await })
 }
 
 /// Ends a failed attempt. The row can be claimed again after a pause; rows that are due come first.
@@ -222,9 +196,8 @@ where
 ///
 /// # Locking
 ///
-/// `UPDATE … SET locked_until = NULL, locked_by = NULL, run_at = clock_timestamp() + pause, error_message = $1`,
-/// if the claim is held and has not expired; at the last attempt `failed_at` instead of `run_at`.
-/// In a transaction as [`complete`].
+/// As [`complete`], with `run_at = clock_timestamp() + pause, error_message = $1`; at the last
+/// attempt `failed_at` instead of `run_at`.
 ///
 /// # Examples
 ///
@@ -247,7 +220,7 @@ where
     T: Retries,
     C: Connection,
 {
-    Box::pin(async move { finish(conn.pg(), job, End::Retry { after }, &text(message), &[]).await })
+    Box::pin(async move { finish(conn.pg(), job, End::Retry { after }, message, &[]).await })
 }
 
 /// Deletes the row, if the claim is still held: for tables that do not keep what is done.
@@ -262,15 +235,6 @@ where
 /// # Errors
 ///
 /// As [`complete`], and [`Error::Database`] if another row refers to it.
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_claims!()]
-/// claim::delete(conn, job).await?;
-/// # Ok(())
-/// # }
-/// ```
 #[cfg(feature = "diesel-async")]
 pub async fn delete<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
 where
@@ -285,17 +249,7 @@ where
 ///
 /// # Locking
 ///
-/// `UPDATE … SET locked_until = NULL, locked_by = NULL`, if the claim is held and has not expired;
-/// in a transaction as [`complete`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_claims!()]
-/// claim::release(conn, job).await?; // not now: this worker stops
-/// # Ok(())
-/// # }
-/// ```
+/// As [`complete`], without `completed_at`.
 #[cfg(feature = "diesel-async")]
 pub async fn release<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
 where

@@ -3,15 +3,17 @@
 use super::Error;
 use super::claimed::{Claimed, no_answer};
 use super::end::send::{end_all, finish_fitting};
+use super::observers::observers;
 use super::renew::{renew_all, settled};
 use super::sql::text;
 use super::table::{Claim, every};
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    End, Ended, Event, Failure, Hold, Keeper, Kept, Name, Observer, Outside, Reach, Renewed,
-    RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
+    End, Ended, Event, Failure, Hold, Keeper, Kept, Name, Observer, Reach, Renewed, RowError, Rows,
+    Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
 };
+use std::fmt::Display;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +53,7 @@ pub(crate) fn keep<T: Claim, R: Reach>(
     reach: impl FnOnce() -> R,
     job: &Claimed<T>,
 ) -> Result<KeptJob<T, R>, PoolError> {
-    if let Some(observer) = logging(job.name(), None) {
+    if let Some(observer) = observers(job.name(), None) {
         job.set_observer(&observer);
     }
     let pool = identity.unwrap_or_else(number_of_pool);
@@ -109,6 +111,21 @@ pub(crate) fn ended<T: Claim>(job: &Claimed<T>, ended: Result<Ended, Error>) -> 
     }
 }
 
+/// Ends a claim as its body has returned. The body's own error counts, whether or not the claim
+/// could be ended.
+pub(crate) async fn end_as_returned<T: Claim, R: Reach, V, E: From<Error> + Display>(
+    kept: KeptJob<T, R>,
+    job: &Claimed<T>,
+    on_err: End,
+    result: Result<V, E>,
+) -> Result<V, E> {
+    match &result {
+        Ok(_) => ended(job, kept.end(ClaimEnd::new(End::Complete)).await)?,
+        Err(error) => drop(kept.end(ClaimEnd::failed(on_err, &error.to_string())).await),
+    }
+    result
+}
+
 /// The rows of one type that one pool reaches.
 pub(crate) struct ClaimRows<T, R>(R, PhantomData<fn() -> T>);
 
@@ -156,10 +173,6 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         self.0.send_from(is_here, EndAllStep(ends), times).await
     }
 
-    fn caller_waits(_: &ClaimEnd) -> Option<Duration> {
-        None
-    }
-
     type Shown = Claimed<T>;
 
     fn shown(job: &Claimed<T>) -> &Claimed<T> {
@@ -175,47 +188,6 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     }
 }
 
-/// The feature `tracing` is an observer like the program's: it logs what goes wrong, and passes
-/// each event on.
-pub(super) fn logging<T: Claim>(
-    claim: impl Into<String>,
-    next: Option<Observer<Claimed<T>, Error>>,
-) -> Option<Observer<Claimed<T>, Error>> {
-    if cfg!(not(feature = "tracing")) {
-        return next;
-    }
-    let claim = claim.into();
-    Some(Arc::new(move |event| {
-        log(&claim, &event);
-        if let Some(next) = &next {
-            next(event);
-        }
-    }))
-}
-
-fn log<T>(claim: &str, event: &Event<'_, Claimed<T>, Error>) {
-    #[cfg(feature = "tracing")]
-    match event {
-        Event::EndFailed(_, error) => {
-            tracing::warn!(
-                pattern = claim,
-                scope = "claim",
-                "the end was refused, and is sent again: {error}"
-            );
-        }
-        Event::Refused(error) | Event::NoConnection(error) => {
-            tracing::warn!(
-                pattern = claim,
-                scope = "claim",
-                "the worker could not claim, and tries again: {error}"
-            );
-        }
-        _ => {}
-    }
-    #[cfg(not(feature = "tracing"))]
-    let _: (&str, &Event<'_, Claimed<T>, Error>) = (claim, event);
-}
-
 struct Renew<T>(Vec<Claimed<T>>);
 
 impl<T: Claim> Step for Renew<T> {
@@ -227,10 +199,6 @@ impl<T: Claim> Step for Renew<T> {
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Renewed>, Error> {
         let jobs: Vec<_> = self.0.iter().collect();
         renew_all(conn, &jobs).await
-    }
-
-    fn outside(&self) -> Outside {
-        Outside::Doubted
     }
 
     fn doubted(answers: Vec<Renewed>) -> Option<Vec<Renewed>> {
@@ -251,10 +219,6 @@ impl<T: Claim> Step for Settle<T> {
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Settled>, Error> {
         let jobs: Vec<_> = self.0.iter().collect();
         settled(conn, &jobs).await
-    }
-
-    fn outside(&self) -> Outside {
-        Outside::Doubted
     }
 
     /// A transaction that is open says nothing, and the pool's connection may be the one that has
@@ -286,10 +250,6 @@ impl<T: Claim> Step for EndStep<T> {
         }
     }
 
-    fn outside(&self) -> Outside {
-        Outside::Doubted
-    }
-
     fn doubted(is_ended: bool) -> Option<bool> {
         is_ended.then_some(true)
     }
@@ -317,10 +277,6 @@ impl<T: Claim> Step for EndAllStep<T> {
             })
             .collect();
         end_all(conn, &ends).await
-    }
-
-    fn outside(&self) -> Outside {
-        Outside::Doubted
     }
 
     /// What it has not ended is ended alone.

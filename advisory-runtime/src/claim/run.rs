@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::claimed::Claimed;
-use super::rows::{ClaimEnd, KeptJob, ReleaseOnDrop, ended, watch};
+use super::rows::{KeptJob, ReleaseOnDrop, end_as_returned, watch};
 use super::table::Claim;
 use crate::Pool;
 use crate::rows::{End, Pooled};
@@ -12,11 +12,9 @@ use std::fmt::Display;
 /// Runs a body under a claim: renews it in the background, completes the job on `Ok`, and on `Err`
 /// ends it as `on_err` says.
 ///
-/// `body` is a future, such as `sync(&job)`, which starts when this one is awaited. To complete the
-/// job with columns of yours, or in the transaction that writes the results, let the body do so,
-/// here or under [`renew_while`]: a job that the body has completed, failed or released is left as
-/// it is. If the body did so in a transaction that was rolled back, the job ends as the body
-/// returns. That transaction must be over when the body returns.
+/// A job that the body has completed, failed or released, such as in the transaction that writes
+/// the results, is left as it is. The transaction must be over when the body returns; if it was
+/// rolled back, the job ends then.
 ///
 /// The body is dropped at the claim's [`deadline`](Claimed::deadline), or when a renewal is
 /// refused. A body that blocks its thread cannot be dropped, nor can a task that it has spawned.
@@ -83,20 +81,7 @@ where
     let Some((kept, ())) = kept.take() else {
         return Err(job.gone().into());
     };
-    match result {
-        Ok(Ok(result)) => {
-            let done = kept.end(ClaimEnd::new(End::Complete)).await;
-            ended(job, done)?;
-            Ok(result)
-        }
-        Ok(Err(error)) => {
-            // The body's own error counts, whether or not the claim could be ended.
-            let failed = ClaimEnd::failed(on_err, &error.to_string());
-            drop(kept.end(failed).await);
-            Err(error)
-        }
-        Err(lost) => Err(lost.into()),
-    }
+    end_as_returned(kept, job, on_err, result?).await
 }
 
 /// Runs a body under a claim as [`run`] does, but leaves it to the body or the caller to finish the

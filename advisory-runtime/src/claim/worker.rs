@@ -10,7 +10,8 @@ mod shared;
 mod source;
 mod start;
 
-use super::rows::logging;
+use super::index::table_name;
+use super::observers::observers;
 use super::sql::{Fragment, Wanted};
 use super::table::{Claim, MaybeRunAt};
 use super::take::{Condition, position_of, take};
@@ -38,6 +39,7 @@ use std::future::{pending, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -56,35 +58,23 @@ const TURN: (usize, Duration) = (64, Duration::from_millis(1));
 /// ```no_run
 /// # #[cfg(feature = "bb8")]
 /// # mod jobs {
-/// # use advisory_runtime::claim::{self, Claim, Claimed, Error};
+#[doc = example_of_jobs!()]
+/// # use advisory_runtime::claim;
 /// # use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
-/// # diesel::table! {
-/// #     mail (id) {
-/// #         id -> BigInt, locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text>,
-/// #         completed_at -> Nullable<Timestamptz>, failed_at -> Nullable<Timestamptz>, error_message -> Nullable<Text>
-/// #     }
-/// # }
-/// # #[derive(diesel::Queryable, diesel::Selectable, Claim)]
-/// # #[diesel(table_name = mail)]
-/// # struct Mail { id: i64 }
 /// # async fn terminated() {}
 /// # async fn send(_: i64) -> Result<(), Error> { Ok(()) }
 /// async fn deliver(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
 ///     let worker = claim::Worker::new(pool, "worker-7").concurrency(4).until(terminated());
-///     worker.run(async |job: Claimed<Mail>| send(job.id).await).await
+///     worker.run(async |job: Claimed<Job>| send(job.id).await).await
 /// }
 /// # }
 /// ```
 ///
 /// It runs up to [`concurrency`](Self::concurrency) bodies at a time, in the order of
-/// `#[claim(order = …)]`, each row renewed as under [`claim::run`](super::run). It claims others
-/// ahead ([`prefetch`](Self::prefetch)), many at a time, and rows that end while a statement is on
-/// its way are ended together by the next one. If it finds no row, it looks again when it is
-/// notified, and at the latest after the time of [`poll`](Self::poll).
-///
-/// The bodies run at the same time in one task, not in parallel. For those that need a processor
-/// for long, call [`run_spawned`](Self::run_spawned), or `tokio::task::spawn_blocking` in the body.
-/// The pool needs the connections that the bodies take from it, and one for the worker.
+/// `#[claim(order = …)]`, each row renewed as under [`claim::run`](super::run). The bodies share
+/// one task: for those that need a processor for long, call [`run_spawned`](Self::run_spawned). The
+/// pool needs the connections that the bodies take from it, and one for the worker. The guide says
+/// [what it does when](crate::guide::claims#a-worker).
 #[must_use = "a worker does nothing until `run`"]
 pub struct Worker<'w, T: Claim, P> {
     pool: P,
@@ -97,8 +87,6 @@ type Stop<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
 /// What the parts of a running worker share.
 pub(crate) struct Settings<'w, T: Claim> {
     name: String,
-    /// The table, as spans and metrics show it.
-    table: &'static str,
     concurrency: usize,
     /// How many rows are fetched ahead; `None` for what fits how fast bodies return.
     prefetch: Option<usize>,
@@ -135,10 +123,8 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
             Some(_) => End::Retry { after: None },
             None => End::Fail,
         };
-        let table = job::label(&super::index::table_name::<T>());
         let settings = Settings {
             name: name.into(),
-            table,
             concurrency: 1,
             prefetch: None,
             on_err,
@@ -148,7 +134,7 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
             is_until_empty: false,
             conditions: Vec::new(),
             changes: Vec::new(),
-            observer: logging(table, None),
+            observer: observers(table_name::<T>(), None),
         };
         Self {
             pool: pool.clone(),
@@ -163,23 +149,11 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         self
     }
 
-    /// Claims so many rows beyond those that run, so that none waits for a round trip: many at a
-    /// time, by one statement.
+    /// Claims so many rows beyond those that run, so that none waits for a round trip. The guide
+    /// has the [default, and what becomes of rows that wait](crate::guide::claims#a-worker).
     ///
-    /// They are renewed while they wait. When the worker stops, or a row has waited for a quarter
-    /// of the ttl or 5 seconds, whichever is shorter, it goes back, its attempt too, so that it
-    /// does not wait here while another worker has nothing to do. If the process is killed, they
-    /// expire like the rows that run, and each has lost an attempt.
-    ///
-    /// By default as many rows are fetched ahead as the worker runs in a tenth of a second, by the
-    /// time that the last bodies took, and at most 1,000: none if that is less than one.
-    /// With `#[claim(per = …)]`, whose limit they would use up, none. With 0, no row is claimed
-    /// before it can begin, and no slot is free before its row has ended. For the most jobs a
-    /// second write 2,000.
-    ///
-    /// A row whose earlier claim has expired, because its process has died, does not begin before
-    /// all those that wait, and while it is held nothing is fetched ahead: so it takes few others
-    /// with it if it ends this process too.
+    /// With 0, no row is claimed before it can begin, and no slot is free before its row has ended.
+    /// For the most jobs a second write 2,000.
     pub fn prefetch(mut self, rows: u32) -> Self {
         self.settings.prefetch = Some(rows.min(MOST_PREFETCHED) as usize);
         self
@@ -201,7 +175,7 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         self
     }
 
-    /// Does not listen for notifications, and so needs no connection beside the pool's. It only
+    /// Does not listen for notifications, and so needs no connection outside the pool. It only
     /// polls.
     pub const fn poll_only(mut self) -> Self {
         self.settings.is_listening = false;
@@ -225,13 +199,12 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         self
     }
 
-    /// Calls this for each event: a row was claimed, renewed, lost, or has ended and how, a claim
-    /// was refused, there was no connection. It is called on the worker's task and on the thread
-    /// that renews the rows of the process, so it must not block. A panic is caught and discarded.
-    /// The feature `tracing` logs the same events.
+    /// Calls this for each event, on the worker's task and on the thread that renews the rows of the
+    /// process, so it must not block. A panic is caught and discarded. The features `tracing` and
+    /// `metrics` observe the same events.
     pub fn observe(mut self, observer: impl Fn(Event<'_, T>) + Send + Sync + 'static) -> Self {
         let observer: Observer<Claimed<T>, Error> = Arc::new(observer);
-        self.settings.observer = logging(self.settings.table, Some(observer));
+        self.settings.observer = observers(table_name::<T>(), Some(observer));
         self
     }
 
@@ -287,16 +260,14 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     /// Claims rows and runs their bodies until the future of [`until`](Self::until) is ready;
     /// without one, for ever.
     ///
-    /// `body` is an async closure or an `async fn`. `Ok` completes the row, and `Err` ends it as
-    /// [`on_err`](Self::on_err) says, with the error's text as the row's message. A panic ends it
-    /// like an error, and the worker goes on. If the body has ended the claim itself, such as in
-    /// the transaction that writes its results, it is left as it is. If the claim is lost, the body
-    /// is dropped, and another worker has the row or will claim it.
+    /// `body` is an async closure or an `async fn`. `Ok` completes the row, and `Err` or a panic
+    /// ends it as [`on_err`](Self::on_err) says, with the text as the row's message. If the body
+    /// has ended the claim itself, such as in the transaction that writes its results, it is left
+    /// as it is. If the claim is lost, the body is dropped.
     ///
-    /// With the feature `tracing`, each body runs in a span `advisory_lock` with the table as its
-    /// pattern and `claim` as its scope, and what goes wrong is a warning there. With `metrics` it
-    /// counts as a lock does: `advisory_acquired_total`, `advisory_hold_seconds`, and
-    /// `advisory_ended_total` by outcome, which is `done`, `failed`, `panicked` or `lost`.
+    /// With the features `tracing` and `metrics` each body is observed
+    /// [as a lock is](crate::guide::watching#what-happened), with the table as its pattern and
+    /// `claim` as its scope. Its outcome is `done`, `failed`, `panicked`, `lost` or `dropped`.
     ///
     /// # Locking
     ///
@@ -373,13 +344,15 @@ where
         let (mut begun, turn) = (0, Instant::now());
         let is_over = |begun| begun >= TURN.0 || (begun > 0 && turn.elapsed() >= TURN.1);
         loop {
-            shared.set_running(jobs.len());
+            shared.running.store(jobs.len(), Ordering::Relaxed);
             if outcome.is_none()
                 && let Poll::Ready(result) = feed.as_mut().poll(context)
             {
                 outcome = Some(result);
                 shared.stopping.close();
-                shared.release_waiting();
+                // Releases them.
+                let waiting = std::mem::take(&mut *shared.waiting());
+                drop(waiting);
                 // A grace beyond the clock's range never ends.
                 let over = |grace| Instant::now().checked_add(grace);
                 grace.set(settings.grace.and_then(over).map(sleep_until));
@@ -392,12 +365,11 @@ where
             if jobs.len() >= settings.concurrency {
                 break;
             }
-            let Some(row) = shared.next_waiting() else {
+            let Some(row) = shared.waiting().pop_front() else {
                 break;
             };
             begun += 1;
-            let drops_bodies = source.drops_bodies();
-            let mut job = Box::pin(job::job(settings, &shared, &body, row, drops_bodies));
+            let mut job = Box::pin(job::job(settings, &shared, &body, row));
             if job.as_mut().poll(context).is_pending() {
                 jobs.push(job);
             }

@@ -1,7 +1,6 @@
 //! What happens to rows with an expiry, for metrics and logs.
 
 use super::end::End;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +31,8 @@ pub enum Event<'e, R, E> {
         /// How long the key stays done.
         remaining: Duration,
     },
+    /// A worker calls its body.
+    Started(&'e R),
     /// It was renewed.
     Renewed(&'e R),
     /// A renewal failed. It is tried again until the row expires.
@@ -49,6 +50,16 @@ pub enum Event<'e, R, E> {
         /// How long it was held.
         held: Duration,
     },
+    /// Its body is over. Unless that was dropped, the row has ended, or is no longer held.
+    #[non_exhaustive]
+    Finished {
+        /// The claim.
+        row: &'e R,
+        /// How.
+        outcome: BodyOutcome<'e, E>,
+        /// How long the body ran.
+        ran: Duration,
+    },
     /// The server refused the end. It is tried again until the row expires, and a message that does
     /// not fit its column is cut.
     EndFailed(&'e R, &'e E),
@@ -60,11 +71,27 @@ pub enum Event<'e, R, E> {
     Reconnected,
 }
 
+/// How a body that a worker has called is over.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BodyOutcome<'e, E> {
+    /// It returned `Ok`.
+    Done,
+    /// It returned an error with this text.
+    Failed(&'e str),
+    /// It panicked. The text has the message.
+    Panicked(&'e str),
+    /// Its row was lost, or could not be ended.
+    Error(&'e E),
+    /// It was dropped: with its worker, or at the end of the worker's grace.
+    Dropped,
+}
+
 /// Is called with each event.
 pub(crate) type Observer<R, E> = Arc<dyn Fn(Event<'_, R, E>) + Send + Sync>;
 
 /// Calls the observer, whose panic is caught: rows are renewed and ended whatever it does.
-pub(crate) fn tell<R, E: fmt::Display>(observer: Option<&Observer<R, E>>, event: Event<'_, R, E>) {
+pub(crate) fn tell<R, E>(observer: Option<&Observer<R, E>>, event: Event<'_, R, E>) {
     if let Some(observer) = observer {
         drop(catch_unwind(AssertUnwindSafe(|| observer(event))));
     }

@@ -16,8 +16,8 @@ use super::hold::Hold;
 use super::reach::Times;
 use crate::PoolError;
 use group::Group;
-use kept::Ends;
 pub(crate) use kept::Kept;
+use kept::Queue;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,7 +88,9 @@ pub(crate) trait Rows: Send + Sync + Sized + 'static {
     }
 
     /// For how long the caller waits for the keeper's tries; `None` until the row expires.
-    fn caller_waits(end: &Self::End) -> Option<Duration>;
+    fn caller_waits(_: &Self::End) -> Option<Duration> {
+        None
+    }
 
     /// What an observer sees of a row.
     type Shown;
@@ -168,14 +170,10 @@ impl std::fmt::Debug for Keeper {
 
 impl Keeper {
     fn new(home: Home) -> Self {
-        Self {
-            home,
-            state: Mutex::default(),
-            wake: Notify::new(),
-        }
+        let (state, wake) = (Mutex::default(), Notify::new());
+        Self { home, state, wake }
     }
 
-    /// The keeper of this process.
     pub(crate) fn of_process() -> &'static Arc<Self> {
         &KEEPER
     }

@@ -77,7 +77,9 @@ pub(crate) trait Step: Send + Sync + 'static {
         conn: &mut D,
     ) -> impl Future<Output = Result<Self::Answer, Self::Error>> + Send;
 
-    fn outside(&self) -> Outside;
+    fn outside(&self) -> Outside {
+        Outside::Doubted
+    }
 
     /// What an answer on a connection outside the pool says; `None` if it says nothing.
     fn doubted(answer: Self::Answer) -> Option<Self::Answer> {
@@ -87,7 +89,8 @@ pub(crate) trait Step: Send + Sync + 'static {
 
 /// The connections of a pool, and one outside of it.
 pub(crate) trait Reach: Send + Sync + 'static {
-    /// Whether the caller's own runtime can send for others.
+    /// Whether bodies and statements are futures, so that a body can be dropped and the caller's own
+    /// runtime can send for others.
     const IS_ASYNC: bool;
 
     /// Sends the step until a connection answers. Runs on the keeper.
@@ -136,17 +139,17 @@ pub(crate) async fn first_answer<S: Step>(
         Outside::Useless => times.answer,
         _ => times.soon,
     };
-    let mut failed = match timeout(soon, pooled.as_mut()).await {
+    // The pool's answer, once it is no reason to stop waiting for the other one.
+    let mut said = match timeout(soon, pooled.as_mut()).await {
         Ok(Ok(answer)) => return Ok(answer),
         Ok(Err(error)) if is_of_the_row(&error) => return Err(error),
-        Ok(Err(error)) => Some(error),
+        Ok(Err(error)) => Some(Err(error)),
         Err(_) => None,
     };
     if outside == Outside::Useless {
-        return Err(failed.unwrap_or_else(|| no_connection(soon).into()));
+        return said.unwrap_or_else(|| Err(no_connection(soon).into()));
     }
-    let mut own = pin!(own);
-    let (mut is_own_over, mut said) = (false, None);
+    let (mut own, mut is_own_over) = (pin!(own), false);
     let first = poll_fn(|context| {
         if !is_own_over && let Poll::Ready(answered) = own.as_mut().poll(context) {
             is_own_over = true;
@@ -159,36 +162,30 @@ pub(crate) async fn first_answer<S: Step>(
                 return Poll::Ready(Ok(answer));
             }
         }
-        if failed.is_none()
-            && said.is_none()
+        if said.is_none()
             && let Poll::Ready(answered) = pooled.as_mut().poll(context)
         {
             match answered {
-                Ok(answer) if S::may_be_of_twin(&answer) => said = Some(answer),
-                Ok(answer) => return Poll::Ready(Ok(answer)),
-                Err(error) => failed = Some(error),
+                Ok(answer) if !S::may_be_of_twin(&answer) => return Poll::Ready(Ok(answer)),
+                answered => said = Some(answered),
             }
         }
-        if let Some(answer) = said.take_if(|_| is_own_over) {
-            return Poll::Ready(Ok(answer));
-        }
-        match failed.take_if(|_| is_own_over) {
-            Some(error) => Poll::Ready(Err(error)),
+        match said.take_if(|_| is_own_over) {
+            Some(said) => Poll::Ready(said),
             None => Poll::Pending,
         }
     });
     let limit = times.answer.max(Duration::from_millis(100));
-    match timeout(limit, first).await {
-        Ok(answered) => answered,
-        Err(_) if said.is_some() => said.ok_or_else(|| unanswered(limit).into()),
-        Err(_) => Err(failed.unwrap_or_else(|| {
-            if is_own_over {
-                no_connection(limit).into()
-            } else {
-                unanswered(limit).into()
-            }
-        })),
+    if let Ok(answered) = timeout(limit, first).await {
+        return answered;
     }
+    said.unwrap_or_else(|| {
+        Err(if is_own_over {
+            no_connection(limit).into()
+        } else {
+            unanswered(limit).into()
+        })
+    })
 }
 
 /// Whether a refusal can be one that the connection repeats for ever, as of a prepared statement

@@ -2,7 +2,7 @@
 
 use super::{Hold, Stop};
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use tokio::time::{Instant, sleep_until};
 
@@ -65,6 +65,21 @@ pub(crate) async fn watch<F: Future, G>(
     }
 }
 
+/// The future's output, or `None` if `stop` resolves first.
+pub(crate) async fn unless<T>(
+    mut stop: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        if stop.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        future.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
 #[cfg(test)]
 mod tests {
     use super::watch;
@@ -109,29 +124,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_renewal_postpones_the_stop() {
-        let hold = hold();
-        let renewed = async {
-            tokio::time::advance(TTL / 2).await;
-            hold.renewed(Sent::now(), TTL);
-            pending().await
-        };
-        let (stopped, after) = watched(&hold, None, renewed).await;
-        assert_eq!(stopped, Err(Stop::Lost));
-        assert_eq!(after, TTL / 2 + DEADLINE);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_shorter_renewal_advances_the_stop() {
-        let hold = hold();
-        let shortened = async {
-            tokio::task::yield_now().await;
-            hold.renewed(Sent::now(), TTL / 2);
-            pending().await
-        };
-        let (stopped, after) = watched(&hold, None, shortened).await;
-        assert_eq!(stopped, Err(Stop::Lost));
-        assert_eq!(after + TTL / 2, DEADLINE);
+    async fn a_renewal_moves_the_stop() {
+        for (lasts, deadline) in [
+            (TTL, TTL / 2 + DEADLINE),
+            (TTL / 4, Duration::from_millis(3_250)),
+        ] {
+            let hold = hold();
+            let renewed = async {
+                tokio::time::advance(TTL / 2).await;
+                hold.renewed(Sent::now(), lasts);
+                pending().await
+            };
+            let stopped = watched(&hold, None, renewed).await;
+            assert_eq!(stopped, (Err(Stop::Lost), deadline));
+        }
     }
 
     #[tokio::test(start_paused = true)]

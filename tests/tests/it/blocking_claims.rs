@@ -230,29 +230,3 @@ async fn a_blocking_completion_that_is_rolled_back_is_made_up_for() {
     result.unwrap();
     assert_eq!(state_of(&mut conn, 1), State::Completed);
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn threads_share_the_jobs_of_a_table() {
-    let db = database(40).await;
-    let worker = |mut conn: Conn| {
-        let mut done = Vec::new();
-        while let Some(job) = claim::next::<SyncJob>("worker").first(&mut conn).unwrap() {
-            claim::complete(&mut conn, &job).unwrap();
-            done.push(job.id);
-        }
-        done
-    };
-    let conns = [
-        db.establish(),
-        db.establish(),
-        db.establish(),
-        db.establish(),
-    ];
-    let threads = conns.map(|conn| std::thread::spawn(move || worker(conn)));
-    let mut done: Vec<i64> = threads
-        .into_iter()
-        .flat_map(|thread| thread.join().unwrap())
-        .collect();
-    done.sort_unstable();
-    assert_eq!(done, (1..=40).collect::<Vec<i64>>());
-}

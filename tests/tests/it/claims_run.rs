@@ -1,7 +1,7 @@
 //! Work under a claim: renewed while it runs, dropped before another worker can claim the row, and
 //! ended according to the work's result.
 
-use crate::sync_job::{SyncJob, database, row, state_of};
+use crate::sync_job::{database, row, state_of};
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_runtime::{Pool, PoolError};
 use advisory_tests::Database;
@@ -41,10 +41,11 @@ async fn never(guard: Dropped<'_>) -> Result<(), Error> {
     pending().await
 }
 
-async fn until(db: &Database, what: &str, condition: &str) {
+async fn until(db: &Database, condition: &str) {
     let sql =
         format!("SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM sync_jobs WHERE {condition})");
-    db.until_empty(Duration::from_secs(30), what, &sql).await;
+    db.until_empty(Duration::from_secs(30), condition, &sql)
+        .await;
 }
 
 #[tokio::test]
@@ -58,7 +59,6 @@ async fn it_is_renewed_for_longer_than_its_ttl_and_then_completed() {
     let result: Result<i64, Error> = claim::run(&pool, &job, End::Fail, async {
         until(
             &db,
-            "a renewal past the first ttl",
             "clock_timestamp() > (SELECT locked_until + interval '500 ms' FROM first)",
         )
         .await;
@@ -90,23 +90,25 @@ async fn an_err_fails_the_job_with_its_text_or_gives_it_back() {
     }
     until(
         &db,
-        "its message",
         "error_message = 'could not get a connection from the pool: no more'",
     )
     .await;
 }
 
 #[tokio::test]
-async fn a_lost_claims_work_is_dropped_and_the_next_claim_kept() {
+async fn a_lost_claims_work_is_dropped_or_gets_an_error_and_the_next_claim_is_kept() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
-    for on_err in [End::Fail, End::Release] {
+    for (on_err, returns) in [(End::Fail, false), (End::Release, false), (End::Fail, true)] {
         let job = brief(&mut conn).await;
         let dropped = OnceLock::new();
-        let (result, ()) = tokio::join!(
-            claim::run(&pool, &job, on_err, never(Dropped(&dropped))),
+        let guard = Dropped(&dropped);
+        let result: Result<(), Error> = claim::run(&pool, &job, on_err, async {
             db.run("UPDATE sync_jobs SET locked_by = 'another', locked_until = clock_timestamp() + interval '1 hour'")
-        );
+                .await;
+            if returns { Ok(()) } else { never(guard).await }
+        })
+        .await;
         let error = result.unwrap_err();
         assert!(
             matches!(error, Error::Lost { source: None, .. }),
@@ -115,33 +117,12 @@ async fn a_lost_claims_work_is_dropped_and_the_next_claim_kept() {
         assert!(dropped.get().is_some());
         until(
             &db,
-            "the other's claim",
             "locked_by = 'another' AND failed_at IS NULL AND completed_at IS NULL",
         )
         .await;
         db.run("UPDATE sync_jobs SET locked_by = NULL, locked_until = NULL")
             .await;
     }
-}
-
-#[tokio::test]
-async fn work_that_returns_after_losing_its_claim_gets_an_error() {
-    let db = database(1).await;
-    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
-    let job = brief(&mut conn).await;
-    let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
-        db.run("UPDATE sync_jobs SET locked_by = 'another'").await;
-        Ok(())
-    })
-    .await;
-    let error = result.unwrap_err();
-    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
-    until(
-        &db,
-        "the other's claim",
-        "locked_by = 'another' AND completed_at IS NULL",
-    )
-    .await;
 }
 
 /// A pool that opens no uncounted connections.
@@ -194,7 +175,6 @@ async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
     drop(lent);
     until(
         &db,
-        "its expiry",
         "locked_until < clock_timestamp() AND locked_by LIKE 'worker#%'",
     )
     .await;
@@ -217,7 +197,6 @@ async fn a_connection_that_answers_nothing_is_given_up_for_another() {
         drop(other);
         until(
             &db,
-            "a renewal",
             "locked_until > (SELECT locked_until + interval '1 second' FROM first)",
         )
         .await;
@@ -241,36 +220,35 @@ async fn a_panic_leaves_the_job_to_expire() {
     .await;
     assert!(panicked.is_err());
     assert_eq!(state_of(&mut conn, 1).await, State::Running);
-    until(&db, "its expiry", "locked_until < clock_timestamp()").await;
+    until(&db, "locked_until < clock_timestamp()").await;
     drop(brief(&mut conn).await);
 }
 
 #[tokio::test]
-async fn dropped_work_is_given_back_at_once() {
+async fn dropped_work_is_given_back_at_once_unless_it_has_completed_its_job() {
     let db = database(1).await;
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
-    let job: Claimed<SyncJob> = claim::next("worker")
-        .first(&mut conn)
-        .await
-        .unwrap()
-        .unwrap();
-    let (begin, reached) = oneshot::channel();
-    let task = tokio::spawn(async move {
-        claim::run(&pool, &job, End::Fail, async {
-            begin.send(()).unwrap();
-            pending::<Result<(), Error>>().await
-        })
-        .await
-    });
-    reached.await.unwrap();
-    task.abort();
-    assert!(task.await.unwrap_err().is_cancelled());
-    until(
-        &db,
-        "a job that is given back",
-        "locked_until IS NULL AND locked_by IS NULL",
-    )
-    .await;
+    for (completes, state) in [(false, State::Available), (true, State::Completed)] {
+        let job = crate::sync_job::next(&mut conn).await;
+        let (begin, reached) = oneshot::channel();
+        let (pool, mut own) = (pool.clone(), db.connect().await);
+        let task = tokio::spawn(async move {
+            claim::run(&pool, &job, End::Fail, async {
+                if completes {
+                    own.transaction(async |conn| claim::complete(conn, &job).await)
+                        .await?;
+                }
+                begin.send(()).unwrap();
+                pending::<Result<(), Error>>().await
+            })
+            .await
+        });
+        reached.await.unwrap();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        until(&db, "locked_until IS NULL AND locked_by IS NULL").await;
+        assert_eq!(state_of(&mut conn, 1).await, state);
+    }
 }
 
 #[tokio::test]
@@ -290,7 +268,6 @@ async fn work_can_complete_its_job_itself_with_its_results() {
         // Longer than the claim would have lasted: it can no longer be lost.
         until(
             &db,
-            "more time than its ttl",
             "completed_at < clock_timestamp() - interval '4.2 seconds'",
         )
         .await;
@@ -379,7 +356,7 @@ async fn a_job_that_its_work_released_is_left_to_the_next_worker() {
             assert_eq!(result.is_ok(), is_ok, "{result:?}");
             let next = next.unwrap();
             let held = format!("locked_by = '{}' AND failed_at IS NULL", next.locked_by());
-            until(&db, "the next one's claim", &held).await;
+            until(&db, &held).await;
             claim::release(&mut conn, &next).await.unwrap();
         }
     }
@@ -407,26 +384,4 @@ async fn work_whose_own_end_was_rolled_back_ends_as_it_returns() {
         assert_eq!(result.is_ok(), is_ok, "{result:?}");
         assert_eq!(state_of(&mut conn, 1).await, state);
     }
-}
-
-#[tokio::test]
-async fn dropped_work_that_has_completed_its_job_gives_nothing_back() {
-    let db = database(1).await;
-    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
-    let job = brief(&mut conn).await;
-    let (begin, reached) = oneshot::channel();
-    let mut own = db.connect().await;
-    let task = tokio::spawn(async move {
-        claim::run(&pool, &job, End::Fail, async {
-            own.transaction(async |conn| claim::complete(conn, &job).await)
-                .await?;
-            begin.send(()).unwrap();
-            pending::<Result<(), Error>>().await
-        })
-        .await
-    });
-    reached.await.unwrap();
-    task.abort();
-    assert!(task.await.unwrap_err().is_cancelled());
-    assert_eq!(state_of(&mut conn, 1).await, State::Completed);
 }

@@ -1,7 +1,7 @@
 //! A worker: several rows at a time, every way in which work ends, and a graceful stop.
 
-use crate::mails::{Limited, Mail, mail, mails, until_empty};
-use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Worker};
+use crate::mails::{Limited, Mail, OPEN, mail, mails, mails_that, until_empty};
+use advisory_runtime::claim::{self, BodyOutcome, Claim, Claimed, End, Error, Worker};
 use advisory_runtime::{Pool, PoolError};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
@@ -16,68 +16,6 @@ use tokio::sync::{Barrier, Notify, oneshot};
 #[claim(ttl = "3s", renew = "100ms", run_at)]
 struct Brief {
     id: i64,
-}
-
-const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
-
-#[tokio::test]
-async fn a_worker_does_every_job_and_stops_when_told() {
-    let db = mails(50).await;
-    let pool = db.bb8(3).await;
-    let done = Mutex::new(Vec::new());
-    let worker = Worker::new(&pool, "worker-7").concurrency(4);
-    let worker = worker.until(until_empty(&db, "every mail", OPEN));
-    let ran = worker.run(async |job: Claimed<Mail>| {
-        assert!(job.locked_by().starts_with("worker-7#"));
-        done.lock().unwrap().push(job.id);
-        Ok::<_, Error>(())
-    });
-    ran.await.unwrap();
-    let mut done = done.into_inner().unwrap();
-    done.sort_unstable();
-    assert_eq!(done, (1..=50).collect::<Vec<i64>>());
-    assert_eq!(
-        db.count("SELECT count(*) FROM mail WHERE attempts <> 1")
-            .await,
-        0
-    );
-}
-
-/// The future of a worker can be spawned: it is `Send`.
-#[tokio::test(flavor = "multi_thread")]
-async fn spawned_workers_share_the_jobs_of_a_table() {
-    async fn deliver(job: Claimed<Mail>) -> Result<(), Error> {
-        assert!(job.id > 0);
-        Ok(())
-    }
-    let db = Arc::new(mails(60).await);
-    let pool = db.deadpool(4);
-    let done = Arc::new(AtomicUsize::new(0));
-    let workers = (0..3).map(|nth| {
-        let (pool, db, done) = (pool.clone(), Arc::clone(&db), Arc::clone(&done));
-        tokio::spawn(async move {
-            let stop = until_empty(&db, "every mail", OPEN);
-            let worker = Worker::new(&pool, format!("worker-{nth}")).until(stop);
-            if nth == 0 {
-                return worker.run(deliver).await;
-            }
-            worker
-                .concurrency(2)
-                .run(async |job: Claimed<Mail>| {
-                    done.fetch_add(1, Ordering::Relaxed);
-                    deliver(job).await
-                })
-                .await
-        })
-    });
-    for worker in workers.collect::<Vec<_>>() {
-        worker.await.unwrap().unwrap();
-    }
-    assert_eq!(
-        db.count("SELECT count(*) FROM mail WHERE completed_at IS NOT NULL")
-            .await,
-        60
-    );
 }
 
 /// The works wait for each other, so they must run at the same time, and no more than these.
@@ -142,8 +80,8 @@ async fn errors_and_panics_are_retried_and_fail_at_the_last_attempt() {
     let worker = Worker::new(&pool, "worker").concurrency(2);
     let worker = worker.until(until_empty(&db, "three attempts", left));
     worker.run(works).await.unwrap();
-    let retried = "SELECT count(*) FROM mail WHERE id < 3 AND failed_at IS NULL AND run_at > now() AND locked_by IS NULL";
-    assert_eq!(db.count(retried).await, 2);
+    let retried = "id < 3 AND failed_at IS NULL AND run_at > now() AND locked_by IS NULL";
+    assert_eq!(mails_that(&db, retried).await, 2);
     db.run("UPDATE mail SET run_at = now()").await;
     let worker = Worker::new(&pool, "worker").until(until_empty(&db, "the last attempts", OPEN));
     worker.run(works).await.unwrap();
@@ -151,130 +89,59 @@ async fn errors_and_panics_are_retried_and_fail_at_the_last_attempt() {
         (1, "no such address"),
         (2, "the body panicked: the address has 3 parts"),
     ] {
-        let failed = format!(
-            "SELECT count(*) FROM mail WHERE id = {id} AND failed_at IS NOT NULL AND error_message = '{message}'"
-        );
-        assert_eq!(db.count(&failed).await, 1, "{id}");
+        let failed = format!("id = {id} AND failed_at IS NOT NULL AND error_message = '{message}'");
+        assert_eq!(mails_that(&db, &failed).await, 1, "{id}");
     }
 }
 
-/// Its other works go on.
+/// Also if the error's text panics, and the other bodies go on.
 #[tokio::test]
-async fn an_error_whose_text_panics_ends_only_its_row() {
-    struct Mute;
+async fn a_worker_ends_failed_jobs_as_it_was_told() {
+    struct Mute(bool);
     impl std::fmt::Display for Mute {
-        fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            panic!("no words")
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            assert!(!self.0, "no words");
+            f.write_str("no")
         }
     }
-    let db = mails(2).await;
+    let db = mails(3).await;
     let pool = db.bb8(2).await;
     let worker = Worker::new(&pool, "worker").on_err(End::Fail);
-    let worker = worker.until(until_empty(&db, "both mails", OPEN));
-    let ran = worker.run(async |job: Claimed<Mail>| if job.id == 1 { Err(Mute) } else { Ok(()) });
+    let worker = worker.until(until_empty(&db, "the mails", OPEN));
+    let ran = worker.run(async |job: Claimed<Mail>| match job.id {
+        3 => Ok(()),
+        id => Err(Mute(id == 1)),
+    });
     ran.await.unwrap();
-    let message = "SELECT count(*) FROM mail WHERE error_message = 'the body panicked: no words'";
-    assert_eq!(db.count(message).await, 1);
+    for (id, message) in [(1, "the body panicked: no words"), (2, "no")] {
+        let failed = format!("id = {id} AND attempts = 1 AND error_message = '{message}'");
+        assert_eq!(mails_that(&db, &failed).await, 1, "{id}");
+    }
 }
 
 /// A row that always fails would come first again at once, with another `locked_by` each time.
 #[tokio::test]
-async fn a_released_row_is_not_claimed_again_at_once() {
+async fn a_row_is_released_after_the_pause_or_as_the_worker_stops() {
     let db = mails(1).await;
     let pool = db.bb8(2).await;
+    let failed = Notify::new();
     let worker = Worker::new(&pool, "worker").on_err(End::Release);
-    let worker = worker.poll(Duration::from_secs(3600));
-    let ran = worker.run(async |_: Claimed<Mail>| Err::<(), _>("no"));
-    let stays = async {
-        let free = "SELECT 'free' FROM mail WHERE locked_by IS NULL";
-        db.until_empty(Duration::from_secs(30), "the claim", free)
-            .await;
+    let worker = worker.poll(Duration::MAX).until(async {
+        failed.notified().await;
         db.run("CREATE TABLE seen AS SELECT locked_by FROM mail")
             .await;
         for _ in 0..100 {
             let same = "SELECT count(*) FROM mail JOIN seen USING (locked_by)";
             assert_eq!(db.count(same).await, 1, "it is not released yet");
         }
-    };
-    tokio::select! {
-        ran = ran => ran.unwrap(),
-        () = stays => {}
-    }
-}
-
-#[tokio::test]
-async fn a_worker_ends_failed_jobs_as_it_was_told() {
-    let db = mails(1).await;
-    let pool = db.bb8(2).await;
-    let worker = Worker::new(&pool, "worker").on_err(End::Fail);
-    let worker = worker.until(until_empty(&db, "the failure", "failed_at IS NULL"));
-    let ran = worker.run(async |_: Claimed<Mail>| Err::<(), _>("no"));
-    ran.await.unwrap();
-    assert_eq!(
-        db.count("SELECT attempts::int8 FROM mail WHERE error_message = 'no'")
-            .await,
-        1
-    );
-}
-
-#[tokio::test]
-async fn a_work_ends_its_own_claim_and_only_rows_that_fit_are_claimed() {
-    let db = mails(3).await;
-    let pool = db.bb8(3).await;
-    let worker = Worker::new(&pool, "worker").filter(mail::id.ne(2));
-    let worker = worker.until(until_empty(
-        &db,
-        "the mails",
-        "id <> 2 AND completed_at IS NULL",
-    ));
-    let ran = worker.run(async |job: Claimed<Mail>| {
-        let mut conn = pool.connection().await?;
-        let set = mail::error_message.eq("by hand");
-        claim::end(&job).set(set).complete(&mut conn).await
     });
-    ran.await.unwrap();
-    assert_eq!(
-        db.count("SELECT count(*) FROM mail WHERE error_message = 'by hand'")
-            .await,
-        2
-    );
-    assert_eq!(
-        db.count("SELECT attempts::int8 FROM mail WHERE id = 2")
-            .await,
-        0
-    );
-}
-
-/// It claims nothing more, and waits for the work that runs.
-#[tokio::test]
-async fn a_stopped_worker_finishes_what_runs() {
-    let db = mails(5).await;
-    let pool = db.bb8(3).await;
-    let (begun, go_on) = (Notify::new(), Notify::new());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let worker = Worker::new(&pool, "worker").until(async { drop(stopped.await) });
     let ran = worker.run(async |_: Claimed<Mail>| {
-        begun.notify_one();
-        go_on.notified().await;
-        Ok::<_, Error>(())
+        failed.notify_one();
+        Err::<(), _>("no")
     });
-    let (ran, ()) = tokio::join!(ran, async {
-        begun.notified().await;
-        stop.send(()).unwrap();
-        tokio::task::yield_now().await;
-        go_on.notify_one();
-    });
-    ran.unwrap();
-    assert_eq!(
-        db.count("SELECT count(*) FROM mail WHERE completed_at IS NOT NULL")
-            .await,
-        1
-    );
-    assert_eq!(
-        db.count("SELECT count(*) FROM mail WHERE locked_by IS NOT NULL")
-            .await,
-        0
-    );
+    let ran = tokio::time::timeout(Duration::from_secs(30), ran).await;
+    ran.expect("it waits for the next poll").unwrap();
+    assert_eq!(mails_that(&db, "locked_by IS NULL").await, 1);
 }
 
 /// A pool whose connections come only when they are let.
@@ -282,7 +149,6 @@ async fn a_stopped_worker_finishes_what_runs() {
 struct Gate {
     pool: diesel_async::pooled_connection::bb8::Pool<AsyncPgConnection>,
     is_broken: Arc<AtomicBool>,
-    asked: Arc<AtomicUsize>,
 }
 
 impl Pool for Gate {
@@ -290,7 +156,6 @@ impl Pool for Gate {
         <diesel_async::pooled_connection::bb8::Pool<AsyncPgConnection> as Pool>::Connection<'p>;
 
     async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
         if self.is_broken.load(Ordering::Relaxed) {
             return Err(PoolError::new("closed for now"));
         }
@@ -321,8 +186,8 @@ async fn rows_that_were_not_begun_are_released() {
         other.batch_execute("COMMIT").await.unwrap();
     });
     ran.unwrap();
-    let untouched = "SELECT count(*) FROM mail WHERE locked_by IS NULL AND attempts = 0 AND error_message IS NULL";
-    assert_eq!(db.count(untouched).await, 4);
+    let untouched = "locked_by IS NULL AND attempts = 0 AND error_message IS NULL";
+    assert_eq!(mails_that(&db, untouched).await, 4);
 }
 
 #[tokio::test]
@@ -332,17 +197,20 @@ async fn a_worker_survives_a_broken_pool_and_lost_connections() {
     let pool = Gate {
         pool: db.bb8(3).await,
         is_broken: Arc::clone(&is_broken),
-        asked: Arc::default(),
     };
-    let asked = Arc::clone(&pool.asked);
-    let worker = Worker::new(&pool, "worker").poll(Duration::from_millis(20));
+    let refused = Arc::new(Notify::new());
+    let observed = Arc::clone(&refused);
+    let worker = Worker::new(&pool, "worker").observe(move |event: claim::Event<'_, Mail>| {
+        if matches!(event, claim::Event::NoConnection(Error::Pool(_))) {
+            observed.notify_one();
+        }
+    });
     let worker = worker.until(until_empty(&db, "every mail", OPEN));
     let (ran, ()) = tokio::join!(
         worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(())),
         async {
-            while asked.load(Ordering::Relaxed) < 2 {
-                tokio::task::yield_now().await;
-            }
+            refused.notified().await;
+            refused.notified().await;
             db.run(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
             )
@@ -402,46 +270,6 @@ async fn a_worker_survives_a_server_that_is_read_only_as_it_begins() {
     ran.unwrap();
 }
 
-#[tokio::test]
-async fn a_stopped_worker_does_not_wait_for_its_pause() {
-    let db = mails(1).await;
-    let pool = db.bb8(2).await;
-    let failed = Notify::new();
-    let worker = Worker::new(&pool, "worker").on_err(End::Release);
-    let worker = worker.poll(Duration::MAX).until(failed.notified());
-    let ran = worker.run(async |_: Claimed<Mail>| {
-        failed.notify_one();
-        Err::<(), _>("no")
-    });
-    let ran = tokio::time::timeout(Duration::from_secs(30), ran).await;
-    ran.expect("it waits for the next poll").unwrap();
-    assert_eq!(
-        db.count("SELECT count(*) FROM mail WHERE locked_by IS NULL")
-            .await,
-        1
-    );
-}
-
-#[tokio::test]
-async fn a_dropped_worker_releases_its_rows() {
-    let db = mails(2).await;
-    let pool = db.bb8(3).await;
-    let begun = Notify::new();
-    {
-        let worker = Worker::new(&pool, "worker").concurrency(2);
-        let ran = worker.run(async |_: Claimed<Mail>| {
-            begun.notify_one();
-            pending::<Result<(), Error>>().await
-        });
-        tokio::select! {
-            ran = ran => panic!("{ran:?}"),
-            () = begun.notified() => {}
-        }
-    }
-    until_empty(&db, "the release", "locked_by IS NOT NULL").await;
-    assert_eq!(db.count("SELECT sum(attempts) FROM mail").await, 0);
-}
-
 /// Another worker takes the row, and this one drops the work and goes on.
 #[tokio::test]
 async fn lost_work_is_dropped_and_the_next_begins() {
@@ -474,11 +302,7 @@ async fn lost_work_is_dropped_and_the_next_begins() {
     );
     ran.unwrap();
     assert_eq!(dropped.into_inner(), 2);
-    assert_eq!(
-        db.count("SELECT count(*) FROM mail WHERE locked_by = 'another'")
-            .await,
-        1
-    );
+    assert_eq!(mails_that(&db, "locked_by = 'another'").await, 1);
 }
 
 /// What happens is seen without `tracing`: one event for each claim, each end and each refusal.
@@ -491,6 +315,17 @@ async fn an_observer_sees_what_happens_to_each_row_and_each_claim() {
     let observer = move |event: claim::Event<'_, Mail>| {
         let word = match event {
             claim::Event::Acquired(job) => format!("acquired {}", job.id),
+            claim::Event::Started(job) => format!("started {}", job.id),
+            claim::Event::Finished {
+                row, outcome, ran, ..
+            } => {
+                assert!(ran < Duration::from_secs(300), "{ran:?}");
+                match outcome {
+                    BodyOutcome::Done => format!("done {}", row.id),
+                    BodyOutcome::Failed(text) => format!("failed {}: {text}", row.id),
+                    _ => return,
+                }
+            }
             claim::Event::Ended { row, end, held, .. } => {
                 assert!(held < Duration::from_secs(300), "{held:?}");
                 format!("{end:?} {}", row.id)
@@ -517,14 +352,14 @@ async fn an_observer_sees_what_happens_to_each_row_and_each_claim() {
         }
     };
     let renamed = async {
-        seen("Retry { after: None } 2").await;
+        seen("failed 2: no").await;
         db.run("ALTER TABLE mail RENAME TO post").await;
         seen("refused").await;
         db.run("ALTER TABLE post RENAME TO mail").await;
     };
     let body = async |job: Claimed<Mail>| match job.id {
         1 => Ok(()),
-        _ => Err(PoolError::new("no")),
+        _ => Err("no"),
     };
     let (ran, ()) = tokio::join!(worker.run(body), renamed);
     ran.unwrap();
@@ -534,9 +369,13 @@ async fn an_observer_sees_what_happens_to_each_row_and_each_claim() {
         told,
         [
             "acquired 1",
+            "started 1",
             "Complete 1",
+            "done 1",
             "acquired 2",
+            "started 2",
             "Retry { after: None } 2",
+            "failed 2: no",
             "refused",
             "reconnected"
         ]

@@ -1,11 +1,11 @@
 //! A worker fetches ahead and ends rows together: each job is done once, none waits here for long,
 //! and few statements do it.
 
-use crate::mails::{Mail, mail, mails, until_empty};
+use crate::mails::{Mail, OPEN, mail, mails, mails_that, until_empty, work};
 use advisory_runtime::Pool as _;
-use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Worker};
+use advisory_runtime::claim::{self, BodyOutcome, Claim, Claimed, End, Error, Event, Worker};
 use advisory_tests::Database;
-use diesel::{Queryable, Selectable};
+use diesel::{ExpressionMethods, Queryable, Selectable};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ struct Gone {
 
 const GENEROUS: Duration = Duration::from_secs(60);
 const NEVER: Duration = Duration::from_secs(3600);
-const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
+const DONE: &str = "completed_at IS NOT NULL";
 
 /// Records each statement that updates, and how many rows it completes.
 async fn record_statements(db: &Database) {
@@ -47,16 +47,16 @@ async fn record_statements(db: &Database) {
     .await;
 }
 
+async fn until_statements(db: &Database, count: u32) {
+    let sql = format!("SELECT 'not yet' WHERE (SELECT count(*) FROM statement) < {count}");
+    db.until_empty(GENEROUS, "the statements", &sql).await;
+}
+
 async fn until_held(db: &Database, count: i64) {
     let sql = format!(
         "SELECT 'not yet' WHERE (SELECT count(*) FROM mail WHERE locked_until > now()) <> {count}"
     );
     db.until_empty(GENEROUS, "rows that are held", &sql).await;
-}
-
-async fn done(db: &Database) -> i64 {
-    db.count("SELECT count(*) FROM mail WHERE completed_at IS NOT NULL")
-        .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,9 +96,9 @@ async fn two_workers_do_each_job_once_although_one_is_stopped_in_the_middle() {
     let runs = runs.lock().unwrap().clone();
     assert_eq!(runs.len(), JOBS);
     assert!(runs.values().all(|times| *times == 1));
-    assert_eq!(done(&db).await, 5_000);
-    let other = "SELECT count(*) FROM mail WHERE attempts <> 1 OR locked_by IS NOT NULL";
-    assert_eq!(db.count(other).await, 0);
+    assert_eq!(mails_that(&db, DONE).await, 5_000);
+    let other = "attempts <> 1 OR locked_by IS NOT NULL";
+    assert_eq!(mails_that(&db, other).await, 0);
 }
 
 /// The bodies run in the order of the claims, and by few statements: 500 rows by 300 at a time.
@@ -118,7 +118,7 @@ async fn rows_are_claimed_and_ended_many_at_a_time_and_begin_in_order() {
     ran.await.unwrap();
     let order = order.into_inner().unwrap();
     assert_eq!(order, (1..=500).rev().collect::<Vec<i64>>());
-    assert_eq!(done(&db).await, 500);
+    assert_eq!(mails_that(&db, DONE).await, 500);
     let statements = db.count("SELECT count(*) FROM statement").await;
     assert!(statements <= 30, "{statements}");
 }
@@ -183,11 +183,7 @@ async fn a_row_that_cannot_be_ended_together_holds_up_no_other() {
             &format!("{OPEN} AND id <> 7 AND id <> 9"),
         )
         .await;
-        assert_eq!(
-            db.count("SELECT count(*) FROM mail WHERE id = 7 AND locked_by IS NOT NULL")
-                .await,
-            1
-        );
+        assert_eq!(mails_that(&db, "id = 7 AND locked_by IS NOT NULL").await, 1);
         other.batch_execute("COMMIT").await.unwrap();
         until_empty(&db, "the locked one", &format!("{OPEN} AND id = 7")).await;
         db.run("DELETE FROM mail WHERE id = 9").await;
@@ -197,10 +193,10 @@ async fn a_row_that_cannot_be_ended_together_holds_up_no_other() {
         "id = 1 AND error_message IS NULL",
         "id = 2 AND error_message = 'a text'",
     ] {
-        let failed = format!("SELECT count(*) FROM mail WHERE failed_at IS NOT NULL AND {failed}");
-        assert_eq!(db.count(&failed).await, 1, "{failed}");
+        let failed = format!("failed_at IS NOT NULL AND {failed}");
+        assert_eq!(mails_that(&db, &failed).await, 1, "{failed}");
     }
-    assert_eq!(done(&db).await, 37);
+    assert_eq!(mails_that(&db, DONE).await, 37);
 }
 
 /// The body of the first row returns when another worker has done the others.
@@ -229,8 +225,12 @@ async fn rows_that_wait_for_long_go_back_and_others_do_them() {
     let (first, other) = tokio::join!(first, other);
     first.unwrap();
     other.unwrap();
-    let attempts = "SELECT count(*) FROM mail WHERE attempts <> 1";
-    assert_eq!(db.count(attempts).await, 0, "they got their attempt back");
+    let attempts = "attempts <> 1";
+    assert_eq!(
+        mails_that(&db, attempts).await,
+        0,
+        "they got their attempt back"
+    );
 }
 
 #[tokio::test]
@@ -239,14 +239,16 @@ async fn a_dropped_worker_releases_what_it_has_fetched_ahead() {
     let pool = db.bb8(3).await;
     // What is claimed, and not yet answered, would stay claimed for its ttl.
     let (all, answered) = (Arc::new(Notify::new()), AtomicUsize::new(0));
+    let dropped = Arc::new(AtomicUsize::new(0));
     let observer = {
-        let all = Arc::clone(&all);
-        move |event: claim::Event<'_, Mail>| {
-            if matches!(event, claim::Event::Acquired(_))
-                && answered.fetch_add(1, Ordering::Relaxed) == 9
-            {
-                all.notify_one();
-            }
+        let (all, dropped) = (Arc::clone(&all), Arc::clone(&dropped));
+        move |event: Event<'_, Mail>| match event {
+            Event::Acquired(_) if answered.fetch_add(1, Ordering::Relaxed) == 9 => all.notify_one(),
+            Event::Finished {
+                outcome: BodyOutcome::Dropped,
+                ..
+            } => drop(dropped.fetch_add(1, Ordering::Relaxed)),
+            _ => {}
         }
     };
     let worker = Worker::new(&pool, "worker").prefetch(30).observe(observer);
@@ -256,12 +258,12 @@ async fn a_dropped_worker_releases_what_it_has_fetched_ahead() {
         ran = ran => panic!("{ran:?}"),
         () = all.notified() => {}
     }
+    assert_eq!(dropped.load(Ordering::Relaxed), 1, "one body had begun");
     until_held(&db, 0).await;
     assert_eq!(db.count("SELECT sum(attempts) FROM mail").await, 0);
     let worker = Worker::new(&pool, "other").prefetch(30).until_empty();
-    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
-    ran.await.unwrap();
-    assert_eq!(done(&db).await, 10);
+    work::<Mail, _>(worker).await;
+    assert_eq!(mails_that(&db, DONE).await, 10);
 }
 
 /// The process ends with its keeper: here the rows belong to a worker that nobody knows.
@@ -285,7 +287,7 @@ async fn rows_that_a_dead_worker_has_fetched_ahead_expire() {
         Ok::<_, Error>(())
     });
     ran.await.unwrap();
-    assert_eq!(done(&db).await, 30);
+    assert_eq!(mails_that(&db, DONE).await, 30);
 }
 
 /// It may end the process: so it begins last, and nothing waits behind it.
@@ -313,7 +315,7 @@ async fn a_row_that_has_expired_begins_when_nothing_waits() {
     let order = order.into_inner().unwrap();
     assert_eq!(order[..4], [1, 4, 5, 2], "{order:?}");
     assert_eq!(order.len(), 20);
-    assert_eq!(done(&db).await, 20);
+    assert_eq!(mails_that(&db, DONE).await, 20);
 }
 
 /// Ten times the pause of the polls takes that long.
@@ -324,11 +326,9 @@ async fn an_idle_worker_sends_one_statement_for_each_poll() {
     record_statements(&db).await;
     let pool = db.bb8(2).await;
     let since = Instant::now();
-    let looked = "SELECT 'not yet' WHERE (SELECT count(*) FROM statement) < 12";
     let worker = Worker::new(&pool, "worker").poll(POLL).prefetch(100);
-    let worker = worker.until(db.until_empty(GENEROUS, "twelve statements", looked));
-    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
-    ran.await.unwrap();
+    let worker = worker.until(until_statements(&db, 12));
+    work::<Mail, _>(worker).await;
     // The first two come as it begins and as it listens.
     assert!(since.elapsed() >= POLL * 9, "{:?}", since.elapsed());
 }
@@ -340,23 +340,11 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
     let pool = db.bb8(12).await;
     let (mut locks, mut notifies) = (db.connect().await, db.connect().await);
     let stopped = tokio::sync::Semaphore::new(0);
-    let work = async {
+    let five = async || {
         let stop = async || drop(stopped.acquire().await);
         let worker = || Worker::new(&pool, "worker").poll(NEVER).until(stop());
-        let run = || worker().run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
-        let ran = tokio::join!(
-            run(),
-            run(),
-            run(),
-            run(),
-            run(),
-            run(),
-            run(),
-            run(),
-            run(),
-            run()
-        );
-        ran.0.and(ran.9).unwrap();
+        let run = || work::<Mail, _>(worker());
+        tokio::join!(run(), run(), run(), run(), run());
     };
     let notify = async {
         let count = |condition: &str, least: u32| {
@@ -374,9 +362,7 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
         // A first round shows that all have looked after they began to listen, and are idle.
         for count in [10, 20, 30] {
             db.run(NOTIFY).await;
-            let looked =
-                format!("SELECT 'not yet' WHERE (SELECT count(*) FROM statement) < {count}");
-            db.until_empty(GENEROUS, "a look of each", &looked).await;
+            until_statements(&db, count).await;
         }
         let busy = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()";
         db.until_empty(GENEROUS, "that all are idle", busy).await;
@@ -396,11 +382,10 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
             .await;
         locks.batch_execute("COMMIT").await.unwrap();
         // The workers' own end tells that all have been answered.
-        let looked = "SELECT 'not yet' WHERE (SELECT count(*) FROM statement) < 10";
-        db.until_empty(GENEROUS, "the claims", looked).await;
+        until_statements(&db, 10).await;
         stopped.close();
     };
-    tokio::join!(work, notify);
+    tokio::join!(five(), five(), notify);
     let statements = db.count("SELECT count(*) FROM statement").await;
     assert!((10..=20).contains(&statements), "{statements}");
 }
@@ -413,6 +398,7 @@ async fn a_job_that_its_body_has_ended_is_not_ended_again() {
     let db = mails(60).await;
     let pool = db.bb8(4).await;
     let worker = Worker::new(&pool, "worker").concurrency(3).prefetch(60);
+    let worker = worker.filter(mail::id.ne(2));
     let ran = worker.until_empty().run(async |job: Claimed<Mail>| {
         if job.id % 3 == 0 {
             let mut conn = pool.connection().await?;
@@ -424,8 +410,8 @@ async fn a_job_that_its_body_has_ended_is_not_ended_again() {
         Ok::<_, Error>(())
     });
     ran.await.unwrap();
-    assert_eq!(done(&db).await, 40);
-    let failed =
-        "SELECT count(*) FROM mail WHERE error_message = 'by hand' AND failed_at IS NOT NULL";
-    assert_eq!(db.count(failed).await, 20);
+    assert_eq!(mails_that(&db, DONE).await, 39);
+    assert_eq!(mails_that(&db, "id = 2 AND attempts = 0").await, 1);
+    let failed = "error_message = 'by hand' AND failed_at IS NOT NULL";
+    assert_eq!(mails_that(&db, failed).await, 20);
 }

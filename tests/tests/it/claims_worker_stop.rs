@@ -1,6 +1,6 @@
 //! How a worker stops, and what does not stop it.
 
-use crate::mails::{Mail, mail, mails, until_empty};
+use crate::mails::{Mail, OPEN, mail, mails, mails_that, until_empty, work};
 use advisory_runtime::claim::{Claim, Claimed, Error, Worker};
 use advisory_tests::Proxy;
 use diesel::{Queryable, Selectable};
@@ -22,8 +22,6 @@ struct Noted {
     error_message: Option<String>,
 }
 
-const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
-
 #[tokio::test]
 async fn a_worker_drops_bodies_after_its_grace_and_gives_their_attempt_back() {
     let db = mails(2).await;
@@ -41,9 +39,9 @@ async fn a_worker_drops_bodies_after_its_grace_and_gives_their_attempt_back() {
     });
     ran.await.unwrap();
     assert!(since.elapsed() < Duration::from_secs(60));
-    let released = "SELECT count(*) FROM mail WHERE locked_by IS NULL AND attempts = 0";
+    let released = "locked_by IS NULL AND attempts = 0";
     assert_eq!(
-        db.count(released).await,
+        mails_that(&db, released).await,
         2,
         "by the time that `run` returns"
     );
@@ -73,15 +71,17 @@ async fn a_worker_returns_although_the_server_does_not_answer() {
     proxy.resume_forwarding();
 }
 
+async fn deliver(_: Claimed<Mail>) -> Result<(), Error> {
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_worker_stops_when_it_finds_no_row() {
     let db = mails(9).await;
     let pool = db.bb8(3).await;
     let worker = Worker::new(&pool, "w").concurrency(2).until_empty();
-    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
-    ran.await.unwrap();
-    let open = format!("SELECT count(*) FROM mail WHERE {OPEN}");
-    assert_eq!(db.count(&open).await, 0);
+    worker.run(deliver).await.unwrap();
+    assert_eq!(mails_that(&db, OPEN).await, 0);
 }
 
 /// A body that is done at once. Of one of the mails it panics when it is dropped.
@@ -111,11 +111,10 @@ async fn a_panic_in_a_destructor_fails_its_job_and_not_the_worker() {
         "completed_at IS NULL AND error_message IS NULL",
     ));
     worker.run(|job: Claimed<Mail>| Body(job.id)).await.unwrap();
-    let failed =
-        "SELECT count(*) FROM mail WHERE id = 2 AND error_message LIKE '%in a destructor%'";
-    assert_eq!(db.count(failed).await, 1);
-    let done = "SELECT count(*) FROM mail WHERE completed_at IS NOT NULL";
-    assert_eq!(db.count(done).await, 2);
+    let failed = "id = 2 AND error_message LIKE '%in a destructor%'";
+    assert_eq!(mails_that(&db, failed).await, 1);
+    let done = "completed_at IS NOT NULL";
+    assert_eq!(mails_that(&db, done).await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -130,8 +129,7 @@ async fn spawned_bodies_run_in_parallel() {
         Ok::<_, Error>(())
     });
     ran.await.unwrap();
-    let open = format!("SELECT count(*) FROM mail WHERE {OPEN}");
-    assert_eq!(db.count(&open).await, 0);
+    assert_eq!(mails_that(&db, OPEN).await, 0);
 }
 
 /// Every connection of the pool has prepared the claim, and refuses it from then on: "cached plan
@@ -181,6 +179,5 @@ async fn a_worker_claims_on_when_the_connections_of_its_pool_are_dead() {
         db.run("INSERT INTO mail (id) VALUES (100)").await;
         until_empty(&db, "the mail after the loss", OPEN).await;
     });
-    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
-    ran.await.unwrap();
+    work::<Mail, _>(worker).await;
 }

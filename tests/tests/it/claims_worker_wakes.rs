@@ -1,7 +1,7 @@
 //! What wakes a worker up that has found nothing: a notification, and without one the time of
 //! `poll`.
 
-use crate::mails::{Limited, Mail, mails, until_empty};
+use crate::mails::{Limited, Mail, OPEN, mails, mails_that, until_empty, work};
 use crate::observers::{Counted, Heard, each_alone, is_alone};
 use advisory_runtime::claim::{Claimed, Error, Schema, Worker};
 use advisory_tests::{Bouncer, Database, left_out};
@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 const NEVER: Duration = Duration::from_secs(3600);
-const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
 
 async fn until_it_listens(db: &Database) {
     let listens = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
@@ -49,8 +48,7 @@ async fn a_notification_wakes_an_idle_worker() {
         done += 1;
     };
     let worker = worker.until(stop);
-    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
-    ran.await.unwrap();
+    work::<Mail, _>(worker).await;
     assert_eq!(done, 4);
 }
 
@@ -110,7 +108,10 @@ async fn the_end_of_a_claim_wakes_a_worker_whose_values_were_full() {
                  AND query = 'COMMIT' AND state = 'idle' AND state_change > (SELECT run_at FROM mail WHERE id = 2))";
             db.until_empty(Duration::from_secs(30), "a claim in vain", looked)
                 .await;
-            assert_eq!(db.count("SELECT count(*) FROM mail WHERE id = 2 AND locked_by IS NULL AND completed_at IS NULL").await, 1);
+            assert_eq!(
+                mails_that(&db, "id = 2 AND locked_by IS NULL AND completed_at IS NULL").await,
+                1
+            );
             db.run(end).await;
             until_empty(&db, "the second mail", "id = 2 AND completed_at IS NULL").await;
             db.run("DELETE FROM mail").await;
@@ -118,8 +119,7 @@ async fn the_end_of_a_claim_wakes_a_worker_whose_values_were_full() {
         }
     };
     let worker = worker.until(stop);
-    let ran = worker.run(async |_: Claimed<Limited>| Ok::<_, Error>(()));
-    ran.await.unwrap();
+    work::<Limited, _>(worker).await;
     assert_eq!(done, 2);
 }
 
@@ -136,8 +136,7 @@ async fn without_notifications_a_worker_polls() {
         until_empty(&db, "the mail", OPEN).await;
     };
     let worker = worker.poll_only().until(stop);
-    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
-    ran.await.unwrap();
+    work::<Mail, _>(worker).await;
     let listeners = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()";
     assert_eq!(db.count(listeners).await, 0);
 }

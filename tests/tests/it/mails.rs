@@ -1,6 +1,7 @@
 //! A table of mails to send.
 
-use advisory_runtime::claim::{Claim, Schema};
+use advisory_runtime::Pool;
+use advisory_runtime::claim::{Claim, Claimed, Error, Schema, Worker};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use std::time::Duration;
@@ -51,4 +52,22 @@ pub(crate) async fn mails(count: u32) -> Database {
 pub(crate) async fn until_empty(db: &Database, what: &str, left: &str) {
     let sql = format!("SELECT id::text FROM mail WHERE {left}");
     db.until_empty(Duration::from_secs(120), what, &sql).await;
+}
+
+/// The condition of mails that are not done.
+pub(crate) const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
+
+/// How many mails there are of this kind.
+pub(crate) async fn mails_that(db: &Database, condition: &str) -> i64 {
+    let sql = format!("SELECT count(*) FROM mail WHERE {condition}");
+    db.count(&sql).await
+}
+
+/// Runs a worker whose bodies do nothing.
+pub(crate) async fn work<T: Claim, P>(worker: Worker<'_, T, P>)
+where
+    P: Pool + Clone + Send + 'static,
+{
+    let ran = worker.run(async |_: Claimed<T>| Ok::<_, Error>(()));
+    ran.await.unwrap();
 }

@@ -1,14 +1,16 @@
 //! Renewals that nothing holds up: not a locked row, not an end that waits.
 
 use advisory_runtime::claim::{self, Claim, Claimed, Event};
-use advisory_runtime::lease::{Error, Leases, Request};
-use advisory_tests::Database;
+use advisory_runtime::lease::{self, Error, Leases, Request};
 use advisory_tests::leases::{database, key};
+use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
-use diesel_async::SimpleAsyncConnection;
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 /// So long that a statement has ten seconds for its answer.
 const TTL: Duration = Duration::from_secs(60);
@@ -105,6 +107,38 @@ async fn an_end_that_waits_holds_up_no_renewal() {
         until_renewed(&db, held.lease().token().get()).await;
     }
     assert_eq!(db.count(WAITING).await, end, "it waits no more");
+}
+
+/// The network has lost the keeper's own connection, and no renewal fails.
+#[tokio::test]
+async fn a_renewal_without_an_answer_is_sent_again_on_another_connection() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let pool = Pool::builder(manager).max_size(1).build().unwrap();
+    let (report, mut renewals) = mpsc::unbounded_channel();
+    let leases = Leases::new(pool.clone()).observe(move |event| {
+        let renewal = match event {
+            lease::Event::Renewed(_) => Ok(()),
+            lease::Event::RenewalFailed(_, error) => Err(error.to_string()),
+            _ => return,
+        };
+        drop(report.send(renewal));
+    });
+    let ttl = Duration::from_secs(10);
+    let brief = key("brief").ttl(ttl).renew(Duration::from_millis(100));
+    let _held = leases.acquire(brief).await.unwrap();
+    // The keeper has its own connection only, and has sent a renewal there.
+    let _conn = pool.get().await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(renewals.recv().await, Some(Ok(())));
+    }
+    proxy.stall_open_connections();
+    while renewals.try_recv().is_ok() {}
+    // The first of them may have been answered before.
+    for _ in 0..2 {
+        assert_eq!(renewals.recv().await, Some(Ok(())));
+    }
 }
 
 const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";

@@ -2,10 +2,10 @@
 
 use crate::blocking::Pool;
 use crate::blocking::reach::Threaded;
-use crate::claim::rows::{self, ClaimEnd, ClaimRows, ended};
+use crate::claim::rows::{self, KeptJob, end_as_returned};
 use crate::claim::{Claim, Claimed, Error};
 use crate::driver::wait;
-use crate::rows::{End, Kept};
+use crate::rows::End;
 use std::fmt::Display;
 
 /// Runs a body under a claim, which a thread renews and which ends with the body; as
@@ -54,19 +54,8 @@ where
 {
     // It is renewed until the job has ended.
     let kept = keep(pool, job)?;
-    match body() {
-        Ok(result) => {
-            let done = wait(kept.end(ClaimEnd::new(End::Complete)));
-            ended(job, done)?;
-            Ok(result)
-        }
-        Err(error) => {
-            // The body's own error counts, whether or not the claim could be ended.
-            let failed = ClaimEnd::failed(on_err, &error.to_string());
-            drop(wait(kept.end(failed)));
-            Err(error)
-        }
-    }
+    let result = body();
+    wait(end_as_returned(kept, job, on_err, result))
 }
 
 /// Runs a body under a claim as [`run`] does, but leaves it to the body or the caller to finish it;
@@ -109,7 +98,7 @@ where
 }
 
 /// Has a claim renewed.
-fn keep<T, P>(pool: &P, job: &Claimed<T>) -> Result<Kept<ClaimRows<T, Threaded<P>>>, Error>
+fn keep<T, P>(pool: &P, job: &Claimed<T>) -> Result<KeptJob<T, Threaded<P>>, Error>
 where
     T: Claim,
     P: Pool + Clone + Send + Sync + 'static,

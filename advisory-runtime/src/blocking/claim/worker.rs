@@ -20,13 +20,10 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
     /// [`concurrency`](Self::concurrency) says. It needs no runtime, and blocks its caller's thread
     /// until the worker stops.
     ///
-    /// A thread cannot be dropped. If a claim is lost, its body runs to its end, its result is
-    /// refused, and its thread is not free before: between two steps, a body can check
-    /// [`Claimed::deadline`]. After [`grace`](Self::grace) the rows of bodies that still run are
-    /// released, and this returns: let the process end then, because another worker may begin them.
-    ///
-    /// [`until`](Self::until) takes a future that any thread can make ready, such as the receiver
-    /// of a oneshot channel. It is polled on a runtime of tokio, so it can be one of tokio's too.
+    /// A thread cannot be dropped. If a claim is lost, its body runs to its end, and its result is
+    /// refused: between two steps, a body can check [`Claimed::deadline`]. After
+    /// [`grace`](Self::grace) the rows of bodies that still run are released, and this returns: let
+    /// the process end then, because another worker may begin them.
     ///
     /// # Locking
     ///
@@ -102,10 +99,6 @@ struct ThreadSource<T: Claim, P> {
 
 impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<T> for ThreadSource<T, P> {
     type Reach = Threaded<P>;
-
-    fn drops_bodies(&self) -> bool {
-        false
-    }
 
     fn identity(&self) -> Option<usize> {
         self.pool.identity()

@@ -5,7 +5,7 @@ use crate::claim::Error;
 use crate::claim::claimed::{Claimed, EndedRow, SettledRow, Transaction, no_answer};
 use crate::claim::send::{change, load};
 use crate::claim::sql::{Ending, Fixed, Fragment, How, Id, ManyKeys, OneEnd, Statement};
-use crate::claim::sql::{LONGEST_PAUSE, transaction_of, triggers};
+use crate::claim::sql::{LONGEST_PAUSE, text, transaction_of, triggers};
 use crate::claim::table::{Claim, KeyValue};
 use crate::driver::{Queries, depth};
 use crate::error::{is_connection_lost, may_follow_commit};
@@ -39,7 +39,7 @@ pub(crate) async fn finish<T: Claim, D: Queries>(
         )));
     }
     let is_outside = matches!(depth(conn), Ok(None));
-    match finish_with(conn, job, ending(end, Some(message), changes)).await {
+    match finish_with(conn, job, ending(end, Some(&text(message)), changes)).await {
         Err(Error::Database(error)) if is_outside && is_connection_lost(&error) => {
             Err(job.unknown(error))
         }

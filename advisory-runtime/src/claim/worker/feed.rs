@@ -166,7 +166,9 @@ fn wait<T: Claim, R: Reach>(
     for (claimed, kept) in claimed.into_iter().zip(kept) {
         // It begins when all others have begun.
         let is_suspect = claimed.has_expired_before() && last.is_none();
-        let place = shared.place(if is_suspect { suspect.take() } else { None });
+        let place = shared
+            .room
+            .place(if is_suspect { suspect.take() } else { None });
         let row = Waiting {
             claimed,
             kept: ReleaseOnDrop::new(kept, place),
@@ -199,7 +201,7 @@ pub(super) async fn give_back<T: Claim, R: Reach>(shared: &Shared<T, R>) {
         let late: Vec<_> = waiting.drain(..late).collect();
         drop(waiting);
         if !late.is_empty() {
-            shared.pace().block();
+            shared.pace().is_blocked = true;
         }
         // Which releases them in the background.
         drop(late);

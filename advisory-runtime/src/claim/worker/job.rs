@@ -5,70 +5,68 @@ use super::shared::{Shared, Waiting};
 use crate::claim::rows::{ClaimEnd, ended, watch};
 use crate::claim::sql::end_of;
 use crate::claim::table::{Claim, MaybeRunAt};
-use crate::claim::{Claimed, Error};
-use crate::observe::{Outcome, Telemetry};
-use crate::rows::{End, Reach};
+use crate::claim::{BodyOutcome, Claimed, Error, Event};
+use crate::rows::{End, Reach, tell};
 use std::any::Any;
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// How the body of a row failed.
-enum Failure {
-    Work(String),
-    Panicked(String),
-    Claim(Error),
+/// A body that the observer follows.
+struct Observed<T: Claim> {
+    job: Claimed<T>,
+    since: Instant,
+    /// How long the body ran, once it is over.
+    ran: Option<Duration>,
+    is_told: bool,
 }
 
-impl Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Work(message) => f.write_str(message),
-            Self::Panicked(message) => write!(f, "the body panicked: {message}"),
-            Self::Claim(error) => error.fmt(f),
+impl<T: Claim> Observed<T> {
+    fn new(job: Claimed<T>) -> Self {
+        tell(job.observer(), Event::Started(&job));
+        Self {
+            job,
+            since: Instant::now(),
+            ran: None,
+            is_told: false,
+        }
+    }
+
+    fn tell(&mut self, outcome: BodyOutcome<'_, Error>) {
+        self.is_told = true;
+        let finished = Event::Finished {
+            row: &self.job,
+            outcome,
+            ran: self.ran.unwrap_or_else(|| self.since.elapsed()),
+        };
+        tell(self.job.observer(), finished);
+    }
+}
+
+impl<T: Claim> Drop for Observed<T> {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.tell(BodyOutcome::Dropped);
         }
     }
 }
 
-#[cfg(any(feature = "tracing", feature = "metrics"))]
-impl crate::observe::Observed for Failure {
-    fn word(&self) -> &'static str {
-        match self {
-            Self::Work(_) => "failed",
-            Self::Panicked(_) => "panicked",
-            Self::Claim(Error::Lost { .. }) => "lost",
-            Self::Claim(Error::CommitUnknown { .. }) => "commit_unknown",
-            Self::Claim(Error::Pool(_)) => "pool",
-            Self::Claim(_) => "database",
-        }
-    }
-
-    #[cfg(feature = "tracing")]
-    fn severity(&self) -> crate::observe::Severity {
-        match self {
-            Self::Claim(Error::Lost { .. }) => crate::observe::Severity::Lost,
-            _ => crate::observe::Severity::Other,
-        }
-    }
-
-    #[cfg(feature = "tracing")]
-    fn waited(&self) -> Option<Duration> {
-        None
-    }
+/// How a body failed, and the text for its row.
+struct Failed {
+    message: String,
+    has_panicked: bool,
 }
 
-/// Runs the body of a row, and has its claim ended. A body that cannot be dropped runs to its end,
-/// and holds its slot meanwhile.
+/// Runs the body of a row, and has its claim ended. A blocking body cannot be dropped: it runs to
+/// its end, and holds its slot meanwhile.
 pub(super) async fn job<T, R, E, F>(
     settings: &Settings<'_, T>,
     shared: &Shared<T, R>,
     body: &impl Fn(Claimed<T>) -> F,
     row: Waiting<T, R>,
-    drops_bodies: bool,
 ) where
     T: Claim,
     R: Reach,
@@ -78,35 +76,38 @@ pub(super) async fn job<T, R, E, F>(
     let Waiting {
         claimed, mut kept, ..
     } = row;
-    let mut telemetry = Telemetry::new(settings.table, "claim", "exclusive", false);
-    telemetry.record_acquired(Duration::ZERO);
-    let since = Instant::now();
-    let body = caught_body(settings, shared, body, &claimed, &telemetry);
-    let result = if drops_bodies {
+    let mut observed = Observed::new(claimed.clone());
+    let body = caught_body(settings, shared, body, &claimed);
+    let result = if R::IS_ASYNC {
         watch(&claimed, body).await
     } else {
         Ok(body.await)
     };
-    shared.pace().record(since.elapsed());
+    let ran = observed.since.elapsed();
+    observed.ran = Some(ran);
+    shared.pace().record(ran);
     let result = match result {
         Ok(result) => result,
-        Err(lost) => {
-            return telemetry.record_end(Err::<Outcome, _>(&Failure::Claim(lost)));
-        }
+        Err(lost) => return observed.tell(BodyOutcome::Error(&lost)),
     };
     let Some((kept, place)) = kept.take() else {
         return;
     };
     let end = match &result {
         Ok(()) => ClaimEnd::new(End::Complete),
-        Err(failure) => ClaimEnd::failed(settings.on_err, &failure.to_string()),
+        Err(failed) => ClaimEnd::failed(settings.on_err, &failed.message),
     };
     // The slot is free again: the end goes together with others.
     kept.end_then(
         end,
         Box::new(move |done| {
-            let done = ended(&claimed, done).map_err(Failure::Claim);
-            telemetry.record_end(result.and(done).as_ref().map(|()| Outcome::Done));
+            let done = ended(&claimed, done);
+            observed.tell(match (&result, &done) {
+                (Err(failed), _) if failed.has_panicked => BodyOutcome::Panicked(&failed.message),
+                (Err(failed), _) => BodyOutcome::Failed(&failed.message),
+                (Ok(()), Err(error)) => BodyOutcome::Error(error),
+                (Ok(()), Ok(())) => BodyOutcome::Done,
+            });
             drop(place);
         }),
     );
@@ -118,8 +119,7 @@ async fn caught_body<T, R, E, F>(
     shared: &Shared<T, R>,
     body: &impl Fn(Claimed<T>) -> F,
     claimed: &Claimed<T>,
-    telemetry: &Telemetry,
-) -> Result<(), Failure>
+) -> Result<(), Failed>
 where
     T: Claim,
     R: Reach,
@@ -131,20 +131,28 @@ where
         let result = body(claimed.clone()).await;
         result.map_err(|error| error.to_string())
     };
-    #[cfg(not(feature = "tracing"))]
-    let _: &Telemetry = telemetry;
-    let entered = Entered {
-        #[cfg(feature = "tracing")]
-        span: telemetry.span(),
+    #[cfg(feature = "tracing")]
+    let called = {
+        use tracing::Instrument as _;
+        let telemetry = claimed.telemetry();
+        let span = telemetry.as_ref().map(crate::observe::Telemetry::span);
+        called.instrument(span.unwrap_or_else(tracing::Span::none))
     };
-    let result = match caught(called, entered).await {
-        Ok(result) => result.map_err(Failure::Work),
-        Err(message) => Err(Failure::Panicked(message)),
+    let failed = match caught(called).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(message)) => Failed {
+            message,
+            has_panicked: false,
+        },
+        Err(panic) => Failed {
+            message: format!("the body panicked: {panic}"),
+            has_panicked: true,
+        },
     };
-    if result.is_err() && is_released::<T>(settings.on_err) {
+    if is_released::<T>(settings.on_err) {
         drop(timeout(settings.poll, shared.stopping.acquire()).await);
     }
-    result
+    Err(failed)
 }
 
 /// Whether the row of a failed body can be claimed again at once.
@@ -155,21 +163,11 @@ fn is_released<T: Claim>(on_err: End) -> bool {
     }
 }
 
-/// The span of a body, which each of its polls enters.
-struct Entered {
-    #[cfg(feature = "tracing")]
-    span: tracing::Span,
-}
-
 /// The future's output, or the message of its panic, also of one in the destructor of what it
 /// holds.
-async fn caught<F: Future>(future: F, entered: Entered) -> Result<F::Output, String> {
+async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
     let mut future = DropCaught(Some(Box::pin(future)));
     std::future::poll_fn(move |context| {
-        #[cfg(feature = "tracing")]
-        let _entered = entered.span.enter();
-        #[cfg(not(feature = "tracing"))]
-        let _: &Entered = &entered;
         let Some(running) = &mut future.0 else {
             return Poll::Pending;
         };
@@ -208,16 +206,4 @@ fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no message").to_owned()
-}
-
-/// The table as a label that lives as long as the process; each is made once.
-pub(super) fn label(table: &str) -> &'static str {
-    static LABELS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    let mut labels = LABELS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(label) = labels.iter().find(|label| **label == table) {
-        return label;
-    }
-    let label: &'static str = table.to_owned().leak();
-    labels.push(label);
-    label
 }

@@ -75,21 +75,23 @@ impl Listener {
         }
     }
 
-    /// Finds out the numbers of tables that are not known yet, listens, and wakes their workers for
-    /// what came before. `false` behind a pooler.
-    async fn prepare(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
+    /// Finds out the numbers of tables that are not known yet, listens, and wakes their workers, or
+    /// all if the connection is new, for what came before. `false` behind a pooler.
+    async fn prepare(&self, conn: &mut AsyncPgConnection, is_new: bool) -> Result<bool, Error> {
         let told = conn.told_process_id().unwrap_or(0);
         let mut workers = self.workers();
-        workers.retain(|worker| worker.number.get().is_none());
+        workers.retain(|worker| is_new || worker.number.get().is_none());
         if workers.is_empty() {
             return Ok(true);
         }
         for worker in &workers {
-            let Some(number) = conn.query_text(&(worker.number_of)(told)).await? else {
-                return Ok(false);
-            };
-            // Nobody else asks meanwhile.
-            drop(worker.number.set(number));
+            if worker.number.get().is_none() {
+                let Some(number) = conn.query_text(&(worker.number_of)(told)).await? else {
+                    return Ok(false);
+                };
+                // Nobody else asks meanwhile.
+                drop(worker.number.set(number));
+            }
         }
         Driver::execute(conn, LISTEN).await?;
         for worker in workers {
@@ -156,15 +158,8 @@ pub(super) async fn listen<T: Claim, P: Pool>(
 /// A connection that listens; `None` behind a pooler.
 async fn open<P: Pool>(pool: &P, listener: &Listener) -> Result<Option<AsyncPgConnection>, Error> {
     let mut conn = pool.dedicated().await?;
-    if !listener.prepare(&mut conn).await? {
-        return Ok(None);
-    }
-    // Their numbers can be known from a connection before this one.
-    Driver::execute(&mut conn, LISTEN).await?;
-    for worker in listener.workers() {
-        worker.wake.notify_one();
-    }
-    Ok(Some(conn))
+    let is_direct = listener.prepare(&mut conn, true).await?;
+    Ok(is_direct.then_some(conn))
 }
 
 /// Returns `true` when the connection is lost, and `false` if it never receives notifications.
@@ -190,7 +185,7 @@ async fn wake_until_lost(conn: &mut AsyncPgConnection, listener: &Listener) -> b
         match next {
             Ok(Some(Some(Ok(notification)))) => listener.wake(&notification.payload),
             Ok(Some(Some(Err(_)) | None)) => return true,
-            Ok(None) => match timeout(ANSWER, listener.prepare(conn)).await {
+            Ok(None) => match timeout(ANSWER, listener.prepare(conn, false)).await {
                 Ok(Ok(true)) => {}
                 _ => return true,
             },

@@ -2,11 +2,10 @@
 
 use crate::claim::table::Claim;
 use std::any::TypeId;
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 /// By default so much work is fetched ahead: longer than a claim takes on a slow network, and short
 /// for another worker that has nothing to do.
@@ -34,32 +33,21 @@ impl Room {
     pub(super) fn has_suspect(&self) -> bool {
         self.suspects.load(Ordering::Acquire) > 0
     }
+
+    pub(super) fn place(self: &Arc<Self>, suspect: Option<Suspect>) -> Place {
+        self.held.fetch_add(1, Ordering::AcqRel);
+        if suspect.is_some() {
+            self.suspects.fetch_add(1, Ordering::AcqRel);
+        }
+        let room = Arc::clone(self);
+        Place { room, suspect }
+    }
 }
 
 /// The room of one row, until this is dropped.
 pub(super) struct Place {
     room: Arc<Room>,
     suspect: Option<Suspect>,
-    /// A worker that stops waits until each is dropped.
-    _alive: Option<mpsc::Sender<Infallible>>,
-}
-
-impl Place {
-    pub(super) fn new(
-        room: &Arc<Room>,
-        suspect: Option<Suspect>,
-        alive: Option<mpsc::Sender<Infallible>>,
-    ) -> Self {
-        room.held.fetch_add(1, Ordering::AcqRel);
-        if suspect.is_some() {
-            room.suspects.fetch_add(1, Ordering::AcqRel);
-        }
-        Self {
-            room: Arc::clone(room),
-            suspect,
-            _alive: alive,
-        }
-    }
 }
 
 impl Drop for Place {
@@ -104,7 +92,7 @@ pub(super) struct Pace {
     /// The mean time of a body, in seconds.
     mean: Option<f64>,
     /// Whether rows that were fetched ahead were given back since the last body has returned.
-    is_blocked: bool,
+    pub(super) is_blocked: bool,
 }
 
 impl Pace {
@@ -113,14 +101,6 @@ impl Pace {
         let mean = self.mean.unwrap_or(time);
         self.mean = Some((time - mean).mul_add(WEIGHT, mean));
         self.is_blocked = false;
-    }
-
-    pub(super) const fn block(&mut self) {
-        self.is_blocked = true;
-    }
-
-    pub(super) const fn is_blocked(self) -> bool {
-        self.is_blocked
     }
 
     /// How many rows so many slots work off in the time that is fetched ahead.

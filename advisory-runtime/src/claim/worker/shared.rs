@@ -2,17 +2,16 @@
 //! stops them.
 
 use super::Settings;
-use super::room::{self, Pace, Place, Room, Suspect};
+use super::room::{self, Pace, Place, Room};
 use crate::claim::Claimed;
 use crate::claim::rows::ReleaseOnDrop;
 use crate::claim::table::{Claim, MaybePer};
 use crate::rows::{Reach, unless};
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 /// How long a worker that stops waits for the end of a row.
@@ -35,17 +34,13 @@ pub(super) struct Shared<T: Claim, R: Reach> {
     pub(super) has_come: Notify,
     pub(super) room: Arc<Room>,
     /// How many bodies run.
-    running: AtomicUsize,
+    pub(super) running: AtomicUsize,
     pace: Mutex<Pace>,
     /// There may be new rows.
     pub(super) wake: Arc<Notify>,
     /// Has no permit, and is closed when no more rows are claimed.
     pub(super) stopping: Semaphore,
-    /// What each row has a clone of until it has ended, and what waits for the end of all.
-    ends: Mutex<Option<LastEnds>>,
 }
-
-type LastEnds = (mpsc::Sender<Infallible>, mpsc::Receiver<Infallible>);
 
 impl<T: Claim, R: Reach> Shared<T, R> {
     pub(super) fn new(pool: usize) -> Self {
@@ -58,26 +53,18 @@ impl<T: Claim, R: Reach> Shared<T, R> {
             pace: Mutex::default(),
             wake: Arc::default(),
             stopping: Semaphore::new(0),
-            ends: Mutex::new(Some(mpsc::channel(1))),
         }
     }
 
-    /// The room of a claimed row.
-    pub(super) fn place(&self, suspect: Option<Suspect>) -> Place {
-        let ends = locked(&self.ends);
-        let alive = ends.as_ref().map(|(alive, _)| alive.clone());
-        drop(ends);
-        Place::new(&self.room, suspect, alive)
-    }
-
-    /// Waits until every row has ended, for some seconds at most.
+    /// Waits until every row has ended, for some seconds at most: the keeper goes on without the
+    /// worker.
     pub(super) async fn until_ended(&self) {
-        let ends = locked(&self.ends).take();
-        if let Some((alive, mut ended)) = ends {
-            drop(alive);
-            // The keeper goes on without the worker.
-            drop(timeout(LAST_END, ended.recv()).await);
-        }
+        let ended = async {
+            while self.room.held() > 0 {
+                self.room.ended.notified().await;
+            }
+        };
+        drop(timeout(LAST_END, ended).await);
     }
 
     /// The future's output, unless the worker is being stopped for so long meanwhile.
@@ -97,19 +84,6 @@ impl<T: Claim, R: Reach> Shared<T, R> {
         locked(&self.waiting)
     }
 
-    pub(super) fn next_waiting(&self) -> Option<Waiting<T, R>> {
-        self.waiting().pop_front()
-    }
-
-    pub(super) fn release_waiting(&self) {
-        let waiting = std::mem::take(&mut *self.waiting());
-        drop(waiting);
-    }
-
-    pub(super) fn set_running(&self, bodies: usize) {
-        self.running.store(bodies, Ordering::Relaxed);
-    }
-
     pub(super) fn pace(&self) -> MutexGuard<'_, Pace> {
         locked(&self.pace)
     }
@@ -118,7 +92,7 @@ impl<T: Claim, R: Reach> Shared<T, R> {
     pub(super) fn wanted(&self, settings: &Settings<'_, T>) -> usize {
         let pace = *self.pace();
         let ahead = match settings.prefetch {
-            _ if pace.is_blocked() || self.room.has_suspect() => 0,
+            _ if pace.is_blocked || self.room.has_suspect() => 0,
             Some(rows) => rows,
             // They would use up the limits of their values.
             None if T::Per::COLUMN.is_some() => 0,

@@ -27,9 +27,6 @@ pub(crate) trait Source<T: Claim>: Send + Sync {
     /// Renews and ends rows.
     type Reach: Reach;
 
-    /// Whether a body is dropped when its row is lost.
-    fn drops_bodies(&self) -> bool;
-
     fn identity(&self) -> Option<usize>;
 
     fn reach(&self) -> Self::Reach;
@@ -65,10 +62,6 @@ impl<T: Claim, P: Sync> AsyncSource<'_, '_, T, P> {
 #[cfg(feature = "diesel-async")]
 impl<T: Claim, P: Pool + Clone + Send + 'static> Source<T> for AsyncSource<'_, '_, T, P> {
     type Reach = Pooled<P>;
-
-    fn drops_bodies(&self) -> bool {
-        true
-    }
 
     fn identity(&self) -> Option<usize> {
         self.pool.identity()

@@ -1,6 +1,6 @@
 //! The rows of one table, which the keeper renews together.
 
-use super::{Due, Ends, Keeper, Name, Rows, observe};
+use super::{Due, Keeper, Name, Queue, Rows, observe};
 use crate::PoolError;
 use crate::rows::answer::{Renewed, Settled};
 use crate::rows::event::Event;
@@ -23,7 +23,8 @@ pub(super) struct Group<R: Rows> {
     pub(super) name: Name,
     pub(super) rows: R,
     slots: Mutex<Slots<R::Row>>,
-    pub(super) ends: Ends<R>,
+    /// The ends that wait, by the place from which they are sent.
+    pub(super) ends: [Mutex<Queue<R>>; 2],
 }
 
 struct Slots<Row> {
@@ -39,16 +40,12 @@ struct Slot<Row> {
 
 impl<R: Rows> Group<R> {
     pub(super) fn new(rows: R, name: Name) -> Self {
-        let slots = Mutex::new(Slots {
-            by_id: HashMap::new(),
-            last_id: 0,
-        });
-        let ends = Ends::default();
+        let (by_id, last_id) = (HashMap::new(), 0);
         Self {
             name,
             rows,
-            slots,
-            ends,
+            slots: Mutex::new(Slots { by_id, last_id }),
+            ends: Default::default(),
         }
     }
 

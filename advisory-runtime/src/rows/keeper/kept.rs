@@ -18,7 +18,7 @@ use crate::rows::reach::Times;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -51,12 +51,25 @@ impl<R: Rows> Kept<R> {
 
     /// Ends the row, and calls `reply` with how it has ended.
     pub(crate) fn end_then(self, end: R::End, reply: Reply<R>) {
-        PendingEnd::new(self, end, reply).submit(Place::Here);
+        self.end_at(Place::Here, end, reply);
     }
 
     /// Ends the row on the keeper, and drops `alive` then.
     pub(crate) fn end_later(self, end: R::End, alive: impl Send + 'static) {
-        PendingEnd::new(self, end, Box::new(move |_| drop(alive))).submit(Place::Keeper);
+        self.end_at(Place::Keeper, end, Box::new(move |_| drop(alive)));
+    }
+
+    fn end_at(self, place: Place, end: R::End, reply: Reply<R>) {
+        let end = PendingEnd {
+            tries: Tries::new(R::hold(&self.row)),
+            kept: self,
+            end,
+            since: None,
+            is_alone: !R::GATHERS,
+            was_lost: false,
+            reply: Some(reply),
+        };
+        end.submit(place);
     }
 }
 
@@ -85,22 +98,13 @@ pub(super) struct PendingEnd<R: Rows> {
     since: Option<Instant>,
     /// Whether it is ended by statements of its own.
     is_alone: bool,
+    /// Whether the row was lost before the last statement.
+    was_lost: bool,
     /// `None` once the caller was told.
     reply: Option<Reply<R>>,
 }
 
 impl<R: Rows> PendingEnd<R> {
-    fn new(kept: Kept<R>, end: R::End, reply: Reply<R>) -> Self {
-        Self {
-            tries: Tries::new(R::hold(&kept.row)),
-            kept,
-            end,
-            since: None,
-            is_alone: !R::GATHERS,
-            reply: Some(reply),
-        }
-    }
-
     fn phase(&self) -> Phase {
         R::hold(&self.kept.row).phase()
     }
@@ -123,9 +127,12 @@ impl<R: Rows> PendingEnd<R> {
         let (batch, number) = if is_inside || self.is_alone {
             (vec![self], None)
         } else {
-            let Some(number) = group.ends.queue(place).push(self) else {
+            let mut queue = group.queue(place);
+            queue.waiting.push(self);
+            let Some(number) = queue.next_sender() else {
                 return;
             };
+            drop(queue);
             (Vec::new(), Some(number))
         };
         let sender = Sender {
@@ -135,12 +142,6 @@ impl<R: Rows> PendingEnd<R> {
             batch,
         };
         sender.start(&keeper);
-    }
-
-    /// Ends it by statements of its own.
-    fn submit_alone(mut self) {
-        self.is_alone = true;
-        self.submit(Place::Keeper);
     }
 
     /// Tells the caller. A panic of the program's observer stops nothing.
@@ -160,10 +161,10 @@ impl<R: Rows> PendingEnd<R> {
     }
 
     /// Takes the answer of a try.
-    fn answered(mut self, place: Place, was_lost: bool, answer: Result<bool, R::Error>) {
+    fn answered(mut self, place: Place, answer: Result<bool, R::Error>) {
         let row = &self.kept.row;
         match &answer {
-            Ok(true) if !was_lost => observe::<R>(row, |shown| Event::Ended {
+            Ok(true) if !self.was_lost => observe::<R>(row, |shown| Event::Ended {
                 row: shown,
                 end: R::shown_end(&self.end),
                 held: R::hold(row).age(),
@@ -193,32 +194,19 @@ impl<R: Rows> PendingEnd<R> {
     }
 }
 
-/// The ends of a group that wait, by the place from which they are sent.
-pub(super) struct Ends<R: Rows> {
-    here: Mutex<Queue<R>>,
-    keeper: Mutex<Queue<R>>,
-}
-
-impl<R: Rows> Default for Ends<R> {
-    fn default() -> Self {
-        Self {
-            here: Mutex::default(),
-            keeper: Mutex::default(),
-        }
-    }
-}
-
-impl<R: Rows> Ends<R> {
+impl<R: Rows> Group<R> {
     fn queue(&self, place: Place) -> MutexGuard<'_, Queue<R>> {
+        let [here, keeper] = &self.ends;
         let queue = match place {
-            Place::Here => &self.here,
-            Place::Keeper => &self.keeper,
+            Place::Here => here,
+            Place::Keeper => keeper,
         };
         queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Queue<R: Rows> {
+/// The ends of a group that wait to be sent from one place.
+pub(super) struct Queue<R: Rows> {
     waiting: Vec<PendingEnd<R>>,
     /// Who sends what waits.
     sender: Option<u64>,
@@ -236,12 +224,6 @@ impl<R: Rows> Default for Queue<R> {
 }
 
 impl<R: Rows> Queue<R> {
-    /// The number of a new sender, if there is none.
-    fn push(&mut self, end: PendingEnd<R>) -> Option<u64> {
-        self.waiting.push(end);
-        self.next_sender()
-    }
-
     /// The number of a new sender, if there is none and something waits.
     fn next_sender(&mut self) -> Option<u64> {
         if self.sender.is_some() || self.waiting.is_empty() {
@@ -273,25 +255,22 @@ impl<R: Rows> Sender<R> {
 
     async fn run(mut self) {
         while !self.batch.is_empty() || self.take_batch() {
-            let is_lost = |end: &PendingEnd<R>| R::hold(&end.kept.row).is_lost();
-            let was_lost: Vec<_> = self.batch.iter().map(is_lost).collect();
             let (times, is_here) = (self.times(), self.place == Place::Here);
+            let mut ends = Vec::new();
+            for end in &mut self.batch {
+                end.was_lost = R::hold(&end.kept.row).is_lost();
+                ends.push((end.kept.row.clone(), end.end.clone()));
+            }
             let group = Arc::clone(&self.group);
-            let ends = self.batch.iter();
-            let mut ends: Vec<_> = ends
-                .map(|end| (end.kept.row.clone(), end.end.clone()))
-                .collect();
-            if ends.len() == 1
-                && let Some((row, end)) = ends.pop()
-            {
-                let answer = self.unless_late(group.end(row, end, times, is_here)).await;
-                if let Some((end, was_lost)) = self.batch.pop().zip(was_lost.first()) {
-                    end.answered(self.place, *was_lost, answer);
-                }
-            } else {
+            if ends.len() > 1 {
                 let answers = self.unless_late(group.rows.end_all(ends, times, is_here));
                 let answers = answers.await;
-                self.answered(&was_lost, answers);
+                self.answered(answers);
+            } else if let Some((row, end)) = ends.pop() {
+                let answer = self.unless_late(group.end(row, end, times, is_here)).await;
+                if let Some(end) = self.batch.pop() {
+                    end.answered(self.place, answer);
+                }
             }
         }
     }
@@ -302,7 +281,7 @@ impl<R: Rows> Sender<R> {
             return false;
         }
         loop {
-            let mut queue = self.group.ends.queue(self.place);
+            let mut queue = self.group.queue(self.place);
             if queue.sender != self.number {
                 return false;
             }
@@ -311,8 +290,7 @@ impl<R: Rows> Sender<R> {
                 return false;
             }
             let count = queue.waiting.len().min(MOST);
-            let rest = queue.waiting.split_off(count);
-            let batch = std::mem::replace(&mut queue.waiting, rest);
+            let batch: Vec<_> = queue.waiting.drain(..count).collect();
             drop(queue);
             for end in batch {
                 match end.phase() {
@@ -350,7 +328,7 @@ impl<R: Rows> Sender<R> {
 
     /// Lets another sender take over what waits.
     fn start_next(&self) {
-        let mut queue = self.group.ends.queue(self.place);
+        let mut queue = self.group.queue(self.place);
         if queue.sender == self.number {
             queue.sender = None;
         }
@@ -369,27 +347,19 @@ impl<R: Rows> Sender<R> {
         }
     }
 
-    fn answered(&mut self, was_lost: &[bool], answers: Result<Vec<bool>, R::Error>) {
-        let batch = std::mem::take(&mut self.batch).into_iter().zip(was_lost);
-        let error = match answers {
-            Ok(answers) => {
-                let answers = answers.into_iter().chain(std::iter::repeat(false));
-                for ((end, was_lost), is_ended) in batch.zip(answers) {
-                    if is_ended {
-                        end.answered(self.place, *was_lost, Ok(true));
-                    } else {
-                        end.submit_alone();
-                    }
-                }
-                return;
-            }
-            Err(error) => error,
-        };
-        for (end, was_lost) in batch {
-            match copy(&error) {
-                Some(error) => end.answered(self.place, *was_lost, Err(error)),
-                // Its own statement says why.
-                None => end.submit_alone(),
+    fn answered(&mut self, answers: Result<Vec<bool>, R::Error>) {
+        let mut answers = answers.map(Vec::into_iter);
+        for mut end in std::mem::take(&mut self.batch) {
+            let answer = match &mut answers {
+                Ok(answers) => answers.next().filter(|is_ended| *is_ended).map(Ok),
+                Err(error) => copy(error).map(Err),
+            };
+            if let Some(answer) = answer {
+                end.answered(self.place, answer);
+            } else {
+                // A statement of its own ends it, or says why not.
+                end.is_alone = true;
+                end.submit(Place::Keeper);
             }
         }
     }
@@ -400,7 +370,7 @@ impl<R: Rows> Drop for Sender<R> {
     fn drop(&mut self) {
         let mut ends = std::mem::take(&mut self.batch);
         if self.number.is_some() {
-            let mut queue = self.group.ends.queue(self.place);
+            let mut queue = self.group.queue(self.place);
             if queue.sender == self.number {
                 queue.sender = None;
                 ends.append(&mut queue.waiting);

@@ -147,10 +147,6 @@ impl<const GATHERS: bool> Rows for Known<GATHERS> {
         Ok(ids.iter().map(|id| *id != 9).collect())
     }
 
-    fn caller_waits((): &()) -> Option<Duration> {
-        None
-    }
-
     type Shown = Row;
 
     fn shown(row: &Row) -> &Row {
@@ -287,32 +283,28 @@ impl Known<true> {
     }
 }
 
+/// Row 9 is locked by somebody, and a batch with row 8 has no answer.
 #[tokio::test(start_paused = true)]
 async fn what_ends_while_an_end_is_on_its_way_goes_with_the_next_one() {
-    let sent = Known::gathered().end(&[1, 2, 3, 4]).await;
-    assert_eq!(sent, ["end 1 here", "end [2, 3, 4]"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_row_that_a_batch_has_not_ended_is_ended_alone() {
-    let sent = Known::gathered().end(&[1, 2, 9]).await;
-    assert_eq!(sent, ["end 1 here", "end [2, 9]", "end 9 by the keeper"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_end_that_is_late_holds_up_no_other() {
-    let rows = Known::gathered();
-    let sent = rows.end(&[9, 1, 2]).await;
-    assert_eq!(sent, ["end 9 here", "end [1, 2]"]);
-    let at: Vec<_> = rows.sent().into_iter().map(|(at, _)| at).collect();
-    assert_eq!(at, [0, 50]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_keeper_tries_the_ends_of_a_batch_again() {
+    for (ids, sent, at) in [
+        (&[1, 2, 3, 4][..], &["end 1 here", "end [2, 3, 4]"][..], 10),
+        // What a batch has not ended is ended alone.
+        (
+            &[1, 2, 9],
+            &["end 1 here", "end [2, 9]", "end 9 by the keeper"],
+            10,
+        ),
+        // An end that is late holds up no other.
+        (&[9, 1, 2], &["end 9 here", "end [1, 2]"], 50),
+    ] {
+        let rows = Known::gathered();
+        assert_eq!(rows.end(ids).await, sent);
+        let started: Vec<_> = rows.sent().into_iter().map(|(at, _)| at).collect();
+        assert_eq!(started[..2], [0, at], "{ids:?}");
+    }
     let sent = Known::gathered().end(&[1, 2, 8]).await;
     assert_eq!(sent[..2], ["end 1 here", "end [2, 8]"]);
-    assert!(sent.len() > 2, "{sent:?}");
+    assert!(sent.len() > 2, "the keeper tries the batch again: {sent:?}");
 }
 
 /// Its statement goes on, and what has waited is sent.

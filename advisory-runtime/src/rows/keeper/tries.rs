@@ -56,7 +56,10 @@ impl<E: RowError> Tries<E> {
         let mut until = self.until;
         let error = match outcome {
             Ok(true) => return ControlFlow::Break(Ok(Ended::Done)),
-            Ok(false) => return ControlFlow::Break(Ok(self.no_longer_held())),
+            Ok(false) => {
+                let ended = self.unanswered.take().map_or(Ended::Lost, Ended::Unknown);
+                return ControlFlow::Break(Ok(ended));
+            }
             Err(error) => match (error.failure(), error.into_database()) {
                 (Failure::Final, Ok(error)) => {
                     return ControlFlow::Break(Err(E::of_database(error)));
@@ -90,9 +93,5 @@ impl<E: RowError> Tries<E> {
             Some(error) => Err(error),
             None => Ok(Ended::Lost),
         })
-    }
-
-    fn no_longer_held(&mut self) -> Ended {
-        self.unanswered.take().map_or(Ended::Lost, Ended::Unknown)
     }
 }
