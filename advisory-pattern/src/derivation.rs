@@ -139,10 +139,10 @@ impl Derivation {
 /// assert_eq!(hasher.finish(), Derivation::Sha256.key("booking:42"));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Hasher(RunningHash);
+pub struct Hasher(Hash);
 
 #[derive(Clone, Debug)]
-enum RunningHash {
+enum Hash {
     Sha256(Sha256),
     Md5(Md5),
     Fnv1a32(u32),
@@ -156,33 +156,31 @@ impl Hasher {
     #[must_use]
     pub fn new(derivation: Derivation) -> Self {
         Self(match derivation {
-            Derivation::Sha256 => RunningHash::Sha256(Sha256::new()),
-            Derivation::Md5 => RunningHash::Md5(Md5::new()),
-            Derivation::Fnv1a32 => RunningHash::Fnv1a32(2_166_136_261),
-            Derivation::Fnv1a64 => RunningHash::Fnv1a64(0xcbf2_9ce4_8422_2325),
-            Derivation::Hashtext => RunningHash::Hashtext(String::new()),
-            Derivation::Hashtextextended => RunningHash::Hashtextextended(String::new()),
+            Derivation::Sha256 => Hash::Sha256(Sha256::new()),
+            Derivation::Md5 => Hash::Md5(Md5::new()),
+            Derivation::Fnv1a32 => Hash::Fnv1a32(2_166_136_261),
+            Derivation::Fnv1a64 => Hash::Fnv1a64(0xcbf2_9ce4_8422_2325),
+            Derivation::Hashtext => Hash::Hashtext(String::new()),
+            Derivation::Hashtextextended => Hash::Hashtextextended(String::new()),
         })
     }
 
     /// Adds a piece; where the pieces are cut makes no difference.
     pub fn write(&mut self, piece: &str) {
         match &mut self.0 {
-            RunningHash::Sha256(digest) => digest.update(piece),
-            RunningHash::Md5(digest) => digest.update(piece),
-            RunningHash::Fnv1a32(hash) => {
+            Hash::Sha256(digest) => digest.update(piece),
+            Hash::Md5(digest) => digest.update(piece),
+            Hash::Fnv1a32(hash) => {
                 for unit in piece.encode_utf16() {
                     *hash = (*hash ^ u32::from(unit)).wrapping_mul(16_777_619);
                 }
             }
-            RunningHash::Fnv1a64(hash) => {
+            Hash::Fnv1a64(hash) => {
                 for byte in piece.bytes() {
                     *hash = (*hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
                 }
             }
-            RunningHash::Hashtext(text) | RunningHash::Hashtextextended(text) => {
-                text.push_str(piece)
-            }
+            Hash::Hashtext(text) | Hash::Hashtextextended(text) => text.push_str(piece),
         }
     }
 
@@ -190,14 +188,12 @@ impl Hasher {
     #[must_use]
     pub fn finish(self) -> i64 {
         match self.0 {
-            RunningHash::Sha256(digest) => leading(&digest.finalize()),
-            RunningHash::Md5(digest) => leading(&digest.finalize()),
-            RunningHash::Fnv1a32(hash) => i64::from(hash.cast_signed()),
-            RunningHash::Fnv1a64(hash) => hash.cast_signed(),
-            RunningHash::Hashtext(text) => {
-                i64::from(hashtext::lookup3(text.as_bytes()).1.cast_signed())
-            }
-            RunningHash::Hashtextextended(text) => {
+            Hash::Sha256(digest) => leading(&digest.finalize()),
+            Hash::Md5(digest) => leading(&digest.finalize()),
+            Hash::Fnv1a32(hash) => i64::from(hash.cast_signed()),
+            Hash::Fnv1a64(hash) => hash.cast_signed(),
+            Hash::Hashtext(text) => i64::from(hashtext::lookup3(text.as_bytes()).1.cast_signed()),
+            Hash::Hashtextextended(text) => {
                 let (high, low) = hashtext::lookup3(text.as_bytes());
                 (u64::from(high) << 32 | u64::from(low)).cast_signed()
             }

@@ -60,7 +60,7 @@ fn doubled_bracket_is_text_and_so_is_a_lone_closing_one() {
     );
 }
 
-const MISTAKES: &str = r##"
+const MISTAKES: &str = r#"
  => the key pattern is empty: write a text such as `"nightly-report"`
 a:<> => `<>` is empty: write a parameter's name, such as `<tenant_id>`
 <  > => `<  >` is empty: write a parameter's name, such as `<tenant_id>`
@@ -110,7 +110,7 @@ user:$1 => `$1` is plain text in a key pattern: write the value's name, such as 
 user:? => `?` is plain text in a key pattern: write the value's name, such as `<tenant_id>`
 ? => `?` is plain text in a key pattern: write the value's name, such as `<tenant_id>`
 user:{} => `{}` is plain text in a key pattern: write the value's name, such as `<tenant_id>`
-"##;
+"#;
 
 #[test]
 fn each_mistake_says_what_to_write() {
