@@ -11,8 +11,10 @@ use advisory_tests::{Bouncer, Proxy};
 use std::time::Duration;
 
 named! {
+    #[derive(Default)]
     Fault {
         /// No fault.
+        #[default]
         Calm = "calm",
         KillClient = "kill-client",
         StopClient = "stop-client",
