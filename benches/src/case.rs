@@ -1,7 +1,8 @@
 //! One comparison, measured in pairs.
 
+use crate::flags::Flags;
 use crate::setting::Setting;
-use crate::side::Side;
+use crate::side::{Beside, Open, Operation, Side};
 use crate::spread::{median, spread};
 use std::fmt;
 
@@ -26,12 +27,33 @@ pub(crate) struct Measured {
 impl Case {
     pub(crate) const HEAD: &'static str = "case                       note             on    conns keys      delay   ops/s  against                         ratio";
 
-    /// The text that `--only` searches.
-    pub(crate) fn label(&self) -> String {
-        format!(
-            "{} {} {} {}",
-            self.what, self.note, self.setting, self.rival
-        )
+    /// `None` if the flags leave it out.
+    pub(crate) fn wanted(
+        flags: &Flags,
+        [what, note]: [&'static str; 2],
+        setting: Setting,
+        rival: &'static str,
+    ) -> Option<Self> {
+        // The text that `--only` searches.
+        let label = format!("{what} {note} {setting} {rival}");
+        flags.wants(&label).then_some(Self {
+            what,
+            note,
+            setting,
+            rival,
+        })
+    }
+
+    /// Measures operations that need only an address and a number.
+    pub(crate) async fn pair<O, R>(self, flags: &Flags, ours: &str, theirs: &str) -> Measured
+    where
+        O: Open + Operation + 'static,
+        R: Open + Operation + 'static,
+    {
+        let (connections, keys) = (self.setting.connections, self.setting.keys);
+        let mut ours = Beside::<O>::open(ours, connections, keys).await;
+        let mut theirs = Beside::<R>::open(theirs, connections, keys).await;
+        self.measure(flags.pairs(), &mut ours, &mut theirs).await
     }
 
     /// Measures both sides in rounds; the first round is a warm-up.
@@ -79,7 +101,7 @@ impl Measured {
         serde_json::json!({
             "case": what,
             "note": note,
-            "transport": setting.transport.name(),
+            "transport": setting.transport(),
             "connections": setting.connections,
             "keys": setting.keys.name(),
             "delay_ms": setting.delay_ms,

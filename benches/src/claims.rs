@@ -82,15 +82,8 @@ pub(crate) async fn run(
     flags: &Flags,
     tell: &mut dyn FnMut(Measured),
 ) -> Option<Duration> {
-    let case = Case {
-        what: "claim: next, release",
-        note: "1M rows",
-        setting: Setting::plain(1),
-        rival: "the same, 10,000 rows",
-    };
-    if !flags.wants(&case.label()) {
-        return None;
-    }
+    let (what, rival) = (["claim: next, release", "1M rows"], "the same, 10,000 rows");
+    let case = Case::wanted(flags, what, Setting::plain(1), rival)?;
     let mut few = Claims::set_up(db, "few", 10_000).await;
     let mut many = Claims::set_up(db, "many", 1_000_000).await;
     tell(case.measure(flags.pairs(), &mut many, &mut few).await);

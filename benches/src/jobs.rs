@@ -101,12 +101,11 @@ pub(crate) async fn run(
             let rivals = RIVALS.into_iter();
             let rivals = rivals.filter(move |rival| rival.is_for(done, is_limited));
             rivals.flat_map(move |rival| {
-                let case = move |connections| case(note, connections, is_limited, rival);
-                [1, 16].map(|connections| (is_limited, rival, case(connections)))
+                let case = |connections| case(flags, note, connections, is_limited, rival);
+                [1, 16].map(|connections| Some((is_limited, rival, case(connections)?)))
             })
         });
-        let wanted = each.filter(|(_, _, case)| flags.wants(&case.label()));
-        (done, schema, wanted.collect::<Vec<_>>())
+        (done, schema, each.flatten().collect::<Vec<_>>())
     });
     if all.iter().all(|(_, _, cases)| cases.is_empty()) {
         return Ok(());
@@ -143,17 +142,24 @@ pub(crate) async fn run(
     Ok(())
 }
 
-fn case(note: &'static str, connections: usize, is_limited: bool, rival: Rival) -> Case {
-    Case {
-        what: if is_limited {
-            "job: claim, complete, per"
-        } else {
-            "job: claim, complete"
-        },
-        note,
-        setting: Setting::plain(connections),
-        rival: rival.name(),
-    }
+fn case(
+    flags: &Flags,
+    note: &'static str,
+    connections: usize,
+    is_limited: bool,
+    rival: Rival,
+) -> Option<Case> {
+    let what = if is_limited {
+        "job: claim, complete, per"
+    } else {
+        "job: claim, complete"
+    };
+    Case::wanted(
+        flags,
+        [what, note],
+        Setting::plain(connections),
+        rival.name(),
+    )
 }
 
 /// The tables of one schema.

@@ -23,13 +23,11 @@ pub(crate) async fn run(
     db.run("ALTER SYSTEM SET fsync = on").await;
     db.run("SELECT pg_reload_conf()").await;
     for connections in [1, 16] {
-        let case = Case {
-            what: "lease: acquire, release",
-            note: "fsync on",
-            setting: Setting::plain(connections),
-            rival: "two tables, advisory lock",
-        };
-        if flags.wants(&case.label()) {
+        let (what, rival) = (
+            ["lease: acquire, release", "fsync on"],
+            "two tables, advisory lock",
+        );
+        if let Some(case) = Case::wanted(flags, what, Setting::plain(connections), rival) {
             tell(measure(case, db, connections, flags.pairs()).await?);
         }
     }

@@ -6,83 +6,40 @@ use crate::ours::{Session, Xact, XactBlocking};
 use crate::rivals::{diesel_async, diesel_blocking, sqlx, tokio_postgres};
 use crate::server::Server;
 use crate::setting::Setting;
-use crate::side::{Beside, Blocking, Open, Operation, Threads};
+use crate::side::Threads;
 
 const XACT: &str = "lock, query, commit";
 const SESSION: &str = "session: lock, query";
 const BLOCKING: &str = "blocking: lock, query";
 
-/// One server, one setting, and the results so far.
-struct Pairs<'r> {
-    server: &'r Server,
-    flags: &'r Flags,
-    setting: Setting,
-    tell: &'r mut dyn FnMut(Measured),
-}
-
 pub(crate) async fn run(server: &Server, flags: &Flags, tell: &mut dyn FnMut(Measured)) {
     for setting in Setting::all() {
-        let mut pairs = Pairs {
-            server,
-            flags,
-            setting,
-            tell,
-        };
+        let url = server.url(&setting);
         macro_rules! compare {
-            ($($how:ident $ours:ty, $theirs:ty, $what:ident, $rival:literal;)*) => { $(
-                pairs.$how::<$ours, $theirs>($what, $rival).await;
+            ($($ours:ty, $theirs:ty, $what:ident, $rival:literal;)*) => { $(
+                if let Some(case) = Case::wanted(flags, [$what, ""], setting, $rival) {
+                    tell(case.pair::<$ours, $theirs>(flags, url, url).await);
+                }
             )* };
         }
         compare! {
-            pair Xact, diesel_async::ByHand, XACT, "diesel-async by hand";
-            pair Xact, tokio_postgres::Sequential, XACT, "tokio-postgres, 4 round trips";
-            pair Xact, tokio_postgres::Three, XACT, "tokio-postgres, 3 round trips";
-            pair Xact, tokio_postgres::Pipelined, XACT, "tokio-postgres, pipelined";
-            pair Xact, sqlx::Transaction, XACT, "sqlx's transaction";
-            pair Session, sqlx::Lock, SESSION, "sqlx's PgAdvisoryLock";
-            threads XactBlocking, diesel_blocking::ByHand, BLOCKING, "blocking Diesel by hand";
+            Xact, diesel_async::ByHand, XACT, "diesel-async by hand";
+            Xact, tokio_postgres::Sequential, XACT, "tokio-postgres, 4 round trips";
+            Xact, tokio_postgres::Three, XACT, "tokio-postgres, 3 round trips";
+            Xact, tokio_postgres::Pipelined, XACT, "tokio-postgres, pipelined";
+            Xact, sqlx::Transaction, XACT, "sqlx's transaction";
+            Session, sqlx::Lock, SESSION, "sqlx's PgAdvisoryLock";
+        }
+        if let Some(case) = Case::wanted(flags, [BLOCKING, ""], setting, "blocking Diesel by hand")
+        {
+            let (connections, keys) = (setting.connections, setting.keys);
+            let mut ours = Threads::<XactBlocking>::open(url, connections, keys);
+            let mut theirs = Threads::<diesel_blocking::ByHand>::open(url, connections, keys);
+            tell(case.measure(flags.pairs(), &mut ours, &mut theirs).await);
         }
         #[cfg(feature = "distributed-lock")]
         compare! {
-            pair Session, crate::rivals::distributed_lock::Lock, SESSION, "distributed-lock-postgres";
+            Session, crate::rivals::distributed_lock::Lock, SESSION, "distributed-lock-postgres";
         }
-    }
-}
-
-impl Pairs<'_> {
-    fn case(&self, what: &'static str, rival: &'static str) -> Option<Case> {
-        let case = Case {
-            what,
-            note: "",
-            setting: self.setting,
-            rival,
-        };
-        self.flags.wants(&case.label()).then_some(case)
-    }
-
-    async fn pair<O, R>(&mut self, what: &'static str, rival: &'static str)
-    where
-        O: Open + Operation + 'static,
-        R: Open + Operation + 'static,
-    {
-        let Some(case) = self.case(what, rival) else {
-            return;
-        };
-        let (connections, keys) = (self.setting.connections, self.setting.keys);
-        let (url, rounds) = (self.server.url(&self.setting), self.flags.pairs());
-        let mut ours = Beside::<O>::open(url, connections, keys).await;
-        let mut theirs = Beside::<R>::open(url, connections, keys).await;
-        (self.tell)(case.measure(rounds, &mut ours, &mut theirs).await);
-    }
-
-    async fn threads<O: Blocking, R: Blocking>(&mut self, what: &'static str, rival: &'static str) {
-        let Some(case) = self.case(what, rival) else {
-            return;
-        };
-        let (connections, keys) = (self.setting.connections, self.setting.keys);
-        let (url, rounds) = (self.server.url(&self.setting), self.flags.pairs());
-        let mut ours = Threads::<O>::open(url, connections, keys);
-        let mut theirs = Threads::<R>::open(url, connections, keys);
-        (self.tell)(case.measure(rounds, &mut ours, &mut theirs).await);
     }
 }

@@ -24,13 +24,8 @@ pub(crate) async fn run(
 ) -> Result<(), Box<dyn Error>> {
     let setting = Setting::plain(CONNECTIONS);
     let url = server.url(&setting);
-    let case = Case {
-        what: "scale: calls at once",
-        note: "10,000",
-        setting,
-        rival: "16 calls at a time",
-    };
-    if flags.wants(&case.label()) {
+    let what = ["scale: calls at once", "10,000"];
+    if let Some(case) = Case::wanted(flags, what, setting, "16 calls at a time") {
         let pool = pool(url, CONNECTIONS)?;
         let at_once = |tasks| Calls {
             pool: pool.clone(),
@@ -41,13 +36,8 @@ pub(crate) async fn run(
         let (mut ours, mut theirs) = (at_once(CALLS), at_once(16));
         tell(case.measure(rounds, &mut ours, &mut theirs).await);
     }
-    let case = Case {
-        what: "scale: distinct keys",
-        note: "100,000",
-        setting,
-        rival: "16 keys",
-    };
-    if flags.wants(&case.label()) {
+    let what = ["scale: distinct keys", "100,000"];
+    if let Some(case) = Case::wanted(flags, what, setting, "16 keys") {
         let mut conns = Vec::new();
         for _ in 0..CONNECTIONS {
             conns.push(connect(url).await);

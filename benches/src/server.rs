@@ -1,7 +1,7 @@
-//! The server for the benchmarks, and its addresses: a socket, and TCP with and without a delay.
+//! The server for the benchmarks, and its addresses: a socket, and TCP with a delay.
 
 use crate::delay;
-use crate::setting::{Setting, Transport};
+use crate::setting::Setting;
 use advisory_tests::{Database, OwnServer};
 use std::error::Error;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use tokio_postgres::Config;
 
 pub(crate) struct Server {
     own: OwnServer,
-    tcp: String,
     far: String,
 }
 
@@ -20,15 +19,14 @@ impl Server {
         let port = *config.get_ports().first().ok_or("it listens on a port")?;
         let far = delay::tcp(port, Duration::from_millis(1))?;
         let far = tcp.replacen(&format!(":{port}/"), &format!(":{far}/"), 1);
-        Ok(Self { own, tcp, far })
+        Ok(Self { own, far })
     }
 
     /// Its address in this setting.
     pub(crate) fn url(&self, setting: &Setting) -> &str {
-        match setting.transport {
-            Transport::Unix => self.own.url(),
-            Transport::Tcp if setting.delay_ms == 0 => &self.tcp,
-            Transport::Tcp => &self.far,
+        match setting.delay_ms {
+            0 => self.own.url(),
+            _ => &self.far,
         }
     }
 }

@@ -3,12 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
-    Unix,
-    Tcp,
-}
-
 /// Whether each connection locks a key of its own, or all lock the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
@@ -18,10 +12,9 @@ pub(crate) enum Keys {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
-    pub(crate) transport: Transport,
     pub(crate) connections: usize,
     pub(crate) keys: Keys,
-    /// Added to each round trip.
+    /// Added to each round trip. A delay needs TCP.
     pub(crate) delay_ms: u64,
 }
 
@@ -29,28 +22,29 @@ impl Setting {
     /// The simplest: the server's socket, and a key for each connection.
     pub(crate) fn plain(connections: usize) -> Self {
         Self {
-            transport: Transport::Unix,
             connections,
             keys: Keys::Distinct,
             delay_ms: 0,
         }
     }
 
-    /// The settings for the locks. A delay needs TCP. On one key with a delay, every holder holds
-    /// it for two round trips, which hides everything else.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let (one, many, hot) = ((1, Keys::Distinct), (16, Keys::Distinct), (16, Keys::Hot));
-        let near = [Transport::Unix, Transport::Tcp]
-            .into_iter()
-            .flat_map(move |transport| [one, many, hot].map(|load| (transport, load, 0)));
-        let far = [one, many].map(|load| (Transport::Tcp, load, 2));
-        near.chain(far)
-            .map(|(transport, (connections, keys), delay_ms)| Self {
-                transport,
-                connections,
-                keys,
-                delay_ms,
-            })
+    /// The settings for the locks. On one key with a delay, every holder holds it for two round
+    /// trips, which hides everything else.
+    pub(crate) fn all() -> [Self; 5] {
+        let (one, many) = (Self::plain(1), Self::plain(16));
+        let hot = Self {
+            keys: Keys::Hot,
+            ..many
+        };
+        let far = |near| Self {
+            delay_ms: 2,
+            ..near
+        };
+        [one, many, hot, far(one), far(many)]
+    }
+
+    pub(crate) fn transport(&self) -> &'static str {
+        if self.delay_ms == 0 { "unix" } else { "tcp" }
     }
 
     /// The duration of each half of a pair.
@@ -85,18 +79,9 @@ impl Keys {
     }
 }
 
-impl Transport {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Unix => "unix",
-            Self::Tcp => "tcp",
-        }
-    }
-}
-
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (transport, keys) = (self.transport.name(), self.keys.name());
+        let (transport, keys) = (self.transport(), self.keys.name());
         write!(
             f,
             "{transport:<5} {:>5} {keys:<8} {:>3} ms",

@@ -30,13 +30,8 @@ pub(crate) async fn run(db: &Database, flags: &Flags, tell: &mut dyn FnMut(Measu
         shown,
     };
     for (note, shown) in [("the pattern", Shown::Pattern), ("the key", Shown::Key)] {
-        let case = Case {
-            what: "xact: what showing costs",
-            note,
-            setting: Setting::plain(1),
-            rival: "showing nothing",
-        };
-        if flags.wants(&case.label()) {
+        let what = ["xact: what showing costs", note];
+        if let Some(case) = Case::wanted(flags, what, Setting::plain(1), "showing nothing") {
             let mut theirs = showing(Shown::Nothing).await;
             let mut ours = showing(shown).await;
             tell(case.measure(flags.pairs(), &mut ours, &mut theirs).await);

@@ -38,15 +38,10 @@ pub(crate) async fn run(
         keys: Keys::Hot,
         ..Setting::plain(CONNECTIONS)
     };
-    let case = Case {
-        what: "queue: one key",
-        note: "64 callers",
-        setting,
-        rival: "without the queue",
-    };
-    if !flags.wants(&case.label()) {
+    let what = ["queue: one key", "64 callers"];
+    let Some(case) = Case::wanted(flags, what, setting, "without the queue") else {
         return Ok(Vec::new());
-    }
+    };
     let url = server.url(&setting);
     let mut ours = Load::new(pool(url, CONNECTIONS)?, true);
     let mut theirs = Load::new(pool(url, CONNECTIONS)?, false);

@@ -49,8 +49,8 @@ pub(crate) async fn book(
         Bug::OneStatement => {
             let booked = conn.transaction(async |conn| {
                 let text = LOCK_AND_LOOK.replace("$slot", &slot.to_string());
-                let look = sql::<(BigInt, BigInt)>(&text);
-                let (entered, taken): (i64, i64) = look.get_result(conn).await?;
+                let query = sql::<(BigInt, BigInt)>(&text);
+                let (entered, taken): (i64, i64) = query.get_result(conn).await?;
                 section.write(conn, entered, taken == 0).await
             });
             booked.await

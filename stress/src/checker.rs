@@ -23,7 +23,8 @@ pub(crate) fn check(records: &Records) -> Vec<Violation> {
     found.0
 }
 
-/// The time that one operation spent inside a critical section, as two ticks.
+/// The time that one operation spent inside a critical section, as two ticks; or that a claim of a
+/// job lasted.
 #[derive(Clone, Copy)]
 struct Stay {
     from: i64,
@@ -34,7 +35,7 @@ struct Stay {
 impl fmt::Display for Stay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to, op } = self;
-        write!(f, "operation {op} from {from} to {to}")
+        write!(f, "{op} from {from} to {to}")
     }
 }
 
@@ -156,20 +157,14 @@ impl Found {
     fn writes(&mut self, records: &Records) {
         let mut by_op = HashMap::new();
         let written = records.written.iter().map(|written| written.op);
-        for op in written.chain(records.completed.iter().map(|(_, op)| *op)) {
+        for op in written.chain(records.completed.iter().map(|completed| completed.op)) {
             *by_op.entry(op).or_insert(0) += 1;
-            let operation = records.history.operations.get(&op);
-            let outcome = operation.and_then(|operation| operation.outcome);
-            if operation.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
-                self.add(
-                    Rule::Ghost,
-                    format!("the write of {op}, of which {operation:?}"),
-                );
-            }
+            self.is_possible(records, op, &"a write");
         }
         let mut by_number = BTreeMap::<i64, Vec<i64>>::new();
-        for (number, op) in &records.completed {
-            by_number.entry(*number).or_default().push(*op);
+        for completed in &records.completed {
+            let ops = by_number.entry(completed.number).or_default();
+            ops.push(completed.op);
         }
         for (number, ops) in by_number.iter().filter(|(_, ops)| ops.len() > 1) {
             let what = format!("work {number} was completed by {ops:?}");
@@ -186,11 +181,7 @@ impl Found {
     fn migrations(&mut self, records: &Records) {
         let migrated = &records.migrated;
         for row in migrated {
-            let operation = records.history.operations.get(&row.op);
-            let outcome = operation.and_then(|operation| operation.outcome);
-            if operation.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
-                self.add(Rule::Ghost, format!("{row:?}, of which {operation:?}"));
-            }
+            self.is_possible(records, row.op, row);
         }
         for (op, version) in &records.history.applied {
             let mut rows = migrated.iter();
@@ -205,6 +196,18 @@ impl Found {
             if !versions.insert(row.version) {
                 self.add(Rule::Doubled, format!("{row:?} was applied before"));
             }
+        }
+    }
+
+    /// Something was written by an operation that no client began, or that reported no effect.
+    fn is_possible(&mut self, records: &Records, op: i64, what: &dyn fmt::Debug) {
+        let operation = records.history.operations.get(&op);
+        let outcome = operation.and_then(|operation| operation.outcome);
+        if operation.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
+            self.add(
+                Rule::Ghost,
+                format!("{what:?} of {op}, of which {operation:?}"),
+            );
         }
     }
 

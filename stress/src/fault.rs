@@ -11,8 +11,10 @@ use advisory_tests::{Bouncer, Proxy};
 use std::time::Duration;
 
 named! {
+    #[derive(Default)]
     Fault {
         /// No fault.
+        #[default]
         Calm = "calm",
         KillClient = "kill-client",
         StopClient = "stop-client",
@@ -57,11 +59,38 @@ pub(crate) struct Site<'r> {
     pub(crate) round: usize,
 }
 
+impl Site<'_> {
+    /// Adds a job that aborts, and replaces its processes until it has failed; `false` if that
+    /// takes too long.
+    async fn abort_a_job(&mut self) -> Result<bool, Failure> {
+        let since = clock::micros();
+        self.server.rows(self.url, ADD_ABORTING).await?;
+        loop {
+            let has_failed = self.server.rows(self.url, ABORTING).await?.is_empty();
+            self.worker_pool.reap()?;
+            self.worker_pool.fill_up().await?;
+            if has_failed || clock::micros() - since > 20_000_000 {
+                return Ok(has_failed);
+            }
+            pass(self.hold / 50).await;
+        }
+    }
+}
+
 /// The proxies or the pooler between the workers and the server.
 pub(crate) enum Between {
     Nothing,
     Proxy(Proxy),
     Bouncer(Bouncer),
+}
+
+impl Between {
+    fn proxy(&self) -> Result<&Proxy, Failure> {
+        match self {
+            Self::Proxy(proxy) => Ok(proxy),
+            _ => Err("there is no proxy".into()),
+        }
+    }
 }
 
 const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 4\nadmin_users = postgres";
@@ -139,9 +168,7 @@ impl Fault {
             Self::RestartImmediate => server.restart("immediate").await,
             Self::Failover => server.fail_over().await?,
             Self::DropPackets | Self::CutConnections => {
-                let Between::Proxy(proxy) = site.between else {
-                    return Err("there is no proxy".into());
-                };
+                let proxy = site.between.proxy()?;
                 // The proxy records all traffic, which nobody reads here.
                 proxy.reset();
                 if self == Self::CutConnections {
@@ -192,9 +219,7 @@ impl Fault {
                 server.rows(url, WIDE).await?;
             }
             Self::StallConnections => {
-                let Between::Proxy(proxy) = site.between else {
-                    return Err("there is no proxy".into());
-                };
+                let proxy = site.between.proxy()?;
                 proxy.reset();
                 site.worker_pool.tell_all("linger");
                 // Bodies begin meanwhile.
@@ -203,20 +228,7 @@ impl Fault {
                 pass(hold.max(LINGER * 2 + TTL)).await;
                 proxy.cut_all();
             }
-            Self::AbortJob => {
-                let since = clock::micros();
-                server.rows(url, ADD_ABORTING).await?;
-                while !server.rows(url, ABORTING).await?.is_empty() {
-                    site.worker_pool.reap()?;
-                    site.worker_pool.fill_up().await?;
-                    if clock::micros() - since > 20_000_000 {
-                        return Ok(false);
-                    }
-                    pass(hold / 50).await;
-                }
-                site.worker_pool.reap()?;
-                site.worker_pool.fill_up().await?;
-            }
+            Self::AbortJob => return site.abort_a_job().await,
             Self::CommitHeldUp => {
                 server.rows(url, NOBODY_ANSWERS).await?;
                 server.rows(url, RELOAD).await?;

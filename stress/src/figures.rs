@@ -16,6 +16,7 @@ pub(crate) struct Ended {
     pub(crate) workers: Vec<i64>,
 }
 
+#[derive(Default)]
 pub(crate) struct Figures {
     pub(crate) fault: Fault,
     pub(crate) bug: Option<Bug>,
@@ -50,7 +51,9 @@ impl Figures {
             injected: if fault == Fault::Calm { 0 } else { ended.len() },
             operations: history.operations.len(),
             recoveries: recoveries(history, ended),
-            ..Self::none(fault, bug)
+            fault,
+            bug,
+            ..Self::default()
         };
         for operation in history.operations.values() {
             *figures.outcomes.entry(operation.outcome).or_insert(0) += 1;
@@ -69,25 +72,10 @@ impl Figures {
 
     pub(crate) fn left_out(fault: Fault, bug: Option<Bug>, why: &'static str) -> Self {
         Self {
-            left_out: Some(why),
-            ..Self::none(fault, bug)
-        }
-    }
-
-    fn none(fault: Fault, bug: Option<Bug>) -> Self {
-        Self {
             fault,
             bug,
-            left_out: None,
-            operations: 0,
-            episodes: 1,
-            kinds: [(0, 0); OperationKind::ALL.len()],
-            outcomes: HashMap::new(),
-            reasons: BTreeMap::new(),
-            injected: 0,
-            recoveries: Vec::new(),
-            violations: Vec::new(),
-            took: Duration::ZERO,
+            left_out: Some(why),
+            ..Self::default()
         }
     }
 

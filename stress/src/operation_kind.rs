@@ -88,6 +88,12 @@ impl OperationKind {
         matches!(self, Self::Wait | Self::Never | Self::Bounded | Self::Poll)
     }
 
+    /// Whether its transaction is Diesel's, which reports neither an ignored error nor whether its
+    /// commit may have happened.
+    pub(crate) const fn is_of_diesel(self) -> bool {
+        matches!(self, Self::Session | Self::Owned | Self::Permits)
+    }
+
     pub(crate) const fn subject(self) -> Subject {
         match self {
             Self::Permits => Subject::Room,

@@ -25,7 +25,8 @@ impl Work {
     /// Prints both in seconds, and waits until standard input ends: the sessions on the server stay
     /// as they are until they have been looked at.
     pub(crate) fn end(self) {
-        let (time, processor) = (self.since.elapsed(), processor_time() - self.processor);
+        let time = self.since.elapsed();
+        let processor = processor_time().saturating_sub(self.processor);
         println!("{} {}", time.as_secs_f64(), processor.as_secs_f64());
         drop(io::stdin().read(&mut [0]));
     }

@@ -126,7 +126,7 @@ async fn fill(client: &Client, table: &str, jobs: i32) -> Outcome {
     Ok(())
 }
 
-fn worker<'p, T: Claim>(pool: &'p Pool, queue: Queue, concurrency: usize) -> Worker<'p, T, Pool> {
+fn worker<T: Claim>(pool: &Pool, queue: Queue, concurrency: usize) -> Worker<'_, T, Pool> {
     let worker = Worker::new(pool, "bench").concurrency(concurrency);
     match queue {
         Queue::Prefetch(rows) | Queue::Deleting(rows) => worker.prefetch(rows),
@@ -142,8 +142,8 @@ async fn work<T: Claim>(url: &str, queue: Queue, concurrency: usize) -> Outcome 
     let work = Work::begin();
     let worked = tokio::spawn(async move {
         let worker = worker::<T>(&pool, queue, concurrency).until_empty();
-        let worked = worker.run(async |_: Claimed<T>| Ok::<_, claim::Error>(()));
-        worked.await
+        let running = worker.run(async |_: Claimed<T>| Ok::<_, claim::Error>(()));
+        running.await
     });
     worked.await??;
     work.end();

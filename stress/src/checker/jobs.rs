@@ -1,28 +1,12 @@
 //! The rules of jobs: each is done once or has failed after its last attempt, and no more of a
 //! tenant run than its limit.
 
-use super::{Found, may_be};
+use super::{Found, Stay};
 use crate::job::ATTEMPTS;
-use crate::operation_kind::{LIMIT, OperationKind};
-use crate::records::{Change, JobEvent, JobRow, Records};
+use crate::operation_kind::{OperationKind, Subject};
+use crate::records::{Change, JobEvent, JobRow, Records, Worked};
 use crate::violation::Rule;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-
-/// The time of one claim, by the server's clock: to its end, or to its expiry.
-#[derive(Clone, Copy)]
-struct Tenure {
-    job: i64,
-    from: i64,
-    to: i64,
-}
-
-impl fmt::Display for Tenure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { job, from, to } = self;
-        write!(f, "job {job} from {from} to {to}")
-    }
-}
 
 impl Found {
     pub(super) fn jobs(&mut self, records: &Records) {
@@ -30,7 +14,7 @@ impl Found {
         for event in &records.job_events {
             by_job.entry(event.job).or_default().push(*event);
         }
-        let mut by_tenant: BTreeMap<i64, Vec<Tenure>> = BTreeMap::new();
+        let mut by_tenant: BTreeMap<i64, Vec<Stay>> = BTreeMap::new();
         for events in by_job.values_mut() {
             // The row was locked, so the ticks of its changes are in their order.
             events.sort_unstable_by_key(|event| event.tick);
@@ -38,13 +22,16 @@ impl Found {
             if records.is_reachable {
                 self.expiries(events);
             }
-            by_tenant
-                .entry(events[0].tenant)
-                .or_default()
-                .extend(tenures);
+            // At its end the next one may begin.
+            let tenures = tenures.into_iter().map(|stay| Stay {
+                to: stay.to - 1,
+                ..stay
+            });
+            let tenant = by_tenant.entry(events[0].tenant).or_default();
+            tenant.extend(tenures);
         }
         for (tenant, tenures) in by_tenant {
-            self.running(tenant, tenures);
+            self.at_once(Subject::Tenant, tenant, tenures);
         }
         for row in &records.jobs {
             let events = by_job.get(&row.id).map_or(&[][..], Vec::as_slice);
@@ -68,26 +55,25 @@ impl Found {
     /// A job of which two attempts in a row have expired: nobody could end them. One can expire on
     /// a busy machine, or while a change of the table waits for its lock.
     fn expiries(&mut self, events: &[JobEvent]) {
-        let (mut until, mut count) = (None::<i64>, 0);
+        let (mut until, mut count) = (i64::MAX, 0);
         for event in events
             .iter()
             .filter(|event| event.change != Change::Renewed)
         {
-            let expired = until.is_some_and(|until| event.at >= until);
-            count = if expired { count + 1 } else { 0 };
+            count = if event.at >= until { count + 1 } else { 0 };
             if count == 2 {
                 self.add(Rule::Expired, format!("two attempts before {event:?}"));
             }
             until = match event.change {
                 Change::Claimed => event.until,
-                _ => None,
+                _ => i64::MAX,
             };
         }
     }
 
     /// The claims of one job. Two of them must not overlap, and none comes after the end.
-    fn tenures(&mut self, events: &[JobEvent]) -> Vec<Tenure> {
-        let mut tenures: Vec<Tenure> = Vec::new();
+    fn tenures(&mut self, events: &[JobEvent]) -> Vec<Stay> {
+        let mut tenures: Vec<Stay> = Vec::new();
         let (mut is_held, mut is_over) = (false, false);
         for event in events {
             if is_over {
@@ -99,16 +85,16 @@ impl Found {
                     if let Some(before) = before.filter(|before| before.to > event.at) {
                         self.add(Rule::TooMany, format!("{event:?} during {before}"));
                     }
-                    tenures.push(Tenure {
-                        job: event.job,
+                    tenures.push(Stay {
+                        op: event.job,
                         from: event.at,
-                        to: event.until.unwrap_or(event.at),
+                        to: event.until,
                     });
                     is_held = true;
                 }
                 Change::Renewed => {
-                    if let (Some(last), Some(until)) = (tenures.last_mut(), event.until) {
-                        last.to = until;
+                    if let Some(last) = tenures.last_mut() {
+                        last.to = event.until;
                     }
                 }
                 _ => {
@@ -121,20 +107,6 @@ impl Found {
             }
         }
         tenures
-    }
-
-    fn running(&mut self, tenant: i64, mut tenures: Vec<Tenure>) {
-        tenures.sort_unstable_by_key(|tenure| tenure.from);
-        let mut running: Vec<Tenure> = Vec::new();
-        for tenure in tenures {
-            running.retain(|before| before.to > tenure.from);
-            running.push(tenure);
-            if running.len() > LIMIT {
-                let all: Vec<String> = running.iter().map(Tenure::to_string).collect();
-                let what = format!("tenant {tenant}: {}", all.join(" and "));
-                self.add(Rule::TooMany, what);
-            }
-        }
     }
 
     fn job(&mut self, row: &JobRow, events: &[JobEvent]) {
@@ -158,22 +130,15 @@ impl Found {
         }
     }
 
-    /// What works have written in the transactions that completed their jobs.
+    /// What bodies have written in the transactions that completed their jobs.
     fn works(&mut self, records: &Records) {
         let completed = records.jobs.iter().filter(|job| job.is_completed);
         let completed: HashMap<i64, _> = completed.map(|job| (job.id, job)).collect();
         let (mut by_op, mut by_job) = (HashMap::new(), BTreeMap::<i64, Vec<i64>>::new());
-        for (job, op) in &records.worked {
-            *by_op.entry(*op).or_insert(0) += 1;
-            by_job.entry(*job).or_default().push(*op);
-            let operation = records.history.operations.get(op);
-            let outcome = operation.and_then(|operation| operation.outcome);
-            if operation.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
-                self.add(
-                    Rule::Ghost,
-                    format!("the work of {op}, of which {operation:?}"),
-                );
-            }
+        for Worked { job, op } in records.worked.iter().copied() {
+            *by_op.entry(op).or_insert(0) += 1;
+            by_job.entry(job).or_default().push(op);
+            self.is_possible(records, op, &"the body");
         }
         for (job, ops) in by_job {
             if ops.len() > 1 {

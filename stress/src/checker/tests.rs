@@ -4,7 +4,9 @@ use super::check;
 use crate::history::{Claim, Operation};
 use crate::operation_kind::OperationKind as Kind;
 use crate::outcome::Outcome::{self, Confirmed, Dropped, Failed, Refused, Taken, Unknown};
-use crate::records::{Change, Granted, JobEvent, JobRow, Migrated, Records, SectionRow, Written};
+use crate::records::{
+    Change, Completed, Granted, JobEvent, JobRow, Migrated, Records, SectionRow, Worked, Written,
+};
 use crate::violation::Rule;
 
 /// A committed operation on slot 7, and its outcome as its caller saw it.
@@ -135,7 +137,7 @@ fn work_done_twice_or_confirmed_but_missing_is_found() {
     let mut records = sound();
     for op in [8, 9] {
         operation(&mut records, op, Kind::Complete, None, Some(Confirmed));
-        records.completed.push((17, op));
+        records.completed.push(Completed { number: 17, op });
     }
     assert_eq!(broken(&records), [Rule::Doubled]);
     records.completed.pop();
@@ -226,7 +228,7 @@ fn overlapping_lost_and_doubled_migrations_are_found() {
     assert!(broken(&records).contains(&Rule::Ghost));
 }
 
-fn event(records: &mut Records, job: i64, change: Change, at: i64, until: Option<i64>) {
+fn event(records: &mut Records, job: i64, change: Change, at: i64, until: i64) {
     records.job_events.push(JobEvent {
         job,
         tenant: 3,
@@ -238,11 +240,11 @@ fn event(records: &mut Records, job: i64, change: Change, at: i64, until: Option
 }
 
 fn claimed(records: &mut Records, job: i64, at: i64) {
-    event(records, job, Change::Claimed, at, Some(at + 10));
+    event(records, job, Change::Claimed, at, at + 10);
 }
 
 fn ended(records: &mut Records, id: i64, change: Change, at: i64, attempts: i64) {
-    event(records, id, change, at, None);
+    event(records, id, change, at, 0);
     records.jobs.push(JobRow {
         id,
         attempts,
@@ -256,8 +258,8 @@ fn ended(records: &mut Records, id: i64, change: Change, at: i64, attempts: i64)
 fn sound_jobs() -> Records {
     let mut records = sound();
     claimed(&mut records, 1, 100);
-    event(&mut records, 1, Change::Renewed, 109, Some(119));
-    event(&mut records, 1, Change::Released, 110, None);
+    event(&mut records, 1, Change::Renewed, 109, 119);
+    event(&mut records, 1, Change::Released, 110, 0);
     // Its worker dies.
     claimed(&mut records, 1, 120);
     claimed(&mut records, 1, 130);
@@ -265,12 +267,12 @@ fn sound_jobs() -> Records {
     for at in [100, 110, 120] {
         claimed(&mut records, 2, at);
         if at < 120 {
-            event(&mut records, 2, Change::Retried, at + 5, None);
+            event(&mut records, 2, Change::Retried, at + 5, 0);
         }
     }
     ended(&mut records, 2, Change::Failed, 130, 3);
     operation(&mut records, 41, Kind::JobOnce, None, Some(Confirmed));
-    records.worked.push((1, 41));
+    records.worked.push(Worked { job: 1, op: 41 });
     records
 }
 
@@ -305,7 +307,7 @@ fn more_running_jobs_of_a_tenant_than_its_limit_are_found() {
 fn a_renewed_claim_counts_until_its_end() {
     let mut records = sound_jobs();
     claimed(&mut records, 3, 200);
-    event(&mut records, 3, Change::Renewed, 209, Some(219));
+    event(&mut records, 3, Change::Renewed, 209, 219);
     let renewal = records.job_events.len() - 1;
     ended(&mut records, 3, Change::Completed, 215, 1);
     for job in [4, 5] {
@@ -313,7 +315,7 @@ fn a_renewed_claim_counts_until_its_end() {
         ended(&mut records, job, Change::Completed, 213, 1);
     }
     assert_eq!(broken(&records), [Rule::TooMany]);
-    records.job_events[renewal].until = Some(211);
+    records.job_events[renewal].until = 211;
     assert_eq!(broken(&records), []);
 }
 
@@ -336,9 +338,9 @@ fn a_job_that_is_claimed_or_done_after_its_end_is_doubled() {
     assert!(broken(&records).contains(&Rule::Doubled));
     let mut records = sound_jobs();
     operation(&mut records, 42, Kind::JobOnce, None, Some(Unknown));
-    records.worked.push((1, 42));
+    records.worked.push(Worked { job: 1, op: 42 });
     assert_eq!(broken(&records), [Rule::Doubled]);
-    records.worked = vec![(1, 41), (2, 42)];
+    records.worked[1].job = 2;
     assert_eq!(broken(&records), [Rule::Lost]);
     records.worked.clear();
     assert_eq!(broken(&records), [Rule::Lost]);

@@ -167,16 +167,10 @@ impl Load {
     }
 
     fn manner(&self, kind: OperationKind, chance: &mut Chance) -> Manner {
-        // Inside a session-level lock the transaction is Diesel's, which does not report an ignored
-        // error.
-        let is_of_diesel = matches!(
-            kind,
-            OperationKind::Session | OperationKind::Owned | OperationKind::Permits
-        );
         match (chance.below(40), self.assignment.bug) {
             (0..4, _) => Manner::Pauses,
             (4, _) => Manner::Fails,
-            (5, None) if !is_of_diesel => Manner::Swallows,
+            (5, None) if !kind.is_of_diesel() => Manner::Swallows,
             (6, None) if !self.assignment.is_pooled => Manner::Hangs,
             (6..14, Some(Bug::GuardOff)) => Manner::Hangs,
             _ => Manner::Plain,
@@ -200,13 +194,7 @@ impl Load {
     ) -> bool {
         let has_ended = section.has_ended.load(Ordering::Relaxed);
         let is_taken = section.is_taken.load(Ordering::Relaxed);
-        // If the transaction is Diesel's own, nothing says whether its commit may have happened.
-        let is_unknown = has_ended
-            && (self.assignment.bug.is_some()
-                || matches!(
-                    kind,
-                    OperationKind::Session | OperationKind::Owned | OperationKind::Permits
-                ));
+        let is_unknown = has_ended && (self.assignment.bug.is_some() || kind.is_of_diesel());
         let (outcome, why) = match ended {
             Some(Ok(true)) => (Outcome::Confirmed, "-".to_owned()),
             Some(Ok(false)) => (Outcome::Taken, "-".to_owned()),
