@@ -83,11 +83,14 @@ impl Database {
 
     /// A pool of at most `size` connections; none is open yet.
     pub fn deadpool(&self, size: usize) -> deadpool::Pool<AsyncPgConnection> {
-        let manager = AsyncDieselConnectionManager::new(&self.url);
-        deadpool::Pool::builder(manager)
-            .max_size(size)
-            .build()
-            .expect("a pool without timeouts")
+        Self::deadpool_at(&self.url, size)
+    }
+
+    /// The same of another address, such as that of a pooler.
+    pub fn deadpool_at(url: impl Into<String>, size: usize) -> deadpool::Pool<AsyncPgConnection> {
+        let manager = AsyncDieselConnectionManager::new(url);
+        let pool = deadpool::Pool::builder(manager).max_size(size).build();
+        pool.expect("a pool without timeouts")
     }
 
     /// A pool of at most `size` connections.
