@@ -63,6 +63,7 @@ impl Database {
 
     /// How long its `until_…` methods wait, instead of half a minute: for a state that must not
     /// occur.
+    #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
