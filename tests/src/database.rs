@@ -63,6 +63,7 @@ impl Database {
 
     /// How long its `until_…` methods wait, instead of half a minute: for a state that must not
     /// occur.
+    #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -83,11 +84,14 @@ impl Database {
 
     /// A pool of at most `size` connections; none is open yet.
     pub fn deadpool(&self, size: usize) -> deadpool::Pool<AsyncPgConnection> {
-        let manager = AsyncDieselConnectionManager::new(&self.url);
-        deadpool::Pool::builder(manager)
-            .max_size(size)
-            .build()
-            .expect("a pool without timeouts")
+        Self::deadpool_at(&self.url, size)
+    }
+
+    /// The same of another address, such as that of a pooler.
+    pub fn deadpool_at(url: impl Into<String>, size: usize) -> deadpool::Pool<AsyncPgConnection> {
+        let manager = AsyncDieselConnectionManager::new(url);
+        let pool = deadpool::Pool::builder(manager).max_size(size).build();
+        pool.expect("a pool without timeouts")
     }
 
     /// A pool of at most `size` connections.

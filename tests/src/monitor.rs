@@ -1,6 +1,7 @@
 //! The live view of a database, and sessions that it shows.
 
-use crate::Database;
+use crate::bookings::run;
+use crate::{Database, left_out};
 use advisory_runtime::Key;
 use advisory_runtime::monitor::{self, Backend, Lock, Locks, Names};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
@@ -51,4 +52,21 @@ pub async fn until_waiters(db: &Database, count: i32) {
     );
     db.until_empty(Duration::from_secs(30), "waiters", &short)
         .await;
+}
+
+/// Prepares a transaction with the lock 5, if the server does that. Returns the connection that has
+/// prepared it.
+pub async fn prepared(db: &Database, gid: &str) -> Option<AsyncPgConnection> {
+    let most = "SELECT setting::int FROM pg_settings WHERE name = 'max_prepared_transactions'";
+    if db.count(most).await == 0 {
+        let why = "the server has max_prepared_transactions = 0";
+        left_out("prepared transactions", why);
+        return None;
+    }
+    let mut conn = db.connect().await;
+    let prepare = format!("PREPARE TRANSACTION '{gid}'");
+    for sql in ["BEGIN", "SELECT pg_advisory_xact_lock(5)", &prepare] {
+        run(&mut conn, sql).await;
+    }
+    Some(conn)
 }

@@ -34,8 +34,10 @@ impl Odyssey {
             shell.arg(env::var_os(PROGRAM).unwrap_or_else(|| "odyssey".into()));
             Ok(shell)
         });
-        let _lifeline = started.await?;
-        Ok(Self { port, _lifeline })
+        Ok(Self {
+            port,
+            _lifeline: started.await?,
+        })
     }
 
     /// The address of a database through the pooler.

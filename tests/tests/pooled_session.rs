@@ -195,8 +195,7 @@ async fn a_renumbering_session_mode_pooler_is_accepted_when_verified() {
     let proxy = Proxy::before(&bouncer.url(&db)).await;
     proxy.renumber(1..);
     is_refused(&db, proxy.url()).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let pool = Database::deadpool_at(proxy.url(), 2);
     session::verify(&pool).await.unwrap();
     are_taken(&mut pool.get().await.unwrap()).await;
     db.until_no_locks().await;
@@ -383,8 +382,7 @@ async fn a_pooler_in_session_mode_is_accepted_once_it_was_verified() {
         return;
     };
     is_refused(&db, &bouncer.url(&db)).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(bouncer.url(&db));
-    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let pool = Database::deadpool_at(bouncer.url(&db), 2);
     session::verify(&pool).await.unwrap();
     report(&mut pool.get().await.unwrap()).await.unwrap();
     report(&mut connect(&bouncer.url(&db)).await).await.unwrap();
@@ -455,8 +453,7 @@ async fn without_process_ids_sessions_must_be_verified() {
     drop(conn);
     db.until_quiet().await;
 
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let pool = Database::deadpool_at(proxy.url(), 2);
     session::verify(&pool).await.unwrap();
     report(&mut pool.get().await.unwrap()).await.unwrap();
     migrations::run(proxy.url(), EmbeddedMigrations::new(&[]))
@@ -585,8 +582,7 @@ async fn odyssey_in_transaction_mode_is_refused() {
         Err(why) => return left_out("odyssey", why),
     };
     is_refused(&db, &odyssey.url(&db)).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(odyssey.url(&db));
-    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let pool = Database::deadpool_at(odyssey.url(&db), 2);
     assert_error!(session::verify(&pool).await, PooledSession);
     db.until_no_locks().await;
 }
@@ -599,8 +595,7 @@ async fn odyssey_in_session_mode_is_accepted_when_verified() {
         Err(why) => return left_out("odyssey", why),
     };
     is_refused(&db, &odyssey.url(&db)).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(odyssey.url(&db));
-    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let pool = Database::deadpool_at(odyssey.url(&db), 2);
     session::verify(&pool).await.unwrap();
     are_taken(&mut pool.get().await.unwrap()).await;
     db.until_no_locks().await;

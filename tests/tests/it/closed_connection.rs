@@ -137,7 +137,7 @@ async fn a_connection_that_diesels_own_dropped_begin_left_is_refused() {
         let transaction = pin!(conn.transaction::<(), DieselError, _>(async |_| Ok(())));
         assert!(!is_ready_within(1, transaction).await);
     }
-    assert_broken(book(&mut conn, 7, "Ada").await);
+    assert_error!(book(&mut conn, 7, "Ada").await, BrokenConnection);
 }
 
 /// If a session may not end itself, for example after SET ROLE, it has to refuse all further
@@ -222,8 +222,4 @@ async fn a_begin_that_is_interrupted_halfway_closes_the_connection() {
         .unwrap_err();
     run(&mut holder, "ROLLBACK").await;
     assert_closed(&mut conn, "interrupted").await;
-}
-
-fn assert_broken<T: std::fmt::Debug>(result: QueryResult<T>) {
-    assert_error!(result, BrokenConnection);
 }

@@ -2,11 +2,9 @@
 
 use crate::gated_migrations::{GATE, MIGRATIONS, NAMES};
 use advisory_runtime::{Error, migrations, session};
-use advisory_tests::assert_error;
 use advisory_tests::failover::{GENEROUS, connect, either, number, primary, until};
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use advisory_tests::{Database, assert_error};
+use diesel_async::SimpleAsyncConnection;
 use std::time::Instant;
 
 const ROOM: i64 = 7;
@@ -20,8 +18,7 @@ async fn a_session_lock_ends_with_its_primary() {
     };
     let standby = primary.follow().await;
     let url = either(&primary, &standby);
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
-    let pool = Pool::builder(manager).max_size(3).build().unwrap();
+    let pool = Database::deadpool_at(url, 3);
     let holder = session::acquire_from(&pool, ROOM).await.unwrap();
     // One more is idle in the pool.
     drop((pool.get().await.unwrap(), pool.get().await.unwrap()));

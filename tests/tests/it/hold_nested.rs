@@ -76,10 +76,6 @@ async fn bounded(conn: &mut AsyncPgConnection, room: i64, does: Body) -> QueryRe
     }
 }
 
-fn assert_exceeded(end: QueryResult<()>, what: &str) {
-    assert_error!(end, HoldExceeded, "{what}");
-}
-
 /// What surrounds the nested call.
 #[derive(Clone, Copy, Debug)]
 enum Around {
@@ -104,7 +100,7 @@ async fn call(conn: &mut AsyncPgConnection, does: Body, what: &str) -> QueryResu
     if started.elapsed() > IN_TIME {
         return Err(DieselError::RollbackTransaction);
     }
-    assert_exceeded(end, what);
+    assert_error!(end, HoldExceeded, "{what}");
     // Diesel's own begin and end, at the same depth as the body's.
     in_transaction(conn, async |conn| insert(conn, 2, "behind").await).await?;
     let undone: QueryResult<()> = in_transaction(conn, async |conn| {
@@ -273,7 +269,7 @@ async fn a_transaction_keeps_the_error_that_a_transaction_builder_loses() {
     let db = database().await;
     let mut conn = db.connect().await;
     let kept = in_transaction(&mut conn, async |conn| sleeps(conn, 7).await).await;
-    assert_exceeded(kept, "transaction");
+    assert_error!(kept, HoldExceeded);
     let mut conn = db.connect().await;
     let mut builder = conn.build_transaction();
     let lost = builder.run(async |conn| sleeps(conn, 7).await).await;

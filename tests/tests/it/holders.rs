@@ -6,7 +6,8 @@ use advisory_runtime::{
     Error, LockKey, Mode, Request, Wait, advisory_lock, blocking, session, testing, xact,
 };
 use advisory_tests::bookings::{database, execute, key_of, run};
-use advisory_tests::{Database, Proxy, assert_error, assert_matches, leases, left_out, pid_of};
+use advisory_tests::monitor::prepared;
+use advisory_tests::{Database, Proxy, assert_error, assert_matches, leases, pid_of};
 use diesel::connection::Connection as _;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
@@ -241,21 +242,9 @@ async fn the_holder_of_a_lease_is_in_its_row() {
 #[tokio::test]
 async fn a_prepared_transaction_is_shown_by_its_identifier() {
     let db = database().await;
-    let most = "SELECT setting::int FROM pg_settings WHERE name = 'max_prepared_transactions'";
-    if db.count(most).await == 0 {
-        return left_out(
-            "prepared transactions",
-            "the server has max_prepared_transactions = 0",
-        );
-    }
-    let mut conn = db.connect().await;
-    for sql in [
-        "BEGIN",
-        "SELECT pg_advisory_xact_lock(5)",
-        "PREPARE TRANSACTION 'left behind'",
-    ] {
-        run(&mut conn, sql).await;
-    }
+    let Some(mut conn) = prepared(&db, "left behind").await else {
+        return;
+    };
     let missed = xact::begin(&mut conn, Request::new(5).wait(Wait::Never)).await;
     let error = missed.unwrap_err();
     let holders = monitor::holders(&mut conn, &error).await.unwrap();

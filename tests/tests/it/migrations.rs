@@ -20,9 +20,10 @@ async fn of_ten_that_start_at_once_one_migrates_and_nine_wait() {
         for _ in 0..10 {
             let (migrator, told) = telling(MIGRATIONS);
             let url = db.url().to_owned();
-            let run = match is_blocking {
-                true => spawn_blocking(move || blocking::migrations::run(&url, migrator)),
-                false => tokio::spawn(async move { migrator.run(&url).await }),
+            let run = if is_blocking {
+                spawn_blocking(move || blocking::migrations::run(&url, migrator))
+            } else {
+                tokio::spawn(async move { migrator.run(&url).await })
             };
             runs.push((run, told));
         }

@@ -4,8 +4,8 @@
 use advisory_runtime::blocking;
 use advisory_runtime::monitor::{self, Activity, HolderId, Locks, Names, Scope, Signal, State};
 use advisory_tests::bookings::{database, run};
-use advisory_tests::monitor::{backend, lock, look, until_waiters, waits};
-use advisory_tests::{Database, assert_matches, left_out, pid_of};
+use advisory_tests::monitor::{backend, lock, look, prepared, until_waiters, waits};
+use advisory_tests::{Database, assert_matches, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -288,24 +288,9 @@ async fn blocking_diesel_sees_and_ends_the_same() {
 #[tokio::test]
 async fn a_prepared_transaction_is_shown_as_the_holder() {
     let db = Database::create().await;
-    if db
-        .count("SELECT current_setting('max_prepared_transactions')")
-        .await
-        == 0
-    {
-        return left_out(
-            "prepared transactions",
-            "the server has max_prepared_transactions = 0",
-        );
-    }
-    let mut conn = db.connect().await;
-    for sql in [
-        "BEGIN",
-        "SELECT pg_advisory_xact_lock(5)",
-        "PREPARE TRANSACTION 'forgotten'",
-    ] {
-        run(&mut conn, sql).await;
-    }
+    let Some(mut conn) = prepared(&db, "forgotten").await else {
+        return;
+    };
     let waiting = waits(db.connect().await, "SELECT pg_advisory_lock(5)");
     db.until_waiting(5).await;
     let seen = look(&db).await;

@@ -11,7 +11,6 @@ use advisory_tests::bookings::committed;
 use advisory_tests::dropped_call::WAITS;
 use advisory_tests::{Database, Odyssey, assert_error, leases, left_out};
 use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use tokio::task::JoinSet;
 
@@ -24,11 +23,8 @@ const CLIENTS: usize = 6;
 async fn odyssey(db: &Database) -> Option<(Odyssey, Pool<AsyncPgConnection>)> {
     let started = Odyssey::start(db, RULES).await;
     let odyssey = started.map_err(|why| left_out("odyssey", why)).ok()?;
-    let manager = AsyncDieselConnectionManager::new(odyssey.url(db));
-    Some((
-        odyssey,
-        Pool::builder(manager).max_size(CLIENTS).build().unwrap(),
-    ))
+    let pool = Database::deadpool_at(odyssey.url(db), CLIENTS);
+    Some((odyssey, pool))
 }
 
 #[tokio::test]

@@ -10,52 +10,22 @@ use tokio::task::spawn_blocking;
 
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Xact,
-    Shared,
-    Pair,
-    Several,
-    Eight,
-    Wait,
-    SeveralWait,
-    MaxHold,
-    Nested,
-    Serializable,
-    Try,
-    TrySeveral,
-    TryStrict,
-    Session,
-    SessionShared,
-    SessionSeveral,
-    SessionWait,
-    SessionMaxHold,
-    SessionTry,
-    SessionTrySeveral,
+macro_rules! kinds {
+    ($($kind:ident)*) => {
+        #[derive(Clone, Copy, Debug)]
+        enum Kind {
+            $($kind,)*
+        }
+
+        const KINDS: [Kind; 20] = [$(Kind::$kind),*];
+    };
 }
 
-const KINDS: [Kind; 20] = [
-    Kind::Xact,
-    Kind::Shared,
-    Kind::Pair,
-    Kind::Several,
-    Kind::Eight,
-    Kind::Wait,
-    Kind::SeveralWait,
-    Kind::MaxHold,
-    Kind::Nested,
-    Kind::Serializable,
-    Kind::Try,
-    Kind::TrySeveral,
-    Kind::TryStrict,
-    Kind::Session,
-    Kind::SessionShared,
-    Kind::SessionSeveral,
-    Kind::SessionWait,
-    Kind::SessionMaxHold,
-    Kind::SessionTry,
-    Kind::SessionTrySeveral,
-];
+kinds! {
+    Xact Shared Pair Several Eight Wait SeveralWait MaxHold Nested Serializable
+    Try TrySeveral TryStrict
+    Session SessionShared SessionSeveral SessionWait SessionMaxHold SessionTry SessionTrySeveral
+}
 
 /// For `key` and its neighbours towards zero.
 fn near(key: i64, count: i64) -> Request {

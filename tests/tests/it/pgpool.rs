@@ -11,8 +11,6 @@ use advisory_tests::{
     Database, OwnServer, Pgpool, Standby, assert_error, assert_matches, leases, left_out,
     owns_server,
 };
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
@@ -25,11 +23,6 @@ async fn pgpool(db: &Database) -> Option<Pgpool> {
 
 async fn connect(url: &str) -> AsyncPgConnection {
     AsyncPgConnection::establish(url).await.unwrap()
-}
-
-fn pool(url: &str) -> Pool<AsyncPgConnection> {
-    let manager = AsyncDieselConnectionManager::new(url);
-    Pool::builder(manager).max_size(3).build().unwrap()
 }
 
 /// The key is held: another session does not get it.
@@ -46,7 +39,9 @@ async fn locks_of_every_scope_and_level_are_held_and_released() {
         return;
     };
     let url = pgpool.url(&db);
-    session::verify(&pool(&url)).await.unwrap();
+    session::verify(&Database::deadpool_at(&url, 3))
+        .await
+        .unwrap();
     let mut conn = connect(&url).await;
     for request in [
         Request::new(7),
@@ -76,7 +71,7 @@ async fn a_lease_is_granted_renewed_and_released() {
     let Some(pgpool) = pgpool(&db).await else {
         return;
     };
-    let leases = Leases::new(pool(&pgpool.url(&db)));
+    let leases = Leases::new(Database::deadpool_at(pgpool.url(&db), 3));
     for _ in 0..2 {
         let held = leases.acquire(leases::key("k")).await.unwrap();
         let missed = leases.acquire(leases::key("k").wait(Wait::Never)).await;
@@ -130,7 +125,7 @@ async fn a_lease_is_on_the_primary_where_reads_are_balanced() {
     };
     let mut direct = connect(primary.url()).await;
     Table::new().set_up(&mut direct).await.unwrap();
-    let leases = Leases::new(pool(&pgpool.address("postgres")));
+    let leases = Leases::new(Database::deadpool_at(pgpool.address("postgres"), 3));
     for _ in 0..2 {
         let request = leases::key("k").keep(Duration::from_secs(60));
         let held = leases.acquire(request).await.unwrap();
@@ -162,7 +157,7 @@ async fn a_claim_is_on_the_primary_where_reads_are_balanced() {
     let mut direct = connect(primary.url()).await;
     direct.batch_execute(sync_job::SCHEMA).await.unwrap();
     direct.batch_execute(&sync_job::jobs(3)).await.unwrap();
-    let pool = pool(&pgpool.address("postgres"));
+    let pool = Database::deadpool_at(pgpool.address("postgres"), 3);
     let mut conn = pool.get().await.unwrap();
     for state in [State::Completed, State::Failed, State::Available] {
         let job = sync_job::next(&mut conn).await;

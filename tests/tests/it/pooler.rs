@@ -4,9 +4,9 @@
 use advisory_runtime::{Error, Pool, PoolError, blocking, session};
 use advisory_tests::bookings::database;
 use advisory_tests::poolers::connect;
-use advisory_tests::{Bouncer, assert_error, left_out};
+use advisory_tests::{Bouncer, Database, assert_error, left_out};
 use diesel::{Connection as _, PgConnection};
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -25,11 +25,7 @@ async fn verify(url: &str) -> Vec<Result<(), Error>> {
             .unwrap();
         said.push(verified(&pool).await);
         drop(pool);
-        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
-        let pool = deadpool::Pool::builder(manager)
-            .max_size(2)
-            .build()
-            .unwrap();
+        let pool = Database::deadpool_at(url, 2);
         said.push(verified(&pool).await);
         drop(pool);
         said.push(verify_blocking(url).await);

@@ -6,7 +6,6 @@ use advisory_tests::bookings::{execute, run};
 use advisory_tests::futures::dropped;
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
@@ -117,11 +116,7 @@ async fn verify_and_a_blocking_run_write_nothing_into_the_servers_log() {
         complaints.map(str::to_owned).collect::<Vec<_>>()
     };
     let before = complaints();
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
-    let pool = deadpool::Pool::builder(manager)
-        .max_size(2)
-        .build()
-        .unwrap();
+    let pool = Database::deadpool_at(server.url(), 2);
     session::verify(&pool).await.unwrap();
     let url = server.url().to_owned();
     let ran = spawn_blocking(move || {

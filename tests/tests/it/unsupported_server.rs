@@ -4,9 +4,6 @@
 use advisory_runtime::{blocking, session};
 use advisory_tests::bookings::database;
 use advisory_tests::{Database, Proxy, assert_error, pid_of};
-use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
 
 /// In this database the functions for keys of these types grant everything and lock nothing.
 async fn grant_all(db: &Database, types: &str) {
@@ -49,8 +46,7 @@ async fn pairs_that_lock_nothing_are_refused() {
 async fn a_lock_that_the_second_session_got_is_released() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let pool = Database::deadpool_at(proxy.url(), 2);
     proxy.replace("NOT pg_catalog.pg_try_advisory_lock", "SELECT 1");
     assert_error!(session::verify(&pool).await, UnsupportedServer);
     assert_eq!(db.locks().await, []);
@@ -62,8 +58,7 @@ async fn a_lock_that_the_second_session_got_is_released() {
 async fn a_statement_that_fails_is_reported_as_it_is() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let pool = Database::deadpool_at(proxy.url(), 2);
     let pids = async || {
         let (mut one, mut other) = (pool.get().await.unwrap(), pool.get().await.unwrap());
         [pid_of(&mut one).await, pid_of(&mut other).await]

@@ -171,9 +171,10 @@ async fn each_refusal_of_a_wait_is_said_as_it_is() {
                     begin_transaction(conn).await.unwrap();
                 }
                 let is_lost = refusal == "terminate";
-                let mut by = match is_lost {
-                    true => "SELECT pg_terminate_backend(pg_backend_pid())".to_owned(),
-                    false => raise(refusal),
+                let mut by = if is_lost {
+                    "SELECT pg_terminate_backend(pg_backend_pid())".to_owned()
+                } else {
+                    raise(refusal)
                 };
                 if scope.is_inside() {
                     // The savepoint is the one that the message would have set.

@@ -1,9 +1,8 @@
 //! A coordinator and two workers, and observers of their state.
 
-use advisory_tests::left_out;
+use advisory_tests::{Database, left_out};
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel::{QueryResult, QueryableByName};
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::process::Command;
@@ -109,8 +108,7 @@ impl Node {
     }
 
     pub(super) fn pool(&self, size: usize) -> Pool<AsyncPgConnection> {
-        let manager = AsyncDieselConnectionManager::new(&self.0);
-        Pool::builder(manager).max_size(size).build().unwrap()
+        Database::deadpool_at(&self.0, size)
     }
 
     /// Runs statements, each in a transaction of its own, on a new connection.
