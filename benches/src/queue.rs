@@ -110,20 +110,19 @@ pub(crate) async fn run(flags: &Flags) -> Result<(Value, u64), Box<dyn Error>> {
     };
     let rounds = flags.rounds.unwrap_or(5);
     let mut all = Vec::new();
-    let fsync = "ALTER SYSTEM SET fsync = on";
-    bench.client.batch_execute(fsync).await?;
-    bench
-        .client
-        .batch_execute("SELECT pg_reload_conf()")
-        .await?;
-    for concurrency in CONCURRENCIES {
-        let run = Run {
-            jobs: JOBS,
-            concurrency,
-            has_old_snapshot: false,
-        };
-        all.extend(bench.throughput(run, &QUEUES, rounds, flags).await?);
+    for is_durable in [true, false] {
+        bench.set_fsync(is_durable).await?;
+        for concurrency in CONCURRENCIES {
+            let run = Run {
+                jobs: JOBS,
+                concurrency,
+                is_durable,
+                has_old_snapshot: false,
+            };
+            all.extend(bench.throughput(run, &QUEUES, rounds, flags).await?);
+        }
     }
+    bench.set_fsync(true).await?;
     let (jobs, concurrency) = OLD_SNAPSHOT;
     let queues = [
         Queue::Default,
@@ -135,6 +134,7 @@ pub(crate) async fn run(flags: &Flags) -> Result<(Value, u64), Box<dyn Error>> {
         let run = Run {
             jobs,
             concurrency,
+            is_durable: true,
             has_old_snapshot,
         };
         all.extend(
@@ -168,6 +168,13 @@ struct Bench {
 }
 
 impl Bench {
+    async fn set_fsync(&self, is_on: bool) -> Result<(), Box<dyn Error>> {
+        let set = format!("ALTER SYSTEM SET fsync = {is_on}");
+        self.client.batch_execute(&set).await?;
+        self.client.batch_execute("SELECT pg_reload_conf()").await?;
+        Ok(())
+    }
+
     /// Each queue in each round, one after the other.
     async fn throughput(
         &self,

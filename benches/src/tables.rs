@@ -277,27 +277,30 @@ pub(crate) fn queues(runs: &[Value]) -> String {
     };
     let all = || rows(run, "queue").filter(|row| row["old_snapshot"] == false);
     let mut table = head(
-        "| jobs a second | 1 at a time | 10 | 50 | processor time | idle: 50 % | 99 % |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| jobs a second | fsync on: 1 | 10 | 50 | off: 1 | 10 | 50 | processor time | idle: 50 % | 99 % |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     );
     for name in distinct(all(), "queue") {
-        let of = |concurrency: u64| {
+        let of = |fsync: bool, concurrency: u64| {
             all().find(|row| {
                 text(row, "queue") == name
-                    && row["fsync"] == true
+                    && row["fsync"] == fsync
                     && row["concurrency"] == concurrency
                     && row["jobs"] == 20_000
             })
         };
-        let cells = [1, 10, 50].map(|concurrency| {
-            let row = of(concurrency)?;
+        let columns = [true, false].map(|fsync| [1, 10, 50].map(|count| of(fsync, count)));
+        let cells = columns.into_iter().flatten().map(|row| {
+            let Some(row) = row else {
+                return String::new();
+            };
             let rate = thousands(number(&row["jobs_a_second"]));
-            Some(match row["over_graphile_worker"].as_f64() {
+            match row["over_graphile_worker"].as_f64() {
                 Some(ratio) => format!("{rate} ({ratio:.2})"),
                 None => rate,
-            })
+            }
         });
-        let spent = of(10).map_or_else(String::new, |row| {
+        let spent = of(true, 10).map_or_else(String::new, |row| {
             let of = |side: &str| number(&row[side]);
             let (client, server) = (of("client_ms_for_1000"), of("server_ms_for_1000"));
             format!("{client:.0} + {server:.0}")
@@ -309,7 +312,7 @@ pub(crate) fn queues(runs: &[Value]) -> String {
         };
         table.push(format!(
             "| {name} | {} | {spent} | {} | {} |",
-            cells.map(Option::unwrap_or_default).join(" | "),
+            cells.collect::<Vec<_>>().join(" | "),
             idle("median_us"),
             idle("p99_us")
         ));

@@ -43,7 +43,7 @@ impl Server {
         }
     }
 
-    pub(crate) async fn restart(&self, mode: &str) {
+    pub(crate) async fn restart(&self, mode: &'static str) {
         if let Self::Alone(own) = self {
             own.stop(mode).await;
             own.start_again().await;

@@ -10,12 +10,15 @@ use std::fmt;
 pub(super) struct Run {
     pub(super) jobs: u32,
     pub(super) concurrency: u32,
+    /// `fsync`.
+    pub(super) is_durable: bool,
     /// Whether another session has a snapshot from before.
     pub(super) has_old_snapshot: bool,
 }
 
 impl fmt::Display for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fsync = if self.is_durable { "on" } else { "off" };
         let snapshot = if self.has_old_snapshot {
             ", old snapshot"
         } else {
@@ -24,7 +27,10 @@ impl fmt::Display for Run {
         let Self {
             jobs, concurrency, ..
         } = self;
-        write!(f, "{jobs} jobs, {concurrency} at a time{snapshot}")
+        write!(
+            f,
+            "{jobs} jobs, {concurrency} at a time, fsync {fsync}{snapshot}"
+        )
     }
 }
 
@@ -89,7 +95,7 @@ impl Throughput {
             "settings": self.queue.settings(),
             "jobs": self.run.jobs,
             "concurrency": self.run.concurrency,
-            "fsync": true,
+            "fsync": self.run.is_durable,
             "old_snapshot": self.run.has_old_snapshot,
             "jobs_a_second": rate,
             "low": low,
