@@ -61,8 +61,9 @@ impl OwnServer {
 
     /// Stops it: `fast` ends every session and writes everything to disk, `immediate` is like a
     /// crash.
-    pub async fn stop(&self, mode: &'static str) {
-        self.control(vec!["stop", "-m", mode]).await;
+    pub async fn stop(&self, mode: &str) {
+        let (server, mode) = (Arc::clone(&self.0), mode.to_owned());
+        done(move || server.control(&["stop", "-m", &mode])).await;
     }
 
     /// Starts it again; it recovers if it has to.
