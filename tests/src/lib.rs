@@ -25,6 +25,7 @@ pub mod blocking;
 pub mod bookings;
 mod bouncer;
 pub mod campaigns;
+pub mod claims;
 mod database;
 mod download;
 pub mod dropped_call;

@@ -1,6 +1,9 @@
 //! The SQL types that the columns of a claim can have, and the SQL that differs between them.
 
-use diesel::sql_types::{BigInt, Integer, Nullable, SmallInt, Text, Timestamp, Timestamptz, Uuid};
+use diesel::sql_types::is_nullable::NotNull;
+use diesel::sql_types::{
+    BigInt, Integer, Nullable, SmallInt, SqlType, Text, Timestamp, Timestamptz, Uuid,
+};
 
 /// A type of time: `Timestamptz`, or `Timestamp`, which is written and read in UTC.
 #[diagnostic::on_unimplemented(
@@ -102,8 +105,6 @@ impl Count for BigInt {
     const MAX: i64 = i64::MAX;
 }
 
-impl<S: Count + diesel::sql_types::SqlType<IsNull = diesel::sql_types::is_nullable::NotNull>> Count
-    for Nullable<S>
-{
+impl<S: Count + SqlType<IsNull = NotNull>> Count for Nullable<S> {
     const MAX: i64 = S::MAX;
 }

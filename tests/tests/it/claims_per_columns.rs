@@ -1,7 +1,7 @@
 //! The types of a column whose values have a limit.
 
 use advisory_runtime::claim::{self, Claim};
-use advisory_tests::{Database, left_out};
+use advisory_tests::{Database, claims, left_out};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -25,7 +25,7 @@ struct Parcel {
 /// The rows that are claimed while none ends.
 async fn claimed(conn: &mut AsyncPgConnection) -> Vec<i64> {
     let mut ids = Vec::new();
-    while let Some(job) = claim::next::<Parcel>("worker").first(conn).await.unwrap() {
+    while let Some(job) = claims::first::<Parcel>(conn).await {
         ids.push(job.id);
     }
     ids
@@ -119,11 +119,8 @@ async fn null_is_a_value() {
     let db = parcels("text", &["NULL", "NULL", "'a'", "'a'"]).await;
     let mut conn = db.connect().await;
     assert_eq!(claimed(&mut conn).await, [0, 2]);
-    let by_key = claim::next::<Parcel>("worker")
-        .key(1)
-        .first(&mut conn)
-        .await;
-    assert!(by_key.unwrap().is_none());
+    let by_key = claims::by_key::<Parcel>(&mut conn, 1).await;
+    assert!(by_key.is_none());
 }
 
 /// Otherwise a claim would read all rows each time.
@@ -141,8 +138,8 @@ async fn the_indexes_are_used_for_each_type() {
         let before = db.count(scans).await;
         let mut conn = db.connect().await;
         for _ in 0..3 {
-            let job = claim::next::<Parcel>("worker").first(&mut conn).await;
-            assert!(job.unwrap().is_some(), "{sql_type}");
+            let job = claims::first::<Parcel>(&mut conn).await;
+            assert!(job.is_some(), "{sql_type}");
         }
         diesel::sql_query("SELECT pg_stat_force_next_flush()")
             .execute(&mut conn)

@@ -1,7 +1,7 @@
 //! Claims on rows of any table: a key of several columns, and names of any form.
 
 use advisory_runtime::claim::{self, Claim, State};
-use advisory_tests::Database;
+use advisory_tests::{Database, claims};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -42,11 +42,7 @@ async fn a_checkpoint_is_claimed_by_its_whole_key_and_updated() {
     .await;
     let mut conn = db.connect().await;
     let take = async |conn: &mut AsyncPgConnection, matrix: i64, chunk: &str| {
-        claim::next::<Checkpoint>("worker")
-            .key((matrix, chunk))
-            .first(conn)
-            .await
-            .unwrap()
+        claims::by_key::<Checkpoint>(conn, (matrix, chunk)).await
     };
     let one = take(&mut conn, 1, "a").await.unwrap();
     assert_eq!((one.matrix_id, &*one.chunk_hash), (1, "a"));
@@ -89,11 +85,7 @@ async fn a_checkpoint_is_claimed_by_its_whole_key_and_updated() {
     assert_eq!(db.count(counts).await, 16);
     assert!(claim::indexes::<Checkpoint>().is_empty(), "its key's does");
     let mut left = Vec::new();
-    while let Some(one) = claim::next::<Checkpoint>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap()
-    {
+    while let Some(one) = claims::first::<Checkpoint>(&mut conn).await {
         left.push((one.matrix_id, one.chunk_hash.clone()));
     }
     let all = [
@@ -155,22 +147,15 @@ async fn columns_and_tables_can_have_any_names() {
     db.run(&indexes[0]).await;
     let mut conn = db.connect().await;
     let mut seen = Vec::new();
-    while let Some(letter) = claim::next::<Letter>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap()
-    {
+    while let Some(letter) = claims::first::<Letter>(&mut conn).await {
         claim::renew(&mut conn, &letter).await.unwrap();
         assert_eq!(letter.ttl().as_secs(), 60);
         claim::complete(&mut conn, &letter).await.unwrap();
         seen.push(letter.address.clone());
     }
     assert_eq!(seen, ["no' -- \"", "new", "old", "never"]);
-    let taken = claim::next::<Letter>("worker")
-        .key("old")
-        .first(&mut conn)
-        .await;
-    assert!(taken.unwrap().is_none(), "sent");
+    let taken = claims::by_key::<Letter>(&mut conn, "old").await;
+    assert!(taken.is_none(), "sent");
     let states: Vec<State> = schema::outbox::table
         .select(claim::state::<Letter>())
         .load(&mut conn)
