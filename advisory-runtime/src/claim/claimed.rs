@@ -280,8 +280,9 @@ pub(super) struct Returned<T> {
     row: T,
 }
 
-/// A row of the answer.
-pub(super) enum Answered<T> {
+/// A row of the answer about one row or several. The answer about one lacks the third and the
+/// fourth column.
+pub(super) enum Answered<T, const IS_ONE: bool = false> {
     Claimed(Returned<T>),
     /// It has no attempt left, and is not claimed.
     Spent(Option<T>),
@@ -289,10 +290,11 @@ pub(super) enum Answered<T> {
     Unreadable(DieselError),
 }
 
-impl<T: Claim> QueryableByName<Pg> for Answered<T> {
+impl<T: Claim, const IS_ONE: bool> QueryableByName<Pg> for Answered<T, IS_ONE> {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
         let locked_by: Option<String> = row.get_value::<Nullable<Text>, _, _>(0)?;
-        let read = T::from_row(&row.partial_row(4..row.field_count()));
+        let first = if IS_ONE { 2 } else { 4 };
+        let read = T::from_row(&row.partial_row(first..row.field_count()));
         let Some(locked_by) = locked_by else {
             return Ok(Self::Spent(read.ok()));
         };
@@ -300,8 +302,12 @@ impl<T: Claim> QueryableByName<Pg> for Answered<T> {
             Ok(read) => Ok(Self::Claimed(Returned {
                 locked_by,
                 lasts: Lasts::build(&row.partial_row(1..2))?.0,
-                has_expired: row.get_value::<Bool, _, _>(2)?,
-                nth: place(row.get_value::<BigInt, _, _>(3)?)?,
+                has_expired: !IS_ONE && row.get_value::<Bool, _, _>(2)?,
+                nth: if IS_ONE {
+                    0
+                } else {
+                    place(row.get_value::<BigInt, _, _>(3)?)?
+                },
                 row: read,
             })),
             Err(error) => Ok(Self::Unreadable(DieselError::DeserializationError(error))),
@@ -318,7 +324,10 @@ pub(super) struct Answer<T> {
 impl<T: Claim> Answer<T> {
     /// A row that cannot be read stays claimed until its claim expires, so that it does not come
     /// first again at once; it is an error only if nothing else was claimed.
-    pub(super) fn of(rows: Vec<Answered<T>>, sent: Sent) -> Result<Self, Error> {
+    pub(super) fn of<const IS_ONE: bool>(
+        rows: Vec<Answered<T, IS_ONE>>,
+        sent: Sent,
+    ) -> Result<Self, Error> {
         let (mut returned, mut without_attempt, mut unreadable) = (Vec::new(), None, None);
         for row in rows {
             match row {

@@ -59,7 +59,10 @@ impl NullableTime for Nullable<Timestamp> {}
     note = "expected `Nullable<Text>` for the worker's name and a UUID, or `Nullable<Uuid>` for the UUID alone"
 )]
 pub trait HolderType {
-    /// The value of a new claim, of which `:holder` is the worker's name and `#`.
+    /// Whether it has the worker's name.
+    #[doc(hidden)]
+    const IS_NAMED: bool;
+    /// The value of one of several new claims, of which `:holder` is the worker's name and `#`.
     #[doc(hidden)]
     const NEW: &'static str;
     /// The value of an existing claim, of which `:holder` is the text.
@@ -71,12 +74,14 @@ pub trait HolderType {
 }
 
 impl HolderType for Nullable<Text> {
+    const IS_NAMED: bool = true;
     const NEW: &'static str = "CAST(:holder AS text) || CAST(gen_random_uuid() AS text)";
     const OLD: &'static str = ":holder";
     const TEXT: &'static str = "{by}";
 }
 
 impl HolderType for Nullable<Uuid> {
+    const IS_NAMED: bool = false;
     const NEW: &'static str = "gen_random_uuid()";
     const OLD: &'static str = "CAST(:holder AS uuid)";
     const TEXT: &'static str = "CAST({by} AS text)";
@@ -91,6 +96,8 @@ impl HolderType for Nullable<Uuid> {
 pub trait Count {
     #[doc(hidden)]
     const MAX: i64;
+    #[doc(hidden)]
+    const IS_NULLABLE: bool = false;
 }
 
 impl Count for SmallInt {
@@ -107,4 +114,5 @@ impl Count for BigInt {
 
 impl<S: Count + SqlType<IsNull = NotNull>> Count for Nullable<S> {
     const MAX: i64 = S::MAX;
+    const IS_NULLABLE: bool = true;
 }

@@ -87,10 +87,10 @@ async fn a_zombie_can_do_nothing_to_the_next_ones_claim() {
     for is_taken_over in [false, true] {
         expire(&db).await;
         // By the same worker: its name alone does not make it the holder.
-        let next = match is_taken_over {
-            true => claims::first::<SyncJob>(&mut conn).await,
-            false => None,
-        };
+        let mut next = None;
+        if is_taken_over {
+            next = claims::first::<SyncJob>(&mut conn).await;
+        }
         let before = row(&mut conn, 1).await;
         assert_lost(claim::renew(&mut conn, &zombie).await);
         assert_lost(claim::complete(&mut conn, &zombie).await);

@@ -25,8 +25,10 @@ async fn until_expired(db: &Database) {
     db.until_empty(GENEROUS, "the expiry", left).await;
 }
 
-fn rolled_back() -> Error {
-    Error::Database(diesel::result::Error::RollbackTransaction)
+/// Commits a transaction, or rolls it back.
+fn end(commits: bool) -> Result<(), Error> {
+    let rollback = Error::Database(diesel::result::Error::RollbackTransaction);
+    commits.then_some(()).ok_or(rollback)
 }
 
 #[tokio::test]
@@ -40,7 +42,7 @@ async fn rolled_back_work_is_dropped_after_the_expiry() {
             let ended = own.transaction(async |conn| {
                 claim::complete(conn, &job).await?;
                 until_expired(&db).await;
-                if commits { Ok(()) } else { Err(rolled_back()) }
+                end(commits)
             });
             assert_eq!(ended.await.is_ok(), commits);
             if !commits {
@@ -63,11 +65,8 @@ async fn rolled_back_work_is_dropped_after_the_expiry() {
 async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;
-    let (pool, mut conn, mut own) = (
-        pool(proxy.url()).await,
-        db.connect().await,
-        db.connect().await,
-    );
+    let pool = pool(proxy.url()).await;
+    let (mut conn, mut own) = (db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
     let work = claim::renew_while(&pool, &job, async {
         let undone = own.transaction(async |conn| {
@@ -75,7 +74,7 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
             // From now on no renewal arrives.
             proxy.stop_forwarding();
             until_expired(&db).await;
-            Err::<(), _>(rolled_back())
+            end(false)
         });
         undone.await.unwrap_err();
         let other = crate::sync_job::next(&mut conn).await;
@@ -93,18 +92,15 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
 async fn ended_late(commits: bool, is_nested: bool, is_released: bool) -> Result<(), Error> {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;
-    let (pool, mut conn, mut own) = (
-        pool(proxy.url()).await,
-        db.connect().await,
-        db.connect().await,
-    );
+    let pool = pool(proxy.url()).await;
+    let (mut conn, mut own) = (db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
     let work = claim::run(&pool, &job, End::Fail, async {
         let release = async |conn: &mut AsyncPgConnection| {
             claim::release(conn, &job).await?;
             proxy.stop_forwarding();
             until_expired(&db).await;
-            if commits { Ok(()) } else { Err(rolled_back()) }
+            end(commits)
         };
         let ended = own.transaction(async |conn| {
             if is_nested {
