@@ -104,21 +104,30 @@ impl Fragments {
         let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE).as_millis());
         fragments.add("first_pause", first.to_string());
         fragments.add("longest_pause", longest.to_string());
+        fragments.count_attempts::<T>(&table);
+        let (pauses, last) = pauses::<T>();
+        fragments.add("pauses", pauses);
+        fragments.add("last_pause", last.to_string());
+        fragments
+    }
+
+    /// What depends on the columns of the attempts.
+    fn count_attempts<T: Claim>(&mut self, table: &str) {
         let attempts = T::Attempts::COLUMN.map(|column| column.name);
-        fragments.add_column("counted", &table, attempts);
+        self.add_column("counted", table, attempts);
         if let Some(column) = T::Attempts::COLUMN {
             let attempts = if column.is_nullable {
                 "COALESCE({counted}, 0)"
             } else {
                 "{counted}"
             };
-            fragments.add("attempts", attempts);
+            self.add("attempts", attempts);
             // An attempt before the last one cannot exceed the column.
             let is_bounded = has_last_attempt::<T>()
                 && T::MaxAttempts::COLUMN.is_none()
                 && T::MAX_ATTEMPTS.is_some_and(|most| i64::from(most) <= column.largest);
             let all_but_one = column.largest - 1;
-            fragments.add(
+            self.add(
                 "attempts_before",
                 if is_bounded {
                     "{attempts}".to_owned()
@@ -126,35 +135,31 @@ impl Fragments {
                     format!("LEAST({{attempts}}, {all_but_one})")
                 },
             );
-            fragments.add(
+            self.add(
                 "doubled",
                 "power(2, LEAST(GREATEST({attempts} - 1, 0), 40))",
             );
         } else {
-            fragments.add("doubled", "1");
+            self.add("doubled", "1");
         }
         let max = match (T::MaxAttempts::COLUMN, T::MAX_ATTEMPTS) {
-            (Some(most), _) => Some(column(most.name)),
+            (Some(most), _) => Some(format!("{table}.{}", quoted(most.name))),
             (None, most) => most.map(|most| most.to_string()),
         };
         let is_spent = match max.filter(|_| T::Attempts::COLUMN.is_some()) {
             Some(max) => {
-                fragments.add("max_attempts", max);
+                self.add("max_attempts", max);
                 "{attempts} >= {max_attempts}"
             }
             None => "false",
         };
-        fragments.add("is_spent", is_spent);
-        let (pauses, last) = pauses::<T>();
-        fragments.add("pauses", pauses);
-        fragments.add("last_pause", last.to_string());
+        self.add("is_spent", is_spent);
         let attempt = if T::Attempts::COLUMN.is_some() {
             "CAST({attempts} AS int4)"
         } else {
             "1"
         };
-        fragments.add("attempt", attempt);
-        fragments
+        self.add("attempt", attempt);
     }
 
     /// A fragment, which can contain others. It takes the place of an earlier one of its name.
